@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"encoding/json"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/kv"
+)
+
+// Request is one generation of one choice. It is read-only for the engine and
+// may be shared with a later attempt.
+type Request struct {
+	ID       string        // "<uuid>-<attempt>"
+	Model    string        // the name the engine serves it under
+	Epoch    uint64        // life of the worker that the prompt was made for; 0: any
+	TokenIDs []uint32      // whole prompt, special tokens included
+	Prompt   string        // InputText only
+	Chat     *chat.Request // InputChat, or FeatureWantsChat
+	Sampling Sampling
+	Stop     Stop
+	Logprobs *int // nil none, 0 the sampled id alone, k up to k alternatives
+	// PromptLogprobs asks the same for the positions of the prompt.
+	PromptLogprobs *int
+	Format         *chat.OutputFormat // at most one constraint, or nil
+	Priority       *int32             // higher is sooner; nil unless the card has FeaturePriority
+	DPRank         *uint32
+	KV             kv.Directives
+	Expected       uint32 // forecast of output tokens, never a limit; 0: none
+	Trace          Trace
+	Extra          json.RawMessage // object for the engine alone, or nil
+}
+
+// Sampling says how tokens are chosen; nil means the engine's own default.
+type Sampling struct {
+	Temperature, TopP, MinP           *float64
+	TopK                              *int
+	FrequencyPenalty, PresencePenalty *float64
+	RepetitionPenalty                 *float64
+	Seed                              *int64
+	LogitBias                         map[uint32]float64
+	AllowedIDs                        []uint32
+	BadWords                          [][]uint32
+}
+
+// Stop says when generation ends.
+type Stop struct {
+	MaxTokens int      // always set, at least 1
+	MinTokens int      // until then nothing stops the generation but MaxTokens
+	IDs       []uint32 // end the stream and stay in it
+	Hidden    []uint32 // end the stream and are left out, but counted (end of sequence)
+	Strings   []string // InputText and InputChat only
+}
+
+// Trace carries the W3C trace context, verbatim.
+type Trace struct{ Parent, State string }
+
+// Finish says why a generation ended.
+type Finish string
+
+// Reasons that an engine yields. Cancellation and failure are errors instead.
+const (
+	Running             Finish = "" // not finished
+	FinishEOS           Finish = "eos"
+	FinishStop          Finish = "stop" // a listed stop id or string
+	FinishLength        Finish = "length"
+	FinishContentFilter Finish = "content_filter"
+)
+
+// Delta is one item of an answer. It belongs to the consumer; its slices are
+// not used again. A source never holds a token back to fill a delta, but may
+// merge what waits for a slow consumer.
+type Delta struct {
+	TokenIDs []uint32
+	Text     string    // only if the engine cannot give ids; never together with TokenIDs
+	Logprobs []Logprob // one per id, or none
+	// PromptLogprobs comes once; its first entry has no prediction (NaN).
+	PromptLogprobs []Logprob
+	Finish         Finish   // set on the terminal delta alone
+	MatchedIDs     []uint32 // what ended it: listed stop ids …
+	MatchedText    string   // … or a stop string (text engines)
+	Usage          *Usage   // required on the terminal delta
+	// EngineData is opaque.
+	EngineData json.RawMessage
+}
+
+// Logprob tells how likely one id was. Top is in falling order, at most as long
+// as asked for.
+type Logprob struct {
+	ID      uint32
+	Logprob float64
+	Rank    int
+	Top     []Logprob
+}
+
+// Usage counts tokens. Prompt is the number of ids sent, Output the number
+// generated, hidden stop ids included.
+type Usage struct {
+	Prompt    int
+	Cached    *int // nil: unknown
+	Output    int
+	Reasoning *int
+}

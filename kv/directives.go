@@ -1,0 +1,82 @@
+package kv
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/zeebo/xxh3"
+)
+
+// Directives is what one request asks of the KV cache. The frontend fills it
+// once; router, worker and store read it. All of it is advice, except the
+// namespace. The zero value asks for nothing.
+type Directives struct {
+	Namespace Namespace
+	Session   Session
+	// Priority is the request's own priority, from which the retention of its
+	// blocks follows as clamp(35+p, 0, 100); nil means unannotated.
+	Priority *int32
+	// Ranges give retention to positions of the prompt: ordered, disjoint, at
+	// most 64, only the last one open-ended.
+	Ranges []Range
+	// DecodePriority and DecodeTTL are the same for blocks completed while
+	// generating.
+	DecodePriority *uint8
+	DecodeTTL      time.Duration
+	// Pins keep a prefix in the cache after the request has ended.
+	Pins []Pin
+	// Class applies to blocks that this request completes first.
+	Class Class
+	// SkipWrite keeps the request's blocks from lower tiers.
+	SkipWrite bool
+	// NextIn is the expected time to the session's next request; 0 = unknown.
+	NextIn time.Duration
+	// EvictSession closes the session's KV when its last request has ended.
+	EvictSession bool
+}
+
+// Session ties the blocks of a conversation together.
+type Session struct {
+	ID, Parent string
+	Timeout    time.Duration // 0 = the server's default
+	Ephemeral  bool
+}
+
+// Range gives the blocks of prompt positions [Start, End) a retention. A block
+// takes the range of its first token.
+type Range struct {
+	Start    uint32
+	End      *uint32       // nil = to the end of the prompt
+	Priority uint8         // 0..100, 35 is neutral
+	TTL      time.Duration // 0 = for ever
+}
+
+// Pin asks that the first UpTo tokens of the prompt stay cached for TTL.
+type Pin struct {
+	UpTo uint32 // floored to whole blocks
+	TTL  time.Duration
+	Hard bool
+}
+
+// Class is how readily blocks may go.
+type Class uint8
+
+// Eviction classes.
+const (
+	ClassNormal    Class = iota
+	ClassEphemeral       // evicted first, never written through
+)
+
+// SessionKey names a session across tenants and models.
+type SessionKey struct{ Model, Salt, ID string }
+
+// Hash returns the 64-bit name that blocks carry: XXH3-64, seed 1337, over
+// (u32 LE length, bytes) of model, salt and id in that order.
+func (k SessionKey) Hash() uint64 {
+	b := make([]byte, 0, 12+len(k.Model)+len(k.Salt)+len(k.ID))
+	for _, s := range [...]string{k.Model, k.Salt, k.ID} {
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(s)))
+		b = append(b, s...)
+	}
+	return xxh3.HashSeed(b, HashSeed)
+}

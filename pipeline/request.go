@@ -1,0 +1,42 @@
+package pipeline
+
+import (
+	"time"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/nvext"
+)
+
+// Request is one client request on its way down: the conversation, what came
+// beside it, and what is noted about it on the way.
+type Request struct {
+	ID       string // UUID; engine attempts are "<ID>-<attempt>"
+	Chat     *chat.Request
+	Ext      *nvext.Ext // nil if the client sent none
+	Identity nvext.Identity
+	KV       kv.Directives
+	Trace    engine.Trace
+	Arrived  time.Time
+	Deadline time.Time // the client's own; zero = none
+
+	// Notes is filled on the way and may be read once the first event or the
+	// error has come. It is nil if nobody wants to know.
+	Notes *Notes
+}
+
+// Notes are what the stages tell about one request, for metrics, traces and
+// response metadata.
+type Notes struct {
+	Model        string // primary name, also where an alias was asked for
+	PromptTokens int
+	Template     time.Duration
+	Tokenize     time.Duration
+	Queue        time.Duration // parked by the router
+	Routing      time.Duration // decision, without Queue
+	Target       kv.Target     // of the last attempt
+	Overlap      int           // blocks that the router predicted as cached
+	Blocks       int           // blocks of the prompt
+	Attempts     int
+}
