@@ -7,6 +7,7 @@ import (
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/nvext"
+	"github.com/dynago/dynago/router"
 )
 
 // Request is one client request on its way down: the conversation, what came
@@ -27,7 +28,8 @@ type Request struct {
 }
 
 // Notes are what the stages tell about one request, for metrics, traces and
-// response metadata.
+// response metadata. They are complete when the first event has come; only a
+// request with a single choice adds to them later, when it moves.
 type Notes struct {
 	Model        string // primary name, also where an alias was asked for
 	PromptTokens int
@@ -39,4 +41,12 @@ type Notes struct {
 	Overlap      int           // blocks that the router predicted as cached
 	Blocks       int           // blocks of the prompt
 	Attempts     int
+}
+
+// booked notes where an attempt goes.
+func (n *Notes) booked(b *router.Booking) {
+	d := b.Decision()
+	n.Target, n.Overlap, n.Blocks = d.Target, d.Overlap, d.Blocks
+	n.Routing += d.Routing
+	n.Queue += d.Queue
 }

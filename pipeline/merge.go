@@ -1,0 +1,60 @@
+package pipeline
+
+import (
+	"context"
+	"iter"
+	"sync"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
+)
+
+// merge runs several jobs at once and yields their events as they come. It is
+// the one joint with goroutines; it waits for all of them before it returns.
+func merge(ctx context.Context, jobs []*job) iter.Seq2[chat.Event, error] {
+	type item struct {
+		event chat.Event
+		err   error
+		done  bool // the job has nothing more
+	}
+	return func(yield func(chat.Event, error) bool) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		items := make(chan item, len(jobs))
+		send := func(it item) bool {
+			select {
+			case items <- it:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		}
+		var running sync.WaitGroup
+		defer running.Wait()
+		defer cancel(nil)
+		for _, j := range jobs {
+			running.Go(func() {
+				for e, err := range j.events(ctx) {
+					if !send(item{event: e, err: err}) {
+						return
+					}
+				}
+				send(item{done: true})
+			})
+		}
+		for left := len(jobs); left > 0; {
+			select {
+			case it := <-items:
+				if it.done {
+					left--
+					continue
+				}
+				if !yield(it.event, it.err) || it.err != nil {
+					return
+				}
+			case <-ctx.Done():
+				yield(chat.Event{}, engine.CauseOf(ctx, ctx.Err()))
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package pipeline
+
+import (
+	"context"
+	"iter"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/router"
+)
+
+// shared is a booking that several choices use. It is released when the last of
+// them has left.
+type shared struct {
+	booking *router.Booking
+	users   atomic.Int32
+}
+
+func share(b *router.Booking, users int) *shared {
+	s := &shared{booking: b}
+	s.users.Store(int32(users))
+	return s
+}
+
+func (s *shared) release() {
+	if s != nil && s.users.Add(-1) == 0 {
+		s.booking.Release()
+	}
+}
+
+// deltas runs attempt after attempt and yields one continuous stream of tokens:
+// if a worker fails, the next one carries on behind what was delivered, and the
+// stages above notice nothing but a pause.
+func (j *job) deltas(ctx context.Context) iter.Seq2[engine.Delta, error] {
+	return func(yield func(engine.Delta, error) bool) {
+		c := carry{job: j}
+		for {
+			if len(c.delivered) >= j.prompt.Stop.MaxTokens {
+				yield(c.full(), nil)
+				return
+			}
+			err := c.attempt(ctx, yield)
+			if err == nil {
+				return
+			}
+			if err = c.next(ctx, err); err != nil {
+				yield(engine.Delta{}, err)
+				return
+			}
+		}
+	}
+}
+
+// carry is what one attempt hands to the next.
+type carry struct {
+	*job
+	attempts  int
+	delivered []uint32 // tokens that went up already; kept only if a move is possible
+	exclude   []uint64 // workers that failed
+	cached    *int     // of the first attempt that told
+}
+
+// attempt runs the request on the booked worker. It returns nil when the answer
+// is complete, or nobody wants the rest of it, and otherwise what ended it.
+func (c *carry) attempt(ctx context.Context, yield func(engine.Delta, error) bool) error {
+	c.attempts++
+	if c.alone {
+		c.request.Notes.Attempts = c.attempts
+	}
+	worker := c.booking.booking.Worker()
+	status := worker.Status()
+	if status.Card == nil {
+		return &engine.Error{Kind: engine.Unavailable, Worker: worker.ID(), Message: "the worker has left"}
+	}
+	if err := unsupported(c.request, status.Card); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	lost := worker.Lost()
+	defer context.AfterFunc(lost, func() { cancel(context.Cause(lost)) })()
+
+	request := c.engineRequest(c.attempts, c.delivered, status.Card)
+	request.Epoch = status.Epoch
+	dog := newWatchdog(c.p.Limits, cancel)
+	first := true
+	for d, err := range dog.watch(worker.Engine().Generate(ctx, request)) {
+		if err != nil {
+			return engine.CauseOf(ctx, err)
+		}
+		if first {
+			first = false
+			c.booking.booking.Prefilled()
+		}
+		c.booking.booking.Output(len(d.TokenIDs))
+		c.remember(&d)
+		if !yield(d, nil) || d.Finish != engine.Running {
+			return nil
+		}
+	}
+	return engine.CauseOf(ctx, engine.Errorf(engine.StreamIncomplete, "the stream ended without a finish"))
+}
+
+// remember keeps what a later attempt needs, and makes a delta of a later
+// attempt look like one of the first.
+func (c *carry) remember(d *engine.Delta) {
+	if c.p.MigrationLimit > 0 {
+		c.delivered = append(c.delivered, d.TokenIDs...)
+	}
+	if d.Usage == nil {
+		return
+	}
+	if c.cached == nil && d.Usage.Cached != nil {
+		c.cached = d.Usage.Cached
+	}
+	if c.attempts > 1 {
+		u := *d.Usage
+		u.Output += u.Prompt - min(u.Prompt, len(c.prompt.IDs))
+		u.Prompt, u.Cached = len(c.prompt.IDs), c.cached
+		d.Usage = &u
+	}
+}
+
+// full is the end of an answer whose worker failed behind its last token.
+func (c *carry) full() engine.Delta {
+	return engine.Delta{Finish: engine.FinishLength, Usage: &engine.Usage{
+		Prompt: len(c.prompt.IDs), Cached: c.cached, Output: len(c.delivered),
+	}}
+}
+
+// next books another worker after a failure, or returns the error that the
+// client is to see.
+func (c *carry) next(ctx context.Context, failure error) error {
+	kind := engine.KindOf(failure)
+	worker := c.booking.booking.Worker()
+	if kind.Inhibits() && ctx.Err() == nil {
+		worker.Inhibit(time.Now(), kind)
+	}
+	ongoing := len(c.delivered) > 0
+	if ctx.Err() != nil || !c.movable(kind, ongoing) {
+		return failure
+	}
+	ids := c.job.ids(c.delivered)
+	if limit := c.p.MigrationMaxTokens; limit > 0 && len(ids) > limit {
+		c.p.count.tooLong.Add(1)
+		return failure
+	}
+	if ongoing {
+		c.p.count.migratedOngoing.Add(1)
+	} else {
+		c.p.count.migratedNew.Add(1)
+	}
+	c.exclude = append(c.exclude, worker.ID())
+	c.p.Logger.Info("request moves to another worker", "request", c.request.ID, "from", worker.Name(), "kind", string(kind), "delivered", len(c.delivered))
+
+	booking, err := c.p.route(ctx, c.request, ids, 1, c.exclude)
+	if err != nil {
+		if engine.KindOf(err) == engine.Unavailable && kind == engine.WorkerOverloaded {
+			return engine.Errorf(engine.ResourceExhausted, "all eligible workers rejected the request as overloaded")
+		}
+		return err
+	}
+	c.booking.release()
+	c.booking = share(booking, 1)
+	if c.alone {
+		c.request.Notes.booked(booking)
+	}
+	return nil
+}
+
+// movable says whether a failure may be mended by another worker.
+func (c *carry) movable(kind engine.ErrorKind, ongoing bool) bool {
+	if c.attempts > c.p.MigrationLimit || pinned(c.request) != nil {
+		return false
+	}
+	if !ongoing {
+		return kind.Retry() != engine.RetryNever
+	}
+	// A constraint's state cannot be carried over, nor can the position of one
+	// choice among several.
+	return kind.Retry() == engine.RetryMigrate &&
+		c.request.Chat.Output.Kind == "" && c.request.Chat.Sampling.Choices() == 1
+}
+
+func attemptID(id string, choice, attempt int) string {
+	if choice > 0 {
+		id += "." + strconv.Itoa(choice)
+	}
+	return id + "-" + strconv.Itoa(attempt)
+}

@@ -1,0 +1,325 @@
+// Package pipeline joins the stages that a request passes: prompt turns it into
+// tokens, router finds the worker, the engine generates, prompt turns tokens
+// into text, parser turns text into blocks. Down goes a [Request], up comes an
+// iter.Seq2 of chat.Event.
+//
+//	Request ── prompt ── router ── engine
+//	                                 │ engine.Delta   [watch] [carry]
+//	                               decode
+//	                                 │ prompt.Output
+//	                               parse
+//	                                 ▼ chat.Event
+//
+// Each stage up is a function from one sequence to the next, without timer and
+// without goroutine. Leaving the loop, or cancelling the context, stops
+// everything below and releases every booking, once. Goroutines exist only in
+// the one joint that merges several choices, and in nothing that outlives it.
+package pipeline
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/fleet"
+	"github.com/dynago/dynago/parser"
+	"github.com/dynago/dynago/prompt"
+	"github.com/dynago/dynago/router"
+)
+
+// Config says how a pipeline behaves.
+type Config struct {
+	Fleet  *fleet.Fleet
+	Router *router.Router
+	// Load reads what the prompt stage needs to know about the model of a card.
+	// It is called once for each set of files.
+	Load func(card *engine.Card) (*prompt.Model, error)
+	// MigrationLimit is how often a request may go on on another worker.
+	MigrationLimit int
+	// MigrationMaxTokens ends migration for requests that have grown beyond it;
+	// 0 = never.
+	MigrationMaxTokens int
+	Limits             Limits
+	// Parser names the family of tool calls and reasoning: "" or "auto" decides
+	// by card and template, "none" switches parsing off.
+	ToolParser, ReasoningParser string
+	Logger                      *slog.Logger
+}
+
+// Pipeline serves requests. It is safe for concurrent use.
+type Pipeline struct {
+	Config
+	models models
+	count  counters
+}
+
+// counters are what a pipeline has done since its start.
+type counters struct {
+	migratedNew, migratedOngoing, tooLong atomic.Int64
+	dropped                               atomic.Int64
+}
+
+// Counters are totals since the start.
+type Counters struct {
+	MigratedNew, MigratedOngoing int64 // retries before and after the first item
+	MigrationTooLong             int64 // retries refused by MigrationMaxTokens
+	DroppedBytes                 int64 // generated text that belonged to no block
+}
+
+// New makes a pipeline. It reads no file yet; see [Pipeline.Preload].
+func New(c Config) (*Pipeline, error) {
+	if err := checkParsers(c.ToolParser, c.ReasoningParser); err != nil {
+		return nil, err
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Pipeline{Config: c}
+	p.models.load = c.Load
+	return p, nil
+}
+
+// Counters returns what was counted so far.
+func (p *Pipeline) Counters() Counters {
+	return Counters{
+		MigratedNew:      p.count.migratedNew.Load(),
+		MigratedOngoing:  p.count.migratedOngoing.Load(),
+		MigrationTooLong: p.count.tooLong.Load(),
+		DroppedBytes:     p.count.dropped.Load(),
+	}
+}
+
+// Run serves requests of one client call, which differ in their prompt alone,
+// and merges their answers: choice i of request k has the number k*n+i. Most
+// calls have one request.
+//
+// The sequence is for one loop. Nothing happens before it begins, and nothing
+// goes on after it has ended.
+func (p *Pipeline) Run(ctx context.Context, requests ...*Request) iter.Seq2[chat.Event, error] {
+	return func(yield func(chat.Event, error) bool) {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		var jobs []*job
+		// Every booking is released here, whatever happened below.
+		defer func() {
+			for _, j := range jobs {
+				j.booking.release()
+			}
+		}()
+		for k, r := range requests {
+			js, err := p.prepare(ctx, r, k)
+			jobs = append(jobs, js...)
+			if err != nil {
+				yield(chat.Event{}, err)
+				return
+			}
+		}
+		if len(jobs) == 1 {
+			jobs[0].alone = true
+			jobs[0].events(ctx)(yield)
+			return
+		}
+		merge(ctx, jobs)(yield)
+	}
+}
+
+// job is one choice of one request: one generation, on one worker after
+// another.
+type job struct {
+	p       *Pipeline
+	request *Request
+	model   *prompt.Model
+	prompt  *prompt.Prompt
+	choice  int // over all requests
+	index   int // of the request's own choices
+	// alone says that nothing else runs for this call, so that notes may still
+	// be taken.
+	alone bool
+	// booking is where the job runs; the choices of a request share one until
+	// they move.
+	booking *shared
+}
+
+// prepare makes the prompt of a request, finds its worker, and returns a job
+// for each choice. The jobs hold the booking even if there is an error.
+func (p *Pipeline) prepare(ctx context.Context, r *Request, k int) ([]*job, error) {
+	if r.Notes == nil {
+		r.Notes = new(Notes)
+	}
+	model, name, err := p.model(r.Chat.Model)
+	if err != nil {
+		return nil, err
+	}
+	r.Notes.Model = name
+	built, err := model.Build(r.Chat, r.Ext)
+	if err != nil {
+		return nil, err
+	}
+	r.Notes.PromptTokens, r.Notes.Template, r.Notes.Tokenize = len(built.IDs), built.Render, built.Tokenize
+
+	n := r.Chat.Sampling.Choices()
+	booking, err := p.route(ctx, r, built.IDs, n, nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Notes.booked(booking)
+	shared := share(booking, n)
+	jobs := make([]*job, n)
+	for i := range jobs {
+		jobs[i] = &job{p: p, request: r, model: model, prompt: built, choice: k*n + i, index: i, booking: shared}
+	}
+	return jobs, nil
+}
+
+// route asks the router for a worker.
+func (p *Pipeline) route(ctx context.Context, r *Request, ids []uint32, choices int, exclude []uint64) (*router.Booking, error) {
+	q := router.Query{
+		ID: r.ID, Model: r.Chat.Model, Tokens: ids, Namespace: r.KV.Namespace,
+		Choices: choices, Exclude: exclude,
+	}
+	if r.Ext != nil {
+		if h := r.Ext.AgentHints; h != nil && h.OSL != nil {
+			q.Expected = *h.OSL
+		}
+		if id := pinned(r); id != nil {
+			q.PinWorker, q.PinRank = uint64(*id), r.Ext.DPRank
+		}
+		if c := r.Ext.RoutingConstraints; c != nil {
+			q.Require = c.RequiredTaints
+		}
+	}
+	booking, err := p.Router.Route(ctx, &q)
+	if err != nil {
+		return nil, engine.CauseOf(ctx, err)
+	}
+	return booking, nil
+}
+
+// events runs the job.
+func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
+	r, s := j.request.Chat, &j.request.Chat.Sampling
+	family := j.p.family(j.model, r)
+	a := &answer{
+		choice: j.choice, counted: j.index == 0, prompt: len(j.prompt.IDs),
+		parser: parser.New(family, parser.Options{
+			Start:    j.prompt.Start,
+			Tools:    r.Tools,
+			ToolsOn:  len(r.Tools) > 0 && r.ToolChoice.Mode != chat.ToolNone,
+			ThinkOn:  r.Prompt == nil,
+			Parallel: r.ToolChoice.Parallel,
+		}),
+	}
+	if r.Prompt != nil && r.Prompt.Echo {
+		a.echo = r.Prompt.Text
+		if r.Prompt.IDs != nil {
+			a.echo = j.model.Tokenizer.Decode(r.Prompt.IDs, !s.KeepSpecial)
+		}
+	}
+	events := a.events(j.model.Decode(j.deltas(ctx), prompt.Decoding{
+		Stop: j.prompt.Stop, Strings: s.Stop, IncludeStop: s.IncludeStop,
+		KeepSpecial: s.KeepSpecial, Markers: j.model.Markers(family),
+		Prompt: len(j.prompt.IDs),
+	}))
+	return j.counted(events)
+}
+
+// counted counts what the parser had to drop.
+func (j *job) counted(events iter.Seq2[chat.Event, error]) iter.Seq2[chat.Event, error] {
+	return func(yield func(chat.Event, error) bool) {
+		for e, err := range events {
+			if e.Kind == chat.Dropped {
+				j.p.count.dropped.Add(int64(len(e.Text)))
+				j.p.Logger.Debug("dropped generated text", "request", j.request.ID, "reason", e.Reason, "bytes", len(e.Text))
+				continue
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// engineRequest is what a worker gets on one attempt.
+func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card) *engine.Request {
+	r, s := j.request.Chat, &j.request.Chat.Sampling
+	out := &engine.Request{
+		ID: attemptID(j.request.ID, j.choice, attempt), Model: card.Model, TokenIDs: j.ids(delivered),
+		Sampling: engine.Sampling{
+			Temperature: s.Temperature, TopP: s.TopP, MinP: s.MinP, TopK: s.TopK,
+			FrequencyPenalty: s.FrequencyPenalty, PresencePenalty: s.PresencePenalty,
+			RepetitionPenalty: s.RepetitionPenalty, Seed: s.Seed, LogitBias: s.LogitBias,
+			AllowedIDs: s.AllowedIDs, BadWords: s.BadWords,
+		},
+		Stop:     j.prompt.Stop,
+		Logprobs: s.Logprobs,
+		KV:       j.request.KV,
+		Trace:    j.request.Trace,
+	}
+	out.Stop.MaxTokens -= len(delivered)
+	out.Stop.MinTokens = max(0, out.Stop.MinTokens-len(delivered))
+	if s.Seed != nil && j.index > 0 {
+		seed := *s.Seed + int64(j.index)
+		out.Sampling.Seed = &seed
+	}
+	if len(delivered) == 0 && j.index == 0 {
+		out.PromptLogprobs = s.PromptLogprobs
+	}
+	if r.Output.Kind != chat.FormatText {
+		out.Format = &r.Output
+	}
+	if card.Features.Has(engine.FeatureWantsChat) || !card.Accept(engine.InputTokens) {
+		out.Chat = r
+	}
+	target := j.booking.booking.Decision().Target
+	if card.Ranks() > 1 {
+		out.DPRank = &target.Rank
+	}
+	if ext := j.request.Ext; ext != nil && ext.AgentHints != nil {
+		if h := ext.AgentHints; h.OSL != nil {
+			out.Expected = *h.OSL
+		}
+		if card.Features.Has(engine.FeaturePriority) {
+			out.Priority = ext.AgentHints.Priority
+		}
+	}
+	return out
+}
+
+// unsupported refuses what a worker cannot do, before it is asked.
+func unsupported(r *Request, card *engine.Card) error {
+	var need engine.Feature
+	switch r.Chat.Output.Kind {
+	case chat.FormatJSONObject:
+		need = engine.FeatureGuidedObject
+	case chat.FormatJSONSchema:
+		need = engine.FeatureGuidedJSON
+	case chat.FormatRegex:
+		need = engine.FeatureGuidedRegex
+	case chat.FormatGrammar:
+		need = engine.FeatureGuidedGrammar
+	case chat.FormatChoice:
+		need = engine.FeatureGuidedChoice
+	}
+	switch {
+	case need != "" && !card.Features.Has(need):
+	case r.KV.Namespace.LoRA != "" && !card.Features.Has(engine.FeatureLoRA):
+		need = engine.FeatureLoRA
+	case r.KV.Namespace.Salt != "" && !card.Features.Has(engine.FeatureCacheSalt):
+		need = engine.FeatureCacheSalt
+	default:
+		return nil
+	}
+	return engine.Errorf(engine.Unsupported, "the engine %s cannot do %s", card.Engine, need)
+}
+
+// ids returns the prompt as it continues behind what was delivered.
+func (j *job) ids(delivered []uint32) []uint32 {
+	if len(delivered) == 0 {
+		return j.prompt.IDs
+	}
+	return slices.Concat(j.prompt.IDs, delivered)
+}

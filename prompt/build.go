@@ -1,0 +1,202 @@
+package prompt
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/chattemplate"
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/nvext"
+	"github.com/dynago/dynago/parser"
+)
+
+// Prompt is a request as an engine sees it, and what the way up must know of
+// the way down.
+type Prompt struct {
+	IDs []uint32
+	// Start is the state in which the answer begins: a template may have opened
+	// a thought already.
+	Start parser.Start
+	Stop  engine.Stop
+	// Render and Tokenize are how long the two steps took.
+	Render, Tokenize time.Duration
+}
+
+// tailIDs is how many ids at the end of a prompt decide how its answer begins,
+// where no text of it exists.
+const tailIDs = 32
+
+// Build makes the prompt of a request. Failures are the client's: errors of
+// kind invalid_argument that name the field at fault.
+func (m *Model) Build(r *chat.Request, ext *nvext.Ext) (*Prompt, error) {
+	p := &Prompt{}
+	if err := m.fill(p, r, ext); err != nil {
+		return nil, err
+	}
+	if err := m.limit(p, r); err != nil {
+		return nil, err
+	}
+	if !r.Sampling.IgnoreEOS {
+		for _, id := range m.EOS {
+			// An id that is both the model's and the client's counts as the
+			// client's.
+			if !slices.Contains(r.Sampling.StopIDs, id) {
+				p.Stop.Hidden = append(p.Stop.Hidden, id)
+			}
+		}
+	}
+	p.Stop.IDs = r.Sampling.StopIDs
+	p.Stop.MinTokens = r.Sampling.MinTokens
+	return p, nil
+}
+
+// fill sets IDs and Start from whatever the request carries: ids, a raw text,
+// or turns for the chat template.
+func (m *Model) fill(p *Prompt, r *chat.Request, ext *nvext.Ext) error {
+	field := "messages"
+	if r.Prompt != nil {
+		field = "prompt"
+	}
+	var data []uint32
+	if ext != nil && ext.TokenData != nil {
+		if data, field = ext.TokenData, "nvext.token_data"; len(data) == 0 {
+			return invalid(field, "nvext.token_data must not be empty")
+		}
+		if r.Prompt != nil && r.Prompt.IDs != nil && !slices.Equal(r.Prompt.IDs, data) {
+			return invalid(field, "prompt and nvext.token_data differ; send one of them")
+		}
+	} else if r.Prompt != nil && r.Prompt.IDs != nil {
+		data = r.Prompt.IDs
+	}
+	if data != nil {
+		for i, id := range data {
+			if int(id) >= m.Tokenizer.Size() {
+				return invalid(field, "token id %d at index %d is not in the vocabulary of %d tokens", id, i, m.Tokenizer.Size())
+			}
+		}
+		p.IDs = data
+		p.Start = m.Family.StartOf(m.Tokenizer.Decode(data[max(0, len(data)-tailIDs):], false))
+		return nil
+	}
+
+	text, err := m.text(p, r, ext)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	// A template writes its own special tokens; a bare prompt gets those of the
+	// post-processor.
+	p.IDs = make([]uint32, 0, len(text)/3+16)
+	if r.Prompt != nil && !r.Prompt.NoSpecialTokens {
+		p.IDs = m.Tokenizer.AppendWithSpecial(p.IDs, text)
+	} else {
+		p.IDs = m.Tokenizer.Append(p.IDs, text)
+	}
+	p.Tokenize = time.Since(begin)
+	if len(p.IDs) == 0 {
+		return invalid(field, "the prompt is empty")
+	}
+	p.Start = m.Family.StartOf(text)
+	return nil
+}
+
+// text returns the prompt as text.
+func (m *Model) text(p *Prompt, r *chat.Request, ext *nvext.Ext) (string, error) {
+	switch {
+	case r.Prompt != nil:
+		return r.Prompt.Text, nil
+	case ext != nil && ext.UseRawPrompt != nil && *ext.UseRawPrompt:
+		if len(r.System) != 0 || len(r.Turns) != 1 {
+			return "", invalid("nvext.use_raw_prompt", "nvext.use_raw_prompt requires exactly one text message")
+		}
+		var b strings.Builder
+		for _, block := range r.Turns[0].Blocks {
+			if block.Kind != chat.Text {
+				return "", invalid("nvext.use_raw_prompt", "nvext.use_raw_prompt requires exactly one text message")
+			}
+			b.WriteString(block.Text)
+		}
+		return b.String(), nil
+	case m.Template == nil:
+		return "", invalid("model", "model %q has no chat template; use the completions API", r.Model)
+	}
+	begin := time.Now()
+	text, err := m.Template.Render(r, chattemplate.Options{AddGenerationPrompt: true, HideTools: r.ToolChoice.Mode == chat.ToolNone})
+	p.Render = time.Since(begin)
+	if err != nil {
+		var raised *chattemplate.TemplateError
+		if errors.As(err, &raised) {
+			return "", invalid("messages", "the chat template refused the conversation: %v", raised)
+		}
+		return "", invalid("messages", "chat template: %v", err)
+	}
+	return text, nil
+}
+
+// limit refuses a prompt that leaves no room for an answer, and resolves how
+// long the answer may be.
+func (m *Model) limit(p *Prompt, r *chat.Request) error {
+	room := 1 << 20
+	if m.ContextLength > 0 {
+		room = m.ContextLength - len(p.IDs)
+		if room <= 0 {
+			e := invalid("messages", "This model's maximum context length is %d tokens. However, your messages resulted in %d tokens. Please reduce the length of the messages.", m.ContextLength, len(p.IDs))
+			if r.Prompt != nil {
+				e.Param = "prompt"
+			}
+			e.Code = "context_length_exceeded"
+			return e
+		}
+	}
+	p.Stop.MaxTokens = room
+	switch {
+	case r.Sampling.MaxTokens != nil:
+		p.Stop.MaxTokens = min(room, *r.Sampling.MaxTokens)
+	case m.MaxNewTokens > 0:
+		p.Stop.MaxTokens = min(room, m.MaxNewTokens)
+	}
+	return nil
+}
+
+func invalid(param, format string, args ...any) *engine.Error {
+	e := engine.Errorf(engine.InvalidArgument, format, args...)
+	e.Param = param
+	return e
+}
+
+// Tokens returns the ids of a request's prompt, without checking its length.
+// Without generation prompt a conversation ends with its last turn.
+func (m *Model) Tokens(r *chat.Request, generationPrompt bool) ([]uint32, error) {
+	if r.Prompt == nil && m.Template != nil && !generationPrompt {
+		text, err := m.Template.Render(r, chattemplate.Options{})
+		if err != nil {
+			return nil, invalid("messages", "chat template: %v", err)
+		}
+		return m.Tokenizer.Append(nil, text), nil
+	}
+	var p Prompt
+	err := m.fill(&p, r, nil)
+	return p.IDs, err
+}
+
+// Text returns the text of ids, special tokens included.
+func (m *Model) Text(ids []uint32) (string, error) {
+	if i := slices.IndexFunc(ids, func(id uint32) bool { return int(id) >= m.Tokenizer.Size() }); i >= 0 {
+		return "", invalid("tokens", "token id %d at index %d is not in the vocabulary of %d tokens", ids[i], i, m.Tokenizer.Size())
+	}
+	return m.Tokenizer.Decode(ids, false), nil
+}
+
+// Markers returns the special tokens that a parser must see in the text.
+func (m *Model) Markers(f parser.Family) []uint32 {
+	var ids []uint32
+	for _, marker := range f.Markers() {
+		if id, ok := m.Tokenizer.ID(marker); ok && m.Tokenizer.IsSpecial(id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,310 @@
+package prompt
+
+import (
+	"iter"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/tokenizer"
+)
+
+// Output is one item of an answer as text. End is set on the last item alone,
+// whose piece releases whatever was still held back.
+type Output struct {
+	Piece chat.Piece
+	// Cached is how many prompt tokens the engine found in its cache, once it
+	// has said so.
+	Cached *int
+	// PromptLogprobs comes once, if it was asked for.
+	PromptLogprobs []chat.Logprob
+	End            *End
+}
+
+// End says how a generation ended.
+type End struct {
+	Finish engine.Finish
+	// StopText or StopID is what the client's stop list matched.
+	StopText string
+	StopID   *uint32
+	Usage    engine.Usage
+}
+
+// Decoding says how the ids of one answer become text.
+type Decoding struct {
+	Stop engine.Stop
+	// Strings end the answer where they begin, or, with IncludeStop, where they
+	// end. Text that may be the beginning of one is held back.
+	Strings     []string
+	IncludeStop bool
+	// KeepSpecial leaves special tokens in the text; Markers are those that the
+	// parser needs to see in any case.
+	KeepSpecial bool
+	Markers     []uint32
+	// Prompt is the number of prompt tokens, for the usage of an answer that
+	// ends here and not in the engine.
+	Prompt int
+}
+
+// Decode turns a stream of token deltas into a stream of text. It ends with one
+// Output that has an End, or with one error. However the ids are cut into
+// deltas, the text and the end are the same.
+//
+// A stop that is found here ends the loop over deltas, and with it the engine's
+// work; what else the current delta holds is discarded.
+func (m *Model) Decode(deltas iter.Seq2[engine.Delta, error], d Decoding) iter.Seq2[Output, error] {
+	return func(yield func(Output, error) bool) {
+		s := newSpeller(m.Tokenizer, d)
+		var cached *int
+		for delta, err := range deltas {
+			if err != nil {
+				// The client keeps what it was owed before the fault.
+				if out := s.rest(); out.Piece.Text != "" || len(out.Piece.IDs) > 0 {
+					if !yield(out, nil) {
+						return
+					}
+				}
+				yield(Output{}, err)
+				return
+			}
+			if delta.Usage != nil && delta.Usage.Cached != nil && cached == nil {
+				cached = delta.Usage.Cached
+			}
+			end := s.push(&delta)
+			if end == nil && delta.Finish != engine.Running {
+				end = s.finish(&delta)
+			}
+			out := Output{Cached: cached, PromptLogprobs: s.logprobs(delta.PromptLogprobs)}
+			if end != nil {
+				end.Usage.Cached = cached
+				out.Piece, out.End = s.all(), end
+				yield(out, nil)
+				return
+			}
+			out.Piece = s.release()
+			if out.Piece.Text == "" && len(out.Piece.IDs) == 0 && out.PromptLogprobs == nil {
+				continue
+			}
+			if !yield(out, nil) {
+				return
+			}
+		}
+		yield(Output{}, engine.Errorf(engine.StreamIncomplete, "the stream ended without a finish"))
+	}
+}
+
+// speller is the state of one answer: text that was decoded and not released
+// yet, and the ids that it belongs to.
+type speller struct {
+	Decoding
+	tok     *tokenizer.Tokenizer
+	decoder *tokenizer.Decoder
+	stops   stopSearch
+	count   int // tokens generated
+
+	text   []byte // decoded, not released
+	sure   int    // so many bytes of text cannot become part of a stop string
+	tokens []spelled
+}
+
+// spelled is a token whose text is not released, or not complete.
+type spelled struct {
+	id      uint32
+	end     int // offset in speller.text behind its last byte; -1: not known yet
+	logprob *engine.Logprob
+}
+
+func newSpeller(tok *tokenizer.Tokenizer, d Decoding) *speller {
+	return &speller{Decoding: d, tok: tok, decoder: tok.NewDecoder(false), stops: newStopSearch(d.Strings)}
+}
+
+// push decodes a delta and says whether the answer ended in it.
+func (s *speller) push(d *engine.Delta) *End {
+	for i, id := range d.TokenIDs {
+		s.count++
+		var lp *engine.Logprob
+		if i < len(d.Logprobs) {
+			lp = &d.Logprobs[i]
+		}
+		if s.count >= s.Stop.MinTokens {
+			if slices.Contains(s.Stop.IDs, id) {
+				s.silent(id, lp)
+				return s.ended(&End{Finish: engine.FinishStop, StopID: &id})
+			}
+			if slices.Contains(s.Stop.Hidden, id) {
+				s.silent(id, lp)
+				return s.ended(&End{Finish: engine.FinishEOS})
+			}
+		}
+		s.spell(id, lp)
+		if s.count < s.Stop.MinTokens {
+			// Text before the minimum is no part of any stop string.
+			s.sure = len(s.text)
+			continue
+		}
+		if end := s.search(); end != nil {
+			return end
+		}
+	}
+	if d.Text != "" { // an engine without ids also searches its own stops
+		s.text = append(s.text, d.Text...)
+		return s.search()
+	}
+	return nil
+}
+
+// spell decodes one id.
+func (s *speller) spell(id uint32, lp *engine.Logprob) {
+	if s.hides(id) {
+		s.silent(id, lp)
+		return
+	}
+	before := len(s.text)
+	s.text = s.decoder.Append(s.text, id)
+	if len(s.text) > before {
+		// Whatever waited for its last byte has it now.
+		for i := len(s.tokens) - 1; i >= 0 && s.tokens[i].end < 0; i-- {
+			s.tokens[i].end = len(s.text)
+		}
+	}
+	t := spelled{id: id, end: len(s.text), logprob: lp}
+	if s.decoder.Pending() > 0 {
+		t.end = -1
+	}
+	s.tokens = append(s.tokens, t)
+}
+
+// silent notes an id that has no text.
+func (s *speller) silent(id uint32, lp *engine.Logprob) {
+	s.tokens = append(s.tokens, spelled{id: id, end: len(s.text), logprob: lp})
+}
+
+func (s *speller) hides(id uint32) bool {
+	return !s.KeepSpecial && s.tok.IsSpecial(id) && !slices.Contains(s.Markers, id)
+}
+
+// search looks for stop strings in what is not sure yet.
+func (s *speller) search() *End {
+	if len(s.stops.strings) == 0 {
+		s.sure = len(s.text)
+		return nil
+	}
+	at, stop, found := s.stops.find(s.text[s.sure:])
+	if !found {
+		s.sure += at
+		return nil
+	}
+	cut := s.sure + at
+	if s.IncludeStop {
+		cut += len(stop)
+	}
+	s.cut(cut)
+	return s.ended(&End{Finish: engine.FinishStop, StopText: stop})
+}
+
+// cut drops the text from offset on, and the log probabilities of the tokens
+// that lost text with it. Their ids stay: they were generated.
+func (s *speller) cut(offset int) {
+	s.text = s.text[:offset]
+	for i := range s.tokens {
+		if t := &s.tokens[i]; t.end < 0 || t.end > offset {
+			t.end, t.logprob = offset, nil
+		}
+	}
+	s.decoder.Reset()
+}
+
+func (s *speller) ended(e *End) *End {
+	e.Usage = engine.Usage{Prompt: s.Prompt, Output: s.count}
+	return e
+}
+
+// finish takes the engine's own end.
+func (s *speller) finish(d *engine.Delta) *End {
+	// The last characters may complete a stop string that the engine does not
+	// know; the stop is then the reason.
+	s.flush()
+	if s.count >= s.Stop.MinTokens {
+		if end := s.search(); end != nil {
+			return end
+		}
+	}
+	e := s.ended(&End{Finish: d.Finish, StopText: d.MatchedText})
+	if d.Finish == engine.FinishStop && len(d.MatchedIDs) > 0 {
+		e.StopID = &d.MatchedIDs[len(d.MatchedIDs)-1]
+	}
+	if d.Usage != nil {
+		e.Usage = *d.Usage
+	}
+	return e
+}
+
+// flush decodes what is left of an incomplete character.
+func (s *speller) flush() {
+	s.text = s.decoder.Flush(s.text)
+	for i := len(s.tokens) - 1; i >= 0 && s.tokens[i].end < 0; i-- {
+		s.tokens[i].end = len(s.text)
+	}
+}
+
+// release gives away the text that is sure.
+func (s *speller) release() chat.Piece {
+	n := s.sure
+	// A stop search may end inside a character.
+	for n > 0 && n < len(s.text) && !utf8.RuneStart(s.text[n]) {
+		n--
+	}
+	p := chat.Piece{Text: string(s.text[:n])}
+	k := 0
+	for k < len(s.tokens) && s.tokens[k].end >= 0 && s.tokens[k].end <= n {
+		k++
+	}
+	if k > 0 {
+		p.IDs = make([]uint32, k)
+		for i, t := range s.tokens[:k] {
+			p.IDs[i] = t.id
+			if t.logprob != nil {
+				p.Logprobs = append(p.Logprobs, s.logprob(*t.logprob))
+			}
+		}
+	}
+	s.text = append(s.text[:0], s.text[n:]...)
+	s.tokens = append(s.tokens[:0], s.tokens[k:]...)
+	for i := range s.tokens {
+		if s.tokens[i].end >= 0 {
+			s.tokens[i].end -= n
+		}
+	}
+	s.sure -= n
+	return p
+}
+
+// all gives away everything.
+func (s *speller) all() chat.Piece {
+	s.flush()
+	s.sure = len(s.text)
+	return s.release()
+}
+
+// rest is what is owed when the engine fails.
+func (s *speller) rest() Output { return Output{Piece: s.all()} }
+
+func (s *speller) logprobs(from []engine.Logprob) []chat.Logprob {
+	if len(from) == 0 {
+		return nil
+	}
+	out := make([]chat.Logprob, len(from))
+	for i, lp := range from {
+		out[i] = s.logprob(lp)
+	}
+	return out
+}
+
+func (s *speller) logprob(lp engine.Logprob) chat.Logprob {
+	b := s.tok.Bytes(lp.ID)
+	return chat.Logprob{
+		ID: lp.ID, Text: validUTF8(b), Bytes: b,
+		Logprob: lp.Logprob, Rank: lp.Rank, Top: s.logprobs(lp.Top),
+	}
+}
