@@ -67,11 +67,11 @@ func (c *client) FlushError() error {
 			return errors.New("i/o timeout")
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.broken != nil {
 		return c.broken
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.log = append(c.log, fmt.Sprintf("%v %s", time.Since(c.t0), c.buf.String()))
 	c.buf.Reset()
 	return nil
@@ -258,7 +258,9 @@ func TestBrokenKeepAliveCancels(t *testing.T) {
 		c := newClient()
 		w, ctx := start(c, "", sse.Defaults)
 		w.Event([]byte("1 "))
+		c.mu.Lock()
 		c.broken = errors.New("broken pipe")
+		c.mu.Unlock()
 		begin := time.Now()
 		<-ctx.Done()
 		if got := time.Since(begin); got != 15*time.Second || context.Cause(ctx) != engine.ErrClientGone {
