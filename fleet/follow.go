@@ -1,0 +1,211 @@
+package fleet
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/kv"
+)
+
+// How long to wait before an engine is asked again: after it said that asking is
+// pointless, and after a stream ended that should not have.
+const (
+	askAgain    = 30 * time.Second
+	firstPause  = 100 * time.Millisecond
+	longestWait = 5 * time.Second
+)
+
+// follower is the goroutine of one worker. Its fields are its own, except that
+// order belongs to the reader of events while one runs.
+type follower struct {
+	*Worker
+	sinks []Sink
+	log   *slog.Logger
+	order order
+
+	// readers end with quit; nil while none run.
+	quit    context.CancelFunc
+	readers sync.WaitGroup
+	// refused is the revision whose missing context length was logged.
+	refused uint64
+}
+
+// follow ranges over the worker's cards until ctx ends. When it returns, nothing
+// of the worker runs any more and the sinks have forgotten it.
+func follow(ctx context.Context, w *Worker, sinks []Sink) {
+	f := &follower{Worker: w, sinks: sinks, log: w.fleet.log.With("worker", w.name, "id", w.id)}
+	defer f.forget()
+	for ctx.Err() == nil {
+		reason := "the engine has stopped telling its status"
+		for s, err := range w.engine.Card(ctx) {
+			if err != nil {
+				reason = err.Error()
+				break
+			}
+			f.become(ctx, s)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		f.log.Warn("worker is lost", "reason", reason, "retry", askAgain)
+		s := w.view.Load().status
+		s.State, s.Reason = engine.Failed, reason
+		f.newLife(s)
+		pause(ctx, askAgain)
+	}
+}
+
+// become makes s the worker's status and does what follows from it.
+func (f *follower) become(ctx context.Context, s engine.Status) {
+	old := f.view.Load().status
+	if s.State != old.State {
+		f.log.Info("worker is "+s.State.String(), "was", old.State.String(), "reason", s.Reason)
+	}
+	switch {
+	case old.Epoch != 0 && s.Epoch != old.Epoch:
+		f.newLife(s)
+	case s.State == engine.Failed:
+		f.forget()
+		f.set(s)
+	default:
+		f.set(s)
+	}
+	v := f.view.Load()
+	serves := v.admitted && (s.State == engine.Ready || s.State == engine.Draining)
+	if serves {
+		f.read(ctx, s.Card)
+	} else {
+		f.stopReaders()
+	}
+	if !v.admitted && s.State == engine.Ready && f.refused != s.Revision {
+		f.refused = s.Revision
+		f.log.Warn("worker is not admitted: its context length is unknown; set context_length for this engine", "key", "context_length")
+	}
+}
+
+// newLife ends everything that belonged to the life before s.
+func (f *follower) newLife(s engine.Status) {
+	f.forget()
+	lose := f.view.Load().lose
+	v := &view{status: s, admitted: admits(s.Card)}
+	v.lost, v.lose = context.WithCancelCause(context.Background())
+	f.view.Store(v)
+	lose(engine.ErrWorkerLost)
+	f.fleet.announce()
+}
+
+// set replaces the status within one life.
+func (f *follower) set(s engine.Status) {
+	old := f.view.Load()
+	f.view.Store(&view{status: s, admitted: admits(s.Card), lost: old.lost, lose: old.lose})
+	f.fleet.announce()
+}
+
+// forget stops the readers and makes the sinks forget what they have told.
+func (f *follower) forget() {
+	f.stopReaders()
+	f.load.Store(nil)
+	f.order = order{}
+	for _, s := range f.sinks {
+		s.RemoveWorker(f.id)
+	}
+}
+
+// read starts the readers of load and events unless they run.
+func (f *follower) read(ctx context.Context, card *engine.Card) {
+	if f.quit != nil {
+		return
+	}
+	ctx, f.quit = context.WithCancel(ctx)
+	f.readers.Go(func() { f.readLoad(ctx) })
+	if card.Features.Has(engine.FeatureEvents) && len(f.sinks) > 0 {
+		f.readers.Go(func() { f.readEvents(ctx) })
+	}
+}
+
+func (f *follower) stopReaders() {
+	if f.quit == nil {
+		return
+	}
+	f.quit()
+	f.readers.Wait()
+	f.quit = nil
+}
+
+func (f *follower) readLoad(ctx context.Context) {
+	for ctx.Err() == nil {
+		for l, err := range f.engine.Load(ctx) {
+			if err != nil {
+				if ctx.Err() == nil {
+					f.log.Warn("engine tells no load", "error", err, "retry", askAgain)
+				}
+				break
+			}
+			f.load.Store(&reading{load: l, at: time.Now()})
+			f.overloaded.Store(0)
+		}
+		pause(ctx, askAgain)
+	}
+}
+
+// readEvents hands the worker's KV events to the sinks. After a stream that
+// broke, each rank goes on where it was, and one that cannot is told anew.
+func (f *follower) readEvents(ctx context.Context) {
+	wait := firstPause
+	for ctx.Err() == nil {
+		cursors, broken := f.order.resume()
+		for _, rank := range broken {
+			f.tell(kv.Batch{Rank: rank, Gap: kv.GapLost})
+		}
+		heard, err := f.readEventsFrom(ctx, cursors)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			f.log.Warn("engine tells no KV events", "error", err, "retry", askAgain)
+			pause(ctx, askAgain)
+			continue
+		case heard:
+			wait = firstPause
+		}
+		pause(ctx, wait)
+		wait = min(2*wait, longestWait)
+	}
+}
+
+// readEventsFrom runs one stream of events and says whether it told anything.
+func (f *follower) readEventsFrom(ctx context.Context, cursors []kv.Cursor) (heard bool, err error) {
+	for b, err := range f.engine.Events(ctx, cursors) {
+		if err != nil {
+			return heard, err
+		}
+		b, verdict := f.order.next(b)
+		switch verdict {
+		case apply:
+			f.tell(b)
+			heard = true
+		case hole:
+			f.log.Warn("KV events are missing; the rank is told anew", "rank", b.Rank, "from", b.First)
+			return heard, nil
+		}
+	}
+	return heard, nil
+}
+
+func (f *follower) tell(b kv.Batch) {
+	t := kv.Target{Worker: f.id, Rank: b.Rank}
+	for _, s := range f.sinks {
+		s.Apply(t, b)
+	}
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}

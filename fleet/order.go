@@ -1,0 +1,92 @@
+package fleet
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/dynago/dynago/kv"
+)
+
+// verdict says what is to be done with a batch.
+type verdict uint8
+
+const (
+	ignore verdict = iota // nothing new
+	apply
+	hole // events before it are missing; the stream must be opened again
+)
+
+// order puts the events of one worker in sequence, rank by rank. The zero value
+// has heard nothing.
+type order struct{ ranks map[uint32]*progress }
+
+// progress is how far one rank has been told.
+type progress struct {
+	epoch      uint64
+	last       uint64 // newest event applied, if numbered
+	numbered   bool
+	rebuilding bool // within a snapshot
+}
+
+// next judges the next batch of the stream and returns the part of it that is
+// new. A batch that does not continue what was told before comes back with a
+// gap, so that it replaces that.
+func (o *order) next(b kv.Batch) (kv.Batch, verdict) {
+	p, known := o.ranks[b.Rank]
+	switch {
+	case !known:
+		p = &progress{}
+		if o.ranks == nil {
+			o.ranks = make(map[uint32]*progress)
+		}
+		o.ranks[b.Rank] = p
+	case b.Gap != "":
+		*p = progress{}
+	case b.Epoch != p.epoch:
+		*p = progress{}
+		b.Gap = kv.GapRestart
+	case b.Snapshot != kv.SnapshotNone && !p.rebuilding:
+		*p = progress{}
+		b.Gap = kv.GapLost
+	}
+	p.epoch = b.Epoch
+	p.rebuilding = b.Snapshot == kv.SnapshotPart
+	switch {
+	case b.Snapshot == kv.SnapshotPart:
+		p.numbered = false
+		return b, apply
+	case b.Snapshot == kv.SnapshotEnd, !p.numbered:
+		p.last, p.numbered = b.Last, b.Snapshot == kv.SnapshotEnd || b.Last > 0
+		return b, apply
+	case b.Last <= p.last:
+		return b, ignore
+	case b.First > p.last+1, len(b.Events) == 0:
+		p.numbered = false
+		return b, hole
+	}
+	if seen := p.last + 1 - b.First; seen > 0 {
+		if uint64(len(b.Events)) != b.Last-b.First+1 {
+			p.numbered = false
+			return b, hole
+		}
+		b.First, b.Events = p.last+1, b.Events[seen:]
+	}
+	p.last = b.Last
+	return b, apply
+}
+
+// resume returns where each rank goes on in a new stream, and the ranks that
+// cannot and must be forgotten.
+func (o *order) resume() (cursors []kv.Cursor, broken []uint32) {
+	for rank, p := range o.ranks {
+		if p.numbered && !p.rebuilding {
+			cursors = append(cursors, kv.Cursor{Rank: rank, Epoch: p.epoch, Sequence: p.last})
+			continue
+		}
+		broken = append(broken, rank)
+		delete(o.ranks, rank)
+	}
+	slices.SortFunc(cursors, func(a, b kv.Cursor) int { return cmp.Compare(a.Rank, b.Rank) })
+	slices.Sort(broken)
+	return cursors, broken
+}

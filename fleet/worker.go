@@ -1,0 +1,164 @@
+package fleet
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+)
+
+// Worker is one member of a fleet. Its methods answer from memory and may be
+// called from any goroutine, also after it has left.
+type Worker struct {
+	fleet  *Fleet
+	id     uint64
+	name   string
+	engine engine.Engine
+
+	view     atomic.Pointer[view]
+	load     atomic.Pointer[reading]
+	draining atomic.Bool // by the operator, whatever the engine says
+	// Until when the worker is left alone, and counted as full, in nanoseconds
+	// since the fleet's start; 0 = it is not.
+	inhibited, overloaded atomic.Int64
+
+	stop context.CancelFunc
+	done chan struct{} // closed when no goroutine of this worker is left
+}
+
+// view is what is known of a worker at one moment; it is replaced as a whole.
+type view struct {
+	status   engine.Status
+	admitted bool
+	lost     context.Context
+	lose     context.CancelCauseFunc
+}
+
+type reading struct {
+	load engine.Load
+	at   time.Time
+}
+
+func newWorker(f *Fleet, e Entry) *Worker {
+	w := &Worker{fleet: f, id: e.ID, name: e.Name, engine: e.Engine, done: make(chan struct{})}
+	v := &view{status: engine.Status{State: engine.Loading, Reason: "not heard of yet"}}
+	v.lost, v.lose = context.WithCancelCause(context.Background())
+	w.view.Store(v)
+	return w
+}
+
+// start follows the engine until leave.
+func (w *Worker) start(sinks []Sink) {
+	ctx, cancel := context.WithCancel(context.Background())
+	w.stop = cancel
+	go func() {
+		defer close(w.done)
+		follow(ctx, w, sinks)
+	}()
+}
+
+// leave ends everything that goes on around the worker, and waits for it.
+func (w *Worker) leave(cause error) error {
+	w.draining.Store(true)
+	w.view.Load().lose(cause)
+	w.stop()
+	<-w.done
+	w.view.Load().lose(cause) // of a life that began just now
+	return closeEngine(w.engine)
+}
+
+// ID returns the worker's id, below 2^53.
+func (w *Worker) ID() uint64 { return w.id }
+
+// Name returns the name it joined with.
+func (w *Worker) Name() string { return w.name }
+
+// Engine returns the engine to send requests to.
+func (w *Worker) Engine() engine.Engine { return w.engine }
+
+// Status returns the latest status. A worker that is being drained by the
+// operator shows that.
+func (w *Worker) Status() engine.Status {
+	s := w.view.Load().status
+	if s.State == engine.Ready && w.draining.Load() {
+		s.State = engine.Draining
+	}
+	return s
+}
+
+// Card returns the latest card, or nil.
+func (w *Worker) Card() *engine.Card { return w.view.Load().status.Card }
+
+// Admitted says whether the worker takes requests at all: it is ready, its card
+// tells what is needed, and nobody drains it.
+func (w *Worker) Admitted() bool {
+	v := w.view.Load()
+	return v.admitted && v.status.State == engine.Ready && !w.draining.Load()
+}
+
+// Ready says whether new requests should go here: the worker is admitted, and
+// not left alone after a failure.
+func (w *Worker) Ready() bool { return w.Admitted() && !w.ahead(&w.inhibited) }
+
+// Overloaded says whether the worker has refused a request because it was full,
+// and has told nothing of its load since.
+func (w *Worker) Overloaded() bool { return w.ahead(&w.overloaded) }
+
+// Load returns the latest reading of the engine's own load and when it came.
+// The time is zero if there is none.
+func (w *Worker) Load() (engine.Load, time.Time) {
+	if r := w.load.Load(); r != nil {
+		return r.load, r.at
+	}
+	return engine.Load{}, time.Time{}
+}
+
+// Lost returns a context that is done when the present life of the worker is
+// over: it was removed, gave up, or restarted. Its cause is
+// [engine.ErrWorkerLost], or [engine.ErrShutdown] if the whole fleet closes.
+func (w *Worker) Lost() context.Context { return w.view.Load().lost }
+
+// Inhibit tells of a request that failed here. Kinds that are the worker's own
+// fault keep new requests away for a while; one that was full counts as
+// overloaded until its next reading of load, but no longer than that while.
+// Other kinds change nothing.
+func (w *Worker) Inhibit(now time.Time, kind engine.ErrorKind) {
+	if w.fleet.inhibit < 0 {
+		return
+	}
+	until := max(1, int64(now.Sub(w.fleet.start)+w.fleet.inhibit))
+	switch {
+	case kind.Inhibits():
+		w.inhibited.Store(until)
+	case kind == engine.WorkerOverloaded:
+		w.overloaded.Store(until)
+	default:
+		return
+	}
+	w.fleet.announce()
+}
+
+// ahead says whether the time in mark lies ahead. It looks at the clock only
+// if one is set.
+func (w *Worker) ahead(mark *atomic.Int64) bool {
+	until := mark.Load()
+	if until == 0 {
+		return false
+	}
+	if int64(time.Since(w.fleet.start)) < until {
+		return true
+	}
+	mark.CompareAndSwap(until, 0)
+	return false
+}
+
+// admits says whether a card tells enough to send requests here: a worker whose
+// context length is unknown would be guessed at. Tensors have no length.
+func admits(c *engine.Card) bool {
+	if c == nil {
+		return false
+	}
+	return c.ContextLength > 0 || len(c.Accepts) > 0 && !slices.ContainsFunc(c.Accepts, func(in engine.Input) bool { return in != engine.InputTensor })
+}
