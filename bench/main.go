@@ -1,0 +1,185 @@
+// Command bench takes the figures that the project answers for, and says
+// whether they hold:
+//
+//	go run ./bench -id B8 -json out.json
+//	go run ./bench -id all -short
+//
+// What each figure means, what passes and what was measured last is in
+// README.md. Figures are CPU per unit of completed work, memory, counts, or
+// ratios to a baseline taken in the same run, because wall times mean little on
+// a shared machine. The server under test is the built binary in a process of
+// its own, the load comes from another process, and the server's cost is read
+// from the kernel's accounts of it; that needs Linux.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// figure is one figure, or a few that are taken together, under one id.
+type figure struct {
+	id, what string
+	take     func(context.Context, *bench) ([]part, error)
+}
+
+var figures = []figure{
+	{"B8", "short unary chat, in-process", takeUnary},
+	{"B9", "streamed events, in-process", takeStreams},
+	{"B14", "start, idle memory, size", takeStart},
+	{"B15", "idle streams", takeIdle},
+	{"B16", "soak", takeSoak},
+}
+
+// bench is what all figures share.
+type bench struct {
+	programs programs
+	short    bool
+	soak     time.Duration
+	log      io.Writer // progress, for people
+}
+
+// pick returns full, or brief in the short form.
+func pick[T any](b *bench, full, brief T) T {
+	if b.short {
+		return brief
+	}
+	return full
+}
+
+func (b *bench) progress(format string, args ...any) {
+	fmt.Fprintf(b.log, format+"\n", args...)
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	pass, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(2)
+	case !pass:
+		os.Exit(1)
+	}
+}
+
+// run takes the figures that args ask for and says whether all passed.
+func run(ctx context.Context, args []string, out, log io.Writer) (pass bool, err error) {
+	b := &bench{log: log}
+	var ids idList
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.Var(&ids, "id", "figure to take, such as B8, several with commas, or all; may be repeated")
+	flags.BoolVar(&b.short, "short", false, "about a minute for all: fewer and shorter runs")
+	flags.DurationVar(&b.soak, "soak", 0, "length of the soak (default 10m; 20s with -short)")
+	jsonPath := flags.String("json", "", "file for the records, one JSON object a line")
+	binary := flags.String("dynago", "", "built dynago to measure (default: built from this checkout)")
+	if err := flags.Parse(args); err != nil {
+		return false, err
+	}
+	chosen, err := ids.figures()
+	if err != nil {
+		return false, err
+	}
+	if runtime.GOOS != "linux" {
+		return false, fmt.Errorf("cost of a process is read from /proc, which %s lacks: run on Linux", runtime.GOOS)
+	}
+	if b.soak == 0 {
+		b.soak = pick(b, 10*time.Minute, 20*time.Second)
+	}
+
+	dir, err := os.MkdirTemp("", "dynago-bench-")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(dir)
+	if b.programs, err = build(ctx, dir, *binary); err != nil {
+		return false, err
+	}
+
+	machine := thisMachine()
+	fmt.Fprintln(out, machine)
+	pass = true
+	var records []record
+	for _, f := range chosen {
+		b.progress("%s: %s …", f.id, f.what)
+		start := time.Now()
+		parts, err := f.take(ctx, b)
+		if err != nil {
+			return false, fmt.Errorf("%s: %w", f.id, err)
+		}
+		r := newRecord(f, parts, machine)
+		r.Short, r.Seconds = b.short, time.Since(start).Seconds()
+		fmt.Fprint(out, r.lines())
+		records = append(records, r)
+		pass = pass && r.Pass
+	}
+	if *jsonPath == "" {
+		return pass, nil
+	}
+	return pass, writeRecords(*jsonPath, records)
+}
+
+func writeRecords(path string, records []record) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("records: %w", err)
+	}
+	encoder := json.NewEncoder(file)
+	encoder.SetEscapeHTML(false)
+	for _, r := range records {
+		if err := encoder.Encode(r); err != nil {
+			file.Close()
+			return fmt.Errorf("record of %s: %w", r.ID, err)
+		}
+	}
+	return file.Close()
+}
+
+// idList is a flag that names figures.
+type idList []string
+
+func (l *idList) String() string { return strings.Join(*l, ",") }
+
+func (l *idList) Set(s string) error {
+	for id := range strings.SplitSeq(s, ",") {
+		*l = append(*l, strings.ToUpper(strings.TrimSpace(id)))
+	}
+	return nil
+}
+
+// figures returns the chosen figures in their order of above.
+func (l idList) figures() ([]figure, error) {
+	var known []string
+	for _, f := range figures {
+		known = append(known, f.id)
+	}
+	names := strings.Join(known, ", ")
+	if len(l) == 0 {
+		return nil, fmt.Errorf("no -id: want one or more of %s, or all", names)
+	}
+	for _, id := range l {
+		if id != "ALL" && !slices.Contains(known, id) {
+			return nil, fmt.Errorf("-id %s: want one of %s, or all", id, names)
+		}
+	}
+	var chosen []figure
+	for _, f := range figures {
+		if slices.Contains(l, "ALL") || slices.Contains(l, f.id) {
+			chosen = append(chosen, f)
+		}
+	}
+	return chosen, nil
+}

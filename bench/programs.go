@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// programs are the built programs that take part.
+type programs struct {
+	dir                    string // scratch, removed at the end
+	dynago, load, baseline string
+}
+
+// build builds the programs into dir, as they are released: static, without
+// symbols. A given dynago is taken as it is.
+func build(ctx context.Context, dir, dynago string) (programs, error) {
+	p := programs{dir, filepath.Join(dir, "dynago"), filepath.Join(dir, "load"), filepath.Join(dir, "baseline")}
+	packages := []string{"./bench/load", "./bench/baseline"}
+	if dynago != "" {
+		p.dynago = dynago
+	} else {
+		packages = append(packages, "./cmd/dynago")
+	}
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return p, err
+	}
+	args := append([]string{"build", "-trimpath", "-ldflags", "-s -w", "-o", dir}, packages...)
+	command := exec.CommandContext(ctx, "go", args...)
+	command.Dir = root
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := command.CombinedOutput(); err != nil {
+		return p, fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return p, nil
+}
+
+// moduleRoot is the folder of go.mod.
+func moduleRoot(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOMOD: %w", err)
+	}
+	return filepath.Dir(string(out)), nil
+}
