@@ -109,27 +109,35 @@ func run(ctx context.Context, args []string, out, log io.Writer) (pass bool, err
 		return false, err
 	}
 
+	records, err := b.take(ctx, chosen, out)
+	if *jsonPath != "" {
+		err = errors.Join(err, writeRecords(*jsonPath, records))
+	}
+	pass = !slices.ContainsFunc(records, func(r record) bool { return !r.Pass })
+	return pass, err
+}
+
+// take takes the chosen figures one after the other and prints each as it is
+// there. One that cannot be taken does not keep the others from it.
+func (b *bench) take(ctx context.Context, chosen []figure, out io.Writer) ([]record, error) {
 	machine := thisMachine()
 	fmt.Fprintln(out, machine)
-	pass = true
 	var records []record
+	var failed []error
 	for _, f := range chosen {
 		b.progress("%s: %s …", f.id, f.what)
 		start := time.Now()
 		parts, err := f.take(ctx, b)
 		if err != nil {
-			return false, fmt.Errorf("%s: %w", f.id, err)
+			failed = append(failed, fmt.Errorf("%s: %w", f.id, err))
+			continue
 		}
 		r := newRecord(f, parts, machine)
 		r.Short, r.Seconds = b.short, time.Since(start).Seconds()
 		fmt.Fprint(out, r.lines())
 		records = append(records, r)
-		pass = pass && r.Pass
 	}
-	if *jsonPath == "" {
-		return pass, nil
-	}
-	return pass, writeRecords(*jsonPath, records)
+	return records, errors.Join(failed...)
 }
 
 func writeRecords(path string, records []record) error {

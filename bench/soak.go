@@ -174,7 +174,7 @@ func (b *bench) heapSlope(heap []stats.Point) part {
 			steady = append(steady, p)
 		}
 	}
-	p := part{What: fmt.Sprintf("slope of the live heap after %v", warmUp), Value: 100 * stats.SlopePerMinute(steady), Unit: "%/min"}
+	p := part{What: fmt.Sprintf("slope of the live heap after %v", warmUp.Round(time.Second)), Value: 100 * stats.SlopePerMinute(steady), Unit: "%/min"}
 	if len(steady) > 0 {
 		p = p.noted("%s to %s MB", number(steady[0].Value/megabyte), number(steady[len(steady)-1].Value/megabyte))
 	}

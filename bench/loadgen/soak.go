@@ -76,15 +76,17 @@ func soakOne(ctx context.Context, c *Config, todo *tickets, t *tally, s *server,
 		}
 		k := cases[random.IntN(len(cases))]
 		k.stream = random.IntN(2) == 0
+		var a answer
+		var err error
 		if random.Float64() < c.AbortShare {
-			c.abandon(ctx, t, s, k, random)
-			continue
+			a, err = c.abandon(ctx, s, k, random)
+		} else {
+			a, err = patient.ask(ctx, c.body(k.chat), reading{stream: k.stream, text: true, abortAfter: -1})
 		}
-
-		a, err := patient.ask(ctx, c.body(k.chat), reading{stream: k.stream, text: true, abortAfter: -1})
 		if ctx.Err() != nil {
 			return
 		}
+
 		t.count(a, err)
 		if err == nil && !k.same(a) {
 			t.result.Wrong++
@@ -97,10 +99,10 @@ func soakOne(ctx context.Context, c *Config, todo *tickets, t *tally, s *server,
 
 // abandon breaks the connection off at a random point of the answer: a stream
 // after some of its events, anything after some part of the time that the
-// reference took.
-func (c *Config) abandon(ctx context.Context, t *tally, s *server, k known, random *rand.Rand) {
+// reference took. An answer that is quicker comes back whole.
+func (c *Config) abandon(ctx context.Context, s *server, k known, random *rand.Rand) (answer, error) {
 	patience := time.Duration(1 + random.Int64N(int64(k.answer.whole)))
-	how := reading{stream: k.stream, abortAfter: -1}
+	how := reading{stream: k.stream, text: true, abortAfter: -1}
 	byEvents := k.stream && random.IntN(2) == 0
 	if byEvents {
 		patience = c.HangAfter
@@ -113,9 +115,7 @@ func (c *Config) abandon(ctx context.Context, t *tally, s *server, k known, rand
 	if errors.Is(err, errHung) && !byEvents {
 		err = errAborted
 	}
-	if ctx.Err() == nil {
-		t.count(a, err)
-	}
+	return a, err
 }
 
 func (k *known) same(a answer) bool {
