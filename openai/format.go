@@ -1,0 +1,184 @@
+package openai
+
+import (
+	"strings"
+
+	"github.com/dynago/dynago/chat"
+)
+
+// outputFormat makes the one constraint on the output, from the guided options
+// or from response_format. A forced tool call constrains the output itself: it
+// cannot stand beside guided options and drops response_format.
+func (b *body) outputFormat(choice chat.ToolChoice) (chat.OutputFormat, error) {
+	format, name, err := b.guided()
+	if err != nil {
+		return format, err
+	}
+	forced := choice.Mode == chat.ToolRequired || choice.Mode == chat.ToolNamed
+	switch {
+	case name != "" && forced:
+		return format, invalid(name, "%s cannot be used together with a tool_choice that forces a tool call", name)
+	case name != "":
+		return format, nil
+	}
+	format, err = b.responseFormatOf()
+	if forced {
+		format = chat.OutputFormat{}
+	}
+	return format, err
+}
+
+// guided reads the guided options and returns the name of the one that was
+// given.
+func (b *body) guided() (chat.OutputFormat, string, error) {
+	var format chat.OutputFormat
+	given := make([]string, 0, 5)
+	if b.guidedJSON != nil {
+		given = append(given, "guided_json")
+		schema := b.guidedJSON
+		if schema[0] == '"' {
+			schema = []byte(unquote(schema))
+		}
+		r := newReader(schema, "guided_json")
+		if r.kind() != '{' && r.kind() != 't' && r.kind() != 'f' {
+			return format, "", invalid("guided_json", "guided_json must be a JSON Schema object, or a string that holds one")
+		}
+		value, err := r.raw()
+		if err == nil {
+			err = r.end()
+		}
+		if err != nil {
+			return format, "", invalid("guided_json", "guided_json does not hold valid JSON")
+		}
+		format.Kind, format.Schema = chat.FormatJSONSchema, cleanRaw(value)
+	}
+	if b.guidedRegex != nil {
+		given = append(given, "guided_regex")
+		format.Kind, format.Pattern = chat.FormatRegex, *b.guidedRegex
+	}
+	if b.hasGuidedChoice {
+		given = append(given, "guided_choice")
+		format.Kind, format.Choices = chat.FormatChoice, b.guidedChoice
+		if len(b.guidedChoice) == 0 {
+			return format, "", invalid("guided_choice", "guided_choice cannot be empty")
+		}
+	}
+	if b.guidedGrammar != nil {
+		given = append(given, "guided_grammar")
+		format.Kind, format.Pattern = chat.FormatGrammar, *b.guidedGrammar
+		if nesting(*b.guidedGrammar) > maxGrammarNesting {
+			return format, "", invalid("guided_grammar", "guided_grammar is nested deeper than %d", maxGrammarNesting)
+		}
+	}
+	if b.guidedWhitespace != nil {
+		given = append(given, "guided_whitespace_pattern")
+	}
+	switch {
+	case len(given) > 1:
+		return format, "", invalid(given[1], "Only one of the guided options can be used, got %s", strings.Join(given, ", "))
+	case len(given) == 0 || format.Kind == chat.FormatText:
+		return format, "", nil
+	}
+	return format, given[0], nil
+}
+
+const maxGrammarNesting = 500
+
+// nesting returns how deep brackets stand in one another, quoted ones aside.
+func nesting(grammar string) int {
+	depth, deepest := 0, 0
+	var quote byte
+	for i := 0; i < len(grammar); i++ {
+		c := grammar[i]
+		switch {
+		case c == '\\':
+			i++
+		case quote != 0:
+			if c == quote || c == '\n' {
+				quote = 0
+			}
+		case c == '"' || c == '\'':
+			quote = c
+		case c == '(' || c == '[' || c == '{':
+			depth++
+			deepest = max(deepest, depth)
+		case c == ')' || c == ']' || c == '}':
+			depth = max(0, depth-1)
+		}
+	}
+	return deepest
+}
+
+func (b *body) responseFormatOf() (chat.OutputFormat, error) {
+	var format chat.OutputFormat
+	if b.responseFormat == nil {
+		return format, nil
+	}
+	r := newReader(b.responseFormat, "response_format")
+	kind, hasSchema := "", false
+	err := r.object("an object", func(key []byte) (err error) {
+		switch string(key) {
+		case "type":
+			kind, err = r.text("a string")
+		case "json_schema":
+			if null, err := r.null(); null {
+				return err
+			}
+			hasSchema = true
+			err = r.object("an object", func(key []byte) error { return readSchema(r, string(key), &format) })
+		default:
+			err = r.skip()
+		}
+		return err
+	})
+	const path = "response_format.json_schema"
+	switch {
+	case err != nil:
+		return format, err
+	case kind == "text":
+		return chat.OutputFormat{}, nil
+	case kind == "json_object":
+		return chat.OutputFormat{Kind: chat.FormatJSONObject}, nil
+	case kind == "":
+		return format, missing("response_format.type", "response_format.type is required")
+	case kind != "json_schema":
+		return format, invalid("response_format.type", "response_format.type must be text, json_object or json_schema, got %q", clip(kind))
+	case !hasSchema || format.Schema == nil:
+		return format, missing(path+".schema", "`%s.schema` is required when `response_format.type` is `json_schema`", path)
+	case format.Name == "":
+		return format, missing(path+".name", "`%s.name` cannot be empty", path)
+	}
+	schema := newReader(format.Schema, path)
+	if k := schema.kind(); k != '{' {
+		_, what, _ := strings.Cut(article(k), " ")
+		return format, invalid(path+".schema", "`%s.schema` must be a JSON object, got %s", path, what)
+	}
+	format.Kind = chat.FormatJSONSchema
+	return format, nil
+}
+
+func readSchema(r *reader, key string, format *chat.OutputFormat) (err error) {
+	switch key {
+	case "name":
+		format.Name, err = nullableText(r)
+	case "schema":
+		format.Schema = nil
+		if null, err := r.null(); null {
+			return err
+		}
+		var schema []byte
+		schema, err = r.raw()
+		format.Schema = cleanRaw(schema)
+	case "strict":
+		format.Strict = nil
+		if null, err := r.null(); null {
+			return err
+		}
+		var strict bool
+		strict, err = r.boolean()
+		format.Strict = &strict
+	default:
+		err = r.skip()
+	}
+	return err
+}

@@ -1,0 +1,158 @@
+package openai
+
+import (
+	"bytes"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Every bad unit of a JSON string (a byte that is no UTF-8, a surrogate without
+// its partner, a NUL) becomes U+FFFD: a session must survive what a tool once
+// printed, and must look the same on every turn.
+
+// unquote returns the text of a syntactically valid JSON string.
+func unquote(raw []byte) string {
+	raw = raw[1 : len(raw)-1]
+	next := bytes.IndexByte(raw, '\\')
+	if next < 0 && utf8.Valid(raw) {
+		return string(raw)
+	}
+	var b strings.Builder
+	b.Grow(len(raw))
+	for {
+		if next < 0 {
+			writeValid(&b, raw)
+			return b.String()
+		}
+		writeValid(&b, raw[:next])
+		r, size := unescape(raw[next:])
+		b.WriteRune(r)
+		raw = raw[next+size:]
+		next = bytes.IndexByte(raw, '\\')
+	}
+}
+
+// writeValid writes p with each byte that is no UTF-8 replaced.
+func writeValid(b *strings.Builder, p []byte) {
+	if utf8.Valid(p) {
+		b.Write(p)
+		return
+	}
+	for len(p) > 0 {
+		r, size := utf8.DecodeRune(p)
+		b.WriteRune(r)
+		p = p[size:]
+	}
+}
+
+// unescape decodes the escape sequence at the start of p.
+func unescape(p []byte) (r rune, size int) {
+	switch p[1] {
+	case 'b':
+		return '\b', 2
+	case 'f':
+		return '\f', 2
+	case 'n':
+		return '\n', 2
+	case 'r':
+		return '\r', 2
+	case 't':
+		return '\t', 2
+	case 'u':
+		r = hex4(p[2:6])
+		switch {
+		case r == 0:
+			return utf8.RuneError, 6
+		case !utf16.IsSurrogate(r):
+			return r, 6
+		case len(p) >= 12 && p[6] == '\\' && p[7] == 'u':
+			if both := utf16.DecodeRune(r, hex4(p[8:12])); both != utf8.RuneError {
+				return both, 12
+			}
+		}
+		return utf8.RuneError, 6
+	}
+	return rune(p[1]), 2
+}
+
+func hex4(p []byte) (r rune) {
+	for _, c := range p {
+		r <<= 4
+		switch {
+		case c <= '9':
+			r |= rune(c - '0')
+		default:
+			r |= rune(c|0x20-'a') + 10
+		}
+	}
+	return r
+}
+
+// cleanRaw returns a JSON value that is kept as the client sent it, byte for
+// byte unless it holds bad units.
+func cleanRaw(raw []byte) []byte {
+	if utf8.Valid(raw) && !hasBadEscape(raw) {
+		return raw
+	}
+	out := make([]byte, 0, len(raw)+8)
+	for len(raw) > 0 {
+		if raw[0] != '\\' {
+			r, size := utf8.DecodeRune(raw)
+			out = utf8.AppendRune(out, r)
+			raw = raw[size:]
+			continue
+		}
+		r, size := unescape(raw)
+		if raw[1] == 'u' && r == utf8.RuneError {
+			out = append(out, `\ufffd`...)
+		} else {
+			out = append(out, raw[:size]...)
+		}
+		raw = raw[size:]
+	}
+	return out
+}
+
+// hasBadEscape says whether a JSON value has an escape that stands for a bad
+// unit. It may err on the side of yes.
+func hasBadEscape(raw []byte) bool {
+	return bytes.Contains(raw, []byte(`\u0000`)) ||
+		bytes.Contains(raw, []byte(`\ud`)) || bytes.Contains(raw, []byte(`\uD`))
+}
+
+// escapeControls returns doc with raw control characters inside strings
+// escaped, which JSON forbids and some clients write. It reports whether there
+// were any.
+func escapeControls(doc []byte) ([]byte, bool) {
+	const digits = "0123456789abcdef"
+	var out []byte
+	inString, done := false, 0
+	for i := 0; i < len(doc); i++ {
+		switch c := doc[i]; {
+		case c == '"':
+			inString = !inString
+		case !inString:
+		case c == '\\':
+			i++
+		case c < ' ':
+			out = append(out, doc[done:i]...)
+			out = append(out, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
+			done = i + 1
+		}
+	}
+	if done == 0 {
+		return doc, false
+	}
+	return append(out, doc[done:]...), true
+}
+
+// cleanText replaces the bad units of a text that did not come through unquote.
+func cleanText(s string) string {
+	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
+		return s
+	}
+	var b strings.Builder
+	writeValid(&b, []byte(s))
+	return strings.ReplaceAll(b.String(), "\x00", "\uFFFD")
+}

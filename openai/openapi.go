@@ -1,0 +1,110 @@
+package openai
+
+import (
+	"encoding/json"
+	"strconv"
+)
+
+// operation is one route of the OpenAPI document.
+type operation struct {
+	method, path string
+	id, summary  string
+	body         *table // of the request, or nil
+	answer       string // schema of the 200 answer
+	streams      bool   // answers with server-sent events if asked to
+	params       string // OpenAPI parameters, or empty
+}
+
+const modelParameter = `[{"name":"model","in":"path","required":true,"description":"may hold slashes","schema":{"type":"string"}}]`
+
+var operations = []operation{
+	{"post", "/v1/chat/completions", "createChatCompletion", "Answer a conversation", chatTable, ref("ChatCompletion"), true, ""},
+	{"post", "/v1/completions", "createCompletion", "Continue one or several prompts", completionTable, ref("Completion"), true, ""},
+	{"get", "/v1/models", "listModels", "List the models that can serve now", nil, ref("ModelList"), false, ""},
+	{"get", "/v1/models/{model}", "retrieveModel", "Describe one model", nil, ref("Model"), false, modelParameter},
+	{"post", "/tokenize", "tokenize", "Turn a prompt or a conversation into token IDs", tokenizeTable, ref("Tokens"), false, ""},
+	{"post", "/v1/tokenize", "tokenizeV1", "The same as /tokenize", tokenizeTable, ref("Tokens"), false, ""},
+	{"post", "/detokenize", "detokenize", "Turn token IDs into text", detokenizeTable, ref("Prompt"), false, ""},
+	{"post", "/v1/detokenize", "detokenizeV1", "The same as /detokenize", detokenizeTable, ref("Prompt"), false, ""},
+}
+
+func ref(name string) string { return `{"$ref":"#/components/schemas/` + name + `"}` }
+
+// schemas are those of the answers, and of the parts of requests that have a
+// structure of their own.
+var schemas = map[string]string{
+	"Message":        `{"type":"object","required":["role"],"properties":{"role":{"enum":["system","developer","user","assistant","tool","function"]},"content":{"oneOf":[{"type":"string"},{"type":"array","items":{"$ref":"#/components/schemas/ContentPart"}},{"type":"null"}]},"name":{"type":"string"},"tool_calls":{"type":"array","items":{"$ref":"#/components/schemas/ToolCall"}},"tool_call_id":{"type":"string"},"reasoning_content":{"oneOf":[{"type":"string"},{"type":"array","items":{"type":"string"}}]},"refusal":{"type":["string","null"]}}}`,
+	"ContentPart":    `{"type":"object","required":["type"],"properties":{"type":{"type":"string"},"text":{"type":"string"},"image_url":{"type":"object","required":["url"],"properties":{"url":{"type":"string"},"detail":{"type":"string"}}}}}`,
+	"Tool":           `{"type":"object","required":["type","function"],"properties":{"type":{"type":"string"},"function":{"type":"object","required":["name"],"properties":{"name":{"type":"string","minLength":1,"maxLength":256},"description":{"type":"string"},"parameters":{"type":"object"},"strict":{"type":"boolean"}}}}}`,
+	"ToolCall":       `{"type":"object","required":["id","type","function"],"properties":{"id":{"type":"string"},"type":{"const":"function"},"function":{"type":"object","required":["name","arguments"],"properties":{"name":{"type":"string"},"arguments":{"type":"string"}}}}}`,
+	"NVExt":          `{"type":"object","description":"Extension object: hints, placement, sessions, retention and extra response fields."}`,
+	"Usage":          `{"type":"object","required":["prompt_tokens","completion_tokens","total_tokens"],"properties":{"prompt_tokens":{"type":"integer"},"completion_tokens":{"type":"integer"},"total_tokens":{"type":"integer"},"prompt_tokens_details":{"type":"object","properties":{"cached_tokens":{"type":"integer"}}},"completion_tokens_details":{"type":"object","properties":{"reasoning_tokens":{"type":"integer"}}}}}`,
+	"ChatCompletion": `{"type":"object","required":["id","object","created","model","choices","usage"],"properties":{"id":{"type":"string"},"object":{"const":"chat.completion"},"created":{"type":"integer"},"model":{"type":"string"},"choices":{"type":"array","items":{"type":"object","required":["index","message","finish_reason"],"properties":{"index":{"type":"integer"},"message":{"$ref":"#/components/schemas/Message"},"finish_reason":{"enum":["stop","length","tool_calls","content_filter"]},"logprobs":{"type":["object","null"]}}}},"usage":{"$ref":"#/components/schemas/Usage"},"service_tier":{"type":["string","null"]},"system_fingerprint":{"type":["string","null"]}}}`,
+	"Completion":     `{"type":"object","required":["id","object","created","model","choices","usage"],"properties":{"id":{"type":"string"},"object":{"const":"text_completion"},"created":{"type":"integer"},"model":{"type":"string"},"choices":{"type":"array","items":{"type":"object","required":["index","text","finish_reason"],"properties":{"index":{"type":"integer"},"text":{"type":"string"},"finish_reason":{"enum":["stop","length","content_filter"]},"logprobs":{"type":["object","null"]}}}},"usage":{"$ref":"#/components/schemas/Usage"},"system_fingerprint":{"type":"string"}}}`,
+	"Model":          `{"type":"object","required":["id","object","created","owned_by"],"properties":{"id":{"type":"string"},"object":{"const":"model"},"created":{"type":"integer"},"owned_by":{"type":"string"},"context_window":{"type":"integer"},"max_output_tokens":{"type":"integer"}}}`,
+	"ModelList":      `{"type":"object","required":["object","data"],"properties":{"object":{"const":"list"},"data":{"type":"array","items":{"$ref":"#/components/schemas/Model"}}}}`,
+	"Tokens":         `{"type":"object","required":["tokens","count"],"properties":{"tokens":{"type":"array","items":{"type":"integer"}},"count":{"type":"integer"},"max_model_len":{"type":"integer"}}}`,
+	"Prompt":         `{"type":"object","required":["prompt"],"properties":{"prompt":{"type":"string"}}}`,
+	"Error":          `{"type":"object","required":["error","message","type","code"],"properties":{"error":{"type":"object","required":["message","type","param","code"],"properties":{"message":{"type":"string"},"type":{"type":"string"},"param":{"type":["string","null"]},"code":{"type":["string","null"]}}},"message":{"type":"string"},"type":{"type":"string"},"code":{"type":"integer"},"details":{"type":"object"}}}`,
+}
+
+// OpenAPI returns the OpenAPI 3.1 document of the routes whose bodies this
+// package knows, as JSON. Request schemas come from the tables that decode them.
+// overloadStatus is the status for "all busy"; 0 means [StatusOverloaded].
+func OpenAPI(title, version string, overloadStatus int) []byte {
+	if overloadStatus == 0 {
+		overloadStatus = StatusOverloaded
+	}
+	type object = map[string]any
+	paths := map[string]object{}
+	for _, op := range operations {
+		content := object{"application/json": object{"schema": json.RawMessage(op.answer)}}
+		if op.streams {
+			content["text/event-stream"] = object{"schema": object{"type": "string"}}
+		}
+		responses := object{"200": object{"description": "OK", "content": content}}
+		for status, what := range map[int]string{
+			400: "The request is malformed or breaks a rule",
+			404: "The model is unknown",
+			503: "The model or the service is not ready", overloadStatus: "All workers are busy",
+		} {
+			responses[strconv.Itoa(status)] = object{"description": what, "content": object{
+				"application/json": object{"schema": json.RawMessage(ref("Error"))},
+			}}
+		}
+		entry := object{"operationId": op.id, "summary": op.summary, "responses": responses}
+		if op.body != nil {
+			entry["requestBody"] = object{"required": true, "content": object{
+				"application/json": object{"schema": op.body.schema()},
+			}}
+		}
+		if op.params != "" {
+			entry["parameters"] = json.RawMessage(op.params)
+		}
+		if paths[op.path] == nil {
+			paths[op.path] = object{}
+		}
+		paths[op.path][op.method] = entry
+	}
+	components := make(map[string]json.RawMessage, len(schemas))
+	for name, schema := range schemas {
+		components[name] = json.RawMessage(schema)
+	}
+	doc, err := json.Marshal(object{
+		"openapi": "3.1.0", "info": object{"title": title, "version": version},
+		"paths": paths, "components": object{"schemas": components},
+	})
+	if err != nil {
+		panic("openai: a schema in the tables is no JSON: " + err.Error())
+	}
+	return doc
+}
+
+// schema returns the JSON schema of a body.
+func (t *table) schema() map[string]any {
+	properties := make(map[string]json.RawMessage, len(t.fields))
+	for _, f := range t.fields {
+		properties[f.name] = json.RawMessage(f.schema)
+	}
+	return map[string]any{"type": "object", "required": t.required, "properties": properties}
+}

@@ -1,0 +1,223 @@
+package openai
+
+import (
+	"strings"
+
+	"github.com/dynago/dynago/chat"
+)
+
+// part is one piece of content, read but not yet checked.
+type part struct {
+	index int    // in its array; -1 for content that is a string
+	kind  string // its type
+	text  string
+	wire  []byte // the whole part as it came
+}
+
+// readContent reads a string, an array of parts, or null, for which it returns
+// nil.
+func readContent(r *reader) ([]part, error) {
+	switch r.kind() {
+	case 'n':
+		return nil, r.skip()
+	case '"':
+		s, err := r.text("a string")
+		return []part{{index: -1, kind: "text", text: s}}, err
+	}
+	parts := []part{}
+	err := r.array("a string or an array of content parts", func(i int) error {
+		p := part{index: i}
+		err := p.read(r)
+		parts = append(parts, p)
+		return err
+	})
+	return parts, err
+}
+
+// read reads the members that text parts have and notes where the part stands;
+// what other parts hold is looked at once the role is known.
+func (p *part) read(r *reader) error {
+	if r.kind() == '"' {
+		s, err := r.text("a content part")
+		p.kind, p.text = "text", s
+		return err
+	}
+	start := -1
+	err := r.object("a content part object", func(name []byte) (err error) {
+		if start < 0 {
+			start = r.open
+		}
+		switch string(name) {
+		case "type":
+			p.kind, err = nullableText(r)
+		case "text":
+			if k := r.kind(); k != '"' && k != 'n' && p.kind != "text" {
+				return r.skip()
+			}
+			p.text, err = nullableText(r)
+		default:
+			err = r.skip()
+		}
+		return err
+	})
+	if err == nil && start >= 0 {
+		p.wire = r.doc[start:r.d.InputOffset()]
+	}
+	return err
+}
+
+// partContext is what decides about a part besides the part itself.
+type partContext struct {
+	path     string // of the message
+	model    string
+	strict   bool // refuse what cannot be served, instead of keeping it
+	textOnly bool // refuse everything but text
+	images   bool // the model takes images
+}
+
+// blocks checks parts and makes them blocks. History is never refused: what no
+// one here knows is kept as an opaque block.
+func (in partContext) blocks(parts []part) ([]chat.Block, error) {
+	if len(parts) == 0 {
+		return nil, nil
+	}
+	blocks := make([]chat.Block, 0, len(parts))
+	for i := range parts {
+		b, err := in.block(&parts[i])
+		if err != nil {
+			return nil, err
+		}
+		if b.Kind != "" {
+			blocks = append(blocks, b)
+		}
+	}
+	return blocks, nil
+}
+
+func (in partContext) block(p *part) (chat.Block, error) {
+	path := index(in.path+".content", p.index)
+	opaque := chat.Block{Kind: chat.Opaque, Wire: cleanRaw(p.wire)}
+	switch {
+	case p.kind == "text" && p.text == "" && p.index < 0:
+		return chat.Block{}, nil
+	case p.kind == "text":
+		return chat.Block{Kind: chat.Text, Text: p.text}, nil
+	case p.kind == "":
+		return chat.Block{}, missing(path+".type", "%s.type is required", path)
+	case in.textOnly:
+		return chat.Block{}, invalid(path+".type", "%s.type must be text, got %q", path, clip(p.kind))
+	}
+	switch p.kind {
+	case "refusal", "thinking":
+		return p.spoken(path)
+	case "image_url", "file", "video_url", "audio_url", "input_audio":
+	default:
+		if in.strict {
+			return chat.Block{}, invalid(path+".type", "%s.type %q is not a known content part", path, clip(p.kind))
+		}
+		return opaque, nil
+	}
+	media, err := p.media(path)
+	if err != nil {
+		if in.strict {
+			return chat.Block{}, err
+		}
+		return opaque, nil
+	}
+	sense, kind := "image", chat.Image
+	switch p.kind {
+	case "file":
+		sense, kind = "file", chat.Document
+	case "video_url":
+		sense, kind = "video", chat.Opaque
+	case "audio_url", "input_audio":
+		sense, kind = "audio", chat.Opaque
+	}
+	if in.strict && (kind == chat.Opaque || !in.images) {
+		return chat.Block{}, unsupported(path, "Model '%s' does not support %s input: %s", in.model, sense, path)
+	}
+	if kind == chat.Opaque {
+		return opaque, nil
+	}
+	return chat.Block{Kind: kind, Media: media}, nil
+}
+
+// spoken makes a part that is text under another name. A part in a shape of
+// another vendor is kept opaque.
+func (p *part) spoken(path string) (chat.Block, error) {
+	kind := chat.Refusal
+	if p.kind == "thinking" {
+		kind = chat.Thought
+	}
+	r, said := newReader(p.wire, path), ""
+	err := r.object("an object", func(name []byte) (err error) {
+		if string(name) == p.kind && r.kind() == '"' {
+			said, err = r.text("a string")
+			return err
+		}
+		return r.skip()
+	})
+	if err != nil || said == "" {
+		return chat.Block{Kind: chat.Opaque, Wire: cleanRaw(p.wire)}, err
+	}
+	return chat.Block{Kind: kind, Text: said}, nil
+}
+
+// media reads where an image, a file or a recording comes from.
+func (p *part) media(path string) (*chat.Media, error) {
+	r, m, id := newReader(p.wire, path), new(chat.Media), ""
+	source := func(name []byte) (err error) {
+		s := ""
+		switch string(name) {
+		case "url", "file_data", "data":
+			s, err = nullableText(r)
+			m.Source, m.MediaType, m.Data = splitURL(s)
+		case "file_id":
+			s, err = nullableText(r)
+			if s != "" {
+				m.Source, m.Data = "file", s
+			}
+		case "detail":
+			m.Detail, err = nullableText(r)
+		default:
+			err = r.skip()
+		}
+		return err
+	}
+	err := r.object("an object", func(name []byte) (err error) {
+		switch {
+		case string(name) == "uuid":
+			id, err = nullableText(r)
+		case string(name) != p.kind || r.kind() == 'n':
+			err = r.skip()
+		case r.kind() == '"':
+			s := ""
+			s, err = r.text("a string")
+			m.Source, m.MediaType, m.Data = splitURL(s)
+		default:
+			err = r.object("an object", source)
+		}
+		return err
+	})
+	if err == nil && m.Data == "" {
+		m.Source, m.Data = "file", id
+	}
+	if err == nil && m.Data == "" {
+		err = missing(path, "%s part has neither `url` nor `uuid`; at least one is required", path)
+	}
+	return m, err
+}
+
+// splitURL takes a data URL apart; any other is left whole.
+func splitURL(s string) (source, mediaType, data string) {
+	rest, ok := strings.CutPrefix(s, "data:")
+	if !ok {
+		return "url", "", s
+	}
+	head, data, ok := strings.Cut(rest, ",")
+	mediaType, base64 := strings.CutSuffix(head, ";base64")
+	if !ok || !base64 {
+		return "url", "", s
+	}
+	return "base64", mediaType, data
+}

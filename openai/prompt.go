@@ -1,0 +1,177 @@
+package openai
+
+import (
+	"encoding/base64"
+	"math"
+	"net/http"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/dynago/dynago/chat"
+)
+
+// readPrompt reads a text, texts, token ids or lists of token ids.
+func readPrompt(r *reader, b *body) error {
+	const want = "a string, an array of strings, of token IDs, or of arrays of token IDs"
+	b.prompts = nil
+	switch r.kind() {
+	case 'n':
+		return r.skip()
+	case '"':
+		s, err := r.text(want)
+		if err == nil && s == "" {
+			err = missing("prompt", "Prompt string cannot be empty")
+		}
+		b.prompts = []chat.Prompt{{Text: s}}
+		return err
+	}
+	var form jsontext.Kind // kind of the first element; all have it
+	var ids []uint32
+	err := r.array(want, func(i int) error {
+		kind := r.kind()
+		if i == 0 {
+			form = kind
+		}
+		switch {
+		case kind != form:
+			return r.mistyped(article(form) + ", as before it")
+		case kind == '0':
+			id, err := r.integer(0, math.MaxUint32)
+			ids = append(ids, uint32(id))
+			return err
+		case kind == '[':
+			list, err := r.ids()
+			if err == nil && len(list) == 0 {
+				err = invalid(index("prompt", i), "Prompt integer array at index %d cannot be empty", i)
+			}
+			b.prompts = append(b.prompts, chat.Prompt{IDs: list})
+			return err
+		}
+		s, err := r.text("a string, a token ID or an array of token IDs")
+		if err == nil && s == "" {
+			err = invalid(index("prompt", i), "Prompt string at index %d cannot be empty", i)
+		}
+		b.prompts = append(b.prompts, chat.Prompt{Text: s})
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case ids != nil:
+		b.prompts = []chat.Prompt{{IDs: ids}}
+	case form == 0:
+		return missing("prompt", "Prompt string array cannot be empty")
+	}
+	return nil
+}
+
+// completionCall checks a completions body and makes its call.
+func (b *body) completionCall(o Options) (*Call, error) {
+	c, err := b.call(o, chat.APICompletions)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case b.promptEmbeds != nil:
+		return nil, checkPromptEmbeds(*b.promptEmbeds)
+	case len(b.prompts) == 0:
+		return nil, missing("prompt", "At least one of 'prompt' or 'prompt_embeds' must be provided")
+	}
+	s, err := b.sampling()
+	if err != nil {
+		return nil, err
+	}
+	if err := b.checkCompletion(s.Choices()); err != nil {
+		return nil, err
+	}
+	format, err := b.outputFormat(chat.ToolChoice{})
+	if err != nil {
+		return nil, err
+	}
+	ext, err := b.extension(c, o, len(b.prompts)*s.Choices())
+	if err != nil {
+		return nil, err
+	}
+	if err := applyExtension(ext, &s); err != nil {
+		return nil, err
+	}
+	echo := b.echo != nil && *b.echo
+	if b.topLogprobs != nil {
+		k := int(*b.topLogprobs)
+		s.Logprobs = &k
+		c.showLogprobs, c.topLogprobs = true, k
+		if echo {
+			s.PromptLogprobs = &k
+		}
+	}
+	c.Ext, c.choices = ext, s.Choices()
+	c.Requests = make([]*chat.Request, len(b.prompts))
+	for i, p := range b.prompts {
+		p.Echo, p.NoSpecialTokens = echo, b.addSpecial != nil && !*b.addSpecial
+		if ext != nil && len(ext.TokenData) > 0 {
+			if err := useTokenData(&p, ext.TokenData, len(b.prompts)); err != nil {
+				return nil, err
+			}
+		}
+		c.Requests[i] = &chat.Request{
+			API: chat.APICompletions, Model: b.model, Prompt: &p,
+			Sampling: s, Output: format, Metadata: b.metadata,
+		}
+		if ext != nil && ext.MaxThinkingTokens != nil {
+			c.Requests[i].Thinking.Budget = intPointer(*ext.MaxThinkingTokens)
+		}
+	}
+	return c, nil
+}
+
+func (b *body) checkCompletion(n int) error {
+	if b.suffix != nil {
+		if utf8.RuneCountInString(*b.suffix) > 10000 {
+			return invalid("suffix", "Suffix is too long, maximum 10000 characters")
+		}
+		if *b.suffix != "" {
+			return unsupported("suffix", "suffix is not supported")
+		}
+	}
+	if b.topLogprobs != nil && (*b.topLogprobs < 0 || *b.topLogprobs > 5) {
+		return invalid("logprobs", "Logprobs must be between 0 and 5, got %d", *b.topLogprobs)
+	}
+	if b.bestOf != nil {
+		switch best := *b.bestOf; {
+		case best < 0 || best > 20:
+			return invalid("best_of", "Best_of must be between 0 and 20, got %d", best)
+		case best < int64(n):
+			return invalid("best_of", "Best_of must be greater than or equal to n, got best_of=%d and n=%d", best, n)
+		case best > int64(n):
+			return unsupported("best_of", "best_of greater than n is not supported, got best_of=%d and n=%d", best, n)
+		}
+	}
+	if total := n * len(b.prompts); total > maxChoices {
+		return invalid("prompt", "Total choices (batch_size × n = %d × %d = %d) exceeds maximum of %d", len(b.prompts), n, total, maxChoices)
+	}
+	return nil
+}
+
+// checkPromptEmbeds says what is wrong with embeddings in place of a prompt; if
+// nothing else, that text models do not take them.
+func checkPromptEmbeds(s string) error {
+	const param, low, high = "prompt_embeds", 100, 10 << 20
+	n := base64.StdEncoding.DecodedLen(len(s))
+	if n <= high+2 {
+		data, err := base64.StdEncoding.DecodeString(s)
+		if err != nil {
+			return invalid(param, "prompt_embeds must be valid base64-encoded data")
+		}
+		n = len(data)
+	}
+	switch {
+	case n < low:
+		return invalid(param, "prompt_embeds decoded data must be at least %d bytes, got %d bytes", low, n)
+	case n > high:
+		return invalid(param, "prompt_embeds decoded data exceeds maximum size of 10MB, got %d bytes", n)
+	}
+	e := unsupported(param, "prompt_embeds is not supported")
+	e.Status = http.StatusNotImplemented
+	return e
+}

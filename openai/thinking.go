@@ -1,0 +1,205 @@
+package openai
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dynago/dynago/chat"
+)
+
+// thinking is the member of that name at the root.
+type thinking struct {
+	enabled *bool
+	budget  *int64
+}
+
+func readThinking(r *reader, b *body) error {
+	b.thinking = thinking{}
+	switch r.kind() {
+	case 'n':
+		return r.skip()
+	case 't', 'f':
+		on, err := r.boolean()
+		b.thinking.enabled = &on
+		return err
+	}
+	return r.object("a boolean or an object", func(name []byte) error {
+		switch string(name) {
+		case "type":
+			kind, err := r.text("a string")
+			if err != nil {
+				return err
+			}
+			switch kind {
+			case "enabled", "disabled":
+				on := kind == "enabled"
+				b.thinking.enabled = &on
+			case "adaptive":
+				b.thinking.enabled = nil
+			default:
+				return invalid("thinking.type", "thinking.type must be enabled, disabled or adaptive, got %q", clip(kind))
+			}
+			return nil
+		case "budget_tokens":
+			return integer(0, func(b *body) **int64 { return &b.thinking.budget })(r, b)
+		}
+		return r.skip()
+	})
+}
+
+func templateArgs(r *reader, b *body) error {
+	b.templateArgs = nil
+	if null, err := r.null(); null {
+		return err
+	}
+	if r.kind() != '{' {
+		return r.mistyped("an object")
+	}
+	v, err := r.raw()
+	b.templateArgs = v
+	return err
+}
+
+// arg is one member of the template arguments, as it came.
+type arg struct {
+	name  string
+	value []byte
+}
+
+// normaliseThinking merges all ways to say how much to think, and writes the
+// result back into the template arguments so that any template finds the
+// spelling it knows. What says on or off wins over what an effort implies, and
+// the root of the body over the template arguments.
+func (b *body) normaliseThinking() (chat.Thinking, []byte, error) {
+	var out chat.Thinking
+	args, err := b.readArgs()
+	if err != nil {
+		return out, nil, err
+	}
+	effort := b.reasoningEffort
+	if effort != nil && !slices.Contains(efforts, *effort) {
+		return out, nil, invalid("reasoning_effort", "reasoning_effort must be one of %s, got %q", strings.Join(efforts, ", "), clip(*effort))
+	}
+	if effort == nil {
+		if v := lookup(args, "reasoning_effort"); v != nil && v[0] == '"' {
+			s := unquote(v)
+			effort = &s
+		}
+	}
+	out.Enabled = b.thinking.enabled
+	for _, alias := range []string{"thinking", "enable_thinking", "thinking_mode"} {
+		if out.Enabled != nil {
+			break
+		}
+		out.Enabled = truth(lookup(args, alias), alias == "thinking_mode")
+	}
+	if effort != nil {
+		out.Effort = *effort
+		if out.Enabled == nil {
+			on := *effort != "none"
+			out.Enabled = &on
+		}
+	}
+	if b.thinking.budget != nil {
+		out.Budget = intPointer(*b.thinking.budget)
+	}
+	return out, b.writeArgs(args, out), nil
+}
+
+var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}
+
+func (b *body) readArgs() ([]arg, error) {
+	if b.templateArgs == nil {
+		return nil, nil
+	}
+	var args []arg
+	r := newReader(b.templateArgs, "chat_template_args")
+	err := r.object("an object", func(name []byte) error {
+		if string(name) == "chat_template" {
+			return unsupported("chat_template_args.chat_template", "`chat_template` is not supported inside `chat_template_args`")
+		}
+		key := cleanText(string(name))
+		v, err := r.raw()
+		args = setArg(args, key, cleanRaw(v))
+		return err
+	})
+	return args, err
+}
+
+func (b *body) writeArgs(args []arg, t chat.Thinking) []byte {
+	if t.Enabled != nil {
+		on := strconv.AppendBool(nil, *t.Enabled)
+		args = setArg(setArg(args, "thinking", on), "enable_thinking", on)
+		if mode := lookup(args, "thinking_mode"); truth(mode, true) != nil {
+			word := `"disabled"`
+			if *t.Enabled {
+				word = `"enabled"`
+			}
+			args = setArg(args, "thinking_mode", []byte(word))
+		}
+	}
+	if b.reasoningEffort != nil {
+		args = setArg(args, "reasoning_effort", appendString(nil, t.Effort))
+	}
+	if args == nil {
+		return nil
+	}
+	out := []byte{'{'}
+	for i, a := range args {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(appendString(out, a.name), ':')
+		out = append(out, a.value...)
+	}
+	return append(out, '}')
+}
+
+func lookup(args []arg, name string) []byte {
+	for _, a := range args {
+		if a.name == name {
+			return a.value
+		}
+	}
+	return nil
+}
+
+func setArg(args []arg, name string, value []byte) []arg {
+	for i := range args {
+		if args[i].name == name {
+			args[i].value = value
+			return args
+		}
+	}
+	return append(args, arg{name, value})
+}
+
+// truth reads a switch in any of the spellings in use, or returns nil. mode
+// admits the words of thinking_mode.
+func truth(v []byte, mode bool) *bool {
+	on, off := true, false
+	if len(v) == 0 {
+		return nil
+	}
+	switch v[0] {
+	case 't':
+		return &on
+	case 'f':
+		return &off
+	case '"':
+		switch s := strings.ToLower(unquote(v)); {
+		case s == "true" || s == "1" || s == "yes" || s == "on" || mode && s == "enabled":
+			return &on
+		case s == "false" || s == "0" || s == "no" || s == "off" || mode && s == "disabled":
+			return &off
+		}
+		return nil
+	case '{', '[', 'n':
+		return nil
+	}
+	if f, err := strconv.ParseFloat(string(v), 64); err == nil && f == 0 {
+		return &off
+	}
+	return &on
+}

@@ -1,0 +1,246 @@
+package openai
+
+import (
+	"strings"
+	"unicode"
+
+	"github.com/dynago/dynago/chat"
+)
+
+const (
+	maxTools        = 1536
+	maxToolNameSize = 256 // bytes
+)
+
+// readTools reads the tools and keeps each as it came, for the template. Tools
+// that are not functions are left out and listed as unknown.
+func readTools(r *reader, b *body) error {
+	b.tools, b.toolCount = nil, 0
+	if null, err := r.null(); null {
+		return err
+	}
+	err := r.array("an array of tools", func(i int) error {
+		b.toolCount++
+		if r.kind() != '{' {
+			return r.mistyped("a tool object")
+		}
+		wire, err := r.raw()
+		if err != nil {
+			return err
+		}
+		tool, kind, err := readTool(wire, i)
+		switch {
+		case err != nil:
+			return err
+		case kind == "function":
+			b.tools = append(b.tools, tool)
+		case len(b.unknown) < maxUnknown:
+			b.unknown = append(b.unknown, index("tools", i)+".type="+clip(kind))
+		}
+		return nil
+	})
+	if err == nil && b.toolCount > maxTools {
+		return invalid("tools", "Maximum of %d tools are supported, got %d", maxTools, b.toolCount)
+	}
+	return err
+}
+
+func readTool(wire []byte, i int) (chat.Tool, string, error) {
+	path := index("tools", i)
+	r, tool, kind := newReader(wire, path), chat.Tool{Kind: chat.ToolFunction, Wire: cleanRaw(wire)}, "function"
+	function := false
+	err := r.object("a tool object", func(name []byte) (err error) {
+		switch string(name) {
+		case "type":
+			kind, err = r.text("a string")
+		case "function":
+			if null, err := r.null(); null {
+				return err
+			}
+			function, err = true, r.object("a function object", func(name []byte) error {
+				return readFunction(r, string(name), &tool)
+			})
+		default:
+			err = r.skip()
+		}
+		return err
+	})
+	if err != nil || kind != "function" {
+		return tool, kind, err
+	}
+	if !function {
+		return tool, kind, missing(path+".function", "%s.function is required", path)
+	}
+	return tool, kind, checkFunction(&tool, i, path)
+}
+
+func readFunction(r *reader, name string, tool *chat.Tool) (err error) {
+	switch name {
+	case "name":
+		tool.Name, err = nullableText(r)
+	case "description":
+		tool.Description, err = nullableText(r)
+	case "parameters":
+		tool.Schema = nil
+		if null, err := r.null(); null {
+			return err
+		}
+		var schema []byte
+		schema, err = r.raw()
+		tool.Schema = cleanRaw(schema)
+	case "strict":
+		tool.Strict = nil
+		if null, err := r.null(); null {
+			return err
+		}
+		var strict bool
+		strict, err = r.boolean()
+		tool.Strict = &strict
+	default:
+		err = r.skip()
+	}
+	return err
+}
+
+func checkFunction(tool *chat.Tool, i int, path string) error {
+	name, param := tool.Name, path+".function.name"
+	switch {
+	case name == "":
+		return missing(param, "Function name at index %d cannot be empty", i)
+	case len(name) > maxToolNameSize:
+		return invalid(param, "Function name at index %d exceeds %d byte limit, got %d bytes", i, maxToolNameSize, len(name))
+	case strings.ContainsFunc(name, notInToolName):
+		return invalid(param, "Function at index %d has an invalid name: %q. Control characters, blanks, quotes, < and > are not allowed.", i, name)
+	case tool.Schema != nil && tool.Schema[0] != '{':
+		return invalid(path+".function.parameters", "Function parameters at index %d for %q must be a JSON Schema object", i, name)
+	}
+	return nil
+}
+
+func notInToolName(r rune) bool {
+	return unicode.IsControl(r) || unicode.IsSpace(r) || strings.ContainsRune("\"'`<>", r)
+}
+
+// choice reads tool_choice and parallel_tool_calls.
+func (b *body) choice() (chat.ToolChoice, error) {
+	choice := chat.ToolChoice{Parallel: b.parallelToolCalls}
+	if b.toolChoice == nil {
+		return choice, nil
+	}
+	if err := readChoice(b.toolChoice, &choice); err != nil {
+		return choice, err
+	}
+	if choice.Mode == chat.ToolRequired && b.toolCount == 0 {
+		return choice, invalid("tool_choice", "tool_choice is \"required\" but tools is empty")
+	}
+	for _, name := range choice.Names {
+		if !b.hasTool(name) {
+			return choice, invalid("tool_choice", "tool named %q in tool_choice is not present in tools", name)
+		}
+	}
+	return choice, nil
+}
+
+func (b *body) hasTool(name string) bool {
+	for i := range b.tools {
+		if b.tools[i].Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func readChoice(value []byte, choice *chat.ToolChoice) error {
+	r := newReader(value, "tool_choice")
+	if r.kind() == '"' {
+		mode, err := r.text("a string")
+		if err != nil {
+			return err
+		}
+		return setMode(choice, mode, "tool_choice")
+	}
+	kind, name, mode := "function", "", "auto"
+	var allowed []string
+	named := func(key []byte) (err error) {
+		if string(key) != "name" {
+			return r.skip()
+		}
+		name, err = r.text("a string")
+		return err
+	}
+	err := r.object(`"none", "auto", "required" or an object that names a function`, func(key []byte) (err error) {
+		switch string(key) {
+		case "type":
+			kind, err = r.text("a string")
+		case "name":
+			name, err = r.text("a string")
+		case "function", "custom":
+			err = r.object("an object", named)
+		case "allowed_tools":
+			err = r.object("an object", func(key []byte) (err error) {
+				switch string(key) {
+				case "mode":
+					mode, err = r.text("a string")
+				case "tools":
+					allowed, err = readAllowed(r)
+				default:
+					err = r.skip()
+				}
+				return err
+			})
+		default:
+			err = r.skip()
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case kind == "allowed_tools":
+		choice.Names = allowed
+		return setMode(choice, mode, "tool_choice.allowed_tools.mode")
+	case kind != "function" && kind != "custom":
+		return invalid("tool_choice.type", "tool_choice.type must be function or allowed_tools, got %q", clip(kind))
+	case name == "":
+		return missing("tool_choice.function.name", "tool_choice.function.name is required")
+	}
+	choice.Mode, choice.Names = chat.ToolNamed, []string{name}
+	return nil
+}
+
+func setMode(choice *chat.ToolChoice, mode, param string) error {
+	switch chat.ToolMode(mode) {
+	case chat.ToolNone, chat.ToolAuto, chat.ToolRequired:
+		choice.Mode = chat.ToolMode(mode)
+		return nil
+	}
+	return invalid(param, "%s must be none, auto or required, or name a function, got %q", param, clip(mode))
+}
+
+// readAllowed reads the names out of [{"type":"function","function":{"name":…}}].
+func readAllowed(r *reader) ([]string, error) {
+	var names []string
+	err := r.array("an array of tools", func(int) error {
+		name := ""
+		err := r.object("a tool object", func(key []byte) (err error) {
+			switch string(key) {
+			case "name":
+				name, err = r.text("a string")
+			case "function", "custom":
+				err = r.object("an object", func(key []byte) (err error) {
+					if string(key) != "name" {
+						return r.skip()
+					}
+					name, err = r.text("a string")
+					return err
+				})
+			default:
+				err = r.skip()
+			}
+			return err
+		})
+		names = append(names, name)
+		return err
+	})
+	return names, err
+}
