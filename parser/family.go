@@ -1,0 +1,168 @@
+package parser
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Family is the grammar of the models of one family: how they mark reasoning,
+// and how they mark calls. It is immutable, and safe for any number of parsers
+// at once. The zero value is plain text.
+type Family struct {
+	name    string
+	thought *thoughtGrammar
+	calls   *callGrammar
+}
+
+// thoughtGrammar is the pair of markers around a thought.
+type thoughtGrammar struct{ open, close string }
+
+// callGrammar is the pair of markers around calls, and what may stand between.
+type callGrammar struct {
+	open, close string
+	// bare is how a call may begin that has no wrapper, as the first thing in a
+	// response; empty if none may.
+	bare string
+	body func() body
+}
+
+// The grammars. A name in them is what --dyn-reasoning-parser and
+// --dyn-tool-call-parser take.
+var (
+	thinkTags = &thoughtGrammar{open: "<think>", close: "</think>"}
+	thoughts  = map[string]*thoughtGrammar{
+		"none":  nil,
+		"think": thinkTags, "basic": thinkTags, "qwen3": thinkTags, "glm45": thinkTags,
+		"nemotron_deci": thinkTags,
+	}
+
+	hermes = &callGrammar{
+		open: "<tool_call>", close: "</tool_call>", bare: `{"name"`,
+		body: func() body { return new(jsonCalls) },
+	}
+	calls = map[string]*callGrammar{
+		"none":   nil,
+		"hermes": hermes, "qwen25": hermes,
+	}
+)
+
+// families are the grammars that belong together.
+var families = map[string]Family{
+	"none":   {name: "none"},
+	"think":  {name: "think", thought: thinkTags},
+	"qwen3":  {name: "think", thought: thinkTags},
+	"hermes": {name: "hermes", thought: thinkTags, calls: hermes},
+	"qwen25": {name: "hermes", thought: thinkTags, calls: hermes},
+}
+
+// Lookup returns the family of a name or alias.
+func Lookup(name string) (f Family, ok bool) {
+	f, ok = families[name]
+	return f, ok
+}
+
+// Names returns all names that [Lookup] knows, sorted.
+func Names() []string { return slices.Sorted(maps.Keys(families)) }
+
+// Select returns the family of a tool-call parser and a reasoning parser, each
+// given by its name, or "none", or "auto" or empty for what [Detect] says.
+func Select(toolParser, reasoningParser, chatTemplate string) (Family, error) {
+	f := Detect(chatTemplate)
+	if !automatic(toolParser) {
+		g, ok := calls[toolParser]
+		if !ok {
+			return Family{}, fmt.Errorf("unknown tool-call parser %q: use auto or one of %s", toolParser, list(calls))
+		}
+		f.calls = g
+	}
+	if !automatic(reasoningParser) {
+		g, ok := thoughts[strings.ToLower(reasoningParser)]
+		if !ok {
+			return Family{}, fmt.Errorf("unknown reasoning parser %q: use auto or one of %s", reasoningParser, list(thoughts))
+		}
+		f.thought = g
+	}
+	f.name = nameOf(f)
+	return f, nil
+}
+
+func automatic(name string) bool { return name == "" || name == "auto" }
+
+func list[G any](m map[string]G) string {
+	return strings.Join(slices.Sorted(maps.Keys(m)), ", ")
+}
+
+// nameOf returns the name of a family that was put together.
+func nameOf(f Family) string {
+	switch {
+	case f.calls == hermes:
+		return "hermes"
+	case f.thought != nil:
+		return "think"
+	}
+	return "none"
+}
+
+// Detect returns the family that a chat template shows by the markers in it; the
+// parts that it does not show, or shows in a dialect that no grammar here reads,
+// are plain text.
+func Detect(chatTemplate string) Family {
+	var f Family
+	has := func(s string) bool { return strings.Contains(chatTemplate, s) }
+	if has(thinkTags.open) || has(thinkTags.close) {
+		f.thought = thinkTags
+	}
+	// Other families wrap XML in the same tag.
+	if has(hermes.open) && !has("<function=") && !has("<arg_key>") && !has("<invoke") {
+		f.calls = hermes
+	}
+	f.name = nameOf(f)
+	return f
+}
+
+// String returns the family's name.
+func (f Family) String() string {
+	if f.name == "" {
+		return "none"
+	}
+	return f.name
+}
+
+// Thinks says whether the family has a grammar for reasoning, and Calls whether
+// it has one for tool calls.
+func (f Family) Thinks() bool { return f.thought != nil }
+
+// Calls says whether the family has a grammar for tool calls.
+func (f Family) Calls() bool { return f.calls != nil }
+
+// Markers returns the markers of the family. Those of them that are special
+// tokens of a vocabulary must stay visible in the text that is pushed.
+func (f Family) Markers() []string {
+	var m []string
+	if f.thought != nil {
+		m = append(m, f.thought.open, f.thought.close)
+	}
+	if f.calls != nil {
+		m = append(m, f.calls.open, f.calls.close)
+	}
+	return m
+}
+
+// StartOf returns the state in which a generation begins behind a rendered
+// prompt, of which the last hundred bytes are enough. The prompt decides, not
+// a flag: a template that switches thinking off closes an empty thought.
+func (f Family) StartOf(renderedPromptTail string) Start {
+	if f.thought == nil {
+		return StartNone
+	}
+	tail := strings.TrimRight(renderedPromptTail, " \t\r\n")
+	switch {
+	case strings.HasSuffix(tail, f.thought.open):
+		return StartReasoning
+	case strings.HasSuffix(tail, f.thought.close):
+		return StartResponse
+	}
+	return StartNone
+}

@@ -1,0 +1,462 @@
+package parser
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/dynago/dynago/chat"
+)
+
+// state is what the machine is reading.
+type state uint8
+
+const (
+	inText    state = iota // the response, outside of markup
+	inGap                  // white space: text if text follows, layout if markup follows
+	inThought              // thinking
+	inDraft                // a thought with a call in it: undecided from the call on
+	inBody                 // inside a tool-call wrapper
+	inSkip                 // the same, behind what its body can read
+)
+
+// draft is what is known of calls inside an open thought. If the thought is
+// closed they were drafts, and are part of it; if the generation ends before
+// that, the model forgot to close the thought and they are calls. Until then the
+// text from the first of them on is held, and read without making calls.
+type draft struct {
+	on      bool
+	settled bool // decided: they are calls
+	calls   int  // complete ones
+	last    int  // where in held the last wrapper begins
+	open    bool // inside a call that is not complete
+}
+
+// run reads s and returns what must be looked at again when more has arrived;
+// nothing, if no more will (final).
+func (p *Parser) run(s string, final bool) string {
+	for {
+		n, wait := p.step(s, final)
+		s = s[n:]
+		if p.again != "" {
+			s, p.again, wait = p.again+s, "", false
+		}
+		if wait {
+			return s
+		}
+	}
+}
+
+// step reads a part of s. It says whether it needs more than s to go on.
+func (p *Parser) step(s string, final bool) (n int, wait bool) {
+	if s == "" && p.state != inBody {
+		return 0, true
+	}
+	switch p.state {
+	case inText:
+		return p.readText(s, final)
+	case inGap:
+		return p.readGap(s, final)
+	case inThought:
+		return p.readThought(s, final)
+	case inDraft:
+		return p.readDraft(s, final)
+	case inBody:
+		return p.readBody(s)
+	default:
+		return p.readSkip(s, final)
+	}
+}
+
+func (p *Parser) readText(s string, final bool) (n int, wait bool) {
+	at, n, act := p.textMarks.next(s, final)
+	switch {
+	case at > 0:
+		p.respond(s[:at])
+		return at, false
+	case act == actPartial:
+		return 0, true
+	}
+	p.skip(n)
+	switch act {
+	case actThink:
+		p.enterThought()
+	case actCall:
+		p.enterBody()
+	}
+	return n, false
+}
+
+// respond releases text of the response.
+func (p *Parser) respond(text string) {
+	p.spoken = true
+	p.say(chat.Text, text)
+}
+
+func (p *Parser) readGap(s string, final bool) (n int, wait bool) {
+	if s[0] == '\n' && p.layout > 0 {
+		p.layout--
+		p.skip(1)
+		return 1, false
+	}
+	p.layout = 0
+	if i := spaces(s); i > 0 {
+		p.hold(s[:i])
+		return i, false
+	}
+	set := &p.textMarks
+	if p.thought {
+		set = &p.thoughtMarks
+	}
+	n, act := set.match(s, final)
+	bare := p.mayBeBare()
+	switch {
+	case act == actPartial, bare != "" && !final && len(s) < len(bare) && bare[:len(s)] == s:
+		return 0, true
+	case act == actStrip:
+		p.skip(n)
+		return n, false
+	case act != actNone:
+		p.skip(len(p.unhold()))
+	case bare != "" && strings.HasPrefix(s, bare):
+		p.enterBody()
+		p.bare = true
+		return 0, false
+	}
+	p.leaveGap()
+	return 0, false
+}
+
+// mayBeBare returns the beginning of a call without a wrapper, if one may stand
+// here: where the response begins.
+func (p *Parser) mayBeBare() string {
+	if p.calls == nil || !p.opts.ToolsOn || p.spoken || p.thought {
+		return ""
+	}
+	return p.family.calls.bare
+}
+
+// leaveGap goes on with text or thinking; the white space that is still held is
+// a part of it.
+func (p *Parser) leaveGap() {
+	text := p.unhold()
+	if p.thought {
+		p.state = inThought
+		p.say(chat.Thought, text)
+		return
+	}
+	p.state = inText
+	if text != "" {
+		p.respond(text)
+	}
+}
+
+func (p *Parser) enterThought() {
+	p.state, p.thought, p.fresh, p.layout = inThought, true, true, 1
+}
+
+func (p *Parser) leaveThought() {
+	if p.kind == chat.Thought {
+		p.stop(false)
+	}
+	p.thought, p.state, p.layout, p.after = false, inGap, 2, false
+}
+
+func (p *Parser) readThought(s string, final bool) (n int, wait bool) {
+	if p.fresh {
+		opener := p.family.thought.open
+		switch {
+		case s[0] == '\n' && p.layout > 0:
+			p.layout--
+			p.skip(1)
+			return 1, false
+		case strings.HasPrefix(s, opener): // the prompt opened it, too
+			p.layout = 1
+			p.skip(len(opener))
+			return len(opener), false
+		case !final && strings.HasPrefix(opener, s):
+			return 0, true
+		}
+	}
+	at, n, act := p.thoughtMarks.next(s, final)
+	switch {
+	case at > 0:
+		p.fresh = false
+		p.say(chat.Thought, s[:at])
+		return at, false
+	case act == actPartial:
+		return 0, true
+	case act == actCall && !p.draft.settled:
+		p.draft, p.state = draft{on: true}, inDraft
+		return 0, false
+	}
+	p.skip(n)
+	switch act {
+	case actThought:
+		p.leaveThought()
+	case actCall:
+		p.enterBody()
+	}
+	return n, false
+}
+
+// readDraft reads a thought behind a call in it.
+func (p *Parser) readDraft(s string, final bool) (n int, wait bool) {
+	at, n, act := p.draftMarks.next(s, final)
+	switch {
+	case at > 0:
+		p.hold(s[:at])
+		return at, false
+	case act == actPartial:
+		return 0, true
+	}
+	p.inDrafts(s[:n], act)
+	return n, false
+}
+
+// inDrafts reads a marker inside a thought that is held.
+func (p *Parser) inDrafts(marker string, act action) {
+	switch act {
+	case actStrip:
+		p.skip(len(marker))
+	case actThought:
+		p.draft = draft{}
+		p.closeThought(p.unhold(), len(marker))
+	case actCall:
+		p.draft.last, p.draft.open = len(p.held), false
+		p.hold(marker)
+		p.calls.reset()
+		p.state, p.muted = inBody, true
+	default:
+		p.hold(marker)
+		p.state = inDraft
+	}
+}
+
+// closeThought releases the held rest of a thought that a marker of n bytes
+// closes.
+func (p *Parser) closeThought(text string, n int) {
+	trimmed := strings.TrimSuffix(text, "\n")
+	p.say(chat.Thought, trimmed)
+	p.skip(len(text) - len(trimmed) + n)
+	p.leaveThought()
+}
+
+// settle decides, at the end of the generation, what a held thought was.
+func (p *Parser) settle() {
+	if p.draft.open && p.reopen() {
+		p.run("", true)
+		return
+	}
+	text, calls := p.unhold(), p.draft.calls
+	p.draft, p.state = draft{}, inThought
+	if calls == 0 {
+		p.say(chat.Thought, text)
+		return
+	}
+	p.draft.settled = true
+	p.run(text, true)
+}
+
+// reopen looks for the end of a thought in a held call that turned out to be cut
+// or broken. If a quote is missing in it, the end was taken for a part of a
+// string, and what is behind it must be read again.
+func (p *Parser) reopen() bool {
+	marker := p.family.thought.close
+	i := strings.Index(string(p.held[p.draft.last:]), marker)
+	if i < 0 {
+		return false
+	}
+	text := p.unhold()
+	i += p.draft.last
+	p.draft, p.again = draft{}, text[i+len(marker):]
+	p.closeThought(text[:i], len(marker))
+	return true
+}
+
+func (p *Parser) enterBody() {
+	p.calls.reset()
+	p.state, p.bare, p.complete = inBody, false, false
+	p.muted, p.reason = !p.opts.ToolsOn, DroppedMalformed
+	if p.muted {
+		p.reason = DroppedToolsOff
+	}
+}
+
+func (p *Parser) readBody(s string) (n int, wait bool) {
+	n, t, args := p.calls.scan(s)
+	if t == tokArgs && !p.muted {
+		p.args(args, n)
+		return n, false
+	}
+	p.hold(s[:n])
+	switch {
+	case t == tokSyntax:
+		return n, true
+	case p.muted:
+		p.readMuted(t)
+	default:
+		p.readCall(t)
+	}
+	return n, false
+}
+
+// readMuted reads a token of a body that makes no calls.
+func (p *Parser) readMuted(t token) {
+	switch t {
+	case tokItem:
+		p.draft.open = true
+	case tokDone:
+		p.draft.open = false
+		p.draft.calls++
+	case tokBad:
+		p.state = inSkip
+		if p.draft.on && p.draft.open {
+			p.draft.open = false
+			p.reopen()
+		}
+	}
+}
+
+// readCall reads a token of a body that makes calls.
+func (p *Parser) readCall(t token) {
+	switch t {
+	case tokItem:
+		if p.kind == chat.ToolCall {
+			p.stop(false)
+		}
+		if !p.bare {
+			p.skip(len(p.unhold()))
+		}
+		p.complete = false
+	case tokOpen:
+		switch {
+		case p.shut():
+			p.muted, p.reason = true, DroppedParallel
+		case p.bare && !(p.calls.explicit() && p.known(p.calls.name())):
+			p.refuse()
+		default:
+			p.skip(len(p.unhold()))
+			p.spoken = true
+			p.call(p.opts.NewID(), p.calls.name())
+		}
+	case tokDone:
+		p.done()
+	case tokItemEnd:
+		p.skip(len(p.unhold()))
+		if p.bare {
+			p.leaveBody()
+		}
+	case tokBad:
+		switch {
+		case p.undecided():
+			p.refuse()
+			return
+		case p.kind == chat.ToolCall && !p.complete:
+			p.stop(true)
+		}
+		p.state = inSkip
+	}
+}
+
+// undecided says whether the parser is inside JSON that may be a call without a
+// wrapper, but need not.
+func (p *Parser) undecided() bool {
+	return p.state == inBody && p.bare && p.kind != chat.ToolCall
+}
+
+// refuse reads what looked like a call without a wrapper once more, as text.
+func (p *Parser) refuse() {
+	p.again = p.unhold()
+	p.state, p.bare, p.spoken = inText, false, true
+}
+
+// known says whether the request has a tool of this name.
+func (p *Parser) known(name string) bool {
+	return slices.ContainsFunc(p.opts.Tools, func(t chat.Tool) bool { return t.Name == name })
+}
+
+func (p *Parser) leaveBody() {
+	if p.kind == chat.ToolCall {
+		p.stop(false)
+	}
+	p.state, p.bare, p.muted, p.after, p.layout = inGap, false, false, true, 0
+}
+
+// readSkip looks for the end of a wrapper.
+func (p *Parser) readSkip(s string, final bool) (n int, wait bool) {
+	set := &p.skipMarks
+	if p.draft.on {
+		set = &p.draftMarks
+	}
+	at, n, act := set.next(s, final)
+	switch {
+	case at > 0:
+		p.hold(s[:at])
+		return at, false
+	case act == actPartial:
+		return 0, true
+	case p.draft.on:
+		p.inDrafts(s[:n], act)
+		return n, false
+	}
+	p.discard()
+	p.skip(n)
+	p.leaveBody()
+	if act == actCall {
+		p.enterBody()
+	}
+	return n, false
+}
+
+// discard drops what is held of a body. White space is layout.
+func (p *Parser) discard() {
+	text := p.unhold()
+	if spaces(text) == len(text) {
+		p.skip(len(text))
+		return
+	}
+	p.drop(p.reason, text)
+}
+
+// end decides what is still held when nothing more will come.
+func (p *Parser) end() {
+	switch p.state {
+	case inGap:
+		if p.after {
+			p.skip(len(p.unhold()))
+		} else {
+			p.leaveGap()
+		}
+	case inBody:
+		if !p.muted {
+			p.reason = DroppedTruncated
+		}
+		p.discard()
+	case inSkip:
+		p.discard()
+	}
+	p.stop(p.kind == chat.ToolCall && !p.complete)
+	if len(p.waiting) > 0 {
+		p.event(chat.Dropped).Reason = DroppedMarkup
+	}
+}
+
+// hold keeps text until it is known what it is.
+func (p *Parser) hold(text string) { p.held = append(p.held, text...) }
+
+// unhold returns the text that is held, and forgets it.
+func (p *Parser) unhold() string {
+	text := string(p.held)
+	p.held = p.held[:0]
+	return text
+}
+
+// spaces returns the length of the white space that s begins with.
+func spaces(s string) int {
+	for i := range len(s) {
+		if !isSpace(s[i]) {
+			return i
+		}
+	}
+	return len(s)
+}

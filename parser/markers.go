@@ -1,0 +1,105 @@
+package parser
+
+import (
+	"slices"
+	"strings"
+)
+
+// action is what a marker means in the state in which it is looked for.
+type action uint8
+
+const (
+	actNone    action = iota
+	actPartial        // not a marker yet, but it may become one
+	actStrip          // markup without a meaning here
+	actThink          // opens a thought
+	actThought        // closes a thought
+	actCall           // opens a tool-call wrapper
+	actCallEnd        // closes a tool-call wrapper
+)
+
+// markers is a set of markers that are looked for together.
+type markers struct {
+	list  []marker
+	first [256]bool // the first bytes of all markers
+	only  byte      // the first byte, if all share it
+	many  bool      // they do not
+}
+
+type marker struct {
+	text string
+	act  action
+}
+
+// add puts a marker into the set, or changes what it means.
+func (m *markers) add(text string, act action) {
+	if i := slices.IndexFunc(m.list, func(k marker) bool { return k.text == text }); i >= 0 {
+		m.list[i].act = act
+		return
+	}
+	if len(m.list) == 0 {
+		m.only = text[0]
+	}
+	m.many = m.many || text[0] != m.only
+	m.first[text[0]] = true
+	m.list = append(m.list, marker{text, act})
+}
+
+// addNew is add for a marker that may be known already, and then keeps its
+// meaning, and for an empty one, which means nothing.
+func (m *markers) addNew(text string, act action) {
+	if text != "" && !slices.ContainsFunc(m.list, func(k marker) bool { return k.text == text }) {
+		m.add(text, act)
+	}
+}
+
+// next returns the place of the first marker in s, its length and its action. A
+// tail of s that is the beginning of a marker counts as actPartial, unless no
+// more text follows (final). Where there is nothing, the place is len(s).
+//
+// Of markers at one place the longest wins, and one that may still become
+// longer is waited for: the answer does not depend on how the text is cut.
+func (m *markers) next(s string, final bool) (at, n int, act action) {
+	for i := 0; i < len(s); i++ {
+		k := m.candidate(s[i:])
+		if k < 0 {
+			break
+		}
+		i += k
+		if n, act := m.match(s[i:], final); act != actNone {
+			return i, n, act
+		}
+	}
+	return len(s), 0, actNone
+}
+
+// candidate returns the first place in s where a marker might begin, or -1.
+func (m *markers) candidate(s string) int {
+	if !m.many {
+		if len(m.list) == 0 {
+			return -1
+		}
+		return strings.IndexByte(s, m.only)
+	}
+	for i := range len(s) {
+		if m.first[s[i]] {
+			return i
+		}
+	}
+	return -1
+}
+
+// match says what s begins with.
+func (m *markers) match(s string, final bool) (n int, act action) {
+	for _, k := range m.list {
+		switch {
+		case len(k.text) <= len(s):
+			if len(k.text) > n && s[:len(k.text)] == k.text {
+				n, act = len(k.text), k.act
+			}
+		case !final && k.text[:len(s)] == s:
+			return 0, actPartial
+		}
+	}
+	return n, act
+}

@@ -1,0 +1,206 @@
+// Package parser turns the text that a model generates into the blocks of an
+// answer: thinking, text and tool calls, while it arrives.
+//
+// The one idea: a [Family] is a pair of grammars, one for reasoning and one for
+// tool calls, and one machine reads both in a single pass. The machine is a plain
+// data structure that is pushed pieces of text in any split and appends events;
+// it holds back only what may still become a marker, and it never forgets a byte:
+// everything that was generated is part of a block, or markup, or reported as
+// dropped. A complete answer is parsed by the same machine in one push, so that
+// streaming and not streaming cannot differ.
+package parser
+
+import (
+	"slices"
+
+	"github.com/dynago/dynago/chat"
+)
+
+// Start says in which state a generation begins: what the end of the rendered
+// prompt has already opened. See [Family.StartOf].
+type Start uint8
+
+const (
+	// StartNone begins with nothing open.
+	StartNone Start = iota
+	// StartReasoning begins inside a thought that the prompt opened.
+	StartReasoning
+	// StartResponse begins after a thought that the prompt opened and closed.
+	StartResponse
+)
+
+// Options say how one generation is read. The zero value interprets nothing:
+// what is not a stray reasoning marker is text.
+type Options struct {
+	Start Start
+
+	// Tools are the tools of the request, whatever the tool choice.
+	Tools []chat.Tool
+	// ToolsOn makes calls out of tool markup. If it is off although there are
+	// Tools (tool choice none), tool markup is dropped; if it is off and there
+	// are none, it is text.
+	ToolsOn bool
+	// ThinkOn makes thinking blocks out of reasoning markup. If it is off, the
+	// markers are removed and what they enclose is text.
+	ThinkOn bool
+	// Parallel, if it points to false, ends the answer after its first complete
+	// call: whatever follows is dropped. The caller watches [Parser.Calls] and
+	// stops the engine.
+	Parallel *bool
+	// Strip lists the special tokens of the vocabulary that are removed from
+	// text and thinking if no grammar consumed them.
+	Strip []string
+	// NewID makes the id of a call; nil means [NewID].
+	NewID func() string
+}
+
+// Reasons of [chat.Dropped] events. They are labels of a metric, too.
+const (
+	DroppedMalformed = "malformed"        // not what the grammar allows
+	DroppedTruncated = "truncated"        // the generation ended inside it
+	DroppedToolsOff  = "tool_choice_none" // a call that nobody may make
+	DroppedParallel  = "parallel"         // behind the only call that was allowed
+	DroppedMarkup    = "markup"           // no text, only the ids of markup at the very end
+)
+
+// Parser reads one generated sequence: one choice of one request. It has no
+// goroutine and no clock, and is for one goroutine at a time.
+type Parser struct {
+	family Family
+	opts   Options
+
+	textMarks, thoughtMarks, draftMarks, skipMarks markers // by state
+
+	state   state
+	calls   body   // nil if the family has no tool grammar
+	rest    string // text that may still become a marker
+	again   string // text that must be read once more
+	held    []byte // read, but not yet known to be text, markup or dropped
+	reason  string // why held would be dropped
+	muted   bool   // the body is read, but makes no calls
+	bare    bool   // the body has no wrapper
+	spoken  bool   // the response has text or a call
+	thought bool   // a thought is open
+	fresh   bool   // nothing was read behind the opener but layout
+	layout  int    // newlines that may still be layout
+	after   bool   // the gap follows a call
+	draft   draft
+
+	out
+}
+
+// New returns a parser for one sequence.
+func New(f Family, o Options) *Parser {
+	if o.NewID == nil {
+		o.NewID = NewID
+	}
+	p := &Parser{family: f, opts: o}
+	p.single = o.Parallel != nil && !*o.Parallel
+	p.compile()
+	switch {
+	case f.thought == nil && f.calls == nil:
+		p.state = inText
+	case f.thought != nil && o.ThinkOn && o.Start == StartReasoning:
+		p.enterThought()
+	case f.thought != nil && o.ThinkOn && o.Start == StartResponse:
+		p.leaveThought()
+	default:
+		p.state = inGap
+	}
+	return p
+}
+
+// compile collects the markers that mean something in each state.
+func (p *Parser) compile() {
+	f, o := p.family, &p.opts
+	if t := f.thought; t != nil {
+		p.textMarks.add(t.open, actStrip)
+		p.textMarks.add(t.close, actStrip)
+		if o.ThinkOn {
+			p.textMarks.add(t.open, actThink)
+			p.thoughtMarks.add(t.close, actThought)
+			p.thoughtMarks.add("\n"+t.close, actThought)
+			p.draftMarks.add(t.close, actThought)
+		}
+	}
+	if c := f.calls; c != nil && (o.ToolsOn || len(o.Tools) > 0) {
+		p.calls = c.body()
+		p.textMarks.add(c.open, actCall)
+		p.textMarks.add(c.close, actStrip)
+		p.skipMarks.add(c.open, actCall)
+		p.skipMarks.add(c.close, actCallEnd)
+		if o.ToolsOn {
+			p.thoughtMarks.add(c.open, actCall)
+			p.draftMarks.add(c.open, actCall)
+			p.draftMarks.add(c.close, actCallEnd)
+		}
+	}
+	for _, s := range o.Strip {
+		p.textMarks.addNew(s, actStrip)
+		p.thoughtMarks.addNew(s, actStrip)
+		p.draftMarks.addNew(s, actStrip)
+	}
+}
+
+// Push reads a piece and appends the events that it decides to dst. The slices
+// of the piece belong to the parser from then on, and are handed on in events.
+//
+// Ids and log probabilities travel with the event that releases the last byte of
+// their piece. Those of a marker go with what the marker closes, or else with
+// the next event.
+func (p *Parser) Push(dst []chat.Event, piece chat.Piece) []chat.Event {
+	p.dst = dst
+	p.arrive(piece)
+	s := piece.Text
+	if p.rest != "" {
+		s = p.rest + s
+	}
+	p.rest = p.run(s, false)
+	return p.flush()
+}
+
+// Finish ends the sequence: it releases what was held back, closes what is open,
+// and returns why the answer ended. A reason of stop becomes tool_use if a call
+// was completed, and so does an empty reason (the engine gave none) if besides
+// nothing is open; an empty reason that comes back is a fault of the engine. Any
+// other reason stays. The parser cannot be used after it.
+func (p *Parser) Finish(dst []chat.Event, reason chat.FinishReason) ([]chat.Event, chat.FinishReason) {
+	p.dst = dst
+	p.run(p.rest, true)
+	if p.undecided() {
+		p.refuse()
+		p.run("", true)
+	}
+	for p.draft.on {
+		p.settle()
+	}
+	open := p.thought || p.openCall()
+	p.end()
+	switch {
+	case p.completed == 0:
+	case reason == chat.FinishStop, reason == "" && !open:
+		reason = chat.FinishToolUse
+	}
+	return p.flush(), reason
+}
+
+// Calls returns how many calls are complete, and whether one has begun that is
+// not.
+func (p *Parser) Calls() (completed int, open bool) { return p.completed, p.openCall() }
+
+// openCall says whether the parser is inside a call that is not complete.
+func (p *Parser) openCall() bool {
+	return (p.state == inBody || p.kind == chat.ToolCall) && !p.complete && !p.muted
+}
+
+// ReasoningTokens returns how many ids went to thinking so far, the closing
+// marker's among them.
+func (p *Parser) ReasoningTokens() int { return p.thoughtIDs }
+
+// Parse reads a whole text. It is one Push and a Finish.
+func Parse(f Family, o Options, text string) []chat.Event {
+	p := New(f, o)
+	events := p.Push(nil, chat.Piece{Text: text})
+	events, _ = p.Finish(events, chat.FinishStop)
+	return slices.Clip(events)
+}

@@ -1,0 +1,303 @@
+package parser_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/parser"
+)
+
+// A testCase is one case of a file in testdata:
+//
+//	== its name
+//	family=hermes tools=ls,cat start=reasoning reason=length
+//	| the generated text, line by line;
+//	| the last line has no newline
+//	R "a thinking block"
+//	T "a text block"
+//	C name {"the":"arguments"}
+//	C! name {"cut":
+//	D reason "dropped"
+//	= reason of the finish
+type testCase struct {
+	name, text string
+	family     parser.Family
+	opts       parser.Options
+	reason     chat.FinishReason
+	want       []string
+}
+
+func readCases(t testing.TB) []testCase {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases in testdata: %v", err)
+	}
+	var cases []testCase
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		var c *testCase
+		var lines []string
+		end := func() {
+			if c != nil {
+				c.text = strings.Join(lines, "\n")
+				cases = append(cases, *c)
+			}
+		}
+		for sc := bufio.NewScanner(f); sc.Scan(); {
+			line := sc.Text()
+			switch {
+			case line == "" || line[0] == '#':
+			case strings.HasPrefix(line, "== "):
+				end()
+				c, lines = &testCase{name: strings.TrimSuffix(filepath.Base(name), ".txt") + "/" + line[3:]}, nil
+			case strings.HasPrefix(line, "|"):
+				lines = append(lines, strings.TrimPrefix(line[1:], " "))
+			case strings.HasPrefix(line, "family="):
+				readSettings(t, c, line)
+			default:
+				c.want = append(c.want, line)
+			}
+		}
+		end()
+	}
+	return cases
+}
+
+func readSettings(t testing.TB, c *testCase, line string) {
+	t.Helper()
+	c.opts.ThinkOn, c.reason = true, chat.FinishStop
+	for _, word := range strings.Fields(line) {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "family":
+			var ok bool
+			if c.family, ok = parser.Lookup(value); !ok {
+				t.Fatalf("%s: no family %q", c.name, value)
+			}
+		case "tools":
+			c.opts.ToolsOn = true
+			for name := range strings.SplitSeq(value, ",") {
+				c.opts.Tools = append(c.opts.Tools, chat.Tool{Kind: chat.ToolFunction, Name: name})
+			}
+		case "choice":
+			c.opts.ToolsOn = value != "none"
+		case "think":
+			c.opts.ThinkOn = value != "off"
+		case "start":
+			c.opts.Start = map[string]parser.Start{"reasoning": parser.StartReasoning, "response": parser.StartResponse}[value]
+		case "reason":
+			c.reason = chat.FinishReason(value)
+		case "parallel":
+			c.opts.Parallel = new(value != "off")
+		case "strip":
+			c.opts.Strip = strings.Split(value, ",")
+		default:
+			t.Fatalf("%s: unknown setting %q", c.name, key)
+		}
+	}
+}
+
+// numbered makes ids that are equal in every run of a case.
+func numbered(o parser.Options) parser.Options {
+	n := 0
+	o.NewID = func() string { n++; return "call_" + strconv.Itoa(n) }
+	return o
+}
+
+// render writes events the way the files in testdata do. It joins the deltas of
+// a block, and checks that the events are in order.
+func render(t testing.TB, events []chat.Event, reason chat.FinishReason) []string {
+	t.Helper()
+	answers, err := chat.Fold(func(yield func(chat.Event, error) bool) {
+		_ = yield(chat.Event{Kind: chat.Start}, nil)
+		for _, e := range events {
+			_ = yield(e, nil)
+		}
+		_ = yield(chat.Event{Kind: chat.Finished}, nil)
+	})
+	if err != nil {
+		t.Fatalf("%v in %+v", err, events)
+	}
+	truncated := map[int]bool{}
+	dropped := map[int][]string{} // by the number of blocks begun before
+	var last *string
+	begun := 0
+	for _, e := range events {
+		switch e.Kind {
+		case chat.BlockStop:
+			truncated[e.Index] = e.Truncated
+			last = nil
+		case chat.BlockStart:
+			begun, last = e.Index+1, nil
+		case chat.Dropped:
+			if e.Reason == parser.DroppedParallel && last != nil {
+				*last += e.Text
+				continue
+			}
+			dropped[begun] = append(dropped[begun], e.Reason+"\x00"+e.Text)
+			last = &dropped[begun][len(dropped[begun])-1]
+		}
+	}
+	var lines []string
+	drops := func(i int) {
+		for _, d := range dropped[i] {
+			why, text, _ := strings.Cut(d, "\x00")
+			lines = append(lines, fmt.Sprintf("D %s %q", why, text))
+		}
+	}
+	for i, b := range answers[0].Blocks {
+		drops(i)
+		switch {
+		case b.Kind == chat.Text:
+			lines = append(lines, fmt.Sprintf("T %q", b.Text))
+		case b.Kind == chat.Thought:
+			lines = append(lines, fmt.Sprintf("R %q", b.Text))
+		case truncated[i]:
+			lines = append(lines, fmt.Sprintf("C! %s %s", b.Use.Name, b.Use.Args))
+		default:
+			lines = append(lines, fmt.Sprintf("C %s %s", b.Use.Name, b.Use.Args))
+		}
+		if b.Text == "" && b.Use == nil {
+			t.Errorf("block %d is empty", i)
+		}
+	}
+	drops(len(answers[0].Blocks))
+	return append(lines, "= "+string(reason))
+}
+
+// parse pushes a text in the given pieces.
+func parse(t testing.TB, c *testCase, pieces ...string) []string {
+	t.Helper()
+	p := parser.New(c.family, numbered(c.opts))
+	var events []chat.Event
+	for _, s := range pieces {
+		events = p.Push(events, chat.Piece{Text: s})
+	}
+	events, reason := p.Finish(events, c.reason)
+	out := 0
+	for _, e := range events {
+		out += len(e.Text)
+	}
+	if in := len(strings.Join(pieces, "")); in != out+p.Markup() || p.Held() != 0 {
+		t.Errorf("%d bytes in, %d out or dropped, %d markup, %d held", in, out, p.Markup(), p.Held())
+	}
+	return render(t, events, reason)
+}
+
+func TestCases(t *testing.T) {
+	for _, c := range readCases(t) {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, parse(t, &c, c.text)); diff != "" {
+				t.Fatalf("%q in one piece (-want +got):\n%s", c.text, diff)
+			}
+			for i := range len(c.text) {
+				if diff := cmp.Diff(c.want, parse(t, &c, c.text[:i], c.text[i:])); diff != "" {
+					t.Fatalf("%q + %q (-want +got):\n%s", c.text[:i], c.text[i:], diff)
+				}
+			}
+			if diff := cmp.Diff(c.want, parse(t, &c, strings.Split(c.text, "")...)); diff != "" {
+				t.Fatalf("%q, rune by rune (-want +got):\n%s", c.text, diff)
+			}
+		})
+	}
+}
+
+// What a generation says does not depend on why it ended.
+func TestBlocksDoNotDependOnTheReason(t *testing.T) {
+	for _, c := range readCases(t) {
+		for _, reason := range []chat.FinishReason{chat.FinishStop, chat.FinishLength, chat.FinishToolUse, ""} {
+			c.reason = reason
+			got := parse(t, &c, c.text)
+			if diff := cmp.Diff(c.want[:len(c.want)-1], got[:len(got)-1]); diff != "" {
+				t.Errorf("%s, reason %q: (-want +got):\n%s", c.name, reason, diff)
+			}
+		}
+	}
+}
+
+// fragments are what generated texts consist of, sane and not.
+var fragments = []string{
+	"<think>", "</think>", "<tool_call>", "</tool_call>", "\n", " ", "\t\n", "<", "</", "<t", ">", "text", "漢字", "naïve ",
+	`{"name": "ls", "arguments": {"p": "/tmp"}}`, `{"arguments":{"a":[1,-2.5e3,true,null]},"name":"cat"}`,
+	`{"name": "ls", "arguments": "{\"p\": 1}"}`, `{"name":"ls"}`, `{"name":"ls","arguments":{"s":"</tool_call></think>\n\"<think>"}}`,
+	`{"name":"ls","arguments":{"a":oops}}`, `[`, `]`, `,`, `{`, `}`, `"`, `\`, `{"name"`, `:`, `"x"`, `not json`, "<|im_end|>", "<|im",
+}
+
+func genText(t *rapid.T) string {
+	return strings.Join(rapid.SliceOfN(rapid.SampledFrom(fragments), 0, 14).Draw(t, "fragments"), "")
+}
+
+func genCase(t *rapid.T) *testCase {
+	c := &testCase{reason: chat.FinishStop}
+	c.family, _ = parser.Lookup(rapid.SampledFrom([]string{"hermes", "hermes", "hermes", "think", "none"}).Draw(t, "family"))
+	c.opts.ThinkOn = rapid.IntRange(0, 4).Draw(t, "think") > 0
+	c.opts.ToolsOn = rapid.IntRange(0, 4).Draw(t, "tools") > 0
+	if rapid.Bool().Draw(t, "given") {
+		c.opts.Tools = []chat.Tool{{Name: "ls"}}
+	}
+	c.opts.Start = rapid.SampledFrom([]parser.Start{parser.StartNone, parser.StartReasoning, parser.StartResponse}).Draw(t, "start")
+	if rapid.IntRange(0, 4).Draw(t, "single") == 0 {
+		c.opts.Parallel = new(false)
+	}
+	if rapid.Bool().Draw(t, "strip") {
+		c.opts.Strip = []string{"<|im_end|>", "<|im_start|>"}
+	}
+	return c
+}
+
+// However a text is cut, the blocks are the same, and no byte is lost.
+func TestSplitInvariance(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		c, text := genCase(rt), genText(rt)
+		want := parse(t, c, text)
+		var pieces []string
+		for rest := text; rest != ""; {
+			n := min(len(rest), rapid.IntRange(0, 9).Draw(rt, "cut"))
+			pieces = append(pieces, rest[:n])
+			rest = rest[n:]
+		}
+		if diff := cmp.Diff(want, parse(t, c, pieces...)); diff != "" {
+			rt.Fatalf("%q as %q (-whole +cut):\n%s", text, pieces, diff)
+		}
+	})
+}
+
+func FuzzParser(f *testing.F) {
+	for _, c := range readCases(f) {
+		f.Add(c.text, uint64(0x123456789), c.opts.ToolsOn, c.opts.ThinkOn, c.opts.Start == parser.StartReasoning, len(c.opts.Tools) > 0)
+	}
+	hermes, _ := parser.Lookup("hermes")
+	f.Fuzz(func(t *testing.T, text string, cuts uint64, tools, think, reasoning, given bool) {
+		c := &testCase{family: hermes, reason: chat.FinishStop, opts: parser.Options{ToolsOn: tools, ThinkOn: think}}
+		if reasoning {
+			c.opts.Start = parser.StartReasoning
+		}
+		if given {
+			c.opts.Tools = []chat.Tool{{Name: "ls"}}
+		}
+		want := parse(t, c, text)
+		var pieces []string
+		for rest := text; rest != ""; cuts = cuts>>3 | cuts<<61 {
+			n := min(len(rest), int(cuts&7)+1)
+			pieces = append(pieces, rest[:n])
+			rest = rest[n:]
+		}
+		if diff := cmp.Diff(want, parse(t, c, pieces...)); diff != "" {
+			t.Fatalf("%q as %q (-whole +cut):\n%s", text, pieces, diff)
+		}
+	})
+}
