@@ -1,0 +1,59 @@
+package main
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/dynago/dynago/internal/demo"
+)
+
+// The committed file is what this program writes.
+func TestReproducesCommittedFile(t *testing.T) {
+	want, err := demo.File("tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("tokenizer.json differs from what train makes now: run go generate ./internal/demo")
+	}
+}
+
+// Worked by hand: of "aab" ×3, "ab" ×2 and "cd" ×1 the pair ab occurs most often
+// (5), then a+ab (3); c+d occurs once and is not worth a token.
+func TestLearn(t *testing.T) {
+	words := map[string]int{"aab": 3, "ab": 2, "cd": 1}
+	want := []merge{{"a", "b"}, {"a", "ab"}}
+	if got := learn(words, 10); !slices.Equal(got, want) {
+		t.Errorf("learned %q, want %q", got, want)
+	}
+	if got := learn(words, 1); !slices.Equal(got, want[:1]) {
+		t.Errorf("learned %q, want %q", got, want[:1])
+	}
+}
+
+func TestInflection(t *testing.T) {
+	for _, tc := range []struct{ got, want string }{
+		{withS("city"), "cities"},
+		{withS("box"), "boxes"},
+		{withS("day"), "days"},
+		{withSuffix("stop", "ing"), "stopping"},
+		{withSuffix("make", "ing"), "making"},
+		{withSuffix("see", "ing"), "seeing"},
+		{withSuffix("die", "ing"), "dying"},
+		{withSuffix("carry", "ed"), "carried"},
+		{withSuffix("visit", "ed"), "visited"},
+		{adverb("easy"), "easily"},
+		{adverb("simple"), "simply"},
+		{adverb("full"), "fully"},
+		{adverb("static"), "statically"},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("got %q, want %q", tc.got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package tokenizer
+
+import "unicode/utf8"
+
+// Decode returns the text of ids. What is no valid UTF-8 becomes U+FFFD, one for
+// each longest beginning of a character, as the reference implementation does.
+// An id that no token has decodes to nothing, and with skipSpecial so does a
+// special one.
+func (t *Tokenizer) Decode(ids []uint32, skipSpecial bool) string {
+	d := t.NewDecoder(skipSpecial)
+	text := make([]byte, 0, 4*len(ids))
+	for _, id := range ids {
+		text = d.Append(text, id)
+	}
+	return string(d.Flush(text))
+}
+
+// Decoder turns ids into text one by one, and into the same text as
+// [Tokenizer.Decode] does all at once. It holds back at most the three bytes of
+// a character that is not complete. One goroutine at a time.
+type Decoder struct {
+	t           *Tokenizer
+	skipSpecial bool
+	held        [utf8.UTFMax]byte
+	n           int // bytes held
+}
+
+// NewDecoder returns a decoder at the start of a text.
+func (t *Tokenizer) NewDecoder(skipSpecial bool) *Decoder {
+	return &Decoder{t: t, skipSpecial: skipSpecial}
+}
+
+// Append appends to dst the characters that id completes, often none, and
+// returns the extended slice. What it appends is valid UTF-8.
+func (d *Decoder) Append(dst []byte, id uint32) []byte {
+	if d.skipSpecial && d.t.IsSpecial(id) {
+		return dst
+	}
+	b := d.t.Bytes(id)
+	for d.n > 0 && len(b) > 0 {
+		// Complete the held character byte by byte; a byte that does not fit
+		// proves it broken and begins anew.
+		if extends(d.held[:d.n], b[0]) {
+			d.held[d.n] = b[0]
+			d.n++
+			b = b[1:]
+			if utf8.FullRune(d.held[:d.n]) {
+				dst = append(dst, d.held[:d.n]...)
+				d.n = 0
+			}
+			continue
+		}
+		dst = utf8.AppendRune(dst, utf8.RuneError)
+		d.n = 0
+	}
+	for len(b) > 0 {
+		if n := validLen(b); n > 0 {
+			dst = append(dst, b[:n]...)
+			b = b[n:]
+			continue
+		}
+		n := brokenLen(b)
+		if n == len(b) && !utf8.FullRune(b) {
+			d.n = copy(d.held[:], b)
+			break
+		}
+		dst = utf8.AppendRune(dst, utf8.RuneError)
+		b = b[n:]
+	}
+	return dst
+}
+
+// Flush ends the text: a held, incomplete character becomes U+FFFD. The decoder
+// is then at the start of a new text.
+func (d *Decoder) Flush(dst []byte) []byte {
+	if d.n == 0 {
+		return dst
+	}
+	d.n = 0
+	return utf8.AppendRune(dst, utf8.RuneError)
+}
+
+// validLen returns the length of the valid UTF-8 that b begins with.
+func validLen(b []byte) int {
+	if utf8.Valid(b) {
+		return len(b)
+	}
+	n := 0
+	for n < len(b) {
+		r, size := utf8.DecodeRune(b[n:])
+		if r == utf8.RuneError && size == 1 {
+			break
+		}
+		n += size
+	}
+	return n
+}
+
+// brokenLen returns how many bytes at the start of b, which is no character,
+// begin one; at least 1.
+func brokenLen(b []byte) int {
+	n := 1
+	for n < len(b) && extends(b[:n], b[n]) {
+		n++
+	}
+	return n
+}
+
+// extends tells whether start, the beginning of a character or a lone byte, and
+// next begin a character or are one.
+func extends(start []byte, next byte) bool {
+	var b [utf8.UTFMax]byte
+	n := copy(b[:], start)
+	if n == len(b) || utf8.FullRune(start) {
+		return false
+	}
+	b[n] = next
+	if !utf8.FullRune(b[:n+1]) {
+		return true
+	}
+	r, size := utf8.DecodeRune(b[:n+1])
+	return r != utf8.RuneError || size > 1
+}

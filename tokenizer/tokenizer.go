@@ -1,0 +1,245 @@
+// Package tokenizer turns text into token ids and back, by the tokenizer.json
+// that a model is published with. It reads byte-level BPE, the kind of GPT-2,
+// Llama 3 and Qwen, and gives the very ids that the Hugging Face library gives;
+// what it does not know it refuses to load, naming the place in the file.
+//
+// The one idea: text goes through a chain of cuts, each of which only looks
+// forward. Added tokens are cut out first, then a hand-written scanner for the
+// model's split pattern cuts words, and a word, which is nearly always a token
+// already, costs one look-up by its bytes.
+//
+//	text ─▶ added tokens ─▶ normalize ─▶ split ─▶ words ─▶ merges ─▶ ids
+package tokenizer
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// Tokenizer is one model's tokenizer. It is immutable and safe for concurrent
+// use.
+type Tokenizer struct {
+	model     *bpe
+	pieces    pieces // of all ids, those of added tokens included
+	added     []AddedToken
+	ids       map[string]uint32 // of the added tokens, by content
+	special   []bool            // by id; shorter if the last ids are not special
+	normalize []norm.Form
+	split     []splitter
+	scan      scanner // the only stage of split, or nil
+	before    []uint32
+	after     []uint32 // what the post-processor puts around a text
+
+	text    cutter // for Append
+	literal cutter // for AppendLiteral
+	scratch *sync.Pool
+}
+
+// cutter finds added tokens, first in the raw text and then, in what is left, in
+// the normalized one.
+type cutter struct{ raw, normalized *matcher }
+
+// Append appends the ids of text to dst and returns the extended slice. Added
+// tokens that the text spells are recognised; nothing is put around the text.
+func (t *Tokenizer) Append(dst []uint32, text string) []uint32 {
+	return t.encode(dst, text, false)
+}
+
+// AppendLiteral is Append for text that comes from outside, such as what a user
+// typed: no special id results. Special tokens in it, and others whose content
+// begins with <| or <｜, are plain text. All other text gives the ids of Append.
+func (t *Tokenizer) AppendLiteral(dst []uint32, text string) []uint32 {
+	return t.encode(dst, text, true)
+}
+
+// AppendWithSpecial is Append with what the model expects around a text that no
+// chat template has rendered, such as a token for its beginning.
+func (t *Tokenizer) AppendWithSpecial(dst []uint32, text string) []uint32 {
+	dst = append(dst, t.before...)
+	dst = t.Append(dst, text)
+	return append(dst, t.after...)
+}
+
+func (t *Tokenizer) encode(dst []uint32, text string, literal bool) []uint32 {
+	s := t.scratch.Get().(*scratch)
+	defer t.scratch.Put(s)
+	cut := &t.text
+	if literal {
+		cut = &t.literal
+	}
+	for part, token := range cut.raw.pieces(text) {
+		if token != nil {
+			dst = append(dst, token.ID)
+			continue
+		}
+		for part, token := range cut.normalized.pieces(t.normalized(part)) {
+			if token != nil {
+				dst = append(dst, token.ID)
+				continue
+			}
+			start := len(dst)
+			dst = t.appendWords(dst, part, s)
+			if literal && slices.ContainsFunc(dst[start:], t.IsSpecial) {
+				dst = t.appendWithoutSpecial(dst[:start], part, s)
+			}
+		}
+	}
+	return dst
+}
+
+// normalized brings text into the model's normal form. Most text is in it.
+func (t *Tokenizer) normalized(text string) string {
+	for _, form := range t.normalize {
+		if !form.IsNormalString(text) {
+			text = form.String(text)
+		}
+	}
+	return text
+}
+
+// appendWords appends the ids of text that holds no added token.
+func (t *Tokenizer) appendWords(dst []uint32, text string, s *scratch) []uint32 {
+	if t.scan != nil {
+		for i := 0; i < len(text); {
+			end := t.scan(text, i)
+			dst = t.model.appendWord(dst, text[i:end], s)
+			i = end
+		}
+		return dst
+	}
+	for _, word := range t.words(text, s) {
+		dst = t.model.appendWord(dst, word, s)
+	}
+	return dst
+}
+
+// words runs text through all stages of pre-tokenization. The result is valid
+// until the next use of s.
+func (t *Tokenizer) words(text string, s *scratch) []string {
+	in, out := append(s.words[0][:0], text), s.words[1]
+	for _, stage := range t.split {
+		out = out[:0]
+		for _, word := range in {
+			out = stage.split(out, word)
+		}
+		in, out = out, in
+	}
+	s.words = [2][]string{in, out}
+	return in
+}
+
+// appendWithoutSpecial is appendWords where a word that is a special token, which
+// only an unusual vocabulary has, is spelled in single bytes.
+func (t *Tokenizer) appendWithoutSpecial(dst []uint32, text string, s *scratch) []uint32 {
+	for _, word := range t.words(text, s) {
+		start := len(dst)
+		dst = t.model.appendWord(dst, word, s)
+		if !slices.ContainsFunc(dst[start:], t.IsSpecial) {
+			continue
+		}
+		dst = dst[:start]
+		for _, b := range []byte(word) {
+			if id := t.model.bytes1[b]; id != none && !t.IsSpecial(id) {
+				dst = append(dst, id)
+			}
+		}
+	}
+	return dst
+}
+
+// Bytes returns the exact bytes of one token, which may be part of a character,
+// or nil if the id is unknown. They are shared and must not be changed.
+func (t *Tokenizer) Bytes(id uint32) []byte { return t.pieces.bytes(id) }
+
+// ID returns the id of a token by its content: the text of an added token, or a
+// token of the vocabulary as tokenizer.json spells it ("Ġthe").
+func (t *Tokenizer) ID(token string) (uint32, bool) {
+	if id, ok := t.ids[token]; ok {
+		return id, true
+	}
+	return t.model.id(token)
+}
+
+// IsSpecial tells whether id is structure rather than text, such as the end of a
+// turn. Added tokens without the special flag, such as <think>, are text.
+func (t *Tokenizer) IsSpecial(id uint32) bool {
+	return uint64(id) < uint64(len(t.special)) && t.special[id]
+}
+
+// Size returns the number of tokens, added ones included. Ids may have gaps, so
+// that the largest can be beyond it.
+func (t *Tokenizer) Size() int {
+	n := t.model.count
+	for _, a := range t.added {
+		if !t.model.known(a.ID) {
+			n++
+		}
+	}
+	return n
+}
+
+// AddSpecial returns a tokenizer that knows these special tokens too, by id. It
+// is for those that only tokenizer_config.json declares; a token whose id or
+// content tokenizer.json already has an added token for stays as it is.
+func (t *Tokenizer) AddSpecial(tokens map[uint32]string) *Tokenizer {
+	var added []AddedToken
+	for _, id := range slices.Sorted(maps.Keys(tokens)) {
+		added = append(added, AddedToken{ID: id, Content: tokens[id], Special: true})
+	}
+	return t.AddTokens(added...)
+}
+
+// AddTokens is AddSpecial for tokens of any kind. Empty ones and ids of 2^22 and
+// more, which no model has, are left out.
+func (t *Tokenizer) AddTokens(tokens ...AddedToken) *Tokenizer {
+	n := *t
+	n.added = slices.Clone(t.added)
+	for _, a := range tokens {
+		taken := slices.ContainsFunc(n.added, func(b AddedToken) bool { return a.ID == b.ID || a.Content == b.Content })
+		if taken || a.Content == "" || a.ID >= maxID {
+			continue
+		}
+		n.added = append(n.added, a)
+	}
+	n.setAdded()
+	return &n
+}
+
+// setAdded derives from t.added all that depends on it.
+func (t *Tokenizer) setAdded() {
+	t.pieces = pieces{blob: slices.Clip(t.model.blob), at: slices.Clone(t.model.at)}
+	t.ids = make(map[string]uint32, len(t.added))
+	t.special = nil
+	for _, a := range t.added {
+		t.ids[a.Content] = a.ID
+		start := len(t.pieces.blob)
+		t.pieces.blob, _ = appendBytes(t.pieces.blob, a.Content)
+		t.pieces.set(a.ID, start)
+		if a.Special {
+			for uint64(len(t.special)) <= uint64(a.ID) {
+				t.special = append(t.special, false)
+			}
+			t.special[a.ID] = true
+		}
+	}
+	t.text = t.newCutter(t.added)
+	t.literal = t.newCutter(slices.DeleteFunc(slices.Clone(t.added), AddedToken.control))
+}
+
+func (t *Tokenizer) newCutter(tokens []AddedToken) cutter {
+	var raw, normalized []AddedToken
+	for _, a := range tokens {
+		if a.Normalized {
+			normalized = append(normalized, a)
+		} else {
+			raw = append(raw, a)
+		}
+	}
+	return cutter{
+		raw:        newMatcher(raw, func(a AddedToken) string { return a.Content }),
+		normalized: newMatcher(normalized, func(a AddedToken) string { return t.normalized(a.Content) }),
+	}
+}
