@@ -173,6 +173,13 @@ func (w *Writer) Close() error {
 	return w.finish(w.protocol.AppendEnd)
 }
 
+// Abandon ends the stream without another byte, for a client that has gone.
+func (w *Writer) Abandon() {
+	w.mu.Lock()
+	defer w.unlock()
+	w.close()
+}
+
 // Opened says whether the status line has been sent.
 func (w *Writer) Opened() bool {
 	w.mu.Lock()

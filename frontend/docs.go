@@ -1,0 +1,24 @@
+package frontend
+
+import (
+	_ "embed"
+	"net/http"
+
+	"github.com/dynago/dynago/openai"
+)
+
+//go:embed docs.html
+var docsPage []byte
+
+// docs is a small page that shows /openapi.json. It loads nothing from
+// elsewhere, so it works on a machine without a network.
+func (s *Server) docs(w http.ResponseWriter, _ *http.Request) {
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", "default-src 'none'; connect-src 'self'; style-src 'unsafe-inline'; script-src 'unsafe-inline'")
+	w.Write(docsPage) //nolint:errcheck // the client has gone, and nothing is left to do
+}
+
+func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
+	s.respond(w, http.StatusOK, openai.OpenAPI("dynago", s.Version, s.OverloadStatus)) //nolint:errcheck // the client has gone, and nothing is left to do
+}

@@ -1,0 +1,227 @@
+// Package frontend is the HTTP server that harnesses talk to: routes, intake,
+// limits, keys, health, life cycle, metrics page. It knows no model and no
+// worker, only a [Backend] that turns requests into events.
+//
+// The one idea: all APIs are answered by one function. An API brings a small
+// codec that decodes a body into chat requests and encodes events; the way in
+// between (stage gate, body, ids, metrics, streaming or folding, cancellation,
+// errors, the log line) exists once, in answer.go.
+package frontend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/internal/sse"
+	"github.com/dynago/dynago/openai"
+	"github.com/dynago/dynago/pipeline"
+)
+
+// Backend serves requests; [pipeline.Pipeline] is one. It is used from many
+// goroutines at once.
+type Backend interface {
+	// Run serves the requests of one client call and merges their answers:
+	// choice i of request k has the number k*n+i.
+	Run(ctx context.Context, requests ...*pipeline.Request) iter.Seq2[chat.Event, error]
+	// Models lists what is served, ready or not.
+	Models() []pipeline.ModelInfo
+	// Workers lists who serves.
+	Workers() []pipeline.WorkerInfo
+	// Tokenize returns the ids of a request's prompt and the context length of
+	// its model, 0 if unknown.
+	Tokenize(r *chat.Request, generationPrompt bool) ([]uint32, int, error)
+	// Detokenize returns the text of ids.
+	Detokenize(model string, ids []uint32) (string, error)
+}
+
+// Config is how a server behaves. The zero value of a field that has a default
+// means that default.
+type Config struct {
+	Backend Backend
+	Logger  *slog.Logger // default: none
+
+	// BodyLimit bounds a request body after decompression, in bytes; default
+	// 192 MiB.
+	BodyLimit int64
+	// OverloadStatus is the status for "all busy"; default 529.
+	OverloadStatus int
+	// Timing is when a stream acts on its own; Timing.Write also bounds how long
+	// a client may take to accept a unary answer. Default [sse.Defaults].
+	Timing *sse.Timing
+	// HeaderTimeout bounds the wait for a request's header, ReadTimeout that for
+	// its body, IdleTimeout that for the next request on a connection; defaults
+	// 10 s, 60 s, 120 s.
+	HeaderTimeout, ReadTimeout, IdleTimeout time.Duration
+
+	// Keys, if not nil, are wanted on every route.
+	Keys *Keys
+	// SeparateAdmin moves the metrics page to [Server.AdminHandler].
+	SeparateAdmin bool
+	// NoAdmin removes all admin routes; the metrics page stays.
+	NoAdmin bool
+
+	// OpenAI is how OpenAI bodies are read and written.
+	OpenAI openai.Options
+	// OwnedBy is told in the model list; default "dynago".
+	OwnedBy string
+	// ContextWindow and MaxOutputTokens replace numbers in the model list alone;
+	// 0 leaves them.
+	ContextWindow, MaxOutputTokens int
+
+	// Paths replaces default paths of routes, by the names of [PathNames].
+	Paths map[string]string
+	// MetricsPrefix is put before the names of request metrics; default
+	// "dynamo_frontend".
+	MetricsPrefix string
+	// Buckets replaces the bounds of histograms; see [BucketNames].
+	Buckets map[string]Buckets
+	// MigrationLimit is told by a gauge.
+	MigrationLimit int
+	// Version is told in the API description.
+	Version string
+}
+
+func (c *Config) defaults() {
+	set(&c.Logger, slog.New(slog.DiscardHandler))
+	set(&c.BodyLimit, 192<<20)
+	set(&c.OverloadStatus, 529)
+	set(&c.HeaderTimeout, 10*time.Second)
+	set(&c.ReadTimeout, 60*time.Second)
+	set(&c.IdleTimeout, 120*time.Second)
+	set(&c.OwnedBy, "dynago")
+	set(&c.MetricsPrefix, "dynamo_frontend")
+	set(&c.Version, "dev")
+	if c.Timing == nil {
+		t := sse.Defaults
+		c.Timing = &t
+	}
+}
+
+func set[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Server is the HTTP server. Its methods may be called from any goroutine.
+type Server struct {
+	Config
+	stage   lifecycle
+	names   modelNames
+	metrics *metrics
+	handler http.Handler
+	admin   http.Handler
+
+	// base is the parent of all requests' contexts; stop ends them.
+	base context.Context
+	stop context.CancelCauseFunc
+
+	mu      sync.Mutex
+	servers []*http.Server
+}
+
+// New makes a server. It listens nowhere yet; see [Server.Serve].
+func New(c Config) (*Server, error) {
+	c.defaults()
+	if c.Backend == nil {
+		return nil, errors.New("frontend: no backend")
+	}
+	s := &Server{Config: c}
+	s.names.backend = c.Backend
+	s.base, s.stop = context.WithCancelCause(context.Background())
+	var err error
+	if s.metrics, err = newMetrics(s); err != nil {
+		return nil, fmt.Errorf("frontend: metrics: %w", err)
+	}
+	if s.handler, s.admin, err = s.routes(); err != nil {
+		return nil, fmt.Errorf("frontend: routes: %w", err)
+	}
+	return s, nil
+}
+
+// Handler serves the public routes.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// AdminHandler serves the admin routes, the metrics page and the profiler, for
+// a listener of their own.
+func (s *Server) AdminHandler() http.Handler { return s.admin }
+
+// Serve answers on l until [Server.Drain] has ended. It returns nil then.
+func (s *Server) Serve(l net.Listener) error { return s.serve(l, s.handler) }
+
+// ServeAdmin is Serve for the admin routes.
+func (s *Server) ServeAdmin(l net.Listener) error { return s.serve(l, s.admin) }
+
+func (s *Server) serve(l net.Listener, h http.Handler) error {
+	server := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: s.HeaderTimeout,
+		IdleTimeout:       s.IdleTimeout,
+		// Handlers that take their time move this deadline before they write.
+		WriteTimeout:   s.Timing.Write,
+		MaxHeaderBytes: 64 << 10,
+		ErrorLog:       slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
+	}
+	s.mu.Lock()
+	if s.stage.get() == Stopping {
+		s.mu.Unlock()
+		l.Close()
+		return nil
+	}
+	s.servers = append(s.servers, server)
+	s.mu.Unlock()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("frontend: serve %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// cutGrace is how long streams that are cut may take to say so.
+const cutGrace = 2 * time.Second
+
+// Drain ends the server. At once it is Draining: health checks fail and new
+// requests are refused, while the listener stays open. When the last answer is
+// written, or ctx is done, it is Stopping: what still runs is cut, and the
+// listeners are closed. Drain returns the number of requests that it cut.
+func (s *Server) Drain(ctx context.Context) int {
+	s.stage.set(Draining)
+	s.stage.wait(ctx)
+	s.stage.set(Stopping)
+	cut := s.stage.busy()
+	s.stop(engine.ErrShutdown)
+
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
+	defer cancel()
+	s.stage.wait(grace)
+	s.mu.Lock()
+	servers := s.servers
+	s.mu.Unlock()
+	for _, server := range servers {
+		// Connections whose answer is complete, but not yet sent, get a moment.
+		if server.Shutdown(grace) != nil {
+			server.Close()
+		}
+	}
+	return cut
+}
+
+var _ io.Closer = (*Server)(nil)
+
+// Close is a Drain without patience.
+func (s *Server) Close() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	s.Drain(ctx)
+	return nil
+}

@@ -1,0 +1,114 @@
+package frontend
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dynago/dynago/openai"
+	"github.com/dynago/dynago/pipeline"
+)
+
+// listModels lists the names that can be asked for now, aliases included.
+func (s *Server) listModels(w http.ResponseWriter, r *http.Request) {
+	created := exchangeOf(r).arrived.Unix()
+	var list []openai.Model
+	for _, m := range s.Backend.Models() {
+		if !m.Ready {
+			continue
+		}
+		for _, name := range append([]string{m.ID}, m.Aliases...) {
+			list = append(list, s.modelOf(name, m, created))
+		}
+	}
+	s.respond(w, http.StatusOK, openai.AppendModels(nil, list)) //nolint:errcheck // the client has gone, and nothing is left to do
+}
+
+func (s *Server) modelOf(name string, m pipeline.ModelInfo, created int64) openai.Model {
+	return openai.Model{
+		ID: name, Created: created, OwnedBy: s.OwnedBy,
+		ContextWindow:   cmp.Or(s.ContextWindow, m.ContextLength),
+		MaxOutputTokens: s.MaxOutputTokens,
+	}
+}
+
+// showModel answers for one model, whose id may have slashes, or tells whether
+// it is ready if the path ends so.
+func (s *Server) showModel(w http.ResponseWriter, r *http.Request) {
+	id := r.PathValue("id")
+	m, ok := s.lookup(id)
+	if !ok {
+		if base, isProbe := strings.CutSuffix(id, "/ready"); isProbe {
+			s.modelReady(w, r, base)
+			return
+		}
+		s.refuse(w, unknown(id))
+		return
+	}
+	if !m.Ready {
+		e := s.notReady()
+		e.Param = "model"
+		e.Message = "Model `" + clip(id) + "` is not ready to serve requests yet. The deployment may still be starting up or is not fully provisioned. Please retry shortly."
+		s.refuse(w, e)
+		return
+	}
+	s.respond(w, http.StatusOK, openai.AppendModel(nil, s.modelOf(id, m, exchangeOf(r).arrived.Unix()))) //nolint:errcheck // the client has gone, and nothing is left to do
+}
+
+type readiness struct {
+	Model      string                 `json:"model"`
+	Ready      bool                   `json:"ready"`
+	Reason     string                 `json:"reason,omitzero"`
+	Namespaces map[string]inNamespace `json:"namespaces"`
+}
+
+type inNamespace struct {
+	Ready   bool                  `json:"ready"`
+	Reason  string                `json:"reason,omitzero"`
+	Present []string              `json:"present"`
+	Missing []string              `json:"missing_worker_types"`
+	Types   map[string]workerType `json:"worker_types"`
+}
+
+type workerType struct {
+	Workers int   `json:"workers"`
+	Needs   []any `json:"needs"`
+}
+
+// modelReady tells whether a registered model can serve; with ?probe=1 by its
+// status as well.
+func (s *Server) modelReady(w http.ResponseWriter, r *http.Request, id string) {
+	m, ok := s.lookup(id)
+	if !ok {
+		s.refuse(w, unknown(id))
+		return
+	}
+	here := inNamespace{Ready: m.Ready, Reason: m.Reason, Present: []string{}, Missing: []string{}, Types: map[string]workerType{}}
+	if m.Workers > 0 {
+		here.Present = append(here.Present, "aggregated")
+		here.Types["aggregated"] = workerType{Workers: m.Workers, Needs: []any{}}
+	}
+	code := http.StatusOK
+	if probe, _ := strconv.ParseBool(r.URL.Query().Get("probe")); probe && !m.Ready {
+		code = http.StatusServiceUnavailable
+	}
+	s.object(w, code, readiness{Model: m.ID, Ready: m.Ready, Reason: m.Reason, Namespaces: map[string]inNamespace{"dynamo": here}})
+}
+
+func (s *Server) lookup(name string) (pipeline.ModelInfo, bool) {
+	for _, m := range s.Backend.Models() {
+		if m.ID == name || slices.Contains(m.Aliases, name) {
+			return m, true
+		}
+	}
+	return pipeline.ModelInfo{}, false
+}
+
+func unknown(model string) *openai.Error {
+	return &openai.Error{
+		Status: http.StatusNotFound, Message: "The model `" + clip(model) + "` does not exist",
+		Param: "model", Code: openai.CodeModelNotFound,
+	}
+}

@@ -1,0 +1,68 @@
+package frontend
+
+import (
+	"net/http"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/internal/sse"
+	"github.com/dynago/dynago/openai"
+)
+
+// chatAPI is POST /v1/chat/completions.
+type chatAPI struct{ *Server }
+
+func (chatAPI) endpoint() string { return "chat_completions" }
+
+func (a chatAPI) decode(body []byte) (call, error) {
+	c, err := openai.DecodeChat(body, a.OpenAI)
+	if err != nil {
+		return call{}, err
+	}
+	return a.openAICall(c), nil
+}
+
+// completionsAPI is POST /v1/completions.
+type completionsAPI struct{ *Server }
+
+func (completionsAPI) endpoint() string { return "completions" }
+
+func (a completionsAPI) decode(body []byte) (call, error) {
+	c, err := openai.DecodeCompletion(body, a.OpenAI)
+	if err != nil {
+		return call{}, err
+	}
+	return a.openAICall(c), nil
+}
+
+func (s *Server) openAICall(c *openai.Call) call {
+	return call{
+		requests: c.Requests, ext: c.Ext, model: c.Model, stream: c.Stream,
+		encoder: func(x *exchange, model string) encoder {
+			return openAIEncoder{s, c.Encoder(openai.Header{ID: x.id, Model: model, Created: x.arrived.Unix()})}
+		},
+	}
+}
+
+// openAIEncoder is the encoder of both.
+type openAIEncoder struct {
+	server *Server
+	openai.Encoder
+}
+
+func (e openAIEncoder) appendEvent(dst []byte, event chat.Event) []byte {
+	return e.AppendEvent(dst, event)
+}
+
+func (e openAIEncoder) appendAnswer(dst []byte, answers []chat.Answer) []byte {
+	return e.AppendAnswer(dst, answers)
+}
+
+func (openAIEncoder) AppendOpening(dst []byte) []byte { return dst }
+
+func (openAIEncoder) AppendPing(dst []byte) []byte { return append(dst, sse.Comment...) }
+
+func (e openAIEncoder) AppendFailure(dst []byte, err error) []byte {
+	return openai.ErrorOf(err, e.server.OverloadStatus).AppendFrame(dst)
+}
+
+func (e openAIEncoder) Refuse(w http.ResponseWriter, err error) { e.server.refuse(w, err) }
