@@ -1,0 +1,172 @@
+package frontend_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/frontend"
+	"github.com/dynago/dynago/pipeline"
+)
+
+// families reads the page: the labels of each family, sorted.
+func families(t *testing.T, page string) map[string][]string {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	parsed, err := parser.TextToMetricFamilies(strings.NewReader(page))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, page)
+	}
+	out := map[string][]string{}
+	for name, f := range parsed {
+		labels := []string{}
+		for _, l := range f.Metric[0].Label {
+			labels = append(labels, l.GetName())
+		}
+		slices.Sort(labels)
+		out[name+" "+strings.ToLower(f.GetType().String())] = labels
+	}
+	return out
+}
+
+func TestMetricNames(t *testing.T) {
+	s := start(t, newFake())
+	s.do("POST", "/v1/chat/completions", askStream)
+	s.metric(`dynamo_frontend_requests_total{endpoint="chat_completions",error_type="",model="acme/demo",request_type="stream",status="success"} 1`)
+	got := families(t, s.do("GET", "/metrics", "").body)
+	for family, labels := range map[string]string{
+		"dynamo_frontend_requests_total counter":                        "endpoint error_type model request_type status",
+		"dynamo_frontend_requests_started_total counter":                "endpoint model request_type",
+		"dynamo_frontend_active_requests gauge":                         "model",
+		"dynamo_frontend_inflight_requests gauge":                       "model",
+		"dynamo_frontend_queued_requests gauge":                         "model",
+		"dynamo_frontend_disconnected_clients gauge":                    "",
+		"dynamo_frontend_request_duration_seconds histogram":            "model",
+		"dynamo_frontend_time_to_first_token_seconds histogram":         "model",
+		"dynamo_frontend_inter_token_latency_seconds histogram":         "model",
+		"dynamo_frontend_input_sequence_tokens histogram":               "model",
+		"dynamo_frontend_output_sequence_tokens histogram":              "model",
+		"dynamo_frontend_cached_tokens histogram":                       "model",
+		"dynamo_frontend_output_tokens_total counter":                   "model",
+		"dynamo_frontend_tokenizer_latency_ms histogram":                "operation",
+		"dynamo_frontend_model_cancellation_total counter":              "endpoint model request_type",
+		"dynamo_frontend_model_rejection_total counter":                 "endpoint model",
+		"dynamo_frontend_model_migration_total counter":                 "migration_type model",
+		"dynamo_frontend_model_total_kv_blocks gauge":                   "model",
+		"dynamo_frontend_model_max_num_seqs gauge":                      "model",
+		"dynamo_frontend_model_max_num_batched_tokens gauge":            "model",
+		"dynamo_frontend_model_context_length gauge":                    "model",
+		"dynamo_frontend_model_kv_cache_block_size gauge":               "model",
+		"dynamo_frontend_model_migration_limit gauge":                   "model",
+		"dynamo_frontend_worker_active_decode_blocks gauge":             "dp_rank worker_id worker_type",
+		"dynamo_frontend_worker_active_prefill_tokens gauge":            "dp_rank worker_id worker_type",
+		"dynamo_frontend_worker_last_time_to_first_token_seconds gauge": "dp_rank worker_id worker_type",
+		"dynamo_frontend_worker_last_input_sequence_tokens gauge":       "dp_rank worker_id worker_type",
+		"dynamo_frontend_worker_last_inter_token_latency_seconds gauge": "dp_rank worker_id worker_type",
+		"dynamo_frontend_stage_duration_seconds histogram":              "stage",
+		"dynamo_frontend_tokenize_seconds histogram":                    "",
+		"dynamo_frontend_template_seconds histogram":                    "",
+		"go_goroutines gauge":                                           "",
+		"process_resident_memory_bytes gauge":                           "",
+	} {
+		if l, ok := got[family]; !ok || strings.Join(l, " ") != labels {
+			t.Errorf("%s: labels %v, want %s", family, l, labels)
+		}
+	}
+}
+
+func TestMetricValues(t *testing.T) {
+	backend := newFake()
+	s := start(t, backend)
+	for range 3 {
+		s.do("POST", "/v1/chat/completions", ask)
+	}
+	for _, line := range []string{
+		`dynamo_frontend_requests_started_total{endpoint="chat_completions",model="acme/demo",request_type="unary"} 3`,
+		`dynamo_frontend_output_tokens_total{model="acme/demo"} 6`,
+		`dynamo_frontend_output_sequence_tokens_sum{model="acme/demo"} 6`,
+		`dynamo_frontend_input_sequence_tokens_sum{model="acme/demo"} 21`,
+		`dynamo_frontend_cached_tokens_sum{model="acme/demo"} 12`,
+		`dynamo_frontend_time_to_first_token_seconds_count{model="acme/demo"} 3`,
+		`dynamo_frontend_inter_token_latency_seconds_count{model="acme/demo"} 3`,
+		`dynamo_frontend_inter_token_latency_seconds_bucket{model="acme/demo",le="+Inf"} 3`,
+		`dynamo_frontend_request_duration_seconds_count{model="acme/demo"} 3`,
+		`dynamo_frontend_request_duration_seconds_bucket{model="acme/demo",le="510"} 3`,
+		`dynamo_frontend_queued_requests{model="acme/demo"} 0`,
+		`dynamo_frontend_model_context_length{model="acme/demo"} 4096`,
+		`dynamo_frontend_worker_active_decode_blocks{dp_rank="0",worker_id="42",worker_type="decode"} 5`,
+		`dynamo_frontend_template_seconds_count 3`,
+		`dynamo_frontend_stage_duration_seconds_count{stage="preprocess"} 3`,
+		`dynamo_frontend_stage_duration_seconds_count{stage="route"} 3`,
+	} {
+		s.metric(line)
+	}
+}
+
+// A request that moved counts where it was when it moved.
+func TestMigrationMetrics(t *testing.T) {
+	backend := newFake()
+	backend.run = func(_ context.Context, requests []*pipeline.Request) iter.Seq2[chat.Event, error] {
+		requests[0].Notes.Attempts = 2
+		return then(beginning(), func(yield func(chat.Event, error) bool) {
+			requests[0].Notes.Attempts = 5
+			for _, e := range helloEvents()[3:] {
+				yield(e, nil)
+			}
+		})
+	}
+	s := start(t, backend)
+	s.do("POST", "/v1/chat/completions", ask)
+	s.metric(`dynamo_frontend_model_migration_total{migration_type="new_request",model="acme/demo"} 1`)
+	s.metric(`dynamo_frontend_model_migration_total{migration_type="ongoing_request",model="acme/demo"} 3`)
+}
+
+// Clients cannot make labels: what they call a model is one label if there is
+// none.
+func TestUnknownModelsShareALabel(t *testing.T) {
+	s := start(t, newFake())
+	for i := range 10 {
+		s.do("POST", "/v1/chat/completions", fmt.Sprintf(`{"model":"invented-%d","messages":[{"role":"user","content":"x"}]}`, i))
+	}
+	s.do("POST", "/v1/chat/completions", `{`)
+	s.metric(`dynamo_frontend_requests_total{endpoint="chat_completions",error_type="not_found",model="unknown_model",request_type="unary",status="error"} 10`)
+	s.metric(`dynamo_frontend_requests_total{endpoint="chat_completions",error_type="validation",model="unknown_model",request_type="unary",status="error"} 1`)
+	if page := s.do("GET", "/metrics", "").body; strings.Contains(page, "invented") {
+		t.Error("an invented name is on the page")
+	}
+}
+
+// A model that appears later is counted under its name from then on.
+func TestNewModelIsNoticed(t *testing.T) {
+	backend := newFake()
+	models := backend.models
+	backend.models = nil
+	s := start(t, backend)
+	s.do("POST", "/v1/chat/completions", ask)
+	backend.mu.Lock()
+	backend.models = models
+	backend.mu.Unlock()
+	s.do("POST", "/v1/chat/completions", ask)
+	s.metric(`dynamo_frontend_requests_started_total{endpoint="chat_completions",model="acme/demo",request_type="unary"} 1`)
+	s.metric(`dynamo_frontend_requests_started_total{endpoint="chat_completions",model="unknown_model",request_type="unary"} 1`)
+}
+
+func TestMetricSettings(t *testing.T) {
+	s := start(t, newFake(), func(c *frontend.Config) {
+		c.MetricsPrefix = "my-front"
+		c.Buckets = map[string]frontend.Buckets{frontend.BucketDuration: {Min: 1, Max: 100, Count: 3}}
+	})
+	s.do("POST", "/v1/chat/completions", ask)
+	s.metric(`my_front_request_duration_seconds_bucket{model="acme/demo",le="10"} 1`)
+	s.metric(`dynamo_frontend_stage_duration_seconds_count{stage="preprocess"} 1`)
+	if _, err := frontend.New(frontend.Config{Backend: newFake(), Buckets: map[string]frontend.Buckets{frontend.BucketTTFT: {Min: 2, Max: 1, Count: 3}}}); err == nil {
+		t.Error("bad buckets are accepted")
+	}
+}
