@@ -9,7 +9,7 @@ import (
 
 // Family is the grammar of the models of one family: how they mark reasoning,
 // and how they mark calls. It is immutable, and safe for any number of parsers
-// at once. The zero value is plain text.
+// at once. The zero value is plain text, as [None] is.
 type Family struct {
 	name    string
 	thought *thoughtGrammar
@@ -48,9 +48,12 @@ var (
 	}
 )
 
+// None is the family of plain text.
+var None = Family{name: "none"}
+
 // families are the grammars that belong together.
 var families = map[string]Family{
-	"none":   {name: "none"},
+	"none":   None,
 	"think":  {name: "think", thought: thinkTags},
 	"qwen3":  {name: "think", thought: thinkTags},
 	"hermes": {name: "hermes", thought: thinkTags, calls: hermes},
@@ -66,21 +69,21 @@ func Lookup(name string) (f Family, ok bool) {
 // Names returns all names that [Lookup] knows, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(families)) }
 
-// Select returns the family of a tool-call parser and a reasoning parser, each
-// given by its name, or "none", or "auto" or empty for what [Detect] says.
-func Select(toolParser, reasoningParser, chatTemplate string) (Family, error) {
-	f := Detect(chatTemplate)
+// With returns the family with its grammars replaced by those of a tool-call
+// parser and a reasoning parser, each given by its name; "none" takes one away,
+// and "auto" or nothing leaves it as it is.
+func (f Family) With(toolParser, reasoningParser string) (Family, error) {
 	if !automatic(toolParser) {
 		g, ok := calls[toolParser]
 		if !ok {
-			return Family{}, fmt.Errorf("unknown tool-call parser %q: use auto or one of %s", toolParser, list(calls))
+			return Family{}, fmt.Errorf("unknown tool-call parser %q: want auto or one of %s", toolParser, list(calls))
 		}
 		f.calls = g
 	}
 	if !automatic(reasoningParser) {
 		g, ok := thoughts[strings.ToLower(reasoningParser)]
 		if !ok {
-			return Family{}, fmt.Errorf("unknown reasoning parser %q: use auto or one of %s", reasoningParser, list(thoughts))
+			return Family{}, fmt.Errorf("unknown reasoning parser %q: want auto or one of %s", reasoningParser, list(thoughts))
 		}
 		f.thought = g
 	}
@@ -130,8 +133,7 @@ func (f Family) String() string {
 	return f.name
 }
 
-// Thinks says whether the family has a grammar for reasoning, and Calls whether
-// it has one for tool calls.
+// Thinks says whether the family has a grammar for reasoning.
 func (f Family) Thinks() bool { return f.thought != nil }
 
 // Calls says whether the family has a grammar for tool calls.

@@ -11,8 +11,8 @@ type body interface {
 	// reset makes it ready for another wrapper.
 	reset()
 	// scan reads on. It returns how many bytes of s it has read, what they
-	// mean, and for tokArgs the arguments themselves. It is called again with
-	// what follows, until it returns tokSyntax, having read all of s.
+	// mean, and for tokOpen and tokArgs the arguments themselves. It is called
+	// again with what follows, until it returns tokSyntax, having read all of s.
 	scan(s string) (n int, t token, args string)
 	// name is the name of the call, from tokOpen on, and explicit says whether
 	// its arguments were written, be they empty.
@@ -83,7 +83,7 @@ func (b *jsonCalls) scan(s string) (n int, t token, args string) {
 		b.args = b.args[:0]
 		return 0, tokArgs, args
 	case b.opened && b.argsDone && !b.finished:
-		b.finished = true
+		b.finished, b.at = true, atComma
 		return 0, tokDone, ""
 	}
 	for n < len(s) {
@@ -95,8 +95,12 @@ func (b *jsonCalls) scan(s string) (n int, t token, args string) {
 		}
 		m, t := b.step(s[n:])
 		n += m
+		if t == tokOpen && b.at == inArgs {
+			args = string(b.args)
+			b.args = b.args[:0]
+		}
 		if t != tokSyntax {
-			return n, t, ""
+			return n, t, args
 		}
 	}
 	return n, tokSyntax, ""
@@ -105,9 +109,7 @@ func (b *jsonCalls) scan(s string) (n int, t token, args string) {
 // stream reads arguments of a call that is open.
 func (b *jsonCalls) stream(s string) (n int, t token, args string) {
 	n, st := b.val.scan(s)
-	if st == done {
-		b.argsDone, b.at = true, atComma
-	}
+	b.argsDone = st == done
 	if n == 0 && st == bad {
 		return 0, tokBad, ""
 	}
@@ -188,9 +190,6 @@ func (b *jsonCalls) value(s string) (n int, t token) {
 		b.argsDone = st == done
 		if b.called != "" && (b.argsDone || b.val.want != wantKeyOrEnd) {
 			b.opened = true
-			if b.argsDone {
-				b.at = atComma
-			}
 			return n, tokOpen
 		}
 	case inOther:

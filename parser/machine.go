@@ -295,7 +295,7 @@ func (p *Parser) readBody(s string) (n int, wait bool) {
 	case p.muted:
 		p.readMuted(t)
 	default:
-		p.readCall(t)
+		p.readCall(t, args)
 	}
 	return n, false
 }
@@ -318,7 +318,7 @@ func (p *Parser) readMuted(t token) {
 }
 
 // readCall reads a token of a body that makes calls.
-func (p *Parser) readCall(t token) {
+func (p *Parser) readCall(t token, args string) {
 	switch t {
 	case tokItem:
 		if p.kind == chat.ToolCall {
@@ -335,9 +335,10 @@ func (p *Parser) readCall(t token) {
 		case p.bare && !(p.calls.explicit() && p.known(p.calls.name())):
 			p.refuse()
 		default:
-			p.skip(len(p.unhold()))
+			p.skip(len(p.unhold()) - len(args))
 			p.spoken = true
 			p.call(p.opts.NewID(), p.calls.name())
+			p.args(args, len(args))
 		}
 	case tokDone:
 		p.done()

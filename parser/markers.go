@@ -45,14 +45,6 @@ func (m *markers) add(text string, act action) {
 	m.list = append(m.list, marker{text, act})
 }
 
-// addNew is add for a marker that may be known already, and then keeps its
-// meaning, and for an empty one, which means nothing.
-func (m *markers) addNew(text string, act action) {
-	if text != "" && !slices.ContainsFunc(m.list, func(k marker) bool { return k.text == text }) {
-		m.add(text, act)
-	}
-}
-
 // next returns the place of the first marker in s, its length and its action. A
 // tail of s that is the beginning of a marker counts as actPartial, unless no
 // more text follows (final). Where there is nothing, the place is len(s).

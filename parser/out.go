@@ -96,6 +96,19 @@ func (o *out) say(kind chat.Kind, text string) {
 	o.event(delta).Text = text
 }
 
+// pass releases a piece as a delta of the text or the thinking that is open,
+// when nothing is held back.
+func (o *out) pass(dst []chat.Event, p chat.Piece) []chat.Event {
+	o.in += int64(len(p.Text))
+	o.pos = o.in
+	kind := chat.TextDelta
+	if o.kind == chat.Thought {
+		kind = chat.ThinkingDelta
+		o.thoughtIDs += len(p.IDs)
+	}
+	return append(dst, chat.Event{Kind: kind, Index: o.index, Text: p.Text, IDs: p.IDs, Logprobs: p.Logprobs})
+}
+
 // call opens the block of a tool call.
 func (o *out) call(id, name string) {
 	o.stop(false)

@@ -47,9 +47,6 @@ type Options struct {
 	// call: whatever follows is dropped. The caller watches [Parser.Calls] and
 	// stops the engine.
 	Parallel *bool
-	// Strip lists the special tokens of the vocabulary that are removed from
-	// text and thinking if no grammar consumed them.
-	Strip []string
 	// NewID makes the id of a call; nil means [NewID].
 	NewID func() string
 }
@@ -135,11 +132,6 @@ func (p *Parser) compile() {
 			p.draftMarks.add(c.close, actCallEnd)
 		}
 	}
-	for _, s := range o.Strip {
-		p.textMarks.addNew(s, actStrip)
-		p.thoughtMarks.addNew(s, actStrip)
-		p.draftMarks.addNew(s, actStrip)
-	}
 }
 
 // Push reads a piece and appends the events that it decides to dst. The slices
@@ -149,6 +141,9 @@ func (p *Parser) compile() {
 // their piece. Those of a marker go with what the marker closes, or else with
 // the next event.
 func (p *Parser) Push(dst []chat.Event, piece chat.Piece) []chat.Event {
+	if p.plain(piece.Text) {
+		return p.pass(dst, piece)
+	}
 	p.dst = dst
 	p.arrive(piece)
 	s := piece.Text
@@ -157,6 +152,21 @@ func (p *Parser) Push(dst []chat.Event, piece chat.Piece) []chat.Event {
 	}
 	p.rest = p.run(s, false)
 	return p.flush()
+}
+
+// plain says whether text is nothing but more of the block that is open, which
+// is what nearly every piece is.
+func (p *Parser) plain(text string) bool {
+	if p.rest != "" || len(p.waiting) > 0 || text == "" || p.shut() {
+		return false
+	}
+	switch {
+	case p.state == inText && p.kind == chat.Text:
+		return p.textMarks.candidate(text) < 0
+	case p.state == inThought && p.kind == chat.Thought:
+		return p.thoughtMarks.candidate(text) < 0
+	}
+	return false
 }
 
 // Finish ends the sequence: it releases what was held back, closes what is open,

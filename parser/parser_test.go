@@ -103,8 +103,6 @@ func readSettings(t testing.TB, c *testCase, line string) {
 			c.reason = chat.FinishReason(value)
 		case "parallel":
 			c.opts.Parallel = new(value != "off")
-		case "strip":
-			c.opts.Strip = strings.Split(value, ",")
 		default:
 			t.Fatalf("%s: unknown setting %q", c.name, key)
 		}
@@ -234,7 +232,7 @@ var fragments = []string{
 	"<think>", "</think>", "<tool_call>", "</tool_call>", "\n", " ", "\t\n", "<", "</", "<t", ">", "text", "漢字", "naïve ",
 	`{"name": "ls", "arguments": {"p": "/tmp"}}`, `{"arguments":{"a":[1,-2.5e3,true,null]},"name":"cat"}`,
 	`{"name": "ls", "arguments": "{\"p\": 1}"}`, `{"name":"ls"}`, `{"name":"ls","arguments":{"s":"</tool_call></think>\n\"<think>"}}`,
-	`{"name":"ls","arguments":{"a":oops}}`, `[`, `]`, `,`, `{`, `}`, `"`, `\`, `{"name"`, `:`, `"x"`, `not json`, "<|im_end|>", "<|im",
+	`{"name":"ls","arguments":{"a":oops}}`, `[`, `]`, `,`, `{`, `}`, `"`, `\`, `{"name"`, `:`, `"x"`, `not json`,
 }
 
 func genText(t *rapid.T) string {
@@ -252,9 +250,6 @@ func genCase(t *rapid.T) *testCase {
 	c.opts.Start = rapid.SampledFrom([]parser.Start{parser.StartNone, parser.StartReasoning, parser.StartResponse}).Draw(t, "start")
 	if rapid.IntRange(0, 4).Draw(t, "single") == 0 {
 		c.opts.Parallel = new(false)
-	}
-	if rapid.Bool().Draw(t, "strip") {
-		c.opts.Strip = []string{"<|im_end|>", "<|im_start|>"}
 	}
 	return c
 }

@@ -1,0 +1,240 @@
+package parser_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/parser"
+)
+
+var hermes, _ = parser.Lookup("hermes")
+
+func TestDetect(t *testing.T) {
+	for _, tt := range []struct{ template, want string }{
+		{"", "none"},
+		{"{{ messages[0].content }}", "none"},
+		{`{% if think %}<think>\n\n</think>{% endif %}`, "think"},
+		{`<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>`, "hermes"},
+		{`<think>…</think><tool_call>\n{"name": `, "hermes"},
+		{`<think>…</think><tool_call>\n<function=name>`, "think"},
+		{`<tool_call>{function-name}\n<arg_key>{arg-key-1}</arg_key>`, "none"},
+		{`<minimax:tool_call>\n<invoke name="`, "none"},
+	} {
+		f := parser.Detect(tt.template)
+		if f.String() != tt.want {
+			t.Errorf("Detect(%q) = %s, want %s", tt.template, f, tt.want)
+		}
+	}
+	if f := parser.Detect("<tool_call>"); f.Thinks() || !f.Calls() {
+		t.Errorf("a template without <think>: thinks %v, calls %v", f.Thinks(), f.Calls())
+	}
+}
+
+func TestLookup(t *testing.T) {
+	for _, name := range parser.Names() {
+		if _, ok := parser.Lookup(name); !ok {
+			t.Errorf("%s is listed, but not found", name)
+		}
+	}
+	if f, ok := parser.Lookup("qwen25"); !ok || f.String() != "hermes" {
+		t.Errorf("qwen25 is %v, %v", f, ok)
+	}
+	if f, ok := parser.Lookup("hermès"); ok {
+		t.Errorf("found %v", f)
+	}
+}
+
+func TestWith(t *testing.T) {
+	for _, tt := range []struct {
+		tool, reasoning string
+		thinks, calls   bool
+		problem         string
+	}{
+		{"auto", "", true, true, ""},
+		{"none", "auto", true, false, ""},
+		{"hermes", "none", false, true, ""},
+		{"qwen25", "Qwen3", true, true, ""},
+		{"none", "none", false, false, ""},
+		{"hermse", "auto", false, false, `unknown tool-call parser "hermse": want auto or one of hermes, none, qwen25`},
+		{"auto", "hermes", false, false, `unknown reasoning parser "hermes": want auto or one of basic, glm45, nemotron_deci, none, qwen3, think`},
+	} {
+		f, err := hermes.With(tt.tool, tt.reasoning)
+		if got := fmt.Sprint(err); err != nil && got != tt.problem || err == nil && tt.problem != "" {
+			t.Errorf("With(%q, %q): %v, want %s", tt.tool, tt.reasoning, err, tt.problem)
+		}
+		if f.Thinks() != tt.thinks || f.Calls() != tt.calls {
+			t.Errorf("With(%q, %q) thinks %v, calls %v", tt.tool, tt.reasoning, f.Thinks(), f.Calls())
+		}
+	}
+}
+
+func TestStartOf(t *testing.T) {
+	for _, tt := range []struct {
+		tail string
+		want parser.Start
+	}{
+		{"<|im_start|>assistant\n", parser.StartNone},
+		{"<|im_start|>assistant\n<think>", parser.StartReasoning},
+		{"<|im_start|>assistant\n<think>\n", parser.StartReasoning},
+		{"<|im_start|>assistant\n<think>\n\n</think>\n\n", parser.StartResponse},
+		{"<think>a", parser.StartNone},
+		{"", parser.StartNone},
+	} {
+		if got := hermes.StartOf(tt.tail); got != tt.want {
+			t.Errorf("StartOf(%q) = %d, want %d", tt.tail, got, tt.want)
+		}
+	}
+	if got := parser.None.StartOf("<think>"); got != parser.StartNone {
+		t.Errorf("plain text starts as %d", got)
+	}
+}
+
+func TestNewID(t *testing.T) {
+	form := regexp.MustCompile(`^call_[0-9A-Za-z]{24}$`)
+	seen := map[string]bool{}
+	for range 1000 {
+		id := parser.NewID()
+		if !form.MatchString(id) || seen[id] {
+			t.Fatalf("%q, seen %v", id, seen[id])
+		}
+		seen[id] = true
+	}
+}
+
+// Ids travel with the last byte of their piece, in order, each exactly once, and
+// those of thinking are counted.
+func TestIDs(t *testing.T) {
+	p := parser.New(hermes, numbered(parser.Options{ToolsOn: true, ThinkOn: true}))
+	var events []chat.Event
+	for i, s := range []string{"<think>", "\n", "hm", "m", "\n", "</think>", "\n\n", "a", " <", "b", "", "<tool", "_call>", "\n", `{"name": "f", `, `"arguments": {`, `"x"`, `: 1}`, "}\n", "</tool_call>", "\n", ""} {
+		events = p.Push(events, chat.Piece{Text: s, IDs: []uint32{uint32(i)}, Logprobs: []chat.Logprob{{ID: uint32(i)}}})
+	}
+	events, _ = p.Finish(events, chat.FinishStop)
+	var got []string
+	for _, e := range events {
+		got = append(got, fmt.Sprintf("%s %q %v", kindNames[e.Kind], e.Text, e.IDs))
+		if len(e.IDs) != len(e.Logprobs) {
+			t.Errorf("%v: %d log probabilities", e, len(e.Logprobs))
+		}
+	}
+	want := []string{
+		`start "" [0 1]`, `thinking "hm" [2]`, `thinking "m" [3]`, `stop "" [4 5]`,
+		`start "" [6]`, `text "a" [7]`, `text " " []`, `text "<b" [8 9]`, `stop "" [10 11 12 13 14]`,
+		`start "" []`, `args "{\"x\"" [15 16]`, `args ": 1}" [17]`, `stop "" [18 19]`, `dropped "" [20 21]`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if n := p.ReasoningTokens(); n != 4 {
+		t.Errorf("%d ids were thinking, want 4", n)
+	}
+}
+
+var kindNames = map[chat.EventKind]string{
+	chat.BlockStart: "start", chat.TextDelta: "text", chat.ThinkingDelta: "thinking", chat.ArgsDelta: "args",
+	chat.BlockStop: "stop", chat.Dropped: "dropped",
+}
+
+// Every id comes out once and in order, whatever the text is.
+func TestIDsAreKept(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		c, text := genCase(rt), genText(rt)
+		p := parser.New(c.family, c.opts)
+		var events []chat.Event
+		var want, got []uint32
+		for rest := text; rest != ""; {
+			n := min(len(rest), rapid.IntRange(0, 9).Draw(rt, "cut"))
+			id := uint32(len(want))
+			events = p.Push(events, chat.Piece{Text: rest[:n], IDs: []uint32{id}})
+			want, rest = append(want, id), rest[n:]
+		}
+		events, _ = p.Finish(events, chat.FinishStop)
+		for _, e := range events {
+			got = append(got, e.IDs...)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			rt.Fatalf("%q: ids (-want +got):\n%s", text, diff)
+		}
+	})
+}
+
+// While no marker is open, no more is held back than may become one, and white
+// space that may be layout.
+func TestHoldBack(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		f, _ := parser.Lookup(rapid.SampledFrom([]string{"hermes", "think"}).Draw(rt, "family"))
+		longest := len("\n</think>")
+		if f.Calls() {
+			longest = len("</tool_call>")
+		}
+		p := parser.New(f, parser.Options{ThinkOn: true, ToolsOn: true, Start: rapid.SampledFrom([]parser.Start{parser.StartNone, parser.StartReasoning}).Draw(rt, "start")})
+		pieces := rapid.SliceOf(rapid.SampledFrom([]string{"a", "<", "</", "</tool_cal", "</think", "\n", "<think", "bc", "<<", "{", "}", "<tool_call"})).Draw(rt, "pieces")
+		p.Push(nil, chat.Piece{Text: "x"})
+		for i, s := range pieces {
+			p.Push(nil, chat.Piece{Text: s})
+			if p.Held() >= longest {
+				rt.Fatalf("%d bytes are held after %q", p.Held(), strings.Join(pieces[:i+1], ""))
+			}
+		}
+	})
+}
+
+// Text that leaves the parser has no marker in it, except as data in arguments
+// and inside thoughts.
+func TestNoMarkerLeaks(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		text := genText(rt)
+		for _, e := range parser.Parse(hermes, parser.Options{ThinkOn: true, ToolsOn: true}, text) {
+			if e.Kind != chat.TextDelta {
+				continue
+			}
+			for _, m := range hermes.Markers() {
+				if strings.Contains(e.Text, m) {
+					rt.Fatalf("%q: %q leaked into %q", text, m, e.Text)
+				}
+			}
+		}
+	})
+}
+
+func TestCalls(t *testing.T) {
+	p := parser.New(hermes, parser.Options{ToolsOn: true, ThinkOn: true})
+	for _, tt := range []struct {
+		text      string
+		completed int
+		open      bool
+	}{
+		{"a", 0, false},
+		{"<tool_call>", 0, true},
+		{`{"name":"f","arguments":{`, 0, true},
+		{`}`, 1, false}, // as soon as the arguments are complete
+		{`}</tool_call>`, 1, false},
+		{`<tool_call>[{"name":"f"},`, 2, false},
+		{`{"name":"f"`, 2, true},
+	} {
+		p.Push(nil, chat.Piece{Text: tt.text})
+		if n, open := p.Calls(); n != tt.completed || open != tt.open {
+			t.Errorf("after %q: %d complete, open %v; want %d, %v", tt.text, n, open, tt.completed, tt.open)
+		}
+	}
+}
+
+// A plain delta costs no allocation.
+func TestPlainTextDoesNotAllocate(t *testing.T) {
+	p := parser.New(hermes, parser.Options{ToolsOn: true, ThinkOn: true})
+	piece := chat.Piece{Text: "some words", IDs: []uint32{1, 2}}
+	buf := make([]chat.Event, 0, 8)
+	buf = p.Push(buf, piece)
+	if n := testing.AllocsPerRun(100, func() { buf = p.Push(buf[:0], piece) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if len(buf) != 1 || buf[0].Text != piece.Text || len(buf[0].IDs) != 2 {
+		t.Errorf("%+v", buf)
+	}
+}
