@@ -21,9 +21,6 @@ type server struct {
 	model      string
 }
 
-// instant takes all modelled time out of the mock engine.
-const instant = "--speedup-ratio=0"
-
 // serve starts dynago with four mock workers on free ports and waits until it
 // is ready.
 func (b *bench) serve(ctx context.Context, flags ...string) (*server, error) {

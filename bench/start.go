@@ -42,7 +42,7 @@ func takeStart(ctx context.Context, b *bench) ([]part, error) {
 // until its memory is still.
 func (b *bench) startRun(ctx context.Context) (firstTokenMS, idleBytes float64, err error) {
 	began := time.Now()
-	s, err := b.exec(instant)
+	s, err := b.exec(instant...)
 	if err != nil {
 		return 0, 0, err
 	}

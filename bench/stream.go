@@ -14,15 +14,19 @@ import (
 // handler, each flushed.
 func takeStreams(ctx context.Context, b *bench) ([]part, error) {
 	seconds := pick(b, 12, 3)
+	pacing, err := b.paced()
+	if err != nil {
+		return nil, err
+	}
 	paced := streamLoad{
 		name:     "paced, 200 streams at 50/s",
-		serve:    pacedFlags,
+		serve:    pacing,
 		interval: 20 * time.Millisecond,
 		streams:  200, requests: 200, tokens: 50 * seconds,
 	}
 	unpaced := streamLoad{
 		name:    "unpaced, 16 streams",
-		serve:   []string{instant},
+		serve:   instant,
 		streams: 16, requests: pick(b, 320, 64), tokens: 1000,
 	}
 

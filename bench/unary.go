@@ -37,7 +37,7 @@ func takeUnary(ctx context.Context, b *bench) ([]part, error) {
 // unaryRun takes one run on fresh processes: cost per request and p50 latency in
 // microseconds, each of dynago and of the bare handler.
 func (b *bench) unaryRun(ctx context.Context) (cost, latency [2]float64, err error) {
-	s, err := b.serve(ctx, instant)
+	s, err := b.serve(ctx, instant...)
 	if err != nil {
 		return cost, latency, err
 	}
