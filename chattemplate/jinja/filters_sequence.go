@@ -1,0 +1,569 @@
+package jinja
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+func sequenceFilters() []*builtin {
+	return []*builtin{
+		fn("length value", func(_ *state, a []Value) (Value, error) { return boxed(size(a[0])) }),
+		fn("first value", func(_ *state, a []Value) (Value, error) { return end(a[0], false) }),
+		fn("last value", func(_ *state, a []Value) (Value, error) { return end(a[0], true) }),
+		fn("random value", func(_ *state, a []Value) (Value, error) { return end(a[0], false) }),
+		fn("list value", func(st *state, a []Value) (Value, error) {
+			items, err := elements(a[0])
+			return NewList(items...), spent(st, err, len(items))
+		}),
+		fn("items value", filterItems),
+		fn("join value d? attribute?", filterJoin),
+		fn("reverse value", filterReverse),
+		fn("sort value reverse? case_sensitive? attribute?", filterSort),
+		fn("dictsort value case_sensitive? by? reverse?", filterDictSort),
+		fn("unique value case_sensitive? attribute?", filterUnique),
+		fn("min value case_sensitive? attribute?", extreme(-1)),
+		fn("max value case_sensitive? attribute?", extreme(1)),
+		fn("sum value attribute? start?", filterSum),
+		fn("batch value linecount fill_with?", filterBatch),
+		fn("slice value slices fill_with?", filterSlice),
+		fn("groupby value attribute default? case_sensitive?", filterGroupBy),
+		fn("map value *", filterMap),
+		fn("select value *", choose(true, false)),
+		fn("reject value *", choose(false, false)),
+		fn("selectattr value *", choose(true, true)),
+		fn("rejectattr value *", choose(false, true)),
+	}
+}
+
+func spent(st *state, err error, items int) error {
+	if err != nil {
+		return err
+	}
+	return st.spend(16 * items)
+}
+
+func end(v Value, last bool) (Value, error) {
+	if _, ok := v.(*generator); ok && last {
+		return nil, fail(TypeError, "'generator' object is not reversible")
+	}
+	if s, ok := text(v); ok && s != "" {
+		n := 0
+		if last {
+			n = -1
+		}
+		c, _ := character(s, n)
+		return likeText(v, c), nil
+	}
+	items, err := elements(v)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(items) == 0:
+		return &undefined{kind: UndefinedError, why: "the sequence was empty"}, nil
+	case last:
+		return items[len(items)-1], nil
+	}
+	return items[0], nil
+}
+
+func filterItems(_ *state, a []Value) (Value, error) {
+	switch d := a[0].(type) {
+	case *undefined:
+		return &generator{}, nil
+	case *Dict:
+		return &generator{d.pairs()}, nil
+	}
+	return nil, fail(TypeError, "can only get item pairs from a mapping")
+}
+
+func filterJoin(st *state, a []Value) (Value, error) {
+	items, err := elements(a[0])
+	if err != nil {
+		return nil, err
+	}
+	key, err := attributeGetter(a[2], nil)
+	if err != nil {
+		return nil, err
+	}
+	sep, err := str(optional(a[1], ""))
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]string, len(items))
+	for i, v := range items {
+		if v, err = key(v); err != nil {
+			return nil, err
+		}
+		if parts[i], err = str(v); err != nil {
+			return nil, err
+		}
+	}
+	if err := st.spendTimes(len(sep), len(parts)); err != nil {
+		return nil, err
+	}
+	if err := st.spend(joined(parts)); err != nil {
+		return nil, err
+	}
+	return strings.Join(parts, sep), nil
+}
+
+func filterReverse(st *state, a []Value) (Value, error) {
+	if s, ok := text(a[0]); ok {
+		runes := []rune(s)
+		slices.Reverse(runes)
+		return string(runes), st.spend(len(s))
+	}
+	items, err := elements(a[0])
+	if err != nil {
+		return nil, err
+	}
+	items = slices.Clone(items)
+	slices.Reverse(items)
+	return &generator{items}, st.spend(16 * len(items))
+}
+
+// getter reads what a filter's attribute argument names.
+type getter func(Value) (Value, error)
+
+// attributeGetter reads a dotted path of attributes, or the value itself. What
+// is undefined becomes the fallback, unless that is nil.
+func attributeGetter(attr, fallback Value) (getter, error) {
+	if attr == nil || attr == None {
+		return func(v Value) (Value, error) { return v, nil }, nil
+	}
+	path, err := attributePath(attr)
+	if err != nil {
+		return nil, err
+	}
+	return func(v Value) (Value, error) {
+		for _, part := range path {
+			var err error
+			if v, err = item(v, part); err != nil {
+				return nil, err
+			}
+			if _, undef := v.(*undefined); undef && fallback != nil {
+				v = fallback
+			}
+		}
+		return v, nil
+	}, nil
+}
+
+func attributePath(attr Value) ([]Value, error) {
+	if n, ok := small(attr); ok {
+		return []Value{n}, nil
+	}
+	s, err := needText(attr)
+	if err != nil {
+		return nil, err
+	}
+	var path []Value
+	for part := range strings.SplitSeq(s, ".") {
+		if n, err := strconv.Atoi(part); err == nil && n >= 0 {
+			path = append(path, n)
+			continue
+		}
+		path = append(path, part)
+	}
+	return path, nil
+}
+
+func foldCase(v Value) Value {
+	if s, ok := text(v); ok {
+		return lower(s)
+	}
+	return v
+}
+
+// sortBy sorts items by their keys, stably, and in descending order too keeps
+// equal ones in the order in which they came.
+func sortBy(items []Value, key getter, reverse bool) ([]Value, error) {
+	type keyed struct{ key, item Value }
+	list := make([]keyed, len(items))
+	for i, v := range items {
+		k, err := key(v)
+		if err != nil {
+			return nil, err
+		}
+		list[i] = keyed{k, v}
+	}
+	var failed error
+	slices.SortStableFunc(list, func(a, b keyed) int {
+		c, err := compare(a.key, b.key)
+		if err != nil && failed == nil {
+			failed = err
+		}
+		if reverse {
+			return -c
+		}
+		return c
+	})
+	sorted := make([]Value, len(list))
+	for i, k := range list {
+		sorted[i] = k.item
+	}
+	return sorted, failed
+}
+
+// sortKey makes the key of one attribute, or of several separated by commas.
+func sortKey(attr Value, caseSensitive bool) (getter, error) {
+	fold := foldCase
+	if caseSensitive {
+		fold = func(v Value) Value { return v }
+	}
+	if s, ok := text(optional(attr, None)); ok && strings.Contains(s, ",") {
+		var keys []getter
+		for part := range strings.SplitSeq(s, ",") {
+			key, err := attributeGetter(part, nil)
+			if err != nil {
+				return nil, err
+			}
+			keys = append(keys, key)
+		}
+		return func(v Value) (Value, error) {
+			list := NewList()
+			for _, key := range keys {
+				k, err := key(v)
+				if err != nil {
+					return nil, err
+				}
+				list.items = append(list.items, fold(k))
+			}
+			return list, nil
+		}, nil
+	}
+	key, err := attributeGetter(attr, nil)
+	return func(v Value) (Value, error) {
+		k, err := key(v)
+		if err != nil {
+			return nil, err
+		}
+		return fold(k), nil
+	}, err
+}
+
+func filterSort(st *state, a []Value) (Value, error) {
+	items, err := elements(a[0])
+	if err != nil {
+		return nil, err
+	}
+	key, err := sortKey(a[3], flag(a[2]))
+	if err != nil {
+		return nil, err
+	}
+	sorted, err := sortBy(items, key, flag(a[1]))
+	return &List{sorted}, spent(st, err, len(items))
+}
+
+func filterDictSort(st *state, a []Value) (Value, error) {
+	d, ok := a[0].(*Dict)
+	if !ok {
+		return nil, fail(TypeError, "dictsort needs a mapping, not %s", typeName(a[0]))
+	}
+	part := 0
+	switch by, _ := text(optional(a[2], "key")); by {
+	case "key":
+	case "value":
+		part = 1
+	default:
+		return nil, fail(ValueError, `you can only sort by either "key" or "value"`)
+	}
+	key := func(v Value) (Value, error) {
+		k := v.(*Tuple).items[part]
+		if flag(a[1]) {
+			return k, nil
+		}
+		return foldCase(k), nil
+	}
+	sorted, err := sortBy(d.pairs(), key, flag(a[3]))
+	return &List{sorted}, spent(st, err, d.Len())
+}
+
+func filterUnique(st *state, a []Value) (Value, error) {
+	items, err := elements(a[0])
+	if err != nil {
+		return nil, err
+	}
+	key, err := sortKey(a[2], flag(a[1]))
+	if err != nil {
+		return nil, err
+	}
+	seen := NewDict(len(items))
+	for _, v := range items {
+		if err := st.step(); err != nil {
+			return nil, err
+		}
+		k, err := key(v)
+		if err != nil {
+			return nil, err
+		}
+		if err := hashable(k); err != nil {
+			return nil, err
+		}
+		if _, ok := seen.Get(k); !ok {
+			seen.Set(k, v)
+		}
+	}
+	return &generator{seen.vals}, nil
+}
+
+func extreme(sign int) func(*state, []Value) (Value, error) {
+	return func(_ *state, a []Value) (Value, error) {
+		items, err := elements(a[0])
+		if err != nil {
+			return nil, err
+		}
+		if len(items) == 0 {
+			return &undefined{kind: UndefinedError, why: "no aggregated item, sequence was empty"}, nil
+		}
+		key, err := sortKey(a[2], flag(a[1]))
+		if err != nil {
+			return nil, err
+		}
+		best := items[0]
+		bestKey, err := key(best)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range items[1:] {
+			k, err := key(v)
+			if err != nil {
+				return nil, err
+			}
+			c, err := compare(k, bestKey)
+			if err != nil {
+				return nil, err
+			}
+			if c*sign > 0 {
+				best, bestKey = v, k
+			}
+		}
+		return best, nil
+	}
+}
+
+func filterSum(st *state, a []Value) (Value, error) {
+	items, err := elements(a[0])
+	if err != nil {
+		return nil, err
+	}
+	key, err := attributeGetter(a[1], nil)
+	if err != nil {
+		return nil, err
+	}
+	total := optional(a[2], 0)
+	if _, ok := text(total); ok {
+		return nil, fail(TypeError, "sum() can't sum strings")
+	}
+	for _, v := range items {
+		if v, err = key(v); err != nil {
+			return nil, err
+		}
+		if total, err = add(st, total, v); err != nil {
+			return nil, err
+		}
+	}
+	return total, nil
+}
+
+func filterBatch(st *state, a []Value) (Value, error) {
+	items, err := elements(a[0])
+	if err != nil {
+		return nil, err
+	}
+	n, err := needInt(a[1], 0)
+	if err != nil {
+		return nil, err
+	}
+	if n <= 0 {
+		return nil, fail(ValueError, "batch: the size must be positive")
+	}
+	var rows []Value
+	for row := range slices.Chunk(items, n) {
+		row = slices.Clone(row)
+		if a[2] != nil && a[2] != None && len(row) < n {
+			if err := st.spendTimes(16, n-len(row)); err != nil {
+				return nil, err
+			}
+			row = append(row, slices.Repeat([]Value{a[2]}, n-len(row))...)
+		}
+		rows = append(rows, &List{row})
+	}
+	return &generator{rows}, st.spend(16 * len(items))
+}
+
+func filterSlice(st *state, a []Value) (Value, error) {
+	items, err := elements(a[0])
+	if err != nil {
+		return nil, err
+	}
+	n, err := needInt(a[1], 0)
+	if err != nil {
+		return nil, err
+	}
+	if n <= 0 {
+		return nil, fail(ValueError, "slice: the number of slices must be positive")
+	}
+	if err := st.spendTimes(48, n); err != nil {
+		return nil, err
+	}
+	size, extra := len(items)/n, len(items)%n
+	rows := make([]Value, n)
+	for i := range rows {
+		take := size
+		if i < extra {
+			take++
+		}
+		row := slices.Clone(items[:take])
+		items = items[take:]
+		if a[2] != nil && a[2] != None && i >= extra {
+			row = append(row, a[2])
+		}
+		rows[i] = &List{row}
+	}
+	return &generator{rows}, nil
+}
+
+func filterGroupBy(st *state, a []Value) (Value, error) {
+	items, err := elements(a[0])
+	if err != nil {
+		return nil, err
+	}
+	plain, err := attributeGetter(a[1], noneAsNil(a[2]))
+	if err != nil {
+		return nil, err
+	}
+	key := func(v Value) (Value, error) {
+		k, err := plain(v)
+		if err != nil || flag(a[3]) {
+			return k, err
+		}
+		return foldCase(k), nil
+	}
+	sorted, err := sortBy(items, key, false)
+	if err != nil {
+		return nil, err
+	}
+	var groups []Value
+	var members *List
+	var last Value
+	for _, v := range sorted {
+		k, err := key(v)
+		if err != nil {
+			return nil, err
+		}
+		if members == nil || !equal(k, last) {
+			grouper, err := plain(v)
+			if err != nil {
+				return nil, err
+			}
+			members, last = NewList(), k
+			groups = append(groups, &Tuple{[]Value{grouper, members}})
+		}
+		members.items = append(members.items, v)
+	}
+	return &List{groups}, st.spend(32 * len(items))
+}
+
+// filterMap reads an attribute of each item, or runs a filter over it.
+func filterMap(st *state, a []Value) (Value, error) {
+	items, err := elements(a[0])
+	if err != nil {
+		return nil, err
+	}
+	pos, kw := a[1].(*Tuple).items, a[2].(*Dict)
+	var apply getter
+	if len(pos) == 0 {
+		attr, ok := kw.get("attribute")
+		if !ok {
+			return nil, fail(ValueError, "map requires a filter argument")
+		}
+		fallback, _ := kw.get("default")
+		apply, err = attributeGetter(attr, fallback)
+	} else {
+		apply, err = applied(st, filters, "filter", pos, kw)
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Value, len(items))
+	for i, v := range items {
+		if err := st.step(); err != nil {
+			return nil, err
+		}
+		if out[i], err = apply(v); err != nil {
+			return nil, err
+		}
+	}
+	return &generator{out}, st.spend(16 * len(out))
+}
+
+// applied makes a function of the filter or test that the first argument
+// names, which gets the other arguments.
+func applied(st *state, table map[string]*builtin, what string, pos []Value, kw *Dict) (getter, error) {
+	name, err := needText(pos[0])
+	if err != nil {
+		return nil, err
+	}
+	b, ok := table[name]
+	if !ok {
+		return nil, fail(SyntaxError, "no %s named '%s'", what, name)
+	}
+	// The arguments may lie on the stack that other calls will use.
+	more := slices.Clone(pos[1:])
+	return func(v Value) (Value, error) {
+		call := args{pos: append([]Value{v}, more...), vals: kw.vals}
+		for _, k := range kw.keys {
+			s, _ := text(k)
+			call.keys = append(call.keys, s)
+		}
+		return b.call(st, call)
+	}, nil
+}
+
+// choose keeps the items that pass (or fail) a test, or whose attribute does.
+func choose(keep, byAttribute bool) func(*state, []Value) (Value, error) {
+	return func(st *state, a []Value) (Value, error) {
+		items, err := elements(a[0])
+		if err != nil {
+			return nil, err
+		}
+		pos, kw := a[1].(*Tuple).items, a[2].(*Dict)
+		var attr Value
+		if byAttribute {
+			if len(pos) == 0 {
+				return nil, fail(ValueError, "missing parameter for attribute name")
+			}
+			attr, pos = pos[0], pos[1:]
+		}
+		get, err := attributeGetter(attr, nil)
+		if err != nil {
+			return nil, err
+		}
+		test := getter(func(v Value) (Value, error) { return v, nil })
+		if len(pos) > 0 {
+			if test, err = applied(st, tests, "test", pos, kw); err != nil {
+				return nil, err
+			}
+		}
+		var out []Value
+		for _, v := range items {
+			if err := st.step(); err != nil {
+				return nil, err
+			}
+			tested, err := get(v)
+			if err != nil {
+				return nil, err
+			}
+			if tested, err = test(tested); err != nil {
+				return nil, err
+			}
+			if truth(tested) == keep {
+				out = append(out, v)
+			}
+		}
+		return &generator{out}, st.spend(16 * len(out))
+	}
+}

@@ -1,0 +1,321 @@
+package jinja
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+func textFilters() []*builtin {
+	return []*builtin{
+		method("upper value", "upper"),
+		method("lower value", "lower"),
+		method("capitalize value", "capitalize"),
+		method("trim value chars?", "strip"),
+		fn("title value", filterTitle),
+		fn("center value width?", func(st *state, a []Value) (Value, error) {
+			s, err := softText(a[0])
+			if err != nil {
+				return nil, err
+			}
+			return strMethods["center"].run(st, []Value{s, optional(a[1], 80), nil})
+		}),
+		fn("replace value old new count?", filterReplace),
+		fn("indent value width? first? blank?", filterIndent),
+		fn("truncate value length? killwords? end? leeway?", filterTruncate),
+		fn("wordcount value", filterWordCount),
+		fn("wordwrap value width? break_long_words? wrapstring? break_on_hyphens?", filterWordWrap),
+		fn("striptags value", filterStripTags),
+		fn("urlencode value", filterURLEncode),
+		fn("xmlattr value autospace?", filterXMLAttr),
+		fn("format value *", filterFormat),
+	}
+}
+
+// method makes a filter of a string method.
+func method(signature, name string) *builtin {
+	return fn(signature, func(st *state, a []Value) (Value, error) {
+		s, err := softText(a[0])
+		if err != nil {
+			return nil, err
+		}
+		a[0] = s
+		return strMethods[name].run(st, a)
+	})
+}
+
+var wordStart = regexp.MustCompile(`[-\s({\[<]+|[^-\s({\[<]+`)
+
+func filterTitle(st *state, a []Value) (Value, error) {
+	s, err := str(a[0])
+	if err != nil {
+		return nil, err
+	}
+	out := wordStart.ReplaceAllStringFunc(s, func(w string) string {
+		_, n := utf8.DecodeRuneInString(w)
+		return upper(w[:n]) + lower(w[n:])
+	})
+	return out, st.spend(len(out))
+}
+
+func filterReplace(st *state, a []Value) (Value, error) {
+	s, err := str(a[0])
+	if err != nil {
+		return nil, err
+	}
+	from, err := str(a[1])
+	if err != nil {
+		return nil, err
+	}
+	to, err := str(a[2])
+	if err != nil {
+		return nil, err
+	}
+	n := -1
+	if a[3] != None {
+		if n, err = needInt(a[3], -1); err != nil {
+			return nil, err
+		}
+	}
+	return boxed(replace(st, s, from, to, n))
+}
+
+func filterIndent(st *state, a []Value) (Value, error) {
+	s, err := needText(a[0])
+	if err != nil {
+		return nil, err
+	}
+	indent, ok := text(optional(a[1], 4))
+	if !ok {
+		n, err := needInt(a[1], 4)
+		if err != nil {
+			return nil, err
+		}
+		if err := st.spendTimes(1, max(n, 0)); err != nil {
+			return nil, err
+		}
+		indent = strings.Repeat(" ", max(n, 0))
+	}
+	if err := st.spendTimes(len(indent)+1, strings.Count(s, "\n")+1); err != nil {
+		return nil, err
+	}
+	split, err := strSplitlines(st, []Value{s + "\n", nil})
+	if err != nil {
+		return nil, err
+	}
+	var b strings.Builder
+	for i, v := range split.(*List).items {
+		line := v.(string)
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		if i == 0 && flag(a[2]) || i > 0 && (line != "" || flag(a[3])) {
+			b.WriteString(indent)
+		}
+		b.WriteString(line)
+	}
+	return likeText(a[0], b.String()), st.spend(b.Len())
+}
+
+func filterTruncate(_ *state, a []Value) (Value, error) {
+	s, err := needText(a[0])
+	if err != nil {
+		return nil, err
+	}
+	length, err := needInt(a[1], 255)
+	if err != nil {
+		return nil, err
+	}
+	end, err := needText(optional(a[3], "..."))
+	if err != nil {
+		return nil, err
+	}
+	leeway := 5
+	if a[4] != None {
+		if leeway, err = needInt(a[4], 5); err != nil {
+			return nil, err
+		}
+	}
+	keep := length - runeCount(end)
+	if keep < 0 || leeway < 0 {
+		return nil, fail(ValueError, "truncate: expected length >= %d and leeway >= 0", runeCount(end))
+	}
+	runes := []rune(s)
+	if len(runes)-leeway <= length {
+		return a[0], nil
+	}
+	head := string(runes[:keep])
+	if i := strings.LastIndexByte(head, ' '); i >= 0 && !flag(a[2]) {
+		head = head[:i]
+	}
+	return likeText(a[0], head+end), nil
+}
+
+var word = regexp.MustCompile(`[\pL\pN_]+`)
+
+func filterWordCount(_ *state, a []Value) (Value, error) {
+	s, err := str(a[0])
+	return len(word.FindAllStringIndex(s, -1)), err
+}
+
+// filterWordWrap breaks lines at blanks, and words longer than a line anywhere.
+func filterWordWrap(st *state, a []Value) (Value, error) {
+	s, err := needText(a[0])
+	if err != nil {
+		return nil, err
+	}
+	width, err := needInt(a[1], 79)
+	if err != nil {
+		return nil, err
+	}
+	if width <= 0 {
+		return nil, fail(ValueError, "invalid width %d (must be > 0)", width)
+	}
+	newline, err := needText(optional(noneAsNil(a[3]), "\n"))
+	if err != nil {
+		return nil, err
+	}
+	if err := st.spendTimes(len(newline)+1, len(s)); err != nil {
+		return nil, err
+	}
+	var lines []string
+	for line := range strings.SplitSeq(strings.TrimSuffix(s, "\n"), "\n") {
+		lines = append(lines, wrap(line, width, a[2] == nil || truth(a[2]))...)
+	}
+	return strings.Join(lines, newline), nil
+}
+
+func noneAsNil(v Value) Value {
+	if v == None {
+		return nil
+	}
+	return v
+}
+
+func wrap(s string, width int, breakWords bool) []string {
+	var lines []string
+	line := ""
+	for _, w := range strings.Fields(s) {
+		if line != "" && runeCount(line)+1+runeCount(w) <= width {
+			line += " " + w
+			continue
+		}
+		if line != "" {
+			lines = append(lines, line)
+		}
+		for breakWords && runeCount(w) > width {
+			r := []rune(w)
+			lines = append(lines, string(r[:width]))
+			w = string(r[width:])
+		}
+		line = w
+	}
+	return append(lines, line)
+}
+
+var (
+	markupComment = regexp.MustCompile(`(?s)<!--.*?-->`)
+	markupTag     = regexp.MustCompile(`(?s)<.*?>`)
+	unescapeHTML  = strings.NewReplacer("&amp;", "&", "&gt;", ">", "&lt;", "<", "&#39;", "'", "&#34;", `"`, "&quot;", `"`)
+)
+
+func filterStripTags(_ *state, a []Value) (Value, error) {
+	s, err := str(a[0])
+	if err != nil {
+		return nil, err
+	}
+	s = markupTag.ReplaceAllString(markupComment.ReplaceAllString(s, ""), "")
+	return unescapeHTML.Replace(strings.Join(strings.Fields(s), " ")), nil
+}
+
+func filterURLEncode(_ *state, a []Value) (Value, error) {
+	quote := func(v Value, form bool) (string, error) {
+		s, err := str(v)
+		s = strings.ReplaceAll(url.QueryEscape(s), "%7E", "~")
+		if !form {
+			s = strings.ReplaceAll(strings.ReplaceAll(s, "+", "%20"), "%2F", "/")
+		}
+		return s, err
+	}
+	var pairs []Value
+	switch v := a[0].(type) {
+	case *Dict:
+		pairs = v.pairs()
+	case *List, *Tuple, *view, *generator:
+		pairs, _ = elements(v)
+	default:
+		return boxed(quote(v, false))
+	}
+	var b strings.Builder
+	for i, pair := range pairs {
+		kv, err := elements(pair)
+		if err != nil {
+			return nil, err
+		}
+		if len(kv) != 2 {
+			return nil, fail(ValueError, "urlencode: expected pairs")
+		}
+		if i > 0 {
+			b.WriteByte('&')
+		}
+		for j, part := range kv {
+			s, err := quote(part, true)
+			if err != nil {
+				return nil, err
+			}
+			if j == 1 {
+				b.WriteByte('=')
+			}
+			b.WriteString(s)
+		}
+	}
+	return b.String(), nil
+}
+
+func filterXMLAttr(_ *state, a []Value) (Value, error) {
+	d, ok := a[0].(*Dict)
+	if !ok {
+		return nil, fail(TypeError, "xmlattr needs a mapping, not %s", typeName(a[0]))
+	}
+	var b strings.Builder
+	for i, k := range d.keys {
+		v := d.vals[i]
+		if _, undef := v.(*undefined); undef || v == None {
+			continue
+		}
+		key, err := needText(k)
+		if err != nil {
+			return nil, err
+		}
+		if strings.ContainsAny(key, " \t\n\r\f\v/>=") {
+			return nil, fail(ValueError, "invalid character in attribute name: %q", key)
+		}
+		value, err := escape(v)
+		if err != nil {
+			return nil, err
+		}
+		name, _ := escape(key)
+		if b.Len() > 0 || a[1] == nil || truth(a[1]) {
+			b.WriteByte(' ')
+		}
+		b.WriteString(string(name) + `="` + string(value) + `"`)
+	}
+	return b.String(), nil
+}
+
+func filterFormat(st *state, a []Value) (Value, error) {
+	v, err := softText(a[0])
+	if err != nil {
+		return nil, err
+	}
+	s, _ := text(v)
+	pos, kw := a[1].(*Tuple), a[2].(*Dict)
+	switch {
+	case len(pos.items) > 0 && kw.Len() > 0:
+		return nil, fail(ValueError, "can't handle positional and keyword arguments at the same time")
+	case kw.Len() > 0:
+		return percent(st, v, s, kw)
+	}
+	return percent(st, v, s, pos)
+}

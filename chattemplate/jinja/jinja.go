@@ -1,0 +1,191 @@
+// Package jinja renders the Jinja2 templates that language models ship to lay
+// out a conversation. It is exact rather than general: the same template and
+// values give the bytes that Python's Jinja2 gives in the setting of Hugging
+// Face transformers (trim_blocks, lstrip_blocks, loop controls, generation
+// blocks, an immutable sandbox, and json.dumps behind tojson), because one
+// wrong space changes tokens and loses the cache.
+//
+// The one idea: a template is compiled once to a tree whose variables have
+// numbered slots, and rendering walks that tree over ordered values that came
+// straight from JSON, so that neither key order nor the spelling of a number
+// is ever lost. A template is somebody else's program: it sees no clock and no
+// file, and runs within [Limits].
+package jinja
+
+import (
+	"sync"
+	"time"
+)
+
+// maxSource bounds the size of a template in bytes.
+const maxSource = 1 << 20
+
+// Template is a compiled template. It never changes and may be rendered by
+// several goroutines at once.
+type Template struct {
+	body    []stmt
+	slots   int
+	globals []string // names read from outside, in the order of their numbers
+}
+
+// Limits bounds what one render may use. Zero fields mean the defaults.
+type Limits struct {
+	Output int // bytes of output (default 64 MiB)
+	Steps  int // rounds of loops and calls of functions (default 4,000,000)
+	Depth  int // nested calls of macros and recursive loops (default 200)
+}
+
+// Env is what a template sees beside its variables.
+type Env struct {
+	// Now is what strftime_now prints, in its location.
+	Now    time.Time
+	Limits Limits
+}
+
+// Compile reads a template. Its error is an *[Error] of kind [SyntaxError].
+func Compile(source string) (*Template, error) {
+	if len(source) > maxSource {
+		return nil, fail(SyntaxError, "template is longer than %d bytes", maxSource)
+	}
+	return parse(source)
+}
+
+// Render runs the template over its variables and returns what it wrote. Any
+// error is an *[Error].
+func (t *Template) Render(vars *Dict, env Env) (string, error) {
+	st := states.Get().(*state)
+	defer st.release()
+	st.begin(t, vars, env)
+	if err := execAll(st, &frame{slots: make([]Value, t.slots)}, t.body); err != nil {
+		return "", err
+	}
+	return string(st.out), nil
+}
+
+// state is one render.
+type state struct {
+	out      []byte
+	stack    []Value // arguments of builtins that are being called
+	globals  []Value // nil = undefined
+	captured Value   // text of the block that is being filtered
+	now      time.Time
+
+	limits Limits
+	steps  int
+	depth  int
+	spent  int // bytes of strings and lists made on the way
+}
+
+var states = sync.Pool{New: func() any { return new(state) }}
+
+func (st *state) begin(t *Template, vars *Dict, env Env) {
+	st.now, st.limits = env.Now, env.Limits
+	if st.limits.Output <= 0 {
+		st.limits.Output = 64 << 20
+	}
+	if st.limits.Steps <= 0 {
+		st.limits.Steps = 4_000_000
+	}
+	if st.limits.Depth <= 0 {
+		st.limits.Depth = 200
+	}
+	for _, name := range t.globals {
+		v, ok := vars.get(name)
+		if !ok {
+			if b, ok := globals[name]; ok {
+				v = b
+			}
+		}
+		st.globals = append(st.globals, v)
+	}
+}
+
+// keptBytes is the size of the buffer that a state may keep for the next
+// render.
+const keptBytes = 4 << 20
+
+func (st *state) release() {
+	out, stack, globals := st.out[:0], st.stack[:cap(st.stack)], st.globals
+	if cap(out) > keptBytes {
+		out = nil
+	}
+	clear(stack)
+	clear(globals)
+	*st = state{out: out, stack: stack[:0], globals: globals[:0]}
+	states.Put(st)
+}
+
+// step counts one round of a loop or one call.
+func (st *state) step() error {
+	if st.steps++; st.steps > st.limits.Steps {
+		return fail(LimitError, "template ran more than %d steps", st.limits.Steps)
+	}
+	return nil
+}
+
+func (st *state) enter() error {
+	if st.depth++; st.depth > st.limits.Depth {
+		return fail(LimitError, "template called more than %d levels deep", st.limits.Depth)
+	}
+	return nil
+}
+
+func (st *state) leave() { st.depth-- }
+
+// spendFactor is how many times the output limit a template may write in
+// strings and lists that it makes on the way.
+const spendFactor = 16
+
+// spend counts n bytes of a new string or list.
+func (st *state) spend(n int) error {
+	if st.spent += n; st.spent > spendFactor*st.limits.Output || n > st.limits.Output {
+		return fail(LimitError, "template built more than its %d bytes of text", st.limits.Output)
+	}
+	return nil
+}
+
+// spendTimes counts n times size bytes.
+func (st *state) spendTimes(size, n int) error {
+	if size > 0 && n > st.limits.Output/size {
+		return st.spend(st.limits.Output + 1)
+	}
+	return st.spend(size * n)
+}
+
+func (st *state) writeString(s string) error {
+	if len(st.out)+len(s) > st.limits.Output {
+		return fail(LimitError, "template wrote more than %d bytes", st.limits.Output)
+	}
+	st.out = append(st.out, s...)
+	return nil
+}
+
+// write appends str(v) to the output.
+func (st *state) write(v Value, escaped bool) error {
+	if escaped {
+		m, err := escape(v)
+		if err != nil {
+			return err
+		}
+		return st.writeString(string(m))
+	}
+	if s, ok := v.(string); ok {
+		return st.writeString(s)
+	}
+	out, err := appendStr(st.out, v)
+	if err != nil {
+		return err
+	}
+	st.out = out
+	if len(st.out) > st.limits.Output {
+		return fail(LimitError, "template wrote more than %d bytes", st.limits.Output)
+	}
+	return nil
+}
+
+// cut takes back what was written since the mark.
+func (st *state) cut(mark int) string {
+	s := string(st.out[mark:])
+	st.out = st.out[:mark]
+	return s
+}
