@@ -1,0 +1,171 @@
+package mock
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+)
+
+// Args says what engine is imitated, with the names and defaults that the
+// engine's users know. Start from [DefaultArgs]; the zero value is not valid.
+type Args struct {
+	// EngineType must be "vllm".
+	EngineType string `json:"engine_type"`
+	// NumGPUBlocks is the size of the cache in blocks, per rank.
+	NumGPUBlocks int `json:"num_gpu_blocks"`
+	// BlockSize is the number of tokens per block, at least 2.
+	BlockSize int `json:"block_size"`
+	// MaxModelLen bounds prompt and output together; 0 = what the cache holds.
+	MaxModelLen int `json:"max_model_len"`
+	// MaxNumSeqs bounds the running requests of a rank.
+	MaxNumSeqs int `json:"max_num_seqs"`
+	// MaxNumBatchedTokens bounds the tokens computed in one pass.
+	MaxNumBatchedTokens int `json:"max_num_batched_tokens"`
+	// EnablePrefixCaching lets requests share blocks; without it there are no
+	// events either.
+	EnablePrefixCaching bool `json:"enable_prefix_caching"`
+	// EnableChunkedPrefill lets a prompt be computed over several passes.
+	EnableChunkedPrefill bool `json:"enable_chunked_prefill"`
+	// PreemptionMode says who makes room: "lifo" the youngest running request,
+	// "fifo" the oldest.
+	PreemptionMode string `json:"preemption_mode"`
+	// DPSize is the number of data-parallel ranks.
+	DPSize int `json:"dp_size"`
+	// StartupTime is how many seconds pass before the engine takes requests.
+	StartupTime float64 `json:"startup_time"`
+	// SpeedupRatio divides all modelled times; 0 means no delay at all.
+	SpeedupRatio float64 `json:"speedup_ratio"`
+	// DecodeSpeedupRatio divides decode times further.
+	DecodeSpeedupRatio float64 `json:"decode_speedup_ratio"`
+	// TimingModel is "roofline", "polynomial" or "constant".
+	TimingModel string `json:"timing_model"`
+	// PrefillMS and DecodeMS are the two times of the constant model.
+	PrefillMS float64 `json:"prefill_ms"`
+	DecodeMS  float64 `json:"decode_ms"`
+}
+
+// DefaultArgs returns the defaults of the engine that is imitated.
+func DefaultArgs() Args {
+	return Args{
+		EngineType:           "vllm",
+		NumGPUBlocks:         16384,
+		BlockSize:            64,
+		MaxNumSeqs:           256,
+		MaxNumBatchedTokens:  8192,
+		EnablePrefixCaching:  true,
+		EnableChunkedPrefill: true,
+		PreemptionMode:       "lifo",
+		DPSize:               1,
+		SpeedupRatio:         1,
+		DecodeSpeedupRatio:   1,
+		TimingModel:          "roofline",
+	}
+}
+
+// ParseArgs reads a JSON object over the defaults and validates the result. A
+// key it does not know is an error that names it.
+func ParseArgs(data []byte) (Args, error) {
+	a := DefaultArgs()
+	if err := json.Unmarshal(data, &a, json.RejectUnknownMembers(true)); err != nil {
+		if se, ok := errors.AsType[*json.SemanticError](err); ok {
+			key := strings.TrimPrefix(string(se.JSONPointer), "/")
+			if errors.Is(err, json.ErrUnknownName) {
+				return Args{}, fmt.Errorf("engine arguments: unknown key %q (known: %s)", key, strings.Join(argNames(), ", "))
+			}
+			return Args{}, fmt.Errorf("engine arguments: %s: a JSON %s does not fit", key, kindName(se))
+		}
+		return Args{}, fmt.Errorf("engine arguments: %w", err)
+	}
+	if err := a.Validate(); err != nil {
+		return Args{}, err
+	}
+	return a, nil
+}
+
+func kindName(se *json.SemanticError) string {
+	if k := se.JSONKind.String(); k != "" {
+		return k
+	}
+	return "value"
+}
+
+func argNames() []string {
+	var names []string
+	for f := range reflect.TypeFor[Args]().Fields() {
+		names = append(names, f.Tag.Get("json"))
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Validate returns an error that names the first argument that cannot be.
+func (a *Args) Validate() error {
+	fault := func(key string, value any, want string) error {
+		return fmt.Errorf("engine arguments: %s is %v, want %s", key, value, want)
+	}
+	const most = math.MaxInt32
+	for _, c := range []struct {
+		key       string
+		value     int
+		low, high int
+	}{
+		{"num_gpu_blocks", a.NumGPUBlocks, 1, most},
+		{"block_size", a.BlockSize, 2, 1 << 16},
+		{"max_model_len", a.MaxModelLen, 0, most},
+		{"max_num_seqs", a.MaxNumSeqs, 1, most},
+		{"max_num_batched_tokens", a.MaxNumBatchedTokens, 1, most},
+		{"dp_size", a.DPSize, 1, 1024},
+	} {
+		if c.value < c.low || c.value > c.high {
+			return fault(c.key, c.value, fmt.Sprintf("%d to %d", c.low, c.high))
+		}
+	}
+	for _, c := range []struct {
+		key   string
+		value float64
+	}{
+		{"startup_time", a.StartupTime},
+		{"speedup_ratio", a.SpeedupRatio},
+		{"decode_speedup_ratio", a.DecodeSpeedupRatio},
+		{"prefill_ms", a.PrefillMS},
+		{"decode_ms", a.DecodeMS},
+	} {
+		if !(c.value >= 0) || c.value > 1e9 {
+			return fault(c.key, c.value, "0 to 1e9")
+		}
+	}
+	for _, c := range []struct {
+		key, value string
+		want       []string
+	}{
+		{"engine_type", a.EngineType, []string{"vllm"}},
+		{"preemption_mode", a.PreemptionMode, []string{"lifo", "fifo"}},
+		{"timing_model", a.TimingModel, []string{"roofline", "polynomial", "constant"}},
+	} {
+		if !slices.Contains(c.want, c.value) {
+			return fault(c.key, fmt.Sprintf("%q", c.value), strings.Join(c.want, " or "))
+		}
+	}
+	if a.TimingModel != "constant" && (a.PrefillMS != 0 || a.DecodeMS != 0) {
+		return errors.New(`engine arguments: prefill_ms and decode_ms need "timing_model": "constant"`)
+	}
+	return nil
+}
+
+// capacity returns how many tokens one request can have, prompt and output
+// together.
+func (a *Args) capacity() int {
+	n := a.NumGPUBlocks * a.BlockSize
+	if a.MaxModelLen > 0 {
+		n = min(n, a.MaxModelLen)
+	}
+	if !a.EnableChunkedPrefill {
+		n = min(n, a.MaxNumBatchedTokens) // a request that was preempted comes back whole
+	}
+	return n
+}

@@ -1,0 +1,269 @@
+package mock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/kvcache"
+)
+
+// Core is the scheduler of one rank: requests, blocks and passes. It has no
+// goroutine, clock, lock or I/O. Time is what the caller says, counted from any
+// start; the same calls give the same answers.
+//
+// A pass first continues what runs, in the order of admission, preempting
+// others where blocks are short, then admits from the queue what fits. It is
+// computed as a whole: Step returns when it ends and what it gives then.
+type Core struct {
+	args   Args
+	timing Timing
+	pool   *kvcache.Pool
+	local  []kv.LocalHash // content of the published blocks, by slot
+	start  time.Duration  // of the last pass
+	end    time.Duration
+
+	slots   []*request // by the low half of an ID
+	free    []uint32
+	waiting queue
+	running []*request // in order of admission
+
+	hits, queries, preemptions int64
+
+	// The pass that is being computed.
+	budget int
+	result Result
+	tokens []uint32
+}
+
+// ID names a request of one [Core]; it is never used twice.
+type ID uint64
+
+// Generator gives the tokens of one answer, one after the other. It is asked
+// once for each token, whatever happens to the request in between.
+type Generator interface {
+	Next() uint32
+}
+
+// Request is one generation as the core sees it. Its slices are read until it
+// ends and never written.
+type Request struct {
+	Prompt    []uint32
+	Namespace kv.Namespace
+	Generator Generator
+
+	MaxTokens int // at least 1
+	MinTokens int // so many come before anything but MaxTokens ends the request
+	Stop      []uint32
+	Hidden    []uint32 // as Stop, but left out of what is shown
+	Priority  int32    // higher is sooner, and is preempted later
+
+	// Pace, if not empty, holds tokens back until they are due. Its parts are
+	// ordered, and the first one begins at 0.
+	Pace []Pace
+	// Cut breaks the request off, or is nil.
+	Cut *Cut
+
+	Owner any // the caller's; comes back with every output
+}
+
+// Pace says when tokens are due, from one position of the output on.
+type Pace struct {
+	From  int           // position of the first token it holds for
+	First time.Duration // before that one; after the submission or the token before
+	Each  time.Duration // before every further delta
+	Burst int           // tokens per delta; 0 = 1
+}
+
+// Cut breaks a request off once After tokens have been given: it ends, or, with
+// Hold, stays as it is until it is cancelled.
+type Cut struct {
+	After int
+	Hold  bool
+}
+
+// Output is what one pass gives to one request.
+type Output struct {
+	ID        ID
+	Owner     any
+	Tokens    []uint32 // without hidden ones; valid until the next Step
+	Generated int      // so far, hidden ones included
+	Cached    int      // tokens of the prompt that were found when it was first admitted
+	Finish    engine.Finish
+	Matched   uint32 // the id that ended it, if Finish is FinishStop
+	Cut       bool   // broken off; no Finish
+}
+
+// Result is one pass. It is valid until the next Step.
+type Result struct {
+	Idle bool // nothing can run; no other field means anything
+	// End is when the pass is over and its outputs are there.
+	End       time.Duration
+	Outputs   []Output
+	Events    []kv.Event // in order; they happen when the pass begins
+	Preempted []ID       // in order
+	Work      Work
+	Snapshot  Snapshot
+}
+
+type request struct {
+	Request
+	id    ID
+	local []kv.LocalHash // of the blocks that are complete
+	seq   []kv.SeqHash
+	out   []uint32 // generated so far
+
+	blocks   []kvcache.Ref
+	sealed   int // leading blocks that are published
+	computed int // tokens
+	used     int // tokens scheduled in this pass
+
+	cached    int // -1 before the first admission
+	preempted int // how often
+	recompute bool
+	pace      int // part of Pace that holds for the next token
+	due       time.Duration
+	held      bool
+
+	prev, next *request // in the waiting queue
+	waiting    bool
+}
+
+func (r *request) length() int { return len(r.Prompt) + len(r.out) }
+
+// NewCore returns an idle core. The arguments must be valid.
+func NewCore(a Args) *Core {
+	return &Core{
+		args:   a,
+		timing: a.timing(),
+		pool:   kvcache.New(a.NumGPUBlocks),
+		local:  make([]kv.LocalHash, a.NumGPUBlocks),
+	}
+}
+
+// Submit puts a request into the queue. One that could never run is refused
+// with an error of kind invalid_argument.
+func (c *Core) Submit(now time.Duration, r Request) (ID, error) {
+	if err := c.admissible(&r); err != nil {
+		return 0, err
+	}
+	q := c.slot()
+	q.Request = r
+	q.cached = -1
+	if c.args.EnablePrefixCaching {
+		q.local = kv.AppendLocalHashes(q.local, r.Prompt, c.args.BlockSize, r.Namespace.Seed())
+		q.seq = kv.AppendSeqHashes(q.seq, q.local)
+	}
+	if len(r.Pace) > 0 {
+		q.due = now + r.Pace[0].First
+	}
+	c.waiting.pushBack(q)
+	return q.id, nil
+}
+
+func (c *Core) admissible(r *Request) error {
+	switch n, most := len(r.Prompt)+r.MaxTokens, c.args.capacity(); {
+	case len(r.Prompt) == 0:
+		return engine.Errorf(engine.InvalidArgument, "the prompt is empty")
+	case r.MaxTokens < 1:
+		return engine.Errorf(engine.InvalidArgument, "max_tokens is %d, want at least 1", r.MaxTokens)
+	case n > most:
+		err := engine.Errorf(engine.InvalidArgument, "%d prompt tokens and up to %d of output exceed the %d that this engine can hold", len(r.Prompt), r.MaxTokens, most)
+		err.Code = "context_length_exceeded"
+		return err
+	}
+	return nil
+}
+
+// slot returns an empty request with a new id.
+func (c *Core) slot() *request {
+	if n := len(c.free); n > 0 {
+		i := c.free[n-1]
+		c.free = c.free[:n-1]
+		return c.slots[i]
+	}
+	r := &request{id: ID(len(c.slots))}
+	c.slots = append(c.slots, r)
+	return r
+}
+
+// Cancel removes a request, wherever it is, and frees its blocks. It is not an
+// error if the request has ended.
+func (c *Core) Cancel(id ID) {
+	i := int(id & 0xffffffff)
+	if i >= len(c.slots) || c.slots[i].id != id || c.slots[i].Generator == nil {
+		return
+	}
+	r := c.slots[i]
+	if r.waiting {
+		c.waiting.remove(r)
+	} else {
+		for k, q := range c.running {
+			if q == r {
+				c.running = append(c.running[:k], c.running[k+1:]...)
+				break
+			}
+		}
+	}
+	c.retire(r)
+}
+
+// retire gives back everything of a request that is in no queue.
+func (c *Core) retire(r *request) {
+	c.pool.Release(r.blocks)
+	*r = request{
+		id:    r.id + 1<<32,
+		local: r.local[:0], seq: r.seq[:0], out: r.out[:0], blocks: r.blocks[:0],
+	}
+	c.free = append(c.free, uint32(r.id))
+}
+
+// NextWake returns when a request that holds tokens back has the next one due.
+// It is false if nothing will happen by itself.
+func (c *Core) NextWake() (at time.Duration, ok bool) {
+	for _, r := range c.running {
+		if r.paced() && !r.held && (!ok || r.due < at) {
+			at, ok = r.due, true
+		}
+	}
+	return at, ok
+}
+
+// Load returns what the core has to do; its rank is left to the caller.
+func (c *Core) Load() engine.RankLoad {
+	s := c.pool.Stats()
+	return engine.RankLoad{
+		Running:       int64(len(c.running)),
+		Waiting:       int64(c.waiting.fresh.N + c.waiting.preempted.N),
+		WaitingTokens: int64(c.waiting.fresh.Sum + c.waiting.preempted.Sum),
+		UsedBlocks:    int64(s.Used()),
+		TotalBlocks:   int64(s.Total),
+		PrefixHits:    c.hits,
+		PrefixQueries: c.queries,
+		Preemptions:   c.preemptions,
+	}
+}
+
+// Stored returns events that store everything the cache holds, parents before
+// children.
+func (c *Core) Stored() []kv.Event {
+	var events []kv.Event
+	for run := range c.pool.Chains() {
+		e := kv.Event{Kind: kv.Stored, Blocks: make([]kv.Block, len(run))}
+		if parent := c.pool.Parent(run[0]); parent != kvcache.Root {
+			e.Parent, e.HasParent = kv.EngineHash(c.pool.Hash(parent)), true
+		}
+		for i, ref := range run {
+			e.Blocks[i] = kv.Block{Engine: kv.EngineHash(c.pool.Hash(ref)), Local: c.local[ref]}
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+// String tells the state in one line, for tests.
+func (c *Core) String() string {
+	l := c.Load()
+	return fmt.Sprintf("running %d, waiting %d, blocks %d/%d", l.Running, l.Waiting, l.UsedBlocks, l.TotalBlocks)
+}

@@ -1,0 +1,397 @@
+// Package mock is an engine without a model. It schedules as a real engine
+// does (continuous batching over paged blocks, prefix caching, chunked prefill,
+// preemption), takes as long as one would, tells of its cache as one does, and
+// answers with readable text or with what a script says.
+//
+// The one idea: the scheduler is a plain state machine, [Core], to which time
+// is an argument. [Engine] drives it by the clock and gives each request a
+// mailbox; a simulator drives the same core in virtual time. Tokens are a
+// function of the tokens before them, so that neither batching nor preemption
+// nor the choice of a worker changes an answer.
+package mock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/kv"
+)
+
+// Config is what an [Engine] is made of.
+type Config struct {
+	// Model is the name that it serves.
+	Model string
+	// Args says which engine is imitated. The zero value stands for
+	// [DefaultArgs].
+	Args Args
+	// Seed makes the answers. Workers that serve one model share it, as they
+	// would share the weights.
+	Seed uint64
+	// Source of tokens. Empty: the script if there is one, else text if there
+	// is a tokenizer, else random ids.
+	Source Source
+	// Script is followed by SourceScript. It may be shared by several engines,
+	// which then share what "times" counts.
+	Script *Script
+	// Encode appends the ids of a text, special tokens written out in it
+	// included. It is called from several goroutines at once.
+	Encode func(dst []uint32, text string) []uint32
+	// EOS are the ids that end a sequence.
+	EOS []uint32
+	// VocabSize bounds the ids of prompts; 0 = not checked.
+	VocabSize int
+	// ContextLength is what the model was made for; 0 = whatever fits.
+	ContextLength uint32
+	// Files are passed on in the card.
+	Files []engine.File
+	// Name tells this engine from others, in errors.
+	Name string
+	// Clock is the real one if nil.
+	Clock Clock
+}
+
+// Engine is a live mock engine. It has goroutines only while requests run.
+type Engine struct {
+	cfg    Config
+	source Source
+	ids    idRange
+	prose  func() *prose
+	words  func() []uint32
+
+	clock   Clock
+	ready   time.Duration // when it has started up
+	rank    []*rank
+	ranks   sync.WaitGroup // their goroutines
+	next    atomic.Uint32  // rank of the next request that names none
+	epoch   atomic.Uint64
+	drained atomic.Bool
+	closed  atomic.Bool
+
+	cards, loads, events bell
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// New returns an engine that is ready, or will be once its start-up time has
+// passed. Only a bad configuration is an error.
+func New(cfg Config) (*Engine, error) {
+	e, err := newEngine(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("mock engine %s: %w", cfg.Name, err)
+	}
+	return e, nil
+}
+
+func newEngine(cfg Config) (*Engine, error) {
+	if cfg.Args == (Args{}) {
+		cfg.Args = DefaultArgs()
+	}
+	if err := cfg.Args.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Model == "" {
+		return nil, errors.New("model has no name")
+	}
+	if n := cfg.Args.capacity(); int64(cfg.ContextLength) > int64(n) {
+		return nil, fmt.Errorf("context length %d, but the engine arguments leave room for %d tokens (num_gpu_blocks × block_size, max_model_len, without chunked prefill max_num_batched_tokens)", cfg.ContextLength, n)
+	}
+	e := &Engine{cfg: cfg, clock: cfg.Clock}
+	if err := e.chooseSource(); err != nil {
+		return nil, err
+	}
+	if e.clock == nil {
+		e.clock = wall{time.Now()}
+	}
+	e.ready = e.clock.Now() + time.Duration(cfg.Args.StartupTime*float64(time.Second))
+	e.ids = idRange{low: 1000, high: 2000, not: cfg.EOS}
+	if n := cfg.VocabSize; n > 0 && n < 2000 {
+		e.ids.low, e.ids.high = 0, uint32(n)
+	}
+	if int(e.ids.high-e.ids.low) <= len(cfg.EOS) {
+		return nil, fmt.Errorf("a vocabulary of %d has nothing but %d end-of-sequence ids", cfg.VocabSize, len(cfg.EOS))
+	}
+	e.prose = sync.OnceValue(func() *prose { return newProse(cfg.Encode) })
+	e.words = sync.OnceValue(func() []uint32 { return e.prose().words() })
+	e.epoch.Store(uint64(time.Now().UnixNano()))
+	for i := range cfg.Args.DPSize {
+		r := &rank{
+			e:       e,
+			wake:    make(chan struct{}, 1),
+			halt:    make(chan struct{}, 1),
+			core:    NewCore(cfg.Args),
+			streams: make(map[*stream]struct{}),
+		}
+		r.journal.rank = uint32(i)
+		r.journal.restart(e.epoch.Load())
+		e.rank = append(e.rank, r)
+	}
+	return e, nil
+}
+
+func (e *Engine) chooseSource() error {
+	cfg := &e.cfg
+	switch e.source = cfg.Source; {
+	case e.source != "":
+	case cfg.Script != nil:
+		e.source = SourceScript
+	case cfg.Encode != nil:
+		e.source = SourceText
+	default:
+		e.source = SourceRandom
+	}
+	switch e.source {
+	case SourceRandom, SourceEcho:
+		return nil
+	case SourceText, SourceScript:
+		if cfg.Encode == nil {
+			return fmt.Errorf("source %s needs a tokenizer", e.source)
+		}
+		if e.source == SourceScript && cfg.Script == nil {
+			return errors.New("source script needs a script")
+		}
+		return nil
+	}
+	return fmt.Errorf("unknown source %q (want %s, %s, %s or %s)", e.source, SourceText, SourceRandom, SourceEcho, SourceScript)
+}
+
+// refusal is the error for requests that come at a wrong time, or nil.
+func (e *Engine) refusal() error {
+	switch state, reason := e.state(); state {
+	case engine.Ready:
+		return nil
+	default:
+		return engine.Errorf(engine.Unavailable, "%s", reason)
+	}
+}
+
+func (e *Engine) state() (engine.State, string) {
+	switch {
+	case e.closed.Load():
+		return engine.Failed, "the engine is closed"
+	case e.drained.Load():
+		return engine.Draining, "the engine is draining"
+	case e.clock.Now() < e.ready:
+		return engine.Loading, "the engine is starting up"
+	}
+	return engine.Ready, ""
+}
+
+// rankFor returns the rank that a request names, or the next one in turn.
+func (e *Engine) rankFor(r *engine.Request) *rank {
+	if r.DPRank != nil {
+		return e.rank[*r.DPRank]
+	}
+	return e.rank[int(e.next.Add(1)-1)%len(e.rank)]
+}
+
+// Restart is what a crash and a new start look like from outside: running
+// streams end with engine_shutdown, the cache is empty, the epoch is another
+// one, and a drain is forgotten.
+func (e *Engine) Restart() {
+	if e.closed.Load() {
+		return
+	}
+	epoch := max(e.epoch.Load()+1, uint64(time.Now().UnixNano()))
+	e.epoch.Store(epoch)
+	e.drained.Store(false)
+	e.reset(epoch, engine.Errorf(engine.EngineShutdown, "the engine was restarted"))
+}
+
+// Drain makes the engine refuse new requests, with kind unavailable. Running
+// ones go on.
+func (e *Engine) Drain() {
+	e.drained.Store(true)
+	e.cards.ring()
+}
+
+// Close ends running streams with engine_shutdown and returns when nothing is
+// left running. It may be called any number of times.
+func (e *Engine) Close() error {
+	if !e.closed.Swap(true) {
+		e.reset(e.epoch.Load(), engine.Errorf(engine.EngineShutdown, "the engine was closed"))
+	}
+	e.ranks.Wait()
+	return nil
+}
+
+func (e *Engine) reset(epoch uint64, err error) {
+	for _, r := range e.rank {
+		r.reset(epoch, err)
+	}
+	e.cards.ring()
+	e.events.ring()
+	e.loads.ring()
+}
+
+// Epoch returns the present epoch.
+func (e *Engine) Epoch() uint64 { return e.epoch.Load() }
+
+// Cache returns events that store everything a rank's cache holds now, and the
+// number of the newest event by then. It is the truth that tests compare with.
+func (e *Engine) Cache(rank uint32) (events []kv.Event, last uint64) {
+	r := e.rank[rank]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.core.Stored(), r.journal.last
+}
+
+// card builds the card, which never changes.
+func (e *Engine) card() *engine.Card {
+	a := &e.cfg.Args
+	c := &engine.Card{
+		Model:            e.cfg.Model,
+		Engine:           "mock (" + a.EngineType + ")",
+		Accepts:          []engine.Input{engine.InputTokens},
+		ContextLength:    e.cfg.ContextLength,
+		BlockSize:        uint32(a.BlockSize),
+		HashScheme:       engine.SchemeXXH3,
+		DPSize:           uint32(a.DPSize),
+		TotalBlocks:      uint64(a.NumGPUBlocks),
+		MaxSeqs:          uint32(a.MaxNumSeqs),
+		MaxBatchedTokens: uint64(a.MaxNumBatchedTokens),
+		MaxLogprobs:      maxLogprobs,
+		Files:            e.cfg.Files,
+		EOS:              e.cfg.EOS,
+		Features: engine.Features{
+			engine.FeatureSeed, engine.FeatureMinTokens, engine.FeatureStopIDs, engine.FeatureLogprobs, engine.FeaturePromptLogprobs,
+			engine.FeatureCachedTokens, engine.FeatureDPRank, engine.FeatureCacheSalt, engine.FeatureLoRA, engine.FeaturePriority,
+		},
+	}
+	if c.ContextLength == 0 {
+		c.ContextLength = uint32(a.capacity())
+	}
+	if a.EnablePrefixCaching {
+		c.Features = append(c.Features, engine.FeatureEvents)
+	}
+	if e.source == SourceScript {
+		c.Features = append(c.Features, engine.FeatureWantsChat)
+	}
+	return c
+}
+
+// Card yields the card at once, and again whenever state or epoch change.
+func (e *Engine) Card(ctx context.Context) iter.Seq2[engine.Status, error] {
+	return func(yield func(engine.Status, error) bool) {
+		wake, stop := e.cards.listen()
+		defer stop()
+		defer context.AfterFunc(ctx, func() { nudge(wake) })()
+		status := engine.Status{Revision: 1, Card: e.card()}
+		for told := false; ctx.Err() == nil; {
+			state, reason := e.state()
+			epoch := e.epoch.Load()
+			if !told || state != status.State || epoch != status.Epoch {
+				told = true
+				status.State, status.Reason, status.Epoch = state, reason, epoch
+				if !yield(status, nil) {
+					return
+				}
+			}
+			wait := time.Duration(-1)
+			switch state {
+			case engine.Failed:
+				return
+			case engine.Loading:
+				wait = max(0, e.ready-e.clock.Now())
+			}
+			e.clock.Wait(wait, wake)
+		}
+	}
+}
+
+// How often load is told: at most, and at least.
+const (
+	loadEvery     = 100 * time.Millisecond
+	loadHeartbeat = 2 * time.Second
+)
+
+// Load yields a reading at once, and again when it has changed.
+func (e *Engine) Load(ctx context.Context) iter.Seq2[engine.Load, error] {
+	return func(yield func(engine.Load, error) bool) {
+		wake, stop := e.loads.listen()
+		defer stop()
+		defer context.AfterFunc(ctx, func() { nudge(wake) })()
+		var told engine.Load
+		var at time.Duration
+		for ctx.Err() == nil && !e.closed.Load() {
+			now := e.clock.Now()
+			if l := e.load(); told.Ranks == nil || !equal(l, told) || now-at >= loadHeartbeat {
+				told, at = l, now
+				if !yield(l, nil) {
+					return
+				}
+				e.clock.Wait(loadEvery, ctx.Done())
+				continue
+			}
+			e.clock.Wait(at+loadHeartbeat-now, wake)
+		}
+	}
+}
+
+func (e *Engine) load() engine.Load {
+	l := engine.Load{Ranks: make([]engine.RankLoad, len(e.rank))}
+	for i, r := range e.rank {
+		l.Ranks[i] = r.load()
+	}
+	return l
+}
+
+func equal(a, b engine.Load) bool {
+	for i := range a.Ranks {
+		if a.Ranks[i] != b.Ranks[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// markEvery is how long a source of events is silent at most.
+const markEvery = 5 * time.Second
+
+// Events yields what the ranks stored and removed. Ranks without a cursor begin
+// with a snapshot.
+func (e *Engine) Events(ctx context.Context, from []kv.Cursor) iter.Seq2[kv.Batch, error] {
+	return func(yield func(kv.Batch, error) bool) {
+		wake, stop := e.events.listen()
+		defer stop()
+		defer context.AfterFunc(ctx, func() { nudge(wake) })()
+		places := make([]reader, len(e.rank))
+		for i := range places {
+			places[i].fresh = true
+		}
+		for _, c := range from {
+			if int(c.Rank) < len(places) {
+				places[c.Rank] = reader{epoch: c.Epoch, last: c.Sequence}
+			}
+		}
+		for ctx.Err() == nil && !e.closed.Load() {
+			news := false
+			for i, r := range e.rank {
+				for _, b := range r.read(&places[i]) {
+					news = true
+					if !yield(b, nil) {
+						return
+					}
+				}
+			}
+			if news {
+				continue
+			}
+			began := e.clock.Now()
+			e.clock.Wait(markEvery, wake)
+			if e.clock.Now()-began < markEvery {
+				continue
+			}
+			for i, at := range places {
+				if !yield(kv.Batch{Rank: uint32(i), Epoch: at.epoch, Last: at.last}, nil) {
+					return
+				}
+			}
+		}
+	}
+}

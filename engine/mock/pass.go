@@ -1,0 +1,380 @@
+package mock
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/kvcache"
+)
+
+// Step computes one pass that begins at now, or at the end of the last pass if
+// that is later.
+func (c *Core) Step(now time.Duration) *Result {
+	c.start = max(c.end, now)
+	c.budget = c.args.MaxNumBatchedTokens
+	c.tokens = c.tokens[:0]
+	c.result = Result{
+		Outputs:   c.result.Outputs[:0],
+		Events:    c.result.Events[:0],
+		Preempted: c.result.Preempted[:0],
+	}
+	for _, r := range c.running {
+		r.used = 0
+	}
+	c.continueRunning()
+	if len(c.result.Preempted) == 0 {
+		c.admit()
+	}
+	c.measure()
+	scheduled := c.args.MaxNumBatchedTokens - c.budget
+	if scheduled == 0 && c.result.Work.Emitting == 0 && len(c.result.Preempted) == 0 {
+		c.result.Idle = true
+		return &c.result
+	}
+	c.end = c.start + c.args.duration(c.timing, &c.result.Work)
+	c.result.End = c.end
+	c.emit()
+	return &c.result
+}
+
+// continueRunning schedules the running requests in order. What a request of
+// this pass has computed is published only when all of them are through,
+// because until then it may still be preempted, and would not have computed it.
+func (c *Core) continueRunning() {
+	for i := 0; i < len(c.running) && c.budget > 0; i++ {
+		r := c.running[i]
+		want := c.want(r)
+		if want < 0 {
+			break
+		}
+		for want > 0 && !c.grow(r, r.computed+want) {
+			victim := c.victim()
+			gone := c.running[victim]
+			c.preempt(victim)
+			if victim <= i {
+				i--
+			}
+			if gone == r {
+				want = 0
+			}
+		}
+		c.charge(r, want)
+	}
+	for _, r := range c.running {
+		if r.used > 0 {
+			c.seal(r, r.computed)
+		}
+	}
+}
+
+// admit moves requests from the queue to the running ones, as long as they fit.
+// They never preempt anyone. What they compute is published at once, so that
+// the next one can share it in the same pass.
+func (c *Core) admit() {
+	for c.budget > 0 && len(c.running) < c.args.MaxNumSeqs {
+		r := c.waiting.head
+		if r == nil || !c.begin(r) {
+			return
+		}
+		c.waiting.remove(r)
+		c.running = append(c.running, r)
+		c.seal(r, r.computed)
+	}
+}
+
+// begin gives a waiting request the blocks of its first chunk, those that are
+// cached and those that are new. It changes nothing if that cannot be.
+func (c *Core) begin(r *request) bool {
+	size := c.args.BlockSize
+	var found, idle int
+	if c.args.EnablePrefixCaching {
+		// At least one token is always computed: it gives the next one.
+		found, idle = c.pool.Prefix(r.seq[:min(len(r.seq), (r.length()-1)/size)])
+	}
+	remaining := r.length() - found*size
+	if remaining > c.budget && !c.args.EnableChunkedPrefill {
+		return false
+	}
+	want := min(remaining, c.budget)
+	need := blocks(found*size+want, size) - found
+	if need > c.pool.Available()-idle {
+		return false
+	}
+	r.blocks = c.pool.Match(r.blocks, r.seq[:found])
+	r.sealed, r.computed = found, found*size
+	c.grow(r, r.computed+want)
+	if r.cached < 0 {
+		r.cached = r.computed
+	}
+	c.queries += int64(r.length())
+	c.hits += int64(r.computed)
+	r.used = 0
+	c.charge(r, want)
+	return true
+}
+
+// want returns how many tokens of a running request this pass should compute,
+// or -1 if the pass has to stop here.
+func (c *Core) want(r *request) int {
+	remaining := r.length() - r.computed
+	if r.held || r.decoding() && r.paced() && r.due > c.start {
+		return 0
+	}
+	if remaining > c.budget && !c.args.EnableChunkedPrefill {
+		return -1
+	}
+	return min(remaining, c.budget)
+}
+
+// decoding says whether everything but the last output is computed.
+func (r *request) decoding() bool {
+	return len(r.out) > 0 && !r.recompute && r.computed >= len(r.Prompt)
+}
+
+func (r *request) paced() bool { return len(r.Pace) > 0 }
+
+// charge books want tokens of r into the pass.
+func (c *Core) charge(r *request, want int) {
+	r.used = want
+	r.computed += want
+	c.budget -= want
+}
+
+// grow gives r the blocks for its first upto tokens.
+func (c *Core) grow(r *request, upto int) bool {
+	need := blocks(upto, c.args.BlockSize) - len(r.blocks)
+	if need <= 0 {
+		return true
+	}
+	var evicted []kv.SeqHash
+	var ok bool
+	if r.blocks, evicted, ok = c.pool.Allocate(r.blocks, need); !ok {
+		return false
+	}
+	if len(evicted) > 0 {
+		e := kv.Event{Kind: kv.Removed, Blocks: make([]kv.Block, len(evicted))}
+		for i, h := range evicted {
+			e.Blocks[i].Engine = kv.EngineHash(h)
+		}
+		c.result.Events = append(c.result.Events, e)
+	}
+	return true
+}
+
+func blocks(tokens, size int) int { return (tokens + size - 1) / size }
+
+// victim returns the index of the running request that has to make room: of the
+// lowest priority, the last or the first one.
+func (c *Core) victim() int {
+	v := 0
+	for i, r := range c.running {
+		if p := c.running[v].Priority; r.Priority < p || r.Priority == p && c.args.PreemptionMode == "lifo" {
+			v = i
+		}
+	}
+	return v
+}
+
+// preempt sends a running request back to the queue. It keeps what it has
+// generated and computes everything again.
+func (c *Core) preempt(i int) {
+	r := c.running[i]
+	c.running = slices.Delete(c.running, i, i+1)
+	c.budget += r.used
+	c.pool.Release(r.blocks)
+	r.blocks = r.blocks[:0]
+	r.sealed, r.computed, r.used = 0, 0, 0
+	r.recompute = true
+	r.preempted++
+	c.preemptions++
+	c.waiting.pushFront(r)
+	c.result.Preempted = append(c.result.Preempted, r.id)
+}
+
+// seal publishes the blocks of r that its first upto tokens fill, and tells of
+// those that are new, one event for each run without a gap.
+func (c *Core) seal(r *request, upto int) {
+	size := c.args.BlockSize
+	full := min(upto/size, len(r.blocks))
+	if !c.args.EnablePrefixCaching || r.sealed >= full {
+		return
+	}
+	var run *kv.Event
+	for k := r.sealed; k < full; k++ {
+		c.name(r, k)
+		parent := kvcache.Root
+		if k > 0 {
+			parent = r.blocks[k-1]
+		}
+		if !c.pool.Register(r.blocks[k], r.seq[k], parent) {
+			run = nil
+			continue
+		}
+		c.local[r.blocks[k]] = r.local[k]
+		if run == nil {
+			c.result.Events = append(c.result.Events, kv.Event{Kind: kv.Stored, Blocks: make([]kv.Block, 0, full-k)})
+			run = &c.result.Events[len(c.result.Events)-1]
+			if k > 0 {
+				run.Parent, run.HasParent = kv.EngineHash(r.seq[k-1]), true
+			}
+		}
+		run.Blocks = append(run.Blocks, kv.Block{Engine: kv.EngineHash(r.seq[k]), Local: r.local[k]})
+	}
+	r.sealed = full
+}
+
+// name hashes block k of r, if it is not one of the prompt alone.
+func (c *Core) name(r *request, k int) {
+	if k < len(r.local) {
+		return
+	}
+	size := c.args.BlockSize
+	from, to := k*size-len(r.Prompt), (k+1)*size-len(r.Prompt)
+	content := r.out[max(0, from):to]
+	if from < 0 {
+		content = slices.Concat(r.Prompt[k*size:], content)
+	}
+	r.local = append(r.local, kv.HashBlock(content, r.Namespace.Seed()))
+	if k == 0 {
+		r.seq = append(r.seq, kv.SeqHash(r.local[0]))
+	} else {
+		r.seq = append(r.seq, r.seq[k-1].Next(r.local[k]))
+	}
+}
+
+// emits says whether r gives a token at the end of this pass.
+func (c *Core) emits(r *request) bool {
+	return r.computed == r.length() && !r.held && (!r.paced() || r.due <= c.start)
+}
+
+// measure sums up the pass.
+func (c *Core) measure() {
+	w, s := &c.result.Work, &c.result.Snapshot
+	for _, r := range c.running {
+		prompt := min(r.computed, len(r.Prompt)) - min(r.computed-r.used, len(r.Prompt))
+		prefill := prompt > 0 || r.used > 0 && r.recompute
+		if prompt > 0 {
+			w.Prefills++
+			w.PromptEnds += min(r.computed, len(r.Prompt))
+			w.PromptStarts += r.computed - r.used
+			s.Prefills.add(len(r.Prompt))
+			s.PrefillTokens += prompt
+			s.PrefillKV += r.computed - r.used
+		} else {
+			s.Decodes.add(r.length())
+		}
+		if prefill {
+			w.Tokens += r.used
+			w.Attention += float64(r.used) * float64(r.computed)
+		}
+		if !c.emits(r) {
+			continue
+		}
+		w.Emitting++
+		if !prefill {
+			w.Decodes++
+			w.DecodeContext += r.length()
+		}
+	}
+	w.ActiveTokens = c.pool.Stats().Used() * c.args.BlockSize
+	w.TotalTokens = c.args.NumGPUBlocks * c.args.BlockSize
+	s.QueuedPrefill, s.QueuedDecode = c.waiting.fresh, c.waiting.preempted
+}
+
+// emit gives every request that is up to date its next tokens, and lets go of
+// those that are through.
+func (c *Core) emit() {
+	keep := c.running[:0]
+	for _, r := range c.running {
+		if !c.emits(r) {
+			keep = append(keep, r)
+			continue
+		}
+		r.recompute = false
+		if r.Cut != nil && len(r.out) >= r.Cut.After && r.Cut.Hold {
+			r.held = true
+			keep = append(keep, r)
+			continue
+		}
+		o := c.give(r)
+		if o.Cut || o.Finish != engine.Running {
+			c.retire(r)
+		} else {
+			keep = append(keep, r)
+		}
+	}
+	clear(c.running[len(keep):])
+	c.running = keep
+}
+
+// give generates one delta of r.
+func (c *Core) give(r *request) *Output {
+	c.result.Outputs = append(c.result.Outputs, Output{ID: r.id, Owner: r.Owner, Cached: r.cached})
+	o := &c.result.Outputs[len(c.result.Outputs)-1]
+	from := len(c.tokens)
+	for n := r.burst(); n > 0 && o.Finish == engine.Running; n-- {
+		if r.Cut != nil && len(r.out) >= r.Cut.After {
+			o.Cut = !r.Cut.Hold
+			break
+		}
+		id := r.Generator.Next()
+		r.out = append(r.out, id)
+		var shown bool
+		o.Finish, shown = r.ends(id)
+		if shown {
+			c.tokens = append(c.tokens, id)
+		}
+		if o.Finish == engine.FinishStop {
+			o.Matched = id
+		}
+	}
+	c.seal(r, min(r.length(), r.computed+1))
+	r.await()
+	o.Tokens = c.tokens[from:len(c.tokens):len(c.tokens)]
+	o.Generated = len(r.out)
+	return o
+}
+
+// ends says whether the newest token ends the request, and whether it is shown.
+func (r *request) ends(id uint32) (finish engine.Finish, shown bool) {
+	if len(r.out) > r.MinTokens {
+		if slices.Contains(r.Stop, id) {
+			return engine.FinishStop, true
+		}
+		if slices.Contains(r.Hidden, id) {
+			return engine.FinishEOS, false
+		}
+	}
+	if len(r.out) >= r.MaxTokens {
+		return engine.FinishLength, true
+	}
+	return engine.Running, true
+}
+
+// burst returns how many tokens the next delta has.
+func (r *request) burst() int {
+	if !r.paced() {
+		return 1
+	}
+	n := max(1, r.Pace[r.pace].Burst)
+	if r.pace+1 < len(r.Pace) {
+		n = min(n, r.Pace[r.pace+1].From-len(r.out))
+	}
+	return n
+}
+
+// await sets when the next delta is due. The beat is kept, whatever the passes
+// between take.
+func (r *request) await() {
+	if !r.paced() {
+		return
+	}
+	if r.pace+1 < len(r.Pace) && len(r.out) >= r.Pace[r.pace+1].From {
+		r.pace++
+		r.due += r.Pace[r.pace].First
+		return
+	}
+	r.due += r.Pace[r.pace].Each
+}

@@ -1,0 +1,159 @@
+package mock
+
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/kv"
+)
+
+// rank runs one core in real time. Its goroutine lives while there is work and
+// no longer, so that an idle engine costs nothing and leaves nothing behind.
+type rank struct {
+	e    *Engine
+	wake chan struct{} // something was submitted
+	halt chan struct{} // the pass that is waited for does not count any more
+
+	mu      sync.Mutex
+	core    *Core
+	journal journal
+	streams map[*stream]struct{}
+	driven  bool // the goroutine lives
+}
+
+// slack is how far the engine may lag behind the clock and still catch up by
+// shortening its waits.
+const slack = 20 * time.Millisecond
+
+func (r *rank) submit(s *stream, q Request) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.e.refusal(); err != nil {
+		return err
+	}
+	if epoch := s.r.Epoch; epoch != 0 && epoch != r.journal.epoch {
+		return engine.Errorf(engine.Stale, "the request is for epoch %d, this is %d", epoch, r.journal.epoch)
+	}
+	id, err := r.core.Submit(r.e.clock.Now(), q)
+	if err != nil {
+		return err
+	}
+	s.core, s.id = r.core, id
+	r.streams[s] = struct{}{}
+	if r.driven {
+		nudge(r.wake)
+		return nil
+	}
+	r.driven = true
+	r.e.ranks.Go(r.drive)
+	return nil
+}
+
+// leave forgets a stream whose consumer has gone, whether it has ended or not.
+func (r *rank) leave(s *stream) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.core.Cancel(s.id)
+	delete(r.streams, s)
+	r.e.loads.ring()
+}
+
+// drive makes passes until nothing is left to do.
+func (r *rank) drive() {
+	clock := r.e.clock
+	var end time.Duration
+	for {
+		now := clock.Now()
+		res, next, ok := r.pass(max(end, now-slack), now)
+		switch {
+		case !ok:
+			return
+		case res.Idle:
+			clock.Wait(next-now, r.wake)
+			end = 0
+			continue
+		}
+		end = res.End
+		if d := end - clock.Now(); d > 0 {
+			clock.Wait(d, r.halt)
+		} else {
+			runtime.Gosched()
+		}
+		for i := range res.Outputs {
+			r.deliver(&res.Outputs[i])
+		}
+		r.e.loads.ring()
+	}
+}
+
+// pass computes the next pass. If it is idle, next is when to try again; it is
+// not ok if nothing will come by itself, and the goroutine has to end.
+func (r *rank) pass(start, now time.Duration) (res *Result, next time.Duration, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.halt:
+	default:
+	}
+	res = r.core.Step(start)
+	if res.Idle && start < now {
+		res = r.core.Step(now)
+	}
+	if res.Idle {
+		if next, ok = r.core.NextWake(); !ok {
+			r.driven = false
+		}
+		return res, next, ok
+	}
+	if len(res.Events) > 0 {
+		r.journal.append(res.Events)
+		r.e.events.ring()
+	}
+	return res, 0, true
+}
+
+func (r *rank) deliver(o *Output) {
+	s := o.Owner.(*stream)
+	if len(o.Tokens) > 0 || o.Finish != engine.Running {
+		s.box.post(o)
+	}
+	if !o.Cut {
+		return
+	}
+	if s.fault == nil {
+		r.e.Restart()
+		return
+	}
+	s.box.fail(s.fault)
+}
+
+// reset drops the core and everything in it. Streams that run end with err.
+func (r *rank) reset(epoch uint64, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for s := range r.streams {
+		s.box.fail(err)
+	}
+	clear(r.streams)
+	r.core = NewCore(r.e.cfg.Args)
+	r.journal.restart(epoch)
+	nudge(r.halt)
+	nudge(r.wake)
+}
+
+// read tells a reader of events what is new.
+func (r *rank) read(at *reader) []kv.Batch {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.journal.read(at, func() []kv.Event { return r.core.Stored() })
+}
+
+func (r *rank) load() engine.RankLoad {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.core.Load()
+	l.Rank = r.journal.rank
+	return l
+}

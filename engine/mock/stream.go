@@ -1,0 +1,166 @@
+package mock
+
+import (
+	"context"
+	"iter"
+	"sync/atomic"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
+)
+
+// stream is one request between its consumer and its rank.
+type stream struct {
+	e     *Engine
+	r     *engine.Request
+	d     digest // for log probabilities
+	rank  *rank
+	box   mailbox
+	fault error // how a script breaks it off; nil: with the whole engine
+	core  *Core // that has it; a restart makes another
+	id    ID
+}
+
+// Generate runs one request. It is submitted when the loop begins, and removed
+// when the loop ends.
+func (e *Engine) Generate(ctx context.Context, r *engine.Request) iter.Seq2[engine.Delta, error] {
+	var ranged atomic.Bool
+	return func(yield func(engine.Delta, error) bool) {
+		if ranged.Swap(true) {
+			yield(engine.Delta{}, engine.Errorf(engine.Internal, "mock: the sequence of request %s was ranged over twice", r.ID))
+			return
+		}
+		if ctx.Err() != nil {
+			yield(engine.Delta{}, engine.CauseOf(ctx, ctx.Err()))
+			return
+		}
+		s, err := e.submit(r)
+		if err != nil {
+			yield(engine.Delta{}, err)
+			return
+		}
+		defer s.rank.leave(s)
+		if err := s.serve(ctx, yield); err != nil {
+			s.rank.leave(s)
+			yield(engine.Delta{}, err)
+		}
+	}
+}
+
+// submit checks a request and gives it to its rank.
+func (e *Engine) submit(r *engine.Request) (*stream, error) {
+	if err := e.refusal(); err != nil {
+		return nil, err
+	}
+	if err := e.check(r); err != nil {
+		return nil, err
+	}
+	s := &stream{e: e, r: r, d: e.origin(r), rank: e.rankFor(r)}
+	s.box.wake = make(chan struct{}, 1)
+	q := Request{
+		Prompt:    r.TokenIDs,
+		Namespace: r.KV.Namespace,
+		MaxTokens: r.Stop.MaxTokens,
+		MinTokens: r.Stop.MinTokens,
+		Stop:      r.Stop.IDs,
+		Hidden:    r.Stop.Hidden,
+		Owner:     s,
+	}
+	if r.Priority != nil {
+		q.Priority = *r.Priority
+	}
+	e.plan(s, &q)
+	if err := s.rank.submit(s, q); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// check refuses what the card does not promise.
+func (e *Engine) check(r *engine.Request) error {
+	if r.Format != nil && r.Format.Kind != chat.FormatText {
+		return engine.Errorf(engine.Unsupported, "guided output (%s) is not available on the mock engine", r.Format.Kind)
+	}
+	if len(r.Stop.Strings) > 0 {
+		return engine.Errorf(engine.Unsupported, "stop strings are not available on the mock engine")
+	}
+	for _, k := range []*int{r.Logprobs, r.PromptLogprobs} {
+		if k != nil && (*k < 0 || *k > maxLogprobs) {
+			return engine.Errorf(engine.InvalidArgument, "%d log probabilities asked for, want 0 to %d", *k, maxLogprobs)
+		}
+	}
+	if r.DPRank != nil && int(*r.DPRank) >= len(e.rank) {
+		return engine.Errorf(engine.InvalidArgument, "data-parallel rank %d, want 0 to %d", *r.DPRank, len(e.rank)-1)
+	}
+	if n := e.cfg.VocabSize; n > 0 {
+		for _, id := range r.TokenIDs {
+			if int(id) >= n {
+				return engine.Errorf(engine.InvalidArgument, "token id %d in the prompt, want 0 to %d", id, n-1)
+			}
+		}
+	}
+	return nil
+}
+
+// serve yields deltas until the terminal one, or returns the error that ends
+// the stream. It returns nil, too, when the consumer leaves.
+func (s *stream) serve(ctx context.Context, yield func(engine.Delta, error) bool) error {
+	first, position := true, len(s.r.TokenIDs)
+	var spare []int
+	for {
+		select {
+		case <-s.box.wake:
+		case <-ctx.Done():
+			return engine.CauseOf(ctx, ctx.Err())
+		}
+		ids, ends, e := s.box.take(spare)
+		if e.done && e.err == nil && len(ends) == 0 {
+			ends = append(ends, 0) // a terminal delta without ids
+		}
+		from := 0
+		for i, to := range ends {
+			if ctx.Err() != nil {
+				return engine.CauseOf(ctx, ctx.Err())
+			}
+			d := engine.Delta{TokenIDs: ids[from:to:to]}
+			terminal := e.done && e.err == nil && i == len(ends)-1
+			if first || terminal {
+				s.account(&d, e, position+to-from-len(s.r.TokenIDs), first, terminal)
+			}
+			s.addLogprobs(&d, position)
+			first, position, from = false, position+to-from, to
+			if !yield(d, nil) || terminal {
+				return nil
+			}
+		}
+		if e.done && e.err != nil {
+			return e.err
+		}
+		spare = ends
+	}
+}
+
+// account adds what the first and the last delta tell besides their ids.
+func (s *stream) account(d *engine.Delta, e end, output int, first, terminal bool) {
+	if first && s.r.PromptLogprobs != nil {
+		d.PromptLogprobs = s.e.promptLogprobs(s.d, s.r.TokenIDs, *s.r.PromptLogprobs)
+	}
+	if terminal {
+		output = e.generated
+		if d.Finish = e.finish; e.finish == engine.FinishStop {
+			d.MatchedIDs = []uint32{e.matched}
+		}
+	}
+	cached := e.cached
+	d.Usage = &engine.Usage{Prompt: len(s.r.TokenIDs), Cached: &cached, Output: output}
+}
+
+func (s *stream) addLogprobs(d *engine.Delta, position int) {
+	if s.r.Logprobs == nil || len(d.TokenIDs) == 0 {
+		return
+	}
+	d.Logprobs = make([]engine.Logprob, len(d.TokenIDs))
+	for i, id := range d.TokenIDs {
+		d.Logprobs[i] = s.e.logprob(s.d, position+i, id, *s.r.Logprobs)
+	}
+}
