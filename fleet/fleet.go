@@ -48,7 +48,7 @@ type Entry struct {
 
 // Sink hears what the caches of the fleet tell. Calls for one worker come one
 // at a time and in order, those of different workers at the same time. A Sink
-// must not block, and must not call back into the fleet.
+// must not block; of the fleet it may only read.
 type Sink interface {
 	// Apply tells changes of one rank. If b.Gap is set, all that was told of t
 	// before is void. What arrives is complete: duplicates are gone, and holes

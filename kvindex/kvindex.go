@@ -134,6 +134,16 @@ func (x *Index) RemoveWorker(id uint64) {
 	}
 }
 
+// Blocks returns how many blocks t holds, on any tier.
+func (x *Index) Blocks(t kv.Target) int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if h := x.targets[t]; h != nil {
+		return len(h.blocks)
+	}
+	return 0
+}
+
 // Stats returns the counters as they stand.
 func (x *Index) Stats() Stats {
 	x.mu.RLock()

@@ -1,0 +1,215 @@
+package router
+
+import (
+	"context"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/dynago/dynago/kv"
+	"pgregory.net/rapid"
+)
+
+// at returns a booking of these blocks on l, in the books.
+func (b *books) at(l *load, blocks ...kv.SeqHash) *Booking {
+	k := &Booking{load: l, requests: 1, hashes: blocks, outputWeight: one}
+	b.enter(k)
+	return k
+}
+
+func TestSharedBlocksCountOnce(t *testing.T) {
+	b := newBooks()
+	l := b.open(kv.Target{Worker: 1}, context.Background())
+	first := b.at(l, 1, 2, 3)
+	second := b.at(l, 1, 2, 4, 5)
+	if n := l.activeBlocks(); n != 5 {
+		t.Errorf("%d blocks, want 5", n)
+	}
+	b.depths([]kv.SeqHash{1, 2, 4, 9})
+	if l.depth != 3 {
+		t.Errorf("depth %d, want 3", l.depth)
+	}
+	b.leave(first)
+	if n := l.activeBlocks(); n != 4 {
+		t.Errorf("%d blocks, want 4", n)
+	}
+	b.leave(second)
+	if l.weight != 0 || l.requests != 0 || len(b.blocks) != 0 {
+		t.Errorf("left behind: %+v", l)
+	}
+}
+
+// The worked example: 20 tokens in blocks of 16 and 40 more expected. After 13
+// of them a third block is needed, and 27/40 of the answer is ahead.
+func TestOutputBlocksDecay(t *testing.T) {
+	r := &Router{books: newBooks()}
+	l := r.books.open(kv.Target{Worker: 1}, context.Background())
+	k := &Booking{router: r, load: l, requests: 1, hashes: []kv.SeqHash{1}, prompt: 20, expected: 40, blockSize: 16, trackOutput: true}
+	r.books.enter(k)
+	k.Output(12)
+	if l.weight != one {
+		t.Errorf("weight %v before the boundary", l.weight)
+	}
+	k.Output(1)
+	f := k.remaining() // 0.675
+	if share := float64(f) / one; math.Abs(share-0.675) > 1e-4 {
+		t.Errorf("%v of the answer is ahead", share)
+	}
+	if k.outputBlocks != 1 || l.weight != 2*f {
+		t.Errorf("%d blocks, weight %d; want 1, %d", k.outputBlocks, l.weight, 2*f)
+	}
+	other := r.books.at(l, 1) // shared again: the prompt's block counts whole
+	if l.weight != one+f {
+		t.Errorf("shared: weight %d, want %d", l.weight, one+f)
+	}
+	k.Output(60) // crosses several boundaries, and what was expected
+	if k.outputBlocks != 4 || l.weight != one {
+		t.Errorf("%d blocks, weight %d; want 4, %d", k.outputBlocks, l.weight, one)
+	}
+	k.Release()
+	k.Release()
+	k.Output(99)
+	k.Prefilled()
+	r.books.leave(other)
+	if l.weight != 0 || l.requests != 0 || l.prefillTokens != 0 {
+		t.Errorf("left behind: %+v", l)
+	}
+}
+
+// model is the books by definition: all bookings, and nothing else.
+type model []*Booking
+
+// weight returns how many blocks are in use on l: distinct prefixes, and what
+// was generated.
+func (m model) blocks(l *load) int {
+	distinct := map[kv.SeqHash]bool{}
+	output := 0
+	for _, k := range m {
+		if k.load == l {
+			for _, h := range k.hashes {
+				distinct[h] = true
+			}
+			output += k.outputBlocks
+		}
+	}
+	return len(distinct) + output
+}
+
+func (m model) depth(l *load, hashes []kv.SeqHash) int {
+	depth := 0
+	for _, k := range m {
+		if k.load == l {
+			n := 0
+			for n < min(len(hashes), len(k.hashes)) && hashes[n] == k.hashes[n] {
+				n++
+			}
+			depth = max(depth, n)
+		}
+	}
+	return depth
+}
+
+func TestBooksProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := &Router{books: newBooks()}
+		var loads []*load
+		for w := range uint64(3) {
+			loads = append(loads, r.books.open(kv.Target{Worker: w}, context.Background()))
+		}
+		chain := func() []kv.SeqHash {
+			local := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) kv.LocalHash {
+				return kv.LocalHash(rapid.Uint64Range(1, 2).Draw(t, "local"))
+			}), 0, 6).Draw(t, "prompt")
+			return kv.AppendSeqHashes(nil, local)
+		}
+		var live model
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			switch op := rapid.IntRange(0, 3).Draw(t, "op"); {
+			case op == 0 || len(live) == 0:
+				hashes := chain()
+				k := &Booking{
+					router: r, load: rapid.SampledFrom(loads).Draw(t, "target"), requests: rapid.IntRange(1, 3).Draw(t, "choices"),
+					prefillTokens: rapid.IntRange(0, 9).Draw(t, "prefill"), hashes: slices.Clone(hashes),
+					prompt: 4 * len(hashes), blockSize: 4, trackOutput: true,
+				}
+				r.books.enter(k)
+				live = append(live, k)
+			case op == 1:
+				rapid.SampledFrom(live).Draw(t, "booking").Prefilled()
+			case op == 2:
+				rapid.SampledFrom(live).Draw(t, "booking").Output(rapid.IntRange(0, 9).Draw(t, "tokens"))
+			default:
+				i := rapid.IntRange(0, len(live)-1).Draw(t, "i")
+				live[i].Release()
+				live[i].Release()
+				live = slices.Delete(live, i, i+1)
+			}
+			query := chain()
+			for _, l := range loads {
+				l.depth = 0
+			}
+			r.books.depths(query)
+			for _, l := range loads {
+				requests, prefill := 0, 0
+				for _, k := range live {
+					if k.load == l {
+						requests += k.requests
+						prefill += k.prefillTokens
+					}
+				}
+				if l.requests != requests || l.prefillTokens != prefill || l.activeBlocks() != live.blocks(l) {
+					t.Fatalf("target %v: %d requests, %d tokens, %d blocks; want %d, %d, %d",
+						l.target, l.requests, l.prefillTokens, l.activeBlocks(), requests, prefill, live.blocks(l))
+				}
+				if want := live.depth(l, query); l.depth != want {
+					t.Fatalf("target %v: depth %d, want %d", l.target, l.depth, want)
+				}
+			}
+		}
+		for _, k := range live {
+			k.Release()
+		}
+		for _, l := range loads {
+			if l.requests != 0 || l.prefillTokens != 0 || l.weight != 0 {
+				t.Fatalf("left behind: %+v", l)
+			}
+		}
+		if len(r.books.blocks) != 0 {
+			t.Fatalf("%d blocks left behind", len(r.books.blocks))
+		}
+	})
+}
+
+// Forecasts give blocks fractions of a weight, in any order; nothing is left.
+func TestForecastsLeaveNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := &Router{books: newBooks()}
+		l := r.books.open(kv.Target{Worker: 1}, context.Background())
+		var live []*Booking
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			if rapid.Bool().Draw(t, "new") || len(live) == 0 {
+				n := rapid.IntRange(0, 5).Draw(t, "blocks")
+				k := &Booking{router: r, load: l, requests: 1, prompt: 4 * n, blockSize: 4, trackOutput: true,
+					expected: rapid.Uint32Range(0, 30).Draw(t, "expected"),
+					hashes:   kv.AppendSeqHashes(nil, []kv.LocalHash{1, 1, 1, 1, 1}[:n])}
+				r.books.enter(k)
+				live = append(live, k)
+			}
+			i := rapid.IntRange(0, len(live)-1).Draw(t, "i")
+			live[i].Output(rapid.IntRange(0, 20).Draw(t, "tokens"))
+			if rapid.Bool().Draw(t, "end") {
+				live[i].Release()
+				live = slices.Delete(live, i, i+1)
+			}
+			if l.weight < 0 {
+				t.Fatalf("weight %d", l.weight)
+			}
+		}
+		for _, k := range live {
+			k.Release()
+		}
+		if l.weight != 0 || l.requests != 0 {
+			t.Fatalf("left behind: %+v", l)
+		}
+	})
+}

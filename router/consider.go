@@ -1,0 +1,289 @@
+package router
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/fleet"
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/kvindex"
+)
+
+// guessedBlockSize stands in where a card tells none. Nothing is found cached
+// there; only costs must be comparable.
+const guessedBlockSize = 16
+
+// scratch is the memory of one decision.
+type scratch struct {
+	rows    []Candidate
+	sides   []side   // what belongs to each row and is no policy's business
+	prompts []prompt // one for each block size
+}
+
+type side struct {
+	prompt int // which of the prompts
+	card   *engine.Card
+}
+
+// prompt is the request's prompt cut into blocks of one size.
+type prompt struct {
+	blockSize int
+	local     []kv.LocalHash
+	seq       []kv.SeqHash
+	found     kvindex.Matches
+	at        int // of found, while rows are filled in order
+}
+
+// blocks returns how many blocks so many tokens take, the last one maybe in
+// part.
+func (p *prompt) blocks(tokens int) int { return (tokens + p.blockSize - 1) / p.blockSize }
+
+// recycle keeps the memory of a decision for the next one, but nothing that
+// would keep a worker alive.
+func (r *Router) recycle(s *scratch) {
+	clear(s.rows)
+	clear(s.sides)
+	s.rows, s.sides = s.rows[:0], s.sides[:0]
+	r.scratch.Put(s)
+}
+
+// consider fills s with a row for each rank that may serve q, and what is cached
+// there. It returns the tuning for this request.
+func (r *Router) consider(q *Query, s *scratch) (Tuning, error) {
+	tuning := r.tuning
+	if err := q.Overrides.apply(&tuning); err != nil {
+		return tuning, err
+	}
+	if err := r.eligible(q, s); err != nil {
+		r.mu.Lock()
+		r.counted.Refused++
+		r.mu.Unlock()
+		return tuning, err
+	}
+	s.prompts = s.prompts[:0]
+	for i := range s.rows {
+		s.sides[i].prompt = r.cut(q, s, s.rows[i].BlockSize)
+	}
+	for i := range s.rows {
+		c := &s.rows[i]
+		p := &s.prompts[s.sides[i].prompt]
+		for p.at < len(p.found.Found) && compare(p.found.Found[p.at].Target, c.Target) < 0 {
+			p.at++
+		}
+		if p.at < len(p.found.Found) && p.found.Found[p.at].Target == c.Target {
+			held := &p.found.Found[p.at].Blocks
+			c.Device = int(held[kv.TierDevice])
+			c.Host = int(held[kv.TierHost])
+			c.Disk = int(held[kv.TierDisk]) + int(held[kv.TierShared])
+		}
+	}
+	return tuning, nil
+}
+
+// cut returns which of the prompts of s has blocks of this size, made if need
+// be and looked up in the index.
+func (r *Router) cut(q *Query, s *scratch, blockSize int) int {
+	for i := range s.prompts {
+		if s.prompts[i].blockSize == blockSize {
+			return i
+		}
+	}
+	n := len(s.prompts)
+	if n < cap(s.prompts) {
+		s.prompts = s.prompts[:n+1] // with the memory it had
+	} else {
+		s.prompts = append(s.prompts, prompt{})
+	}
+	p := &s.prompts[n]
+	p.blockSize, p.at = blockSize, 0
+	p.local = kv.AppendLocalHashes(p.local[:0], q.Tokens, blockSize, q.Namespace.Seed())
+	p.seq = kv.AppendSeqHashes(p.seq[:0], p.local)
+	r.index.Match(p.local, &p.found)
+	return n
+}
+
+// weigh fills in what is booked on each row, and what the request would cost
+// there. The lock must be held.
+func (r *Router) weigh(q *Query, s *scratch, t *Tuning) {
+	loads := r.books.loads
+	at := 0
+	find := func(c *Candidate) *load {
+		for at < len(loads) && compare(loads[at].target, c.Target) < 0 {
+			at++
+		}
+		if at < len(loads) && loads[at].target == c.Target && loads[at].life == c.Worker.Lost() {
+			return loads[at]
+		}
+		return nil
+	}
+	for _, l := range loads {
+		l.depth = 0
+	}
+	share := t.TrackActiveBlocks && t.AssumeKVReuse
+	if share {
+		for i := range s.prompts {
+			r.books.depths(s.prompts[i].seq)
+		}
+	}
+	a := ask{tokens: len(q.Tokens), prefillPool: q.Role == engine.Prefill}
+	for i := range s.rows {
+		c := &s.rows[i]
+		depth := 0
+		if l := find(c); l != nil {
+			c.PrefillTokens, c.ActiveBlocks, c.Requests, c.LastPick = l.prefillTokens, l.activeBlocks(), l.requests, l.lastPick
+			depth = l.depth
+		}
+		c.DecodeBlocks = c.ActiveBlocks
+		if t.TrackActiveBlocks {
+			c.DecodeBlocks += len(s.prompts[s.sides[i].prompt].seq) - depth
+		}
+		if i == 0 || c.PrefillTokens < a.minPrefill {
+			a.minPrefill = c.PrefillTokens
+		}
+	}
+	for i := range s.rows {
+		s.rows[i].Cost = t.cost(a, &s.rows[i])
+	}
+}
+
+// eligible appends a row for each rank that may serve q, or says why there is
+// none.
+func (r *Router) eligible(q *Query, s *scratch) error {
+	s.rows, s.sides = s.rows[:0], s.sides[:0]
+	var out refusals
+	for _, w := range r.fleet.Snapshot() {
+		card := w.Card()
+		if card == nil || card.Role != q.Role || card.Model != q.Model && !slices.Contains(card.Aliases, q.Model) {
+			continue
+		}
+		out.known++
+		switch {
+		case q.pinned() && w.ID() != q.PinWorker:
+			out.others++
+		case !w.Admitted():
+			out.closed++
+		case slices.Contains(q.Exclude, w.ID()):
+			out.tried++
+		case !q.pinned() && !w.Ready():
+			out.inhibited++
+		case !subset(q.Require, card.Taints):
+			out.untainted++
+		case card.ContextLength > 0 && len(q.Tokens) >= int(card.ContextLength):
+			out.short++
+			out.longest = max(out.longest, int(card.ContextLength))
+		case w.Overloaded():
+			out.full++
+		default:
+			if err := s.add(q, w, card); err != nil {
+				return err
+			}
+		}
+	}
+	if out.known > 0 && !r.begun.Load() {
+		if ready := out.known - out.closed - out.inhibited; ready < r.minimum {
+			return notReady(q.Model)
+		}
+		r.begun.Store(true)
+	}
+	if len(s.rows) == 0 {
+		return out.reason(q)
+	}
+	return nil
+}
+
+// add appends the ranks of a worker, of a pinned one only that which is meant.
+func (s *scratch) add(q *Query, w *fleet.Worker, card *engine.Card) error {
+	first, last := card.DPStart, card.DPStart+card.Ranks()-1
+	if q.pinned() {
+		switch {
+		case q.PinRank == nil && first != last:
+			return &engine.Error{Kind: engine.InvalidArgument, Worker: w.ID(), Param: "nvext.dp_rank",
+				Message: fmt.Sprintf("the worker has ranks %d to %d, and the request must say which", first, last)}
+		case q.PinRank != nil && (*q.PinRank < first || *q.PinRank > last):
+			return &engine.Error{Kind: engine.InvalidArgument, Worker: w.ID(), Param: "nvext.dp_rank",
+				Message: fmt.Sprintf("the worker has ranks %d to %d, not %d", first, last, *q.PinRank)}
+		case q.PinRank != nil:
+			first, last = *q.PinRank, *q.PinRank
+		}
+	}
+	size := int(card.BlockSize)
+	if size == 0 {
+		size = guessedBlockSize
+	}
+	for rank := first; ; rank++ {
+		s.rows = append(s.rows, Candidate{Target: kv.Target{Worker: w.ID(), Rank: rank}, Worker: w, BlockSize: size})
+		s.sides = append(s.sides, side{card: card})
+		if rank == last {
+			return nil
+		}
+	}
+}
+
+// refusals counts the workers of a model that may not serve a request, by the
+// first reason.
+type refusals struct {
+	known                                                    int
+	others, closed, tried, inhibited, untainted, short, full int
+	longest                                                  int // context, of the short ones
+}
+
+// reason makes the error for a request that nobody may serve. What the client
+// can do something about comes last, since it holds only for workers that would
+// serve otherwise.
+func (n *refusals) reason(q *Query) error {
+	switch {
+	case n.known == 0:
+		return &engine.Error{Kind: engine.NotFound, Param: "model", Code: "model_not_found",
+			Message: fmt.Sprintf("The model `%s` does not exist", q.Model)}
+	case q.pinned():
+		return n.pinReason(q)
+	case n.full > 0:
+		return engine.Errorf(engine.ResourceExhausted, "all eligible workers are overloaded")
+	case n.short > 0:
+		return &engine.Error{Kind: engine.InvalidArgument, Param: "messages", Code: "context_length_exceeded",
+			Message: fmt.Sprintf("the prompt has %d tokens, and the longest context of a worker that is ready is %d", len(q.Tokens), n.longest)}
+	case n.untainted > 0:
+		return engine.Errorf(engine.Unavailable, "no worker that is ready has all of the required taints %q", q.Require)
+	case n.tried > 0:
+		return engine.Errorf(engine.Unavailable, "no untried eligible worker remains after migration")
+	case n.inhibited > 0:
+		return engine.Errorf(engine.Unavailable, "all workers of model `%s` have failed just now. Please retry shortly.", q.Model)
+	}
+	return notReady(q.Model)
+}
+
+func (n *refusals) pinReason(q *Query) error {
+	e := &engine.Error{Kind: engine.Unavailable, Worker: q.PinWorker}
+	switch {
+	case n.others == n.known:
+		e.Message = fmt.Sprintf("the request is pinned to this worker, and it is not among those of model `%s`", q.Model)
+	case n.full > 0:
+		e.Kind, e.Message = engine.WorkerOverloaded, "the request is pinned to this worker, and it is overloaded"
+	case n.short > 0:
+		e.Kind, e.Code, e.Param = engine.InvalidArgument, "context_length_exceeded", "messages"
+		e.Message = fmt.Sprintf("the prompt has %d tokens, and the worker that the request is pinned to has a context of %d", len(q.Tokens), n.longest)
+	case n.untainted > 0:
+		e.Message = fmt.Sprintf("the request is pinned to this worker, and it lacks some of the required taints %q", q.Require)
+	case n.tried > 0:
+		e.Message = "no untried eligible worker remains after migration"
+	default:
+		e.Message = "the request is pinned to this worker, and it is not ready"
+	}
+	return e
+}
+
+func notReady(model string) error {
+	return &engine.Error{Kind: engine.Unavailable, Param: "model",
+		Message: fmt.Sprintf("Model `%s` is not ready to serve requests yet. The deployment may still be starting up or is not fully provisioned. Please retry shortly.", model)}
+}
+
+// subset says whether all of want are in have.
+func subset(want, have []string) bool {
+	for _, w := range want {
+		if !slices.Contains(have, w) {
+			return false
+		}
+	}
+	return true
+}

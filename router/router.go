@@ -1,0 +1,305 @@
+// Package router decides where a request runs. It knows which worker holds how
+// much of the prompt, and what it has itself sent to each of them; it knows
+// neither HTTP nor any wire format.
+//
+// The one idea: a decision is made over rows. Every rank of every worker that
+// may serve the request becomes a [Candidate] that says what is cached there
+// and what is going on there; a [Policy] picks a row; the pick becomes a
+// [Booking], which keeps the books true until it is released.
+//
+//	Query ── eligible ── hashes ── index ── load ── cost ── Policy ── Booking
+package router
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/fleet"
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/kvindex"
+)
+
+// Router routes requests to the workers of one fleet. Its methods may be called
+// from any goroutine.
+type Router struct {
+	fleet  *fleet.Fleet
+	index  *kvindex.Index
+	tuning Tuning
+	log    *slog.Logger
+	policy Policy
+	// serial says that the policy is one of ours, which picks under the lock, so
+	// that of two requests at the same moment the second sees the first.
+	serial  bool
+	minimum int         // workers that must have been there once
+	begun   atomic.Bool // they have
+
+	mu      sync.Mutex
+	books   books
+	routed  *kvindex.Routed
+	rand    *rand.Rand
+	counted Counters
+
+	scratch sync.Pool // of *scratch
+}
+
+// Counters are what a router has done since its start.
+type Counters struct {
+	Decisions uint64 // bookings made
+	Refused   uint64 // requests for which there was no worker
+	// NonMaxOverlap counts bookings elsewhere than where most was cached, and
+	// OverlapBlocksLost the blocks that cost, summed up.
+	NonMaxOverlap     uint64
+	OverlapBlocksLost float64
+}
+
+// New makes a router for a fleet without workers, and makes it hear their KV
+// events.
+func New(c Config, f *fleet.Fleet) (*Router, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	tuning := DefaultTuning()
+	if c.Tuning != nil {
+		tuning = *c.Tuning
+	}
+	seed := c.Seed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	r := &Router{
+		fleet:   f,
+		index:   kvindex.New(),
+		tuning:  tuning,
+		log:     c.Logger,
+		policy:  c.Policy,
+		minimum: c.MinInitialWorkers,
+		books:   newBooks(),
+		rand:    rand.New(rand.NewPCG(seed, 0)),
+	}
+	r.routed = kvindex.NewRouted(r.index, tuning.TTL)
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	if r.policy == nil {
+		r.policy, r.serial = builtin(cmp.Or(c.Mode, KV), tuning.Temperature, r.rand), true
+	}
+	r.scratch.New = func() any { return new(scratch) }
+	if err := f.Subscribe(feed{r}); err != nil {
+		return nil, fmt.Errorf("router: %w", err)
+	}
+	return r, nil
+}
+
+// Route picks a worker for a request and books the request there. The caller
+// must release the booking when the request has ended, however it ended.
+//
+// Errors are of these kinds: not_found for a model nobody serves, unavailable
+// if its workers cannot take the request now, resource_exhausted if they are all
+// full, worker_overloaded if the pinned one is, invalid_argument for what can
+// never be served, internal for a policy that failed.
+func (r *Router) Route(ctx context.Context, q *Query) (*Booking, error) {
+	start := time.Now()
+	if ctx.Err() != nil {
+		return nil, engine.CauseOf(ctx, ctx.Err())
+	}
+	s := r.scratch.Get().(*scratch)
+	defer r.recycle(s)
+	tuning, err := r.consider(q, s)
+	if err != nil {
+		return nil, err
+	}
+
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.weigh(q, s, &tuning)
+	choice := 0
+	if !q.pinned() {
+		if choice, err = r.pick(ctx, q, s.rows); err != nil {
+			return nil, err
+		}
+		r.compare(s.rows, choice, &tuning)
+	}
+	b := r.book(q, s, choice, &tuning, start)
+	b.decision.Routing = time.Since(start)
+	if r.log.Enabled(ctx, slog.LevelDebug) {
+		r.log.Debug("routed", "request", q.ID, "model", b.decision.Model, "target", b.decision.Target.String(),
+			"overlap", b.decision.Overlap, "blocks", b.decision.Blocks, "cost", s.rows[choice].Cost, "candidates", len(s.rows))
+	}
+	return b, nil
+}
+
+// Explain returns what Route would choose from for a request, in the order of
+// the targets. It books nothing and changes nothing.
+func (r *Router) Explain(q *Query) ([]Candidate, error) {
+	s := new(scratch)
+	tuning, err := r.consider(q, s)
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.weigh(q, s, &tuning)
+	return s.rows, nil
+}
+
+// Counters returns what was counted so far.
+func (r *Router) Counters() Counters {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.counted
+}
+
+// IndexStats tells what the index of KV blocks holds.
+func (r *Router) IndexStats() kvindex.Stats { return r.index.Stats() }
+
+// TargetLoad is what a router has booked on one rank, and knows to be cached
+// there.
+type TargetLoad struct {
+	Target        kv.Target
+	Requests      int
+	ActiveBlocks  int // in use by requests booked here, shared ones once
+	PrefillTokens int // not yet computed
+	CachedBlocks  int
+}
+
+// Loads returns the load of every rank in the fleet, in the order of the
+// targets.
+func (r *Router) Loads() []TargetLoad {
+	var loads []TargetLoad
+	r.mu.Lock()
+	for _, w := range r.fleet.Snapshot() {
+		card := w.Card()
+		if card == nil {
+			continue
+		}
+		for i := range card.Ranks() {
+			l := TargetLoad{Target: kv.Target{Worker: w.ID(), Rank: card.DPStart + i}}
+			if b := r.books.find(l.Target); b != nil && b.life == w.Lost() {
+				l.Requests, l.ActiveBlocks, l.PrefillTokens = b.requests, b.activeBlocks(), b.prefillTokens
+			}
+			loads = append(loads, l)
+		}
+	}
+	r.mu.Unlock()
+	for i := range loads {
+		loads[i].CachedBlocks = r.index.Blocks(loads[i].Target)
+	}
+	return loads
+}
+
+// pick asks the policy. A policy of the user's may take its time, so the lock is
+// not held meanwhile.
+func (r *Router) pick(ctx context.Context, q *Query, rows []Candidate) (int, error) {
+	if !r.serial {
+		r.mu.Unlock()
+		defer r.mu.Lock()
+	}
+	choice, err := r.policy.Pick(ctx, q, rows)
+	if err != nil {
+		if ctx.Err() != nil {
+			return 0, engine.CauseOf(ctx, err)
+		}
+		if engine.KindOf(err) != engine.Internal {
+			return 0, err
+		}
+		return 0, &engine.Error{Kind: engine.Internal, Op: "route: policy", Err: err}
+	}
+	if choice < 0 || choice >= len(rows) {
+		return 0, &engine.Error{Kind: engine.Internal, Op: "route: policy", Message: fmt.Sprintf("picked row %d of %d", choice, len(rows))}
+	}
+	return choice, nil
+}
+
+// compare counts what a choice leaves behind.
+func (r *Router) compare(rows []Candidate, choice int, t *Tuning) {
+	most := 0.0
+	for i := range rows {
+		most = max(most, t.overlap(&rows[i]))
+	}
+	if lost := most - t.overlap(&rows[choice]); lost > 0 {
+		r.counted.NonMaxOverlap++
+		r.counted.OverlapBlocksLost += lost
+	}
+}
+
+// book makes the choice real.
+func (r *Router) book(q *Query, s *scratch, choice int, t *Tuning, now time.Time) *Booking {
+	c, side := &s.rows[choice], &s.sides[choice]
+	p := &s.prompts[side.prompt]
+	r.counted.Decisions++
+	b := &Booking{
+		router: r,
+		worker: c.Worker,
+		decision: Decision{
+			Target:       c.Target,
+			Model:        side.card.Model,
+			Overlap:      int(math.Round(t.overlap(c))),
+			Blocks:       p.blocks(len(q.Tokens)),
+			CachedTokens: min(t.cachedTokens(c), len(q.Tokens)),
+		},
+		prompt:      len(q.Tokens),
+		expected:    q.Expected,
+		blockSize:   c.BlockSize,
+		trackOutput: t.TrackActiveBlocks && t.TrackOutputBlocks,
+	}
+	b.load = r.books.open(c.Target, c.Worker.Lost())
+	b.requests = max(1, q.Choices)
+	if t.TrackPrefillTokens {
+		b.prefillTokens = b.requests * (len(q.Tokens) - b.decision.CachedTokens)
+	}
+	if t.TrackActiveBlocks {
+		b.hashes, p.seq = p.seq, r.books.spare()
+		if !t.AssumeKVReuse {
+			for i := range b.hashes {
+				b.hashes[i] = kv.SeqHash(r.rand.Uint64())
+			}
+		}
+	}
+	r.books.enter(b)
+	if !r.hears(side.card) {
+		r.routed.Add(c.Target, p.local, now)
+	}
+	return b
+}
+
+// hears says whether the index learns from a worker's own events what it caches.
+func (r *Router) hears(card *engine.Card) bool {
+	return !r.tuning.IgnoreEvents && card.Features.Has(engine.FeatureEvents) && card.HashScheme == engine.SchemeXXH3
+}
+
+// feed lets the index hear what the fleet tells.
+type feed struct{ *Router }
+
+// Apply implements [fleet.Sink].
+func (f feed) Apply(t kv.Target, b kv.Batch) {
+	w := f.fleet.Worker(t.Worker)
+	if w == nil {
+		return
+	}
+	if card := w.Card(); card == nil || !f.hears(card) {
+		return
+	}
+	if b.Gap != "" {
+		f.index.RemoveTarget(t)
+	}
+	for _, e := range b.Events {
+		_ = f.index.Apply(t, e) // counted by the index; the stream goes on
+	}
+}
+
+// RemoveWorker implements [fleet.Sink].
+func (f feed) RemoveWorker(id uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.routed.RemoveWorker(id)
+	f.index.RemoveWorker(id)
+	f.books.dropIdle(id)
+}
