@@ -1,0 +1,315 @@
+// Package importtest holds the house plan: which package may import which. It
+// has nothing but a test, which reads the imports that the go command lists.
+//
+// The one idea: a room stands on a floor and sees the floors below it. Every
+// other edge is written down here, with the room that needs it, and a package
+// that is not in the plan is a failure until somebody gives it a room.
+package importtest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/dynago/dynago"
+
+// room is one package, or a folder of packages, of the house.
+type room struct {
+	name string
+	// floor says what it may import: the rooms on lower floors. A room that
+	// stands outside may import only what sees lists.
+	floor   int
+	outside bool
+	// sees lists further packages that it may import.
+	sees []string
+	// seenBy, if not nil, lists the only rooms that may import it.
+	seenBy []string
+	// never lists packages of the standard library that it must not import, be
+	// it by way of other rooms.
+	never []string
+}
+
+var (
+	// wire are the rooms that may know a wire type, and command those that may
+	// know the adapter of one engine.
+	wire    = []string{"frontend", "cmd/dynago"}
+	command = []string{"cmd/dynago"}
+	noHTTP  = []string{"net/http"}
+	noIO    = []string{"net", "net/http", "os", "os/exec"}
+)
+
+// plan is the table of ARCHITECTURE.md.
+var plan = []room{
+	{name: "kv", floor: 0, never: noIO},
+	{name: "chat", floor: 0, never: noHTTP},
+	{name: "nvext", floor: 0},
+
+	{name: "tokenizer", floor: 1, never: noHTTP},
+	{name: "chattemplate", floor: 1, sees: []string{"chattemplate/jinja"}, never: noHTTP},
+	{name: "chattemplate/jinja", outside: true, seenBy: []string{"chattemplate"}, never: noHTTP},
+	{name: "parser", floor: 1, never: noHTTP},
+	{name: "kvindex", floor: 1, never: noHTTP},
+	{name: "kvcache", floor: 1, never: noHTTP},
+	{name: "kvevent", floor: 1, never: noHTTP},
+
+	{name: "engine", floor: 2, never: noHTTP},
+	{name: "engine/enginetest", floor: 2, sees: []string{"engine"}, seenBy: []string{}},
+	{name: "engine/mock", floor: 2, sees: []string{"engine"}, seenBy: command, never: noHTTP},
+	{name: "fleet", floor: 2, sees: []string{"engine"}, never: noHTTP},
+
+	{name: "router", floor: 3, never: noHTTP},
+	{name: "prompt", floor: 3, never: noHTTP},
+
+	{name: "pipeline", floor: 4, never: noHTTP},
+
+	{name: "openai", floor: 5, seenBy: wire},
+
+	{name: "frontend", floor: 6, sees: []string{"internal/sse"}, seenBy: []string{"cmd/dynago"}},
+
+	{name: "cmd/dynago", floor: 7, sees: []string{"internal/demo"}, seenBy: []string{}},
+
+	{name: "internal/demo", outside: true, never: noHTTP},
+	{name: "internal/demo/train", outside: true, sees: []string{"internal/demo", "tokenizer"}, seenBy: []string{}},
+	{name: "internal/sse", outside: true, sees: []string{"engine"}},
+	{name: "internal/importtest", outside: true, seenBy: []string{}},
+
+	// What measures and tests the built binary knows nothing of its insides.
+	{name: "bench", outside: true, sees: []string{"bench/loadgen", "bench/stats"}, seenBy: []string{}},
+	{name: "bench/load", outside: true, sees: []string{"bench/loadgen"}, seenBy: []string{}},
+	{name: "bench/loadgen", outside: true, sees: []string{"bench/stats"}, seenBy: []string{"bench", "bench/load"}},
+	{name: "bench/stats", outside: true, seenBy: []string{"bench", "bench/loadgen"}},
+	{name: "bench/baseline", outside: true, seenBy: []string{}},
+	{name: "e2e", outside: true, seenBy: []string{}},
+}
+
+// listed is what the go command tells of a package.
+type listed struct {
+	ImportPath                string
+	Imports, Deps             []string
+	TestImports, XTestImports []string
+}
+
+// touch looks at every source file. The go command remembers the result of a
+// test until a file that the test itself has looked at changes; what the go
+// command below reads does not count.
+func touch(t *testing.T) {
+	t.Helper()
+	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "build" || d.Name() == "node_modules" || d.Name() == "testdata" || d.Name()[0] == '.' && path != "../.."):
+			return fs.SkipDir
+		case strings.HasSuffix(path, ".go"):
+			_, err = os.Stat(path)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+}
+
+// list returns the packages of the module.
+func list(t *testing.T) []listed {
+	t.Helper()
+	touch(t)
+	cmd := exec.Command("go", "list", "-e", "-tags", "e2e", "-json=ImportPath,Imports,Deps,TestImports,XTestImports", module+"/...")
+	var problems strings.Builder
+	cmd.Stderr = &problems
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, problems.String())
+	}
+	var packages []listed
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		packages = append(packages, p)
+	}
+	if len(packages) < 5 {
+		t.Fatalf("go list found only %d packages", len(packages))
+	}
+	return packages
+}
+
+// ours returns the name of a package of the module.
+func ours(path string) (name string, ok bool) { return strings.CutPrefix(path, module+"/") }
+
+func find(name string) (room, bool) {
+	i := slices.IndexFunc(plan, func(r room) bool { return r.name == name })
+	if i < 0 {
+		return room{}, false
+	}
+	return plan[i], true
+}
+
+// judge says what is wrong with an import, or nothing.
+func judge(from, to room) string {
+	switch {
+	case to.seenBy != nil && !slices.Contains(to.seenBy, from.name):
+		return fmt.Sprintf("%s imports %s, which only %s may import", from.name, to.name, orNobody(to.seenBy))
+	case slices.Contains(from.sees, to.name):
+		return ""
+	case from.outside:
+		return fmt.Sprintf("%s imports %s; it stands outside the floors and may import only %s", from.name, to.name, orNobody(from.sees))
+	case to.outside:
+		return fmt.Sprintf("%s imports %s, which stands outside the floors; name it in the room's sees if that is right", from.name, to.name)
+	case to.floor >= from.floor:
+		return fmt.Sprintf("%s (floor %d) imports %s (floor %d); a room may import lower floors only", from.name, from.floor, to.name, to.floor)
+	}
+	return ""
+}
+
+func orNobody(names []string) string {
+	if len(names) == 0 {
+		return "nobody"
+	}
+	return strings.Join(names, ", ")
+}
+
+func TestImports(t *testing.T) {
+	for _, p := range list(t) {
+		name, ok := ours(p.ImportPath)
+		if !ok {
+			t.Errorf("package %s lies outside of every folder; give it one", p.ImportPath)
+			continue
+		}
+		from, ok := find(name)
+		if !ok {
+			t.Errorf("package %s is not in the house plan: add a line with its floor to plan in internal/importtest/import_test.go, and its row to ARCHITECTURE.md", name)
+			continue
+		}
+		for _, path := range p.Imports {
+			to, ok := ours(path)
+			if !ok {
+				continue
+			}
+			r, ok := find(to)
+			if !ok {
+				continue // said above
+			}
+			if problem := judge(from, r); problem != "" {
+				t.Error(problem)
+			}
+		}
+		for _, std := range from.never {
+			if slices.Contains(p.Imports, std) {
+				t.Errorf("%s imports %s; it must not", name, std)
+			}
+		}
+	}
+}
+
+// The vocabulary stands alone, in its tests as well.
+func TestVocabularyStandsAlone(t *testing.T) {
+	for _, p := range list(t) {
+		name, _ := ours(p.ImportPath)
+		if r, ok := find(name); !ok || r.outside || r.floor != 0 {
+			continue
+		}
+		for _, path := range slices.Concat(p.Deps, p.TestImports, p.XTestImports) {
+			if to, ok := ours(path); ok && to != name {
+				t.Errorf("%s imports %s; the vocabulary imports nothing of ours", name, to)
+			}
+		}
+	}
+}
+
+// A room that must not know the network does not get to know it by way of
+// another room either.
+func TestNoDetours(t *testing.T) {
+	packages := list(t)
+	imports := map[string][]string{}
+	for _, p := range packages {
+		imports[p.ImportPath] = p.Imports
+	}
+	for _, p := range packages {
+		name, _ := ours(p.ImportPath)
+		r, _ := find(name)
+		for _, std := range r.never {
+			if way := route(imports, p.ImportPath, std, map[string]bool{}); way != nil {
+				t.Errorf("%s must not import %s, but reaches it: %s", name, std, strings.Join(way, " → "))
+			}
+		}
+	}
+}
+
+// route returns a way through packages of ours from one to another, or nil.
+func route(imports map[string][]string, from, to string, seen map[string]bool) []string {
+	if seen[from] {
+		return nil
+	}
+	seen[from] = true
+	if slices.Contains(imports[from], to) {
+		return []string{from, to}
+	}
+	for _, next := range imports[from] {
+		if _, ok := ours(next); !ok {
+			continue
+		}
+		if way := route(imports, next, to, seen); way != nil {
+			return append([]string{from}, way...)
+		}
+	}
+	return nil
+}
+
+// The plan itself must be able to say no.
+func TestJudge(t *testing.T) {
+	get := func(name string) room {
+		r, ok := find(name)
+		if !ok {
+			t.Fatalf("no room %s", name)
+		}
+		return r
+	}
+	for _, tt := range []struct {
+		from, to string
+		allowed  bool
+	}{
+		{"router", "kvindex", true},
+		{"kvindex", "router", false},
+		{"kv", "chat", false},
+		{"fleet", "engine", true},
+		{"engine", "fleet", false},
+		{"engine/mock", "engine", true},
+		{"engine/mock", "kvcache", true},
+		{"pipeline", "engine/mock", false},
+		{"cmd/dynago", "engine/mock", true},
+		{"pipeline", "openai", false},
+		{"frontend", "openai", true},
+		{"cmd/dynago", "openai", true},
+		{"prompt", "router", false},
+		{"chattemplate", "chattemplate/jinja", true},
+		{"prompt", "chattemplate/jinja", false},
+		{"frontend", "internal/sse", true},
+		{"openai", "internal/sse", false},
+		{"internal/sse", "engine", true},
+		{"internal/sse", "pipeline", false},
+		{"e2e", "frontend", false},
+		{"bench/loadgen", "openai", false},
+	} {
+		if problem := judge(get(tt.from), get(tt.to)); (problem == "") != tt.allowed {
+			t.Errorf("%s → %s: %q, want allowed %v", tt.from, tt.to, problem, tt.allowed)
+		}
+	}
+	for i, r := range plan {
+		if slices.ContainsFunc(plan[:i], func(o room) bool { return o.name == r.name }) {
+			t.Errorf("%s is in the plan twice", r.name)
+		}
+	}
+}
