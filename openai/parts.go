@@ -96,7 +96,6 @@ func (in partContext) blocks(parts []part) ([]chat.Block, error) {
 
 func (in partContext) block(p *part) (chat.Block, error) {
 	path := index(in.path+".content", p.index)
-	opaque := chat.Block{Kind: chat.Opaque, Wire: cleanRaw(p.wire)}
 	switch {
 	case p.kind == "text" && p.text == "" && p.index < 0:
 		return chat.Block{}, nil
@@ -115,14 +114,14 @@ func (in partContext) block(p *part) (chat.Block, error) {
 		if in.strict {
 			return chat.Block{}, invalid(path+".type", "%s.type %q is not a known content part", path, clip(p.kind))
 		}
-		return opaque, nil
+		return p.opaque(), nil
 	}
 	media, err := p.media(path)
 	if err != nil {
 		if in.strict {
 			return chat.Block{}, err
 		}
-		return opaque, nil
+		return p.opaque(), nil
 	}
 	sense, kind := "image", chat.Image
 	switch p.kind {
@@ -137,9 +136,14 @@ func (in partContext) block(p *part) (chat.Block, error) {
 		return chat.Block{}, unsupported(path, "Model '%s' does not support %s input: %s", in.model, sense, path)
 	}
 	if kind == chat.Opaque {
-		return opaque, nil
+		return p.opaque(), nil
 	}
 	return chat.Block{Kind: kind, Media: media}, nil
+}
+
+// opaque keeps a part as it came.
+func (p *part) opaque() chat.Block {
+	return chat.Block{Kind: chat.Opaque, Wire: cleanRaw(p.wire)}
 }
 
 // spoken makes a part that is text under another name. A part in a shape of
@@ -158,7 +162,7 @@ func (p *part) spoken(path string) (chat.Block, error) {
 		return r.skip()
 	})
 	if err != nil || said == "" {
-		return chat.Block{Kind: chat.Opaque, Wire: cleanRaw(p.wire)}, err
+		return p.opaque(), err
 	}
 	return chat.Block{Kind: kind, Text: said}, nil
 }
