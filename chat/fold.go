@@ -42,7 +42,7 @@ func Fold(events iter.Seq2[Event, error]) ([]Answer, error) {
 	return answers, nil
 }
 
-type folder struct{ choices []folding }
+type folder struct{ choices []*folding }
 
 type folding struct {
 	Answer
@@ -52,9 +52,9 @@ type folding struct {
 
 func (f *folder) add(e Event) error {
 	for e.Choice >= len(f.choices) {
-		f.choices = append(f.choices, folding{})
+		f.choices = append(f.choices, new(folding))
 	}
-	c := &f.choices[e.Choice]
+	c := f.choices[e.Choice]
 	switch {
 	case c.done:
 		return fmt.Errorf("chat: choice %d: event after its finish", e.Choice)
