@@ -1,0 +1,57 @@
+# Go 1.26 is all that the targets need, except e2e, which needs Node.js and Python.
+
+GO      ?= go
+TOOL    := $(GO) tool -modfile=tools/go.mod
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+FUZZTIME ?= 10s
+BENCH    ?= all
+
+# The race detector needs cgo; nothing else does.
+ifdef RACE
+export CGO_ENABLED := 1
+RACEFLAG := -race
+else
+export CGO_ENABLED := 0
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: build test lint fuzz bench bench-short soak e2e generate help
+
+build: ## static binary bin/dynago
+	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/dynago ./cmd/dynago
+
+test: ## all tests that need Go alone (RACE=1: with the race detector)
+	$(GO) test $(RACEFLAG) ./...
+
+lint: ## go vet, staticcheck and gofumpt, at the versions of tools/go.mod
+	$(GO) vet -tags e2e ./...
+	$(TOOL) staticcheck -tags e2e ./...
+	@files=$$($(TOOL) gofumpt -l $$(git ls-files -co --exclude-standard '*.go')) || exit 1; \
+	if [ -n "$$files" ]; then echo "not formatted; run gofumpt -w on:"; echo "$$files"; exit 1; fi
+
+fuzz: ## each fuzz target for FUZZTIME (10s)
+	@set -e; \
+	targets=$$($(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/ {names = names " " $$1} /^ok/ {n = split(names, a); for (i = 1; i <= n; i++) print $$2 ":" a[i]; names = ""}'); \
+	for t in $$targets; do \
+		echo "== $${t%:*} $${t#*:}"; \
+		$(GO) test -run '^$$' -fuzz "^$${t#*:}$$" -fuzztime $(FUZZTIME) "$${t%:*}"; \
+	done
+
+bench: ## the figures of bench/README.md (BENCH=B8,B9: some of them)
+	$(GO) run ./bench -id $(BENCH) -json bench.out
+
+bench-short: ## a short form of all figures, about a minute
+	$(GO) run ./bench -id all -short
+
+soak: ## ten minutes of load, aborts and worker churn
+	$(GO) run ./bench -id B16
+
+e2e: build ## the built binary against the official OpenAI SDKs
+	e2e/run
+
+generate: ## what is generated
+	$(GO) generate ./...
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
