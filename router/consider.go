@@ -16,6 +16,7 @@ const guessedBlockSize = 16
 
 // scratch is the memory of one decision.
 type scratch struct {
+	tuning  Tuning
 	rows    []Candidate
 	sides   []side   // what belongs to each row and is no policy's business
 	prompts []prompt // one for each block size
@@ -48,18 +49,18 @@ func (r *Router) recycle(s *scratch) {
 	r.scratch.Put(s)
 }
 
-// consider fills s with a row for each rank that may serve q, and what is cached
-// there. It returns the tuning for this request.
-func (r *Router) consider(q *Query, s *scratch) (Tuning, error) {
-	tuning := r.tuning
-	if err := q.Overrides.apply(&tuning); err != nil {
-		return tuning, err
+// consider fills s with the tuning for q, a row for each rank that may serve it,
+// and what is cached there.
+func (r *Router) consider(q *Query, s *scratch) error {
+	s.tuning = r.tuning
+	if err := q.Overrides.apply(&s.tuning); err != nil {
+		return err
 	}
 	if err := r.eligible(q, s); err != nil {
 		r.mu.Lock()
 		r.counted.Refused++
 		r.mu.Unlock()
-		return tuning, err
+		return err
 	}
 	s.prompts = s.prompts[:0]
 	for i := range s.rows {
@@ -78,7 +79,7 @@ func (r *Router) consider(q *Query, s *scratch) (Tuning, error) {
 			c.Disk = int(held[kv.TierDisk]) + int(held[kv.TierShared])
 		}
 	}
-	return tuning, nil
+	return nil
 }
 
 // cut returns which of the prompts of s has blocks of this size, made if need
@@ -105,7 +106,8 @@ func (r *Router) cut(q *Query, s *scratch, blockSize int) int {
 
 // weigh fills in what is booked on each row, and what the request would cost
 // there. The lock must be held.
-func (r *Router) weigh(q *Query, s *scratch, t *Tuning) {
+func (r *Router) weigh(q *Query, s *scratch) {
+	t := &s.tuning
 	loads := r.books.loads
 	at := 0
 	find := func(c *Candidate) *load {

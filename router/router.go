@@ -112,22 +112,22 @@ func (r *Router) Route(ctx context.Context, q *Query) (*Booking, error) {
 	}
 	s := r.scratch.Get().(*scratch)
 	defer r.recycle(s)
-	tuning, err := r.consider(q, s)
-	if err != nil {
+	if err := r.consider(q, s); err != nil {
 		return nil, err
 	}
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.weigh(q, s, &tuning)
+	r.weigh(q, s)
 	choice := 0
 	if !q.pinned() {
+		var err error
 		if choice, err = r.pick(ctx, q, s.rows); err != nil {
 			return nil, err
 		}
-		r.compare(s.rows, choice, &tuning)
+		r.compare(s.rows, choice, &s.tuning)
 	}
-	b := r.book(q, s, choice, &tuning, start)
+	b := r.book(q, s, choice, start)
 	b.decision.Routing = time.Since(start)
 	if r.log.Enabled(ctx, slog.LevelDebug) {
 		r.log.Debug("routed", "request", q.ID, "model", b.decision.Model, "target", b.decision.Target.String(),
@@ -140,13 +140,12 @@ func (r *Router) Route(ctx context.Context, q *Query) (*Booking, error) {
 // the targets. It books nothing and changes nothing.
 func (r *Router) Explain(q *Query) ([]Candidate, error) {
 	s := new(scratch)
-	tuning, err := r.consider(q, s)
-	if err != nil {
+	if err := r.consider(q, s); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.weigh(q, s, &tuning)
+	r.weigh(q, s)
 	return s.rows, nil
 }
 
@@ -231,7 +230,8 @@ func (r *Router) compare(rows []Candidate, choice int, t *Tuning) {
 }
 
 // book makes the choice real.
-func (r *Router) book(q *Query, s *scratch, choice int, t *Tuning, now time.Time) *Booking {
+func (r *Router) book(q *Query, s *scratch, choice int, now time.Time) *Booking {
+	t := &s.tuning
 	c, side := &s.rows[choice], &s.sides[choice]
 	p := &s.prompts[side.prompt]
 	r.counted.Decisions++

@@ -1,0 +1,63 @@
+package router_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/router"
+)
+
+// A whole decision and its release: 128 blocks of 16 tokens, half of them cached
+// on every worker, four requests running on each. Hashing is part of it, and
+// measured alone below.
+func BenchmarkRoute(b *testing.B) {
+	for _, workers := range []int{8, 64, 4096} {
+		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
+			h := newHouse(b, router.Config{Seed: 1})
+			defer h.fleet.Close()
+			p := count(0, 128*16)
+			for id := range uint64(workers) {
+				h.join(id+1, card(func(c *engine.Card) { c.BlockSize = 16 }))
+				h.tell(id+1, p[:64*16])
+				for n := range uint32(4) {
+					defer h.route(router.Query{Model: "m", PinWorker: id + 1, Tokens: append(p[:64*16:64*16], count(uint32(id)*4+n, 1024)...)}).Release()
+				}
+			}
+			q := router.Query{Model: "m", Tokens: p}
+			ctx := context.Background()
+			b.ReportAllocs()
+			for b.Loop() {
+				k, err := h.router.Route(ctx, &q)
+				if err != nil {
+					b.Fatal(err)
+				}
+				k.Release()
+			}
+		})
+	}
+}
+
+// What of the above is hashing the prompt.
+func BenchmarkHash(b *testing.B) {
+	p := count(0, 128*16)
+	var local []kv.LocalHash
+	var seq []kv.SeqHash
+	for b.Loop() {
+		local = kv.AppendLocalHashes(local[:0], p, 16, kv.HashSeed)
+		seq = kv.AppendSeqHashes(seq[:0], local)
+	}
+}
+
+// tell makes a worker with blocks of 16 tokens tell that it caches p.
+func (h *house) tell(id uint64, p []uint32) {
+	local := kv.AppendLocalHashes(nil, p, 16, kv.HashSeed)
+	var e kv.Event
+	for i, seq := range kv.AppendSeqHashes(nil, local) {
+		e.Blocks = append(e.Blocks, kv.Block{Engine: kv.EngineHash(seq), Local: local[i]})
+	}
+	h.engines[id].events <- kv.Batch{Epoch: 1, First: 1, Last: 1, Events: []kv.Event{e}}
+	h.engines[id].events <- kv.Batch{Epoch: 1, Last: 1}
+}
