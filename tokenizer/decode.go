@@ -70,6 +70,13 @@ func (d *Decoder) Append(dst []byte, id uint32) []byte {
 	return dst
 }
 
+// Pending returns how many bytes of an incomplete character are held back.
+func (d *Decoder) Pending() int { return d.n }
+
+// Reset forgets what is held back; the decoder is then at the start of a new
+// text.
+func (d *Decoder) Reset() { d.n = 0 }
+
 // Flush ends the text: a held, incomplete character becomes U+FFFD. The decoder
 // is then at the start of a new text.
 func (d *Decoder) Flush(dst []byte) []byte {

@@ -50,6 +50,10 @@ func Load(tokenizerJSON []byte) (*Tokenizer, error) {
 		if a.ID >= maxID {
 			return nil, fmt.Errorf("tokenizer: added_tokens[%d].id: %d is not below %d", i, a.ID, maxID)
 		}
+		// A token that the model has too keeps the model's id.
+		if id, ok := t.model.id(a.Content); ok {
+			t.added[i].ID = id
+		}
 	}
 	if len(t.split) == 1 {
 		t.scan, _ = t.split[0].(scanner)
@@ -113,7 +117,8 @@ func (f *modelFile) build() (*bpe, error) {
 			m.bytes1[b] = id
 		}
 	}
-	if f.UnkToken != "" {
+	// Only a byte that is not in the vocabulary needs the unknown token.
+	if f.UnkToken != "" && slices.Contains(m.bytes1[:], none) {
 		id, ok := m.id(f.UnkToken)
 		if !ok {
 			return nil, fmt.Errorf("model.unk_token: %q is not in the vocabulary", f.UnkToken)
@@ -261,11 +266,18 @@ func (f *mergesFile) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
+// add keeps a merge; one with a token that spells no bytes can never apply and
+// is kept as empty.
 func (f *mergesFile) add(left, right string) {
-	for _, token := range [2]string{left, right} {
-		f.blob, _ = appendBytes(f.blob, token)
-		f.ends = append(f.ends, uint32(len(f.blob)))
+	start := len(f.blob)
+	blob, okL := appendBytes(f.blob, left)
+	mid := len(blob)
+	blob, okR := appendBytes(blob, right)
+	if !okL || !okR {
+		blob, mid = blob[:start], start
 	}
+	f.blob = blob
+	f.ends = append(f.ends, uint32(mid), uint32(len(blob)))
 	f.n++
 }
 
@@ -277,6 +289,9 @@ func (f *mergesFile) addTo(m *bpe) error {
 		mid, end := f.ends[2*i], f.ends[2*i+1]
 		left, right, both := string(f.blob[start:mid]), string(f.blob[mid:end]), string(f.blob[start:end])
 		start = end
+		if both == "" {
+			continue
+		}
 		l, okL := m.find(left)
 		r, okR := m.find(right)
 		made, okM := m.find(both)
@@ -364,11 +379,15 @@ func loadPostProcessor(path string, v jsontext.Value) (before, after []uint32, e
 			return nil, nil, err
 		}
 		for i, p := range seq.Processors {
-			b, a, err := loadPostProcessor(fmt.Sprintf("%s.processors[%d]", path, i), p)
+			path := fmt.Sprintf("%s.processors[%d]", path, i)
+			b, a, err := loadPostProcessor(path, p)
 			if err != nil {
 				return nil, nil, err
 			}
-			before, after = slices.Concat(b, before), slices.Concat(after, a)
+			if len(b)+len(a) > 0 && len(before)+len(after) > 0 {
+				return nil, nil, fmt.Errorf("%s: a second template is not supported", path)
+			}
+			before, after = append(before, b...), append(after, a...)
 		}
 		return before, after, nil
 	}

@@ -1,0 +1,136 @@
+package tokenizer_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dynago/dynago/internal/demo"
+	"github.com/dynago/dynago/tokenizer"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// tokenizerFile is a tokenizer.json whose members can be replaced.
+type tokenizerFile map[string]jsontext.Value
+
+func demoFile(t testing.TB) tokenizerFile {
+	t.Helper()
+	text, err := demo.File("tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f tokenizerFile
+	parse(t, text, &f)
+	return f
+}
+
+func parse(t testing.TB, text []byte, into any) {
+	t.Helper()
+	if err := json.Unmarshal(text, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func encode(t testing.TB, v any) []byte {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func load(t testing.TB, text []byte) *tokenizer.Tokenizer {
+	t.Helper()
+	tok, err := tokenizer.Load(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+func demoTokenizer(t testing.TB) *tokenizer.Tokenizer {
+	t.Helper()
+	return load(t, encode(t, demoFile(t)))
+}
+
+// replace overwrites members of the file and of its model. Tokens that contain
+// drop become such that no text yields.
+func (f tokenizerFile) replace(t testing.TB, members, model tokenizerFile, drop string) {
+	t.Helper()
+	maps.Copy(f, members)
+	var m tokenizerFile
+	parse(t, f["model"], &m)
+	maps.Copy(m, model)
+	if drop != "" {
+		var vocab map[string]uint32
+		var merges []string
+		parse(t, m["vocab"], &vocab)
+		parse(t, m["merges"], &merges)
+		for _, token := range slices.Collect(maps.Keys(vocab)) {
+			if id := vocab[token]; strings.Contains(token, drop) {
+				delete(vocab, token)
+				vocab[fmt.Sprintf("你%d", id)] = id
+			}
+		}
+		m["vocab"] = encode(t, vocab)
+		m["merges"] = encode(t, slices.DeleteFunc(merges, func(m string) bool { return strings.Contains(m, drop) }))
+	}
+	f["model"] = encode(t, m)
+}
+
+// The vectors are those of the Hugging Face library; testdata/golden.py made
+// them.
+func TestGolden(t *testing.T) {
+	text, err := os.ReadFile("testdata/golden.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(text) {
+		var v struct {
+			Variant string             `json:"variant"`
+			Members tokenizerFile      `json:"members"`
+			Model   tokenizerFile      `json:"model"`
+			Drop    string             `json:"drop"`
+			Encode  [][]jsontext.Value `json:"encode"`
+			Decode  [][]jsontext.Value `json:"decode"`
+		}
+		parse(t, line, &v)
+		t.Run(v.Variant, func(t *testing.T) {
+			f := demoFile(t)
+			f.replace(t, v.Members, v.Model, v.Drop)
+			tok := load(t, encode(t, f))
+			for _, c := range v.Encode {
+				var text string
+				var want, wantSpecial []uint32
+				parse(t, c[0], &text)
+				parse(t, c[1], &want)
+				parse(t, c[len(c)-1], &wantSpecial)
+				if got := tok.Append(nil, text); !slices.Equal(got, want) {
+					t.Errorf("Append(%q) = %d, want %d", text, got, want)
+				}
+				if got := tok.AppendWithSpecial(nil, text); !slices.Equal(got, wantSpecial) {
+					t.Errorf("AppendWithSpecial(%q) = %d, want %d", text, got, wantSpecial)
+				}
+			}
+			for _, c := range v.Decode {
+				var ids []uint32
+				var want, wantPlain string
+				parse(t, c[0], &ids)
+				parse(t, c[1], &want)
+				parse(t, c[2], &wantPlain)
+				if got := tok.Decode(ids, false); got != want {
+					t.Errorf("Decode(%d) = %q, want %q", ids, got, want)
+				}
+				if got := tok.Decode(ids, true); got != wantPlain {
+					t.Errorf("Decode(%d) without special tokens = %q, want %q", ids, got, wantPlain)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package tokenizer_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/dynago/dynago/tokenizer"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A file that cannot be read is told by the place and what is wrong there.
+func TestLoadErrors(t *testing.T) {
+	const level = `{"type":"ByteLevel","add_prefix_space":false,"use_regex":false}`
+	for _, tc := range []struct{ member, value, want string }{
+		{"model", `{"type":"Unigram","unk_id":0,"vocab":[["<unk>",0.0]]}`, `model.type: "Unigram" is not supported`},
+		{"model", `{"type":"WordPiece","vocab":{}}`, `model.type: "WordPiece" is not supported`},
+		{"model", `{}`, `model.type: "" is not supported`},
+		{"model", `{"type":"BPE","vocab":{},"merges":[],"byte_fallback":true}`, `model.byte_fallback: true`},
+		{"model", `{"type":"BPE","vocab":{},"merges":[],"continuing_subword_prefix":"##"}`, `model.continuing_subword_prefix: "##"`},
+		{"model", `{"type":"BPE","vocab":{},"merges":[],"end_of_word_suffix":"</w>"}`, `model.end_of_word_suffix: "</w>"`},
+		{"model", `{"type":"BPE","vocab":[],"merges":[]}`, `model.vocab: must be an object`},
+		{"model", `{"type":"BPE","vocab":{"a":-1},"merges":[]}`, `model.vocab["a"]`},
+		{"model", `{"type":"BPE","vocab":{"a":0.5},"merges":[]}`, `model.vocab["a"]`},
+		{"model", `{"type":"BPE","vocab":{"a":"x"},"merges":[]}`, `model.vocab["a"]: must be an id`},
+		{"model", `{"type":"BPE","vocab":{"a":5000000},"merges":[]}`, `model.vocab["a"]: 5000000 is not below`},
+		{"model", `{"type":"BPE","vocab":{"a":0,"b":0},"merges":[]}`, `model.vocab["b"]: id 0 is taken`},
+		{"model", `{"type":"BPE","vocab":{"a":0},"merges":{}}`, `model.merges: must be a list`},
+		{"model", `{"type":"BPE","vocab":{"a":0},"merges":["a"]}`, `model.merges[0]: "a" is not two tokens`},
+		{"model", `{"type":"BPE","vocab":{"a":0},"merges":[["a"]]}`, `model.merges[0]: must be a pair`},
+		{"model", `{"type":"BPE","vocab":{"a":0},"merges":[7]}`, `model.merges[0]: must be a string or a pair`},
+		{"model", `{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b","a a"]}`, `model.merges[1]: "a" and "a"`},
+		{"model", `{"type":"BPE","vocab":{"a":0},"merges":[],"unk_token":"?"}`, `model.unk_token: "?" is not in the vocabulary`},
+		{"normalizer", `{"type":"Lowercase"}`, `normalizer.type: "Lowercase" is not supported`},
+		{"normalizer", `{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Prepend"}]}`, `normalizer.normalizers[1].type: "Prepend"`},
+		{"pre_tokenizer", `null`, `pre_tokenizer: must be a ByteLevel`},
+		{"pre_tokenizer", `{"type":"Metaspace"}`, `pre_tokenizer.type: "Metaspace" is not supported`},
+		{"pre_tokenizer", `{"type":"Digits"}`, `pre_tokenizer: must end in a ByteLevel`},
+		{"pre_tokenizer", `{"type":"Sequence","pretokenizers":[` + level + `,{"type":"Digits"}]}`, `pre_tokenizer.pretokenizers[1].type: "Digits" after ByteLevel`},
+		{"pre_tokenizer", `{"type":"Split","pattern":{"Regex":"(a"},"behavior":"Isolated"}`, `pre_tokenizer.pattern.Regex: `},
+		{"pre_tokenizer", `{"type":"Split","pattern":{},"behavior":"Isolated"}`, `pre_tokenizer.pattern: must hold`},
+		{"pre_tokenizer", `{"type":"Split","pattern":{"Regex":"a"},"behavior":"Glued"}`, `pre_tokenizer.behavior: "Glued"`},
+		{"decoder", `null`, `decoder: must be a ByteLevel`},
+		{"decoder", `{"type":"Metaspace"}`, `decoder.type: "Metaspace" is not supported`},
+		{"decoder", `{"type":"Sequence","decoders":[{"type":"Fuse"}]}`, `decoder.decoders[0].type: "Fuse" is not supported`},
+		{"post_processor", `{"type":"RobertaProcessing"}`, `post_processor.type: "RobertaProcessing" is not supported`},
+		{"post_processor", `{"type":"Sequence","processors":[{"type":"X"}]}`, `post_processor.processors[0].type: "X"`},
+		{"post_processor", `{"type":"TemplateProcessing","single":[],"special_tokens":{}}`, `post_processor.single: must hold sequence A once`},
+		{"post_processor", `{"type":"TemplateProcessing","single":[{"Sequence":{"id":"B"}}]}`, `post_processor.single[0]: must be`},
+		{"post_processor", `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>"}}]}`, `post_processor.single[0]: "<s>" is not in special_tokens`},
+		{"added_tokens", `[{"id":0,"content":"x"},{"id":4194304,"content":"y"}]`, `added_tokens[1].id: 4194304 is not below`},
+		{"added_tokens", `[{"id":-1,"content":"x"}]`, `added_tokens`},
+	} {
+		f := demoFile(t)
+		f[tc.member] = jsontext.Value(tc.value)
+		_, err := tokenizer.Load(encode(t, f))
+		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "tokenizer: ") {
+			t.Errorf("%s = %s: error %v, want one with %s", tc.member, tc.value, err, tc.want)
+		}
+	}
+	for _, text := range []string{"", "null", "[]", "{", `{"model":3}`, `{"model":{"vocab":{"a"`} {
+		if _, err := tokenizer.Load([]byte(text)); err == nil {
+			t.Errorf("%q was loaded", text)
+		}
+	}
+}
+
+// Both spellings of merges, members in any order, and a file without a model
+// type, as the oldest are.
+func TestLoadAcceptsOldAndNewForms(t *testing.T) {
+	const rest = `"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},"decoder":{"type":"Sequence","decoders":[{"type":"ByteLevel"}]},"truncation":{"max_length":1}`
+	for _, model := range []string{
+		`{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b"]}`,
+		`{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":[["a","b"]]}`,
+		`{"merges":["a b"],"vocab":{"ab":2,"b":1,"a":0}}`,
+	} {
+		tok := load(t, []byte(`{"model":`+model+`,`+rest+`}`))
+		if ids := tok.Append(nil, "aab"); len(ids) != 2 || ids[0] != 0 || ids[1] != 2 {
+			t.Errorf("%s: aab is %d, want [0 2]", model, ids)
+		}
+	}
+}
+
+// FuzzLoad holds that no file makes loading panic, nor the use of what loaded.
+func FuzzLoad(f *testing.F) {
+	f.Add(smallFile(f, "abc", [][2]string{{"a", "b"}, {"ab", "c"}}, true))
+	f.Add([]byte(`{"added_tokens":[{"id":3,"content":"<s>","special":true,"lstrip":true,"rstrip":true,"single_word":true,"normalized":true}],"normalizer":{"type":"NFKC"},
+		"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Digits"},{"type":"Split","pattern":{"Regex":"a|b*"},"behavior":"MergedWithNext","invert":true},{"type":"Split","pattern":{"String":" "},"behavior":"Contiguous"},{"type":"ByteLevel"}]},
+		"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>"}},{"Sequence":{"id":"A"}}],"special_tokens":{"<s>":{"ids":[3]}}},"decoder":{"type":"ByteLevel"},
+		"model":{"type":"BPE","unk_token":"a","fuse_unk":true,"vocab":{"a":0,"b":1,"ab":2,"你":4},"merges":["a b"]}}`))
+	f.Fuzz(func(t *testing.T, file []byte) {
+		tok, err := tokenizer.Load(file)
+		if err != nil {
+			return
+		}
+		ids := tok.AppendWithSpecial(nil, " ab<s> abba 12 你\xff")
+		tok.AppendLiteral(ids, "<s>ab")
+		tok.Decode(append(ids, 0, 1, 2, 3, 4, 1<<31), true)
+		tok.AddSpecial(map[uint32]string{1: "b", 9: "<x>"}).Append(nil, "b<x>")
+	})
+}

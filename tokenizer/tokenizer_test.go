@@ -1,0 +1,285 @@
+package tokenizer_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/dynago/dynago/internal/demo"
+	"github.com/dynago/dynago/tokenizer"
+	"golang.org/x/text/unicode/norm"
+	"pgregory.net/rapid"
+)
+
+func Example() {
+	file, err := demo.File("tokenizer.json")
+	if err != nil {
+		panic(err)
+	}
+	tok, err := tokenizer.Load(file)
+	if err != nil {
+		panic(err)
+	}
+	ids := tok.Append(nil, "<|im_start|>user\nNice day 🦆!<|im_end|>")
+	fmt.Println(tok.Decode(ids, true))
+
+	// As the tokens of an answer arrive; a character may take several.
+	dec := tok.NewDecoder(true)
+	for _, id := range ids {
+		fmt.Printf("%q ", dec.Append(nil, id))
+	}
+	fmt.Printf("%q\n", dec.Flush(nil))
+	// Output:
+	// user
+	// Nice day 🦆!
+	// "" "user" "\n" "N" "ice" " day" " " "" "🦆" "!" "" ""
+}
+
+// text draws strings of words, control tokens and characters of all kinds.
+func text() *rapid.Generator[string] {
+	part := rapid.OneOf(
+		rapid.SampledFrom([]string{
+			"the", " cache", "don't", "\n\n", "  ", "<|im_end|>", "<|im_start|>", "<think>", "<|im", "é", "e\u0301", "你好", "👩\u200d👧", "\ufffd", "12", "ſ", strings.Repeat("a", 200),
+		}),
+		rapid.String(),
+	)
+	return rapid.Map(rapid.SliceOfN(part, 0, 8), func(parts []string) string { return strings.Join(parts, "") })
+}
+
+func TestDecodeInvertsAppend(t *testing.T) {
+	tok := demoTokenizer(t)
+	rapid.Check(t, func(t *rapid.T) {
+		text := text().Draw(t, "text")
+		for name, ids := range map[string][]uint32{"Append": tok.Append(nil, text), "AppendLiteral": tok.AppendLiteral(nil, text)} {
+			if got, want := tok.Decode(ids, false), norm.NFC.String(text); got != want {
+				t.Fatalf("Decode(%s(%q)) = %q", name, text, got)
+			}
+		}
+	})
+}
+
+func TestAppendKeepsWhatIsThere(t *testing.T) {
+	tok := demoTokenizer(t)
+	dst := []uint32{1, 2, 3}
+	ids := tok.Append(dst, "<think>hello")
+	if want := append([]uint32{1, 2, 3}, tok.Append(nil, "<think>hello")...); !slices.Equal(ids, want) {
+		t.Errorf("appended to give %d, want %d", ids, want)
+	}
+}
+
+// A cut at a special token changes nothing, which is what lets prefixes be
+// cached by turn.
+func TestAppendDistributesOverSpecialTokens(t *testing.T) {
+	tok := demoTokenizer(t)
+	rapid.Check(t, func(t *rapid.T) {
+		head, tail := text().Draw(t, "head")+"<|im_end|>", text().Draw(t, "tail")
+		if got, want := tok.Append(tok.Append(nil, head), tail), tok.Append(nil, head+tail); !slices.Equal(got, want) {
+			t.Fatalf("%q and %q give %d apart, %d together", head, tail, got, want)
+		}
+	})
+}
+
+func TestAppendLiteralYieldsNoSpecialToken(t *testing.T) {
+	tok := demoTokenizer(t).AddSpecial(map[uint32]string{9000: "the", 9001: "[END]"})
+	rapid.Check(t, func(t *rapid.T) {
+		text := text().Draw(t, "text") + "[END]"
+		if ids := tok.AppendLiteral(nil, text); slices.ContainsFunc(ids, tok.IsSpecial) {
+			t.Fatalf("AppendLiteral(%q) = %d has a special id", text, ids)
+		}
+	})
+	// Text without control tokens is encoded as ever, tags included.
+	const plain = "I think <think> is a tag. The quick brown fox!"
+	if got, want := tok.AppendLiteral(nil, plain), demoTokenizer(t).Append(nil, plain); !slices.Equal(got, want) {
+		t.Errorf("AppendLiteral(%q) = %d, want %d", plain, got, want)
+	}
+}
+
+// Role markers count as control even in files that do not flag them.
+func TestAppendLiteralKnowsUnflaggedRoleMarkers(t *testing.T) {
+	tok := demoTokenizer(t).AddTokens(tokenizer.AddedToken{ID: 9000, Content: "<｜User｜>"}, tokenizer.AddedToken{ID: 9001, Content: "<table>"})
+	if got := tok.Append(nil, "<｜User｜><table>"); !slices.Equal(got, []uint32{9000, 9001}) {
+		t.Errorf("Append gives %d", got)
+	}
+	if got := tok.AppendLiteral(nil, "<｜User｜><table>"); slices.Contains(got, 9000) || !slices.Contains(got, 9001) {
+		t.Errorf("AppendLiteral gives %d, want 9001 and not 9000", got)
+	}
+}
+
+// A special token that is an ordinary word of the vocabulary is the one case in
+// which words themselves can be special.
+func TestAppendLiteralSpellsSpecialWords(t *testing.T) {
+	old := demoTokenizer(t)
+	user, ok := old.ID("user")
+	if !ok {
+		t.Fatal("the test needs user to be a token")
+	}
+	tok := old.AddSpecial(map[uint32]string{user: "user"})
+	if got := tok.Append(nil, "user"); !slices.Equal(got, []uint32{user}) {
+		t.Errorf("Append gives %d", got)
+	}
+	if got := tok.AppendLiteral(nil, "user"); len(got) != 4 || tok.Decode(got, true) != "user" {
+		t.Errorf("AppendLiteral gives %d", got)
+	}
+}
+
+func TestAddSpecial(t *testing.T) {
+	old := demoTokenizer(t)
+	tok := old.AddSpecial(map[uint32]string{9000: "<new>", 8185: "<other>", 9001: "<think>", 9002: "", 1 << 30: "<far>"})
+	id, ok := tok.ID("<new>")
+	if !ok || id != 9000 || !tok.IsSpecial(9000) || string(tok.Bytes(9000)) != "<new>" || tok.Size() != old.Size()+1 {
+		t.Errorf("<new> has id %d (known %v), special %v, bytes %q; %d tokens", id, ok, tok.IsSpecial(9000), tok.Bytes(9000), tok.Size())
+	}
+	if got := tok.Append(nil, "<new>"); !slices.Equal(got, []uint32{9000}) {
+		t.Errorf("<new> is %d", got)
+	}
+	if string(tok.Bytes(8185)) != "<|im_end|>" {
+		t.Errorf("id 8185 became %q", tok.Bytes(8185))
+	}
+	if id, _ := tok.ID("<think>"); id == 9001 || tok.IsSpecial(id) {
+		t.Errorf("<think> became %d, special %v", id, tok.IsSpecial(id))
+	}
+	if _, ok := old.ID("<new>"); ok || old.Bytes(9000) != nil || old.IsSpecial(9000) {
+		t.Error("the tokenizer that was added to has changed")
+	}
+}
+
+func TestLookups(t *testing.T) {
+	tok := demoTokenizer(t)
+	for _, tc := range []struct{ token, bytes string }{
+		{"user", "user"}, {"Ġthe", " the"}, {"Ċ", "\n"}, {"<|im_start|>", "<|im_start|>"}, {"</think>", "</think>"}, {"é", "\xe9"},
+	} {
+		id, ok := tok.ID(tc.token)
+		if !ok || string(tok.Bytes(id)) != tc.bytes {
+			t.Errorf("%q: id %d (known %v) has the bytes %q, want %q", tc.token, id, ok, tok.Bytes(id), tc.bytes)
+		}
+	}
+	for _, token := range []string{"", "no such token", "你"} {
+		if id, ok := tok.ID(token); ok {
+			t.Errorf("%q has id %d", token, id)
+		}
+	}
+	for _, id := range []uint32{8192, 1 << 22, 1<<32 - 1} {
+		if tok.Bytes(id) != nil || tok.IsSpecial(id) || tok.Decode([]uint32{id}, false) != "" {
+			t.Errorf("id %d is known", id)
+		}
+	}
+}
+
+// All goroutines share the word cache and the marks of whole words; under the
+// race detector this is the proof that they may.
+func TestConcurrentUse(t *testing.T) {
+	tok := demoTokenizer(t)
+	const text = "A distributed cacheline unforgettable HTTPServer reimplements snake_casings, schöne Grüße 你好 <|im_end|>"
+	want := demoTokenizer(t).Append(nil, text)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 20 {
+				if got := tok.Append(nil, text); !slices.Equal(got, want) {
+					t.Errorf("got %d, want %d", got, want)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestDecoderEqualsDecode(t *testing.T) {
+	tok := demoTokenizer(t)
+	id := rapid.OneOf(rapid.Uint32Range(0, 255), rapid.Uint32Range(0, 8300), rapid.Uint32Range(8180, 8192))
+	rapid.Check(t, func(t *rapid.T) {
+		ids := rapid.SliceOf(id).Draw(t, "ids")
+		skip := rapid.Bool().Draw(t, "skip")
+		dec := tok.NewDecoder(skip)
+		var got, all []byte
+		for _, id := range ids {
+			piece := dec.Append(nil, id)
+			if !utf8.Valid(piece) {
+				t.Fatalf("id %d released %q, which is no valid UTF-8", id, piece)
+			}
+			got = append(got, piece...)
+			if !skip || !tok.IsSpecial(id) {
+				all = append(all, tok.Bytes(id)...)
+			}
+		}
+		got = dec.Flush(got)
+		if want := tok.Decode(ids, skip); string(got) != want {
+			t.Fatalf("decoded to %q one by one, %q at once", got, want)
+		}
+		if want := lossy(all); string(got) != want {
+			t.Fatalf("bytes %q decoded to %q, want %q", all, got, want)
+		}
+		if again := dec.Flush(nil); len(again) > 0 {
+			t.Fatalf("a second flush gave %q", again)
+		}
+	})
+}
+
+// lossy replaces by U+FFFD each longest run of bytes that begins a character
+// and does not complete it, found by trying all completions' lengths.
+func lossy(b []byte) string {
+	var out strings.Builder
+	for len(b) > 0 {
+		if r, n := utf8.DecodeRune(b); r != utf8.RuneError || n > 1 {
+			out.WriteRune(r)
+			b = b[n:]
+			continue
+		}
+		n := min(3, len(b))
+		for n > 1 && utf8.FullRune(b[:n]) {
+			n--
+		}
+		out.WriteRune(utf8.RuneError)
+		b = b[n:]
+	}
+	return out.String()
+}
+
+// Whatever is released is released as early as can be: at most three bytes are
+// held, and only while they may yet become a character.
+func TestDecoderHoldsOnlyIncompleteCharacters(t *testing.T) {
+	tok := demoTokenizer(t)
+	ids := tok.Append(nil, "😀")
+	if len(ids) < 2 {
+		t.Fatalf("the test needs a character of several tokens, 😀 is %d", ids)
+	}
+	dec := tok.NewDecoder(false)
+	for _, id := range ids[:len(ids)-1] {
+		if got := dec.Append(nil, id); len(got) > 0 {
+			t.Errorf("released %q before the character was complete", got)
+		}
+	}
+	hello := tok.Append(nil, "hello")
+	if got := dec.Append([]byte("x"), hello[0]); !bytes.HasPrefix(got, []byte("x\ufffdh")) {
+		t.Errorf("after a broken character: %q", got)
+	}
+}
+
+func FuzzAppend(f *testing.F) {
+	tok := demoTokenizer(f)
+	f.Add("The cache <|im_end|> holds\r\n\t12345 blöcke 你好 👩‍👧 \xff\xe2\x82")
+	f.Fuzz(func(t *testing.T, text string) {
+		ids := tok.Append(nil, text)
+		literal := tok.AppendLiteral(nil, text)
+		if slices.ContainsFunc(literal, tok.IsSpecial) {
+			t.Errorf("AppendLiteral(%q) has a special id", text)
+		}
+		want := norm.NFC.String(text)
+		for _, ids := range [][]uint32{ids, literal} {
+			var got []byte
+			for _, id := range ids {
+				got = append(got, tok.Bytes(id)...)
+			}
+			if string(got) != want {
+				t.Errorf("%q came back as %q", text, got)
+			}
+		}
+		if utf8.ValidString(text) && tok.Decode(ids, false) != want {
+			t.Errorf("%q decodes to %q", text, tok.Decode(ids, false))
+		}
+	})
+}
