@@ -194,7 +194,8 @@ func (c *Core) preempt(i int) {
 }
 
 // seal publishes the blocks of r that its first upto tokens fill, and tells of
-// those that are new, one event for each run without a gap.
+// those that are new. They are one run without a gap, because no block is in the
+// cache without its parent.
 func (c *Core) seal(r *request, upto int) {
 	size := c.args.BlockSize
 	full := min(upto/size, len(r.blocks))
@@ -209,8 +210,7 @@ func (c *Core) seal(r *request, upto int) {
 			parent = r.blocks[k-1]
 		}
 		if !c.pool.Register(r.blocks[k], r.seq[k], parent) {
-			run = nil
-			continue
+			continue // known; what is new can only stand behind it
 		}
 		c.local[r.blocks[k]] = r.local[k]
 		if run == nil {

@@ -1,0 +1,98 @@
+package mock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dynago/dynago/kvcache"
+)
+
+// PolynomialPrefill and PolynomialDecode are the bare curves, in milliseconds.
+var (
+	PolynomialPrefill = polynomialPrefill
+	PolynomialDecode  = polynomialDecode
+)
+
+// Predict is what the model of a would say, sped up.
+func Predict(a *Args, w *Work) time.Duration { return a.duration(a.timing(), w) }
+
+// Queues returns the running and the waiting requests in order.
+func (c *Core) Queues() (running, waiting []ID) {
+	for _, r := range c.running {
+		running = append(running, r.id)
+	}
+	for r := c.waiting.head; r != nil; r = r.next {
+		waiting = append(waiting, r.id)
+	}
+	return running, waiting
+}
+
+// Check returns an error if the core contradicts itself.
+func (c *Core) Check() error {
+	size := c.args.BlockSize
+	if len(c.running) > c.args.MaxNumSeqs {
+		return fmt.Errorf("%d running of %d", len(c.running), c.args.MaxNumSeqs)
+	}
+	var held, mutable, duplicate int
+	primary := make(map[kvcache.Ref]bool)
+	for _, r := range c.running {
+		if r.computed > r.length() || len(r.blocks)*size < r.computed || len(r.blocks) > blocks(r.length(), size) {
+			return fmt.Errorf("request %d: %d of %d tokens computed in %d blocks", r.id, r.computed, r.length(), len(r.blocks))
+		}
+		for k, ref := range r.blocks {
+			held++
+			state := c.pool.State(ref)
+			switch {
+			case k >= r.sealed && state != kvcache.Mutable:
+				return fmt.Errorf("request %d: block %d is not full and %s", r.id, k, state)
+			case k < r.sealed && c.pool.Hash(ref) != r.seq[k]:
+				return fmt.Errorf("request %d: block %d is %x, want %x", r.id, k, c.pool.Hash(ref), r.seq[k])
+			}
+			switch state {
+			case kvcache.Mutable:
+				mutable++
+			case kvcache.Duplicate:
+				duplicate++
+			case kvcache.Primary:
+				primary[ref] = true
+			default:
+				return fmt.Errorf("request %d: block %d is %s", r.id, k, state)
+			}
+		}
+		if full := min(r.computed/size, len(r.blocks)); c.args.EnablePrefixCaching && r.sealed < full {
+			return fmt.Errorf("request %d: %d of %d full blocks published", r.id, r.sealed, full)
+		}
+	}
+	s := c.pool.Stats()
+	// A primary that is in no list is held by duplicates or children.
+	if s.Mutable != mutable || s.Duplicate != duplicate || s.Primary < len(primary) || duplicate == 0 && s.Primary != len(primary) {
+		return fmt.Errorf("%d blocks held in lists (%d mutable, %d duplicate, %d primary) and %+v in the pool", held, mutable, duplicate, len(primary), s)
+	}
+	return c.checkQueue()
+}
+
+func (c *Core) checkQueue() error {
+	n := 0
+	var fresh, preempted Moments
+	for r := c.waiting.head; r != nil; r = r.next {
+		n++
+		if len(r.blocks) != 0 || r.computed != 0 {
+			return fmt.Errorf("request %d waits with %d blocks", r.id, len(r.blocks))
+		}
+		if p := r.prev; p != nil && (p.Priority < r.Priority || p.Priority == r.Priority && p.preempted == 0 && r.preempted > 0) {
+			return fmt.Errorf("request %d stands behind request %d", r.id, p.id)
+		}
+		if r.preempted > 0 {
+			preempted.add(r.length())
+		} else {
+			fresh.add(r.length())
+		}
+	}
+	if fresh != c.waiting.fresh || preempted != c.waiting.preempted {
+		return fmt.Errorf("waiting lengths are %+v and %+v, booked %+v and %+v", fresh, preempted, c.waiting.fresh, c.waiting.preempted)
+	}
+	if live := len(c.slots) - len(c.free); live != n+len(c.running) {
+		return fmt.Errorf("%d requests live, %d in queues", live, n+len(c.running))
+	}
+	return nil
+}
