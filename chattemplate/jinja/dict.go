@@ -1,5 +1,7 @@
 package jinja
 
+import "iter"
+
 // Dict is a Python dict: a map that keeps the order in which keys came.
 type Dict struct {
 	keys, vals []Value
@@ -69,6 +71,17 @@ func (d *Dict) Get(key Value) (Value, bool) {
 		return d.vals[i], true
 	}
 	return nil, false
+}
+
+// All goes through the keys and values in order.
+func (d *Dict) All() iter.Seq2[Value, Value] {
+	return func(yield func(Value, Value) bool) {
+		for i, k := range d.keys {
+			if !yield(k, d.vals[i]) {
+				return
+			}
+		}
+	}
 }
 
 func (d *Dict) get(key string) (Value, bool) {

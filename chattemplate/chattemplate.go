@@ -1,0 +1,181 @@
+// Package chattemplate lays out a conversation as one model was trained to read
+// it, with the Jinja template that the model ships.
+//
+// The one idea: templates differ in what they can take (content as text or as
+// parts, arguments as text or as objects, thoughts in a field of their own or
+// inside the text, system turns anywhere or only first), and none of them says
+// so. Compile finds out by rendering small made-up conversations; Render then
+// rewrites each conversation into the form that this template shows in full. The
+// rewriting looks at one turn at a time and never at what follows, so that a
+// longer conversation renders to an extension of the shorter one wherever the
+// template itself allows it.
+package chattemplate
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/chattemplate/jinja"
+)
+
+// Config is what a template needs to know of its model.
+type Config struct {
+	// BOS, EOS and UNK are the texts of the special tokens, empty if there are
+	// none.
+	BOS, EOS, UNK string
+	// Now is the clock behind strftime_now; nil means time.Now.
+	Now func() time.Time
+}
+
+// Template is the chat template of one model. It is safe for concurrent use.
+type Template struct {
+	cfg    Config
+	plain  *variant
+	tools  *variant // used when tools are passed; may be the same
+	shapes shapes
+}
+
+// variant is one of the templates of a model with what was found out about it.
+type variant struct {
+	tmpl *jinja.Template
+	traits
+}
+
+// Compile reads a template that serves with and without tools.
+func Compile(source string, cfg Config) (*Template, error) {
+	return CompileNamed(map[string]string{"default": source}, cfg)
+}
+
+// CompileNamed reads the templates of a model that has several: "tool_use"
+// serves when tools are passed, "default" otherwise. One alone serves both;
+// other names are ignored.
+func CompileNamed(named map[string]string, cfg Config) (*Template, error) {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	t := &Template{cfg: cfg}
+	for name, use := range map[string]**variant{"default": &t.plain, "tool_use": &t.tools} {
+		source, ok := named[name]
+		if !ok {
+			continue
+		}
+		tmpl, err := jinja.Compile(source)
+		if err != nil {
+			return nil, fmt.Errorf("chat template %q: %w", name, err)
+		}
+		*use = &variant{tmpl, probe(tmpl, source, cfg)}
+	}
+	switch {
+	case t.plain == nil && t.tools == nil:
+		return nil, errors.New(`chat template: neither "default" nor "tool_use" is given`)
+	case t.plain == nil:
+		t.plain = t.tools
+	case t.tools == nil:
+		t.tools = t.plain
+	}
+	return t, nil
+}
+
+// Options says how a conversation is rendered.
+type Options struct {
+	// AddGenerationPrompt ends the prompt with the opening of an answer.
+	AddGenerationPrompt bool
+	// HideTools leaves the tools out of the prompt.
+	HideTools bool
+}
+
+// TemplateError is a template's own refusal of a conversation: what it said to
+// raise_exception.
+type TemplateError struct {
+	Message string
+	Line    int // of the template source
+}
+
+func (e *TemplateError) Error() string { return e.Message }
+
+// Render returns the text of the prompt for a request's System, Turns, Tools,
+// Thinking and TemplateArgs. The same request always renders alike, but for
+// what the template makes of the clock. The error is a *[TemplateError] where
+// the template refuses the conversation, and else wraps a *[jinja.Error].
+func (t *Template) Render(r *chat.Request, o Options) (string, error) {
+	v, tools := t.plain, jinja.None
+	if !o.HideTools {
+		if list := t.shapes.tools(r.Tools); list != nil {
+			v, tools = t.tools, list
+		}
+	}
+	vars, err := t.variables(v, r)
+	if err != nil {
+		return "", err
+	}
+	vars.Set("messages", v.messages(r))
+	vars.Set("tools", tools)
+	vars.Set("add_generation_prompt", o.AddGenerationPrompt)
+	if err := addArgs(vars, r.TemplateArgs); err != nil {
+		return "", err
+	}
+	text, err := v.tmpl.Render(vars, jinja.Env{Now: t.cfg.Now()})
+	return text, asTemplateError(err)
+}
+
+func asTemplateError(err error) error {
+	var e *jinja.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &e) && e.Kind == jinja.Raised:
+		return &TemplateError{Message: e.Message, Line: e.Line}
+	}
+	return fmt.Errorf("render chat template: %w", err)
+}
+
+// variables returns what a template sees beside the conversation. Thinking is
+// spelled in every way that templates know.
+func (t *Template) variables(v *variant, r *chat.Request) (*jinja.Dict, error) {
+	vars := specials(t.cfg)
+	if on := r.Thinking.Enabled; on != nil {
+		vars.Set("thinking", *on)
+		vars.Set("enable_thinking", *on)
+		if v.thinkingMode {
+			mode := "disabled"
+			if *on {
+				mode = "enabled"
+			}
+			vars.Set("thinking_mode", mode)
+		}
+	}
+	if r.Thinking.Effort != "" {
+		vars.Set("reasoning_effort", r.Thinking.Effort)
+	}
+	return vars, nil
+}
+
+func specials(cfg Config) *jinja.Dict {
+	vars := jinja.NewDict(8)
+	vars.Set("bos_token", cfg.BOS)
+	vars.Set("eos_token", cfg.EOS)
+	vars.Set("unk_token", cfg.UNK)
+	vars.Set("documents", jinja.None)
+	return vars
+}
+
+// addArgs sets the client's own variables over all others.
+func addArgs(vars *jinja.Dict, args []byte) error {
+	if len(args) == 0 {
+		return nil
+	}
+	v, err := jinja.FromJSON(args)
+	if err != nil {
+		return fmt.Errorf("template arguments: %w", err)
+	}
+	d, ok := v.(*jinja.Dict)
+	if !ok {
+		return errors.New("template arguments must be a JSON object")
+	}
+	for k, v := range d.All() {
+		vars.Set(k, v)
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package chattemplate
+
+import (
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/dynago/dynago/chattemplate/jinja"
+)
+
+// traits is what a template can take, found out once, when it is compiled.
+type traits struct {
+	// partsFor are the roles whose content must be a list of parts, because the
+	// template shows nothing of a string.
+	partsFor map[string]bool
+	// system tells that a leading system turn is shown; lateSystem, that one
+	// further on is too; developer, that the template knows this role.
+	system, lateSystem, developer bool
+	// mergeUsers and mergeAssistants tell that two turns of the role in a row
+	// are refused.
+	mergeUsers, mergeAssistants bool
+	// calls and results tell that the template has a place for them.
+	calls, results bool
+	// oneCall tells that a turn with several calls is refused.
+	oneCall bool
+	// stringArguments tells that arguments that are text are shown as they are.
+	stringArguments bool
+	// nullContent tells that calls are shown only if the turn's content is None.
+	nullContent bool
+	// shortIDs tells that call ids must be nine letters or digits.
+	shortIDs bool
+	// reasoning is the field for thoughts; empty if they go into the text.
+	reasoning string
+	// thinkingMode tells that the template reads that variable.
+	thinkingMode bool
+}
+
+// Texts that no template contains.
+const (
+	mark    = "zqProbeOne"
+	another = "zqProbeTwo"
+)
+
+// prober renders small conversations.
+type prober struct {
+	tmpl *jinja.Template
+	cfg  Config
+}
+
+func probe(tmpl *jinja.Template, source string, cfg Config) traits {
+	p := &prober{tmpl, cfg}
+	t := traits{
+		developer:    strings.Contains(source, "developer"),
+		thinkingMode: strings.Contains(source, "thinking_mode"),
+		partsFor:     map[string]bool{},
+	}
+	for _, role := range []string{"user", "system", "assistant", "tool"} {
+		t.partsFor[role] = p.needsParts(role)
+	}
+	// From here on every message has its content in the form found above.
+	text := func(role, s string) message { return message{role: role, parts: []string{s}} }
+	user := text("user", "q")
+	shown := func(want string, m ...message) bool {
+		out, err := p.render(&t, m)
+		return err == nil && strings.Contains(out, want)
+	}
+	refused := func(m ...message) bool {
+		_, err := p.render(&t, m)
+		return err != nil
+	}
+
+	t.system = shown(mark, text("system", mark), user)
+	t.lateSystem = shown(mark, user, text("assistant", "a"), text("system", mark), user)
+	t.mergeUsers = refused(user, user) && !refused(user)
+	t.mergeAssistants = refused(user, text("assistant", "a"), text("assistant", "b"), user) &&
+		!refused(user, text("assistant", "a"), user)
+	p.tools(&t, shown, refused)
+	t.reasoning = reasoningField(&t, source, shown)
+	return t
+}
+
+// tools finds out about calls and their results.
+func (p *prober) tools(t *traits, shown func(string, ...message) bool, refused func(...message) bool) {
+	user := message{role: "user", parts: []string{"q"}}
+	turn := func(calls ...call) message { return message{role: "assistant", calls: calls} }
+	answer := func(id, s string) message {
+		return message{role: "tool", callID: id, toolName: mark, parts: []string{s}}
+	}
+	const long, short = "call_zq1", "zqProbe01"
+	id := long
+	first := func() call { return call{id: id, name: mark, args: "{}"} }
+	sees := func() bool { return shown(mark, user, turn(first()), answer(id, "r")) }
+
+	t.calls, t.results = true, true // as long as the probes below run
+	ok := sees()
+	if !ok {
+		t.nullContent = true
+		ok = sees()
+	}
+	if !ok {
+		t.nullContent, id = false, short
+		ok = sees()
+		t.shortIDs = ok
+	}
+	t.results = shown(another, user, turn(first()), answer(id, another))
+	t.calls = ok
+	if !ok {
+		return
+	}
+	second := call{id: strings.Replace(id, "1", "2", 1), name: mark, args: "{}"}
+	t.oneCall = refused(user, turn(first(), second), answer(id, "r"), answer(second.id, "r"))
+
+	const spelled = `{"zq":  [1,2]}` // with blanks as no template would write them
+	t.stringArguments = true
+	t.stringArguments = shown(spelled, user, turn(call{id: id, name: "f", args: spelled}), answer(id, "r"))
+}
+
+var fieldOfMessage = regexp.MustCompile(`(?:\.|\[['"]|get\(['"])(thinking|reasoning)\b`)
+
+// reasoningField returns the field in which the template looks for thoughts.
+func reasoningField(t *traits, source string, shown func(string, ...message) bool) string {
+	if strings.Contains(source, "reasoning_content") {
+		return "reasoning_content"
+	}
+	for _, m := range fieldOfMessage.FindAllStringSubmatch(source, -1) {
+		t.reasoning = m[1]
+		user := message{role: "user", parts: []string{"q"}}
+		thought := message{role: "assistant", thoughts: []string{mark}, calls: []call{{id: "zqProbe01", name: "f", args: "{}"}}}
+		answer := message{role: "tool", callID: "zqProbe01", toolName: "f", parts: []string{"r"}}
+		said := message{role: "assistant", thoughts: []string{mark}, parts: []string{"a"}}
+		if shown(mark, user, said) || shown(mark, user, thought, answer) {
+			return m[1]
+		}
+	}
+	return ""
+}
+
+// needsParts tells that a message of this role shows its text only in parts.
+func (p *prober) needsParts(role string) bool {
+	shows := func(parts bool) bool {
+		t := &traits{partsFor: map[string]bool{}, calls: true, results: true}
+		user := message{role: "user", parts: []string{"q"}}
+		m := message{role: role, parts: []string{mark}}
+		conversation := []message{user, m}
+		switch role {
+		case "user":
+			conversation = []message{m}
+		case "system":
+			conversation = []message{m, user}
+		case "assistant":
+			conversation = append(conversation, user)
+		case "tool":
+			m.callID, m.toolName = "zqProbe01", "f"
+			use := message{role: "assistant", calls: []call{{id: "zqProbe01", name: "f", args: "{}"}}}
+			conversation = []message{user, use, m}
+		}
+		for _, other := range []bool{false, true} {
+			for _, r := range []string{"user", "system", "assistant", "tool"} {
+				t.partsFor[r] = other
+			}
+			t.partsFor[role] = parts
+			if out, err := p.render(t, conversation); err == nil && strings.Contains(out, mark) {
+				return true
+			}
+		}
+		return false
+	}
+	return !shows(false) && shows(true)
+}
+
+// probeTime is when probes take place: the clock must not decide on traits.
+var probeTime = time.Date(2025, time.June, 2, 12, 0, 0, 0, time.UTC)
+
+func (p *prober) render(t *traits, messages []message) (string, error) {
+	vars := specials(p.cfg)
+	vars.Set("messages", t.values(messages))
+	vars.Set("tools", probeTools)
+	vars.Set("add_generation_prompt", true)
+	limits := jinja.Limits{Output: 1 << 20, Steps: 50_000}
+	return p.tmpl.Render(vars, jinja.Env{Now: probeTime, Limits: limits})
+}
+
+var probeTools = func() jinja.Value {
+	v, err := jinja.FromJSON([]byte(`[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object","properties":{}}}}]`))
+	if err != nil {
+		panic(err)
+	}
+	return v
+}()
