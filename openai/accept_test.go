@@ -275,10 +275,10 @@ func TestCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "nvext salt wins", c.Ext.CacheSalt, "t")
-	same(t, "token_data", c.Requests[0].Prompt, &chat.Prompt{IDs: []uint32{1, 2}})
-	same(t, "raw prompt", request(t, ask(`"nvext":{"use_raw_prompt":true}`)).Prompt, &chat.Prompt{Text: "Hi", NoSpecialTokens: true})
-	if c.Ext == nil || request(t, ask(`"nvext":{}`)).Prompt != nil {
-		t.Error("an empty extension object changed the prompt")
+	// What stands in for the prompt is the prompt stage's to apply.
+	same(t, "token_data", c.Ext.TokenData, []uint32{1, 2})
+	if c.Requests[0].Prompt != nil || request(t, ask(`"nvext":{"use_raw_prompt":true}`)).Prompt != nil {
+		t.Error("an extension object turned a conversation into a prompt")
 	}
 }
 
@@ -290,8 +290,6 @@ func TestCompletion(t *testing.T) {
 		`"prompt":[[1],[2,3]]`:                       {{IDs: []uint32{1}}, {IDs: []uint32{2, 3}}},
 		`"prompt":"a","echo":true`:                   {{Text: "a", Echo: true}},
 		`"prompt":"a","add_special_tokens":false`:    {{Text: "a", NoSpecialTokens: true}},
-		`"prompt":"a","nvext":{"token_data":[4]}`:    {{IDs: []uint32{4}}},
-		`"prompt":[4],"nvext":{"token_data":[4]}`:    {{IDs: []uint32{4}}},
 		`"prompt":"a","suffix":"","best_of":2,"n":2`: {{Text: "a"}},
 	} {
 		c, err := openai.DecodeCompletion([]byte(`{"model":"m",`+members+`}`), openai.Options{})

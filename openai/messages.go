@@ -204,32 +204,13 @@ func (b *body) chatCall(o Options) (*Call, error) {
 		Tools: b.tools, ToolChoice: choice, Thinking: think, Output: format,
 		Sampling: s, TemplateArgs: args, Metadata: b.metadata,
 	}
-	if ext != nil {
-		if ext.MaxThinkingTokens != nil {
-			request.Thinking.Budget = intPointer(*ext.MaxThinkingTokens)
-		}
-		if request.Prompt, err = rawPrompt(ext.UseRawPrompt, ext.TokenData, turns); err != nil {
-			return nil, err
-		}
+	if ext != nil && ext.MaxThinkingTokens != nil {
+		request.Thinking.Budget = intPointer(*ext.MaxThinkingTokens)
 	}
 	c.Ext, c.choices = ext, s.Choices()
 	c.namedToolStop = c.namedToolStop && choice.Mode == chat.ToolNamed
 	c.Requests = []*chat.Request{request}
 	return c, nil
-}
-
-// rawPrompt returns the prompt that the extension puts in the place of the
-// rendered turns, or nil.
-func rawPrompt(use *bool, tokens []uint32, turns []chat.Turn) (*chat.Prompt, error) {
-	switch {
-	case len(tokens) > 0:
-		return &chat.Prompt{IDs: tokens}, nil
-	case !isTrue(use):
-		return nil, nil
-	case len(turns) == 1 && len(turns[0].Blocks) == 1 && turns[0].Blocks[0].Kind == chat.Text:
-		return &chat.Prompt{Text: turns[0].Blocks[0].Text, NoSpecialTokens: true}, nil
-	}
-	return nil, invalid("nvext.use_raw_prompt", "nvext.use_raw_prompt requires exactly one text message")
 }
 
 func (b *body) checkLegacy() error {

@@ -93,6 +93,9 @@ func (b *body) completionCall(o Options) (*Call, error) {
 	if err != nil {
 		return nil, err
 	}
+	if ext != nil && ext.TokenData != nil && len(b.prompts) > 1 {
+		return nil, invalid("nvext.token_data", "nvext.token_data requires exactly one prompt, got %d", len(b.prompts))
+	}
 	if err := applyExtension(ext, &s); err != nil {
 		return nil, err
 	}
@@ -109,11 +112,6 @@ func (b *body) completionCall(o Options) (*Call, error) {
 	c.Requests = make([]*chat.Request, len(b.prompts))
 	for i, p := range b.prompts {
 		p.Echo, p.NoSpecialTokens = echo, b.addSpecial != nil && !*b.addSpecial
-		if ext != nil && len(ext.TokenData) > 0 {
-			if err := useTokenData(&p, ext.TokenData, len(b.prompts)); err != nil {
-				return nil, err
-			}
-		}
 		c.Requests[i] = &chat.Request{
 			API: chat.APICompletions, Model: b.model, Prompt: &p,
 			Sampling: s, Output: format, Metadata: b.metadata,

@@ -2,7 +2,6 @@ package openai
 
 import (
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/dynago/dynago/chat"
@@ -170,19 +169,6 @@ func applyExtension(ext *nvext.Ext, s *chat.Sampling) error {
 	}
 	var zero float64
 	s.Temperature, s.TopP, s.TopK, s.MinP = &zero, nil, nil, nil
-	return nil
-}
-
-// useTokenData puts the client's own tokens in the place of a prompt.
-func useTokenData(p *chat.Prompt, tokens []uint32, prompts int) error {
-	const param = "nvext.token_data"
-	if prompts > 1 {
-		return invalid(param, "nvext.token_data requires exactly one prompt, got %d", prompts)
-	}
-	if p.IDs != nil && !slices.Equal(p.IDs, tokens) {
-		return invalid(param, "nvext.token_data differs from the token IDs in prompt")
-	}
-	p.Text, p.IDs = "", tokens
 	return nil
 }
 
