@@ -197,11 +197,15 @@ func (t *Tokenizer) AddSpecial(tokens map[uint32]string) *Tokenizer {
 func (t *Tokenizer) AddTokens(tokens ...AddedToken) *Tokenizer {
 	n := *t
 	n.added = slices.Clone(t.added)
+	ids, contents := map[uint32]bool{}, map[string]bool{"": true}
+	for _, a := range t.added {
+		ids[a.ID], contents[a.Content] = true, true
+	}
 	for _, a := range tokens {
-		taken := slices.ContainsFunc(n.added, func(b AddedToken) bool { return a.ID == b.ID || a.Content == b.Content })
-		if taken || a.Content == "" || a.ID >= maxID {
+		if ids[a.ID] || contents[a.Content] || a.ID >= maxID {
 			continue
 		}
+		ids[a.ID], contents[a.Content] = true, true
 		n.added = append(n.added, a)
 	}
 	n.setAdded()
