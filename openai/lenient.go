@@ -14,36 +14,35 @@ import (
 // unquote returns the text of a syntactically valid JSON string.
 func unquote(raw []byte) string {
 	raw = raw[1 : len(raw)-1]
+	if !utf8.Valid(raw) {
+		raw = toValid(raw)
+	}
 	next := bytes.IndexByte(raw, '\\')
-	if next < 0 && utf8.Valid(raw) {
+	if next < 0 {
 		return string(raw)
 	}
 	var b strings.Builder
 	b.Grow(len(raw))
-	for {
-		if next < 0 {
-			writeValid(&b, raw)
-			return b.String()
-		}
-		writeValid(&b, raw[:next])
+	for next >= 0 {
+		b.Write(raw[:next])
 		r, size := unescape(raw[next:])
 		b.WriteRune(r)
 		raw = raw[next+size:]
 		next = bytes.IndexByte(raw, '\\')
 	}
+	b.Write(raw)
+	return b.String()
 }
 
-// writeValid writes p with each byte that is no UTF-8 replaced.
-func writeValid(b *strings.Builder, p []byte) {
-	if utf8.Valid(p) {
-		b.Write(p)
-		return
-	}
+// toValid returns p with each byte that is no UTF-8 replaced.
+func toValid(p []byte) []byte {
+	out := make([]byte, 0, len(p)+8)
 	for len(p) > 0 {
 		r, size := utf8.DecodeRune(p)
-		b.WriteRune(r)
+		out = utf8.AppendRune(out, r)
 		p = p[size:]
 	}
+	return out
 }
 
 // unescape decodes the escape sequence at the start of p.
@@ -92,17 +91,16 @@ func hex4(p []byte) (r rune) {
 // cleanRaw returns a JSON value that is kept as the client sent it, byte for
 // byte unless it holds bad units.
 func cleanRaw(raw []byte) []byte {
-	if utf8.Valid(raw) && !hasBadEscape(raw) {
+	if !utf8.Valid(raw) {
+		raw = toValid(raw)
+	}
+	if !hasBadEscape(raw) {
 		return raw
 	}
-	out := make([]byte, 0, len(raw)+8)
-	for len(raw) > 0 {
-		if raw[0] != '\\' {
-			r, size := utf8.DecodeRune(raw)
-			out = utf8.AppendRune(out, r)
-			raw = raw[size:]
-			continue
-		}
+	out := make([]byte, 0, len(raw))
+	for next := bytes.IndexByte(raw, '\\'); next >= 0; next = bytes.IndexByte(raw, '\\') {
+		out = append(out, raw[:next]...)
+		raw = raw[next:]
 		r, size := unescape(raw)
 		if raw[1] == 'u' && r == utf8.RuneError {
 			out = append(out, `\ufffd`...)
@@ -111,7 +109,7 @@ func cleanRaw(raw []byte) []byte {
 		}
 		raw = raw[size:]
 	}
-	return out
+	return append(out, raw...)
 }
 
 // hasBadEscape says whether a JSON value has an escape that stands for a bad
@@ -149,10 +147,8 @@ func escapeControls(doc []byte) ([]byte, bool) {
 
 // cleanText replaces the bad units of a text that did not come through unquote.
 func cleanText(s string) string {
-	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
-		return s
+	if !utf8.ValidString(s) {
+		s = string(toValid([]byte(s)))
 	}
-	var b strings.Builder
-	writeValid(&b, []byte(s))
-	return strings.ReplaceAll(b.String(), "\x00", "\uFFFD")
+	return strings.ReplaceAll(s, "\x00", "\uFFFD")
 }
