@@ -75,8 +75,9 @@ var plan = []room{
 
 	{name: "frontend", floor: 6, sees: []string{"internal/sse"}, seenBy: []string{"cmd/dynago"}},
 
-	{name: "cmd/dynago", floor: 7, sees: []string{"internal/demo"}, seenBy: []string{}},
+	{name: "cmd/dynago", floor: 7, sees: []string{"internal/config", "internal/demo"}, seenBy: []string{}},
 
+	{name: "internal/config", outside: true, seenBy: []string{"cmd/dynago"}},
 	{name: "internal/demo", outside: true, never: noHTTP},
 	{name: "internal/demo/train", outside: true, sees: []string{"internal/demo", "tokenizer"}, seenBy: []string{}},
 	{name: "internal/sse", outside: true, sees: []string{"engine"}},
