@@ -175,6 +175,9 @@ func (c *carry) movable(kind engine.ErrorKind, ongoing bool) bool {
 	if c.attempts > c.p.MigrationLimit || pinned(c.request) != nil {
 		return false
 	}
+	if kind == engine.StreamIncomplete && c.settled() {
+		return false
+	}
 	if !ongoing {
 		return kind.Retry() != engine.RetryNever
 	}

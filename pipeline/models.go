@@ -10,7 +10,6 @@ import (
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/nvext"
-	"github.com/dynago/dynago/parser"
 	"github.com/dynago/dynago/prompt"
 )
 
@@ -146,31 +145,6 @@ func (p *Pipeline) Detokenize(model string, ids []uint32) (string, error) {
 		return "", err
 	}
 	return m.Text(ids)
-}
-
-// family returns the grammar in which the answer to a request is read.
-func (p *Pipeline) family(m *prompt.Model, r *chat.Request) parser.Family {
-	if r.Prompt != nil {
-		return parser.None
-	}
-	for _, name := range [...]string{p.ToolParser, p.ReasoningParser} {
-		if f, ok := parser.Lookup(name); ok {
-			return f
-		}
-	}
-	return m.Family
-}
-
-func checkParsers(names ...string) error {
-	for _, name := range names {
-		if name == "" || name == "auto" {
-			continue
-		}
-		if _, ok := parser.Lookup(name); !ok {
-			return fmt.Errorf("unknown parser %q: want auto or one of %s", name, strings.Join(parser.Names(), ", "))
-		}
-	}
-	return nil
 }
 
 // pinned returns the worker that the client has fixed, or nil.

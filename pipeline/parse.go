@@ -20,6 +20,15 @@ type answer struct {
 	// write it.
 	echo   string
 	parser *parser.Parser
+	// oneCall ends the answer with its first complete call.
+	oneCall bool
+}
+
+// settled says whether the answer so far could end here: a call is complete,
+// and nothing is open.
+func (a *answer) settled() bool {
+	completed, open := a.parser.Calls()
+	return completed > 0 && !open
 }
 
 // events turns text into the events of one choice. The parser is a machine
@@ -27,16 +36,13 @@ type answer struct {
 func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.Event, error] {
 	return func(yield func(chat.Event, error) bool) {
 		var (
-			buf       []chat.Event
-			started   bool
-			reasoning int
-			cached    *int
+			buf     []chat.Event
+			started bool
+			output  int // tokens seen
+			cached  *int
 		)
 		send := func() bool {
 			for _, e := range buf {
-				if e.Kind == chat.ThinkingDelta {
-					reasoning += len(e.IDs)
-				}
 				e.Choice = a.choice
 				if !yield(e, nil) {
 					return false
@@ -44,50 +50,59 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 			}
 			return true
 		}
+		finish := func(f chat.Finish, u engine.Usage) {
+			buf, f.Reason = a.parser.Finish(buf, f.Reason)
+			if u.Reasoning == nil {
+				if n := a.parser.ReasoningTokens(); n > 0 {
+					u.Reasoning = &n
+				}
+			}
+			if send() {
+				yield(chat.Event{Kind: chat.Finished, Choice: a.choice, Finish: f, Usage: a.usage(u, cached)}, nil)
+			}
+		}
 		for out, err := range outputs {
+			buf = buf[:0]
 			if err != nil {
+				// A call that is complete is an answer, also from an engine that
+				// forgot to say so.
+				if engine.KindOf(err) == engine.StreamIncomplete && a.settled() {
+					finish(chat.Finish{Reason: chat.FinishStop}, engine.Usage{Output: output})
+					return
+				}
 				yield(chat.Event{}, err)
 				return
 			}
-			buf = buf[:0]
 			if out.Cached != nil && cached == nil {
 				n := min(*out.Cached, a.prompt)
 				cached = &n
 			}
 			if !started {
 				started = true
-				buf = append(buf, chat.Event{Kind: chat.Start, Usage: a.usage(engine.Usage{}, cached, nil)})
+				buf = append(buf, chat.Event{Kind: chat.Start, Usage: a.usage(engine.Usage{}, cached)})
 				if a.echo != "" || out.PromptLogprobs != nil {
 					buf = a.parser.Push(buf, chat.Piece{Text: a.echo, Logprobs: out.PromptLogprobs})
 				}
 			}
+			output += len(out.Piece.IDs)
 			buf = a.parser.Push(buf, out.Piece)
-			if out.End == nil {
-				if !send() {
-					return
-				}
-				continue
+			switch {
+			case out.End != nil:
+				finish(finishOf(out.End), out.End.Usage)
+				return
+			case a.oneCall && a.settled():
+				finish(chat.Finish{Reason: chat.FinishStop}, engine.Usage{Output: output})
+				return
 			}
-			finish := finishOf(out.End)
-			buf, finish.Reason = a.parser.Finish(buf, finish.Reason)
 			if !send() {
 				return
 			}
-			usage := out.End.Usage
-			if usage.Reasoning == nil && reasoning > 0 {
-				usage.Reasoning = &reasoning
-			}
-			yield(chat.Event{
-				Kind: chat.Finished, Choice: a.choice, Finish: finish,
-				Usage: a.usage(usage, cached, usage.Reasoning),
-			}, nil)
-			return
 		}
 	}
 }
 
-func (a *answer) usage(u engine.Usage, cached, reasoning *int) chat.Usage {
-	out := chat.Usage{Output: u.Output, Reasoning: reasoning}
+func (a *answer) usage(u engine.Usage, cached *int) chat.Usage {
+	out := chat.Usage{Output: u.Output, Reasoning: u.Reasoning}
 	if a.counted {
 		out.Prompt, out.Cached = a.prompt, cached
 	}

@@ -44,10 +44,7 @@ type Config struct {
 	// 0 = never.
 	MigrationMaxTokens int
 	Limits             Limits
-	// Parser names the family of tool calls and reasoning: "" or "auto" decides
-	// by card and template, "none" switches parsing off.
-	ToolParser, ReasoningParser string
-	Logger                      *slog.Logger
+	Logger             *slog.Logger
 }
 
 // Pipeline serves requests. It is safe for concurrent use.
@@ -71,16 +68,13 @@ type Counters struct {
 }
 
 // New makes a pipeline. It reads no file yet; see [Pipeline.Preload].
-func New(c Config) (*Pipeline, error) {
-	if err := checkParsers(c.ToolParser, c.ReasoningParser); err != nil {
-		return nil, err
-	}
+func New(c Config) *Pipeline {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	p := &Pipeline{Config: c}
 	p.models.load = c.Load
-	return p, nil
+	return p
 }
 
 // Counters returns what was counted so far.
@@ -139,6 +133,8 @@ type job struct {
 	// alone says that nothing else runs for this call, so that notes may still
 	// be taken.
 	alone bool
+	// settled says whether the answer so far could end well without a finish.
+	settled func() bool
 	// booking is where the job runs; the choices of a request share one until
 	// they move.
 	booking *shared
@@ -202,7 +198,10 @@ func (p *Pipeline) route(ctx context.Context, r *Request, ids []uint32, choices 
 // events runs the job.
 func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 	r, s := j.request.Chat, &j.request.Chat.Sampling
-	family := j.p.family(j.model, r)
+	var family parser.Family // plain text
+	if r.Prompt == nil {
+		family = j.model.Family
+	}
 	a := &answer{
 		choice: j.choice, counted: j.index == 0, prompt: len(j.prompt.IDs),
 		parser: parser.New(family, parser.Options{
@@ -212,7 +211,9 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 			ThinkOn:  r.Prompt == nil,
 			Parallel: r.ToolChoice.Parallel,
 		}),
+		oneCall: r.ToolChoice.Parallel != nil && !*r.ToolChoice.Parallel,
 	}
+	j.settled = a.settled
 	if r.Prompt != nil && r.Prompt.Echo {
 		a.echo = r.Prompt.Text
 		if r.Prompt.IDs != nil {

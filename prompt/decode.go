@@ -106,6 +106,7 @@ type speller struct {
 	text   []byte // decoded, not released
 	sure   int    // so many bytes of text cannot become part of a stop string
 	tokens []spelled
+	open   int // tokens whose last byte is not decoded yet
 }
 
 // spelled is a token whose text is not released, or not complete.
@@ -163,16 +164,24 @@ func (s *speller) spell(id uint32, lp *engine.Logprob) {
 	before := len(s.text)
 	s.text = s.decoder.Append(s.text, id)
 	if len(s.text) > before {
-		// Whatever waited for its last byte has it now.
-		for i := len(s.tokens) - 1; i >= 0 && s.tokens[i].end < 0; i-- {
-			s.tokens[i].end = len(s.text)
-		}
+		s.complete()
 	}
 	t := spelled{id: id, end: len(s.text), logprob: lp}
 	if s.decoder.Pending() > 0 {
 		t.end = -1
+		s.open++
 	}
 	s.tokens = append(s.tokens, t)
+}
+
+// complete says that whatever waited for its last byte has it now.
+func (s *speller) complete() {
+	for i := len(s.tokens) - 1; s.open > 0; i-- {
+		if s.tokens[i].end < 0 {
+			s.tokens[i].end = len(s.text)
+			s.open--
+		}
+	}
 }
 
 // silent notes an id that has no text.
@@ -212,6 +221,7 @@ func (s *speller) cut(offset int) {
 			t.end, t.logprob = offset, nil
 		}
 	}
+	s.open = 0
 	s.decoder.Reset()
 }
 
@@ -243,9 +253,7 @@ func (s *speller) finish(d *engine.Delta) *End {
 // flush decodes what is left of an incomplete character.
 func (s *speller) flush() {
 	s.text = s.decoder.Flush(s.text)
-	for i := len(s.tokens) - 1; i >= 0 && s.tokens[i].end < 0; i-- {
-		s.tokens[i].end = len(s.text)
-	}
+	s.complete()
 }
 
 // release gives away the text that is sure.

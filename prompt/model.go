@@ -39,10 +39,14 @@ type Model struct {
 	MaxNewTokens int
 }
 
+// Parsers name the families of tool calls and of reasoning: empty or "auto" is
+// what the chat template shows, "none" is plain text.
+type Parsers struct{ Tool, Reasoning string }
+
 // Load reads a model from the files of a Hugging Face snapshot. The function
 // read returns a file by name, or an error that is fs.ErrNotExist for one that
 // the model does not have; only tokenizer.json is required.
-func Load(read func(name string) ([]byte, error)) (*Model, error) {
+func Load(read func(name string) ([]byte, error), parsers Parsers) (*Model, error) {
 	var (
 		tokenizerConfig struct {
 			ChatTemplate   json.RawMessage             `json:"chat_template"`
@@ -118,8 +122,8 @@ func Load(read func(name string) ([]byte, error)) (*Model, error) {
 			return nil, fmt.Errorf("chat template: %w", err)
 		}
 	}
-	m.Family = parser.Detect(named["default"])
-	return m, nil
+	m.Family, err = parser.Detect(named["default"]).With(parsers.Tool, parsers.Reasoning)
+	return m, err
 }
 
 // templates returns the chat templates by name. A template file of its own
