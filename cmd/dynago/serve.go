@@ -1,0 +1,257 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/dynago/dynago/frontend"
+	"github.com/dynago/dynago/internal/config"
+	"github.com/dynago/dynago/internal/sse"
+	"github.com/dynago/dynago/openai"
+)
+
+type serveCommand struct{ settings }
+
+// Run serves until it is told to stop.
+func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
+	// Whoever is impatient during the start gets the same treatment as later.
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+
+	logs, err := c.prepare(to, parsed)
+	if err != nil {
+		return err
+	}
+	log := logs.target("serve")
+	listener, err := listen(c.HTTP.Host, c.HTTP.Port, "--http-port")
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	var admin net.Listener
+	if p := c.HTTP.AdminPort; p != nil {
+		if admin, err = listen(c.HTTP.Host, *p, "--admin-port"); err != nil {
+			return err
+		}
+		defer admin.Close()
+	}
+	raiseFDLimit(c.HTTP.FDLimit, log)
+
+	sys, err := newSystem(&c.settings, logs)
+	if err != nil {
+		return err
+	}
+	defer sys.fleet.Close() //nolint:errcheck // the engines' own complaints are logged
+	server, keys, err := c.server(sys, logs.target("frontend"))
+	if err != nil {
+		return err
+	}
+	if c.Workers.StartupTime == nil && sys.args.StartupTime == 0 {
+		if err := sys.ready(context.Background()); err != nil {
+			return err
+		}
+	}
+	failed := make(chan error, 2)
+	go func() { failed <- server.Serve(listener) }()
+	if admin != nil {
+		go func() { failed <- server.ServeAdmin(admin) }()
+	}
+	c.announce(to.out, sys, listener, admin)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	if every := c.Workers.Churn; every > 0 {
+		go sys.churn(ctx, every)
+	}
+	// Loading the model left garbage several times its size.
+	go debug.FreeOSMemory()
+
+	for {
+		select {
+		case err := <-failed:
+			return err
+		case s := <-signals:
+			if s != syscall.SIGHUP {
+				return c.drain(server, signals, failed, log)
+			}
+			reload(keys, log)
+		}
+	}
+}
+
+// prepare checks what can be checked without building anything.
+func (c *serveCommand) prepare(to outlet, parsed *config.Parsed) (*logs, error) {
+	logs, err := newLogs(c.Observe, to.err)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Ignored.check(logs.target("serve")); err != nil {
+		return nil, err
+	}
+	return logs, c.File.dump(parsed)
+}
+
+// dump writes the settings that hold, if that was asked for.
+func (s fileSettings) dump(parsed *config.Parsed) error {
+	if s.DumpConfigTo == "" {
+		return nil
+	}
+	f, err := os.Create(s.DumpConfigTo)
+	if err != nil {
+		return fmt.Errorf("--dump-config-to: %w", err)
+	}
+	if err := errors.Join(parsed.Dump(f), f.Close()); err != nil {
+		return fmt.Errorf("--dump-config-to: %w", err)
+	}
+	return nil
+}
+
+// check refuses what this version does not have, and says what has no effect.
+func (s *ignoredSettings) check(log *slog.Logger) error {
+	switch s.Discovery {
+	case "mem":
+	case "file", "nats", "kubernetes":
+		return fmt.Errorf("--discovery-backend: %s: this version has mem only, where one process holds all workers", s.Discovery)
+	default:
+		return fmt.Errorf("--discovery-backend: %s: want mem, file, nats or kubernetes, of which this version has mem", s.Discovery)
+	}
+	for name, v := range map[string]*string{
+		"--request-plane": s.RequestPlane, "--event-plane": s.EventPlane, "--admission-control": s.AdmissionControl,
+	} {
+		if v != nil {
+			log.Warn("setting has no effect", "setting", name, "value", *v)
+		}
+	}
+	return nil
+}
+
+// server makes the HTTP server.
+func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, *frontend.Keys, error) {
+	var keys *frontend.Keys
+	if path := c.HTTP.APIKeysFile; path != "" {
+		var err error
+		if keys, err = frontend.ReadKeys(path); err != nil {
+			return nil, nil, fmt.Errorf("--api-keys-file: %w", err)
+		}
+	}
+	buckets, err := bucketsFromEnv(os.LookupEnv)
+	if err != nil {
+		return nil, nil, err
+	}
+	server, err := frontend.New(frontend.Config{
+		Backend: sys, Logger: log, Version: versionName(),
+		BodyLimit: c.HTTP.BodyLimitMB << 20, OverloadStatus: c.HTTP.OverloadStatus,
+		Timing: &sse.Timing{
+			Hold: c.HTTP.Hold, KeepAlive: c.HTTP.KeepAlive,
+			Write: c.HTTP.WriteTimeout, Coalesce: sse.Defaults.Coalesce,
+		},
+		HeaderTimeout: c.HTTP.HeaderTimeout, ReadTimeout: c.HTTP.ReadTimeout, IdleTimeout: c.HTTP.IdleTimeout,
+		Keys: keys, SeparateAdmin: c.HTTP.AdminPort != nil, NoAdmin: c.HTTP.NoAdmin,
+		OpenAI: openai.Options{
+			RejectUnknown: !c.Requests.IgnoreUnknown, DisableNVExt: c.Requests.NoNVExt, StrictNVExt: c.Requests.StrictNVExt,
+			ForceUsage: c.Requests.ForceUsage, NamedToolStop: c.Model.NamedToolFinish == "stop",
+			ReasoningField: c.Model.ReasoningField,
+		},
+		OwnedBy: c.Model.OwnedBy, ContextWindow: c.Model.ContextWindow, MaxOutputTokens: c.Model.MaxOutputTokens,
+		Paths: map[string]string{
+			frontend.PathChat: c.Paths.Chat, frontend.PathCompletions: c.Paths.Completions, frontend.PathModels: c.Paths.Models,
+			frontend.PathHealth: c.Paths.Health, frontend.PathLive: c.Paths.Live, frontend.PathMetrics: c.Paths.Metrics,
+		},
+		MetricsPrefix: c.Observe.MetricsPrefix, Buckets: buckets, MigrationLimit: c.Router.MigrationLimit,
+	})
+	return server, keys, err
+}
+
+// listen opens a port, and says what to do if it cannot.
+func listen(host string, port int, flag string) (net.Listener, error) {
+	address := net.JoinHostPort(host, strconv.Itoa(port))
+	l, err := net.Listen("tcp", address)
+	switch {
+	case err == nil:
+		return l, nil
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s is taken by another program: choose another port with %s %d, or find out who holds it with \"lsof -nP -iTCP:%d -sTCP:LISTEN\"", address, flag, port%65535+1, port)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("%s may not be opened by this user: choose a port above 1023 with %s", address, flag)
+	}
+	return nil, fmt.Errorf("--http-host and %s: %w", flag, err)
+}
+
+// announce prints what was started and how to try it.
+func (c *serveCommand) announce(out io.Writer, sys *system, listener, admin net.Listener) {
+	url := baseURL(listener)
+	path := c.Paths.Chat
+	if path == "" {
+		path = "/v1/chat/completions"
+	}
+	fmt.Fprintf(out, "dynago %s serves %s on %s\n", versionName(), sys.files.name, url)
+	fmt.Fprintf(out, "  workers  %s\n", sys.describe(c.Workers.Count))
+	fmt.Fprintf(out, "  router   %s\n", c.Router.Mode)
+	if admin != nil {
+		fmt.Fprintf(out, "  admin    %s\n", baseURL(admin))
+	}
+	auth := ""
+	if c.HTTP.APIKeysFile != "" {
+		auth = " -H 'Authorization: Bearer KEY'"
+	}
+	fmt.Fprintf(out, "\ncurl -N %s%s -H 'Content-Type: application/json'%s -d '{\"model\":%s,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"Which rivers cross Paris?\"}]}'\n\n",
+		url, path, auth, strings.ReplaceAll(strconv.Quote(sys.files.name), "'", `'\''`))
+}
+
+// baseURL returns an address that a client on this machine can use.
+func baseURL(l net.Listener) string {
+	address := l.Addr().(*net.TCPAddr)
+	host := address.IP.String()
+	if address.IP.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, strconv.Itoa(address.Port))
+}
+
+// drain ends the server: what runs may finish, unless a second signal comes.
+func (c *serveCommand) drain(server *frontend.Server, signals <-chan os.Signal, failed <-chan error, log *slog.Logger) error {
+	log.Info("draining: running requests may finish, a second signal ends at once", "timeout", c.HTTP.DrainTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), c.HTTP.DrainTimeout)
+	defer cancel()
+	done := make(chan int)
+	go func() { done <- server.Drain(ctx) }()
+	for {
+		select {
+		case cut := <-done:
+			if cut > 0 {
+				log.Warn("requests were cut", "count", cut)
+			}
+			return nil
+		case err := <-failed:
+			if err != nil {
+				return err
+			}
+		case s := <-signals:
+			if s != syscall.SIGHUP {
+				return exit(1)
+			}
+		}
+	}
+}
+
+func reload(keys *frontend.Keys, log *slog.Logger) {
+	if keys == nil {
+		return
+	}
+	if err := keys.Reload(); err != nil {
+		log.Error("API keys stay as they were", "error", err)
+		return
+	}
+	log.Info("API keys were read again")
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"time"
+
+	"github.com/dynago/dynago/internal/config"
+)
+
+// settings are all settings of a system in one process.
+type settings struct {
+	File     fileSettings          `embed:"" group:"Files"`
+	HTTP     httpSettings          `embed:"" group:"HTTP"`
+	Model    modelSettings         `embed:"" group:"Model"`
+	Workers  workerSettings        `embed:"" group:"Workers (mock engines)"`
+	Router   routerSettings        `embed:"" group:"Router"`
+	Requests requestSettings       `embed:"" group:"Requests"`
+	Observe  observabilitySettings `embed:"" group:"Logs and metrics"`
+	Paths    pathSettings          `embed:"" group:"Paths of routes"`
+	Ignored  ignoredSettings       `embed:"" group:"Accepted for compatibility"`
+}
+
+type fileSettings struct {
+	Config       config.Path `name:"config" env:"DYN_CONFIG" placeholder:"FILE" action:"read" help:"Read settings from a YAML file."`
+	DumpConfigTo string      `name:"dump-config-to" env:"DYN_DUMP_CONFIG_TO" placeholder:"FILE" action:"write" help:"Write the settings that hold as a YAML file, and go on."`
+}
+
+type httpSettings struct {
+	Host           string        `name:"http-host" env:"DYN_HTTP_HOST" default:"127.0.0.1" placeholder:"ADDRESS" help:"Listen on this address; 0.0.0.0 is all."`
+	Port           int           `name:"http-port" env:"DYN_HTTP_PORT" default:"8000" range:"0..65535" placeholder:"PORT" help:"Listen on this port; 0 takes a free one."`
+	AdminPort      *int          `name:"admin-port" env:"DYN_ADMIN_PORT" range:"0..65535" placeholder:"PORT" help:"Serve /metrics, the admin routes and the profiler on this port instead of the public one."`
+	APIKeysFile    string        `name:"api-keys-file" env:"DYN_API_KEYS_FILE" placeholder:"FILE" help:"Want one of these keys on every route; lines of \"key [tenant]\". The file is read again when it changes."`
+	DrainTimeout   time.Duration `name:"drain-timeout" env:"DYN_DRAIN_TIMEOUT,DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS" default:"30s" unit:"s" placeholder:"TIME" help:"How long running requests may take to finish after SIGTERM."`
+	BodyLimitMB    int64         `name:"http-body-limit-mb" env:"DYN_HTTP_BODY_LIMIT_MB" default:"192" range:"1..65536" placeholder:"MIB" help:"Largest request body, counted after decompression."`
+	OverloadStatus int           `name:"http-overload-status-code" env:"DYN_HTTP_OVERLOAD_STATUS_CODE" default:"529" range:"200..999" placeholder:"STATUS" help:"Status of an answer that all workers are busy."`
+	KeepAlive      time.Duration `name:"http-sse-keep-alive-interval-ms" env:"DYN_HTTP_SSE_KEEP_ALIVE_INTERVAL_MS" default:"15s" unit:"ms" placeholder:"TIME" help:"Silence after which a stream sends a keep-alive; 0 is never."`
+	Hold           time.Duration `name:"http-pre-commit-error-peek-ms" env:"DYN_HTTP_PRE_COMMIT_ERROR_PEEK_MS" default:"15s" unit:"ms" placeholder:"TIME" help:"How long the status of a stream may wait for its first event, so that an early error has a status of its own."`
+	HeaderTimeout  time.Duration `name:"http-header-timeout" env:"DYN_HTTP_HEADER_TIMEOUT" default:"10s" unit:"s" placeholder:"TIME" help:"How long the header of a request may take."`
+	ReadTimeout    time.Duration `name:"http-read-timeout" env:"DYN_HTTP_READ_TIMEOUT" default:"60s" unit:"s" placeholder:"TIME" help:"How long the body of a request may take."`
+	WriteTimeout   time.Duration `name:"http-write-timeout" env:"DYN_HTTP_WRITE_TIMEOUT" default:"60s" unit:"s" placeholder:"TIME" help:"How long a client may take to accept what is sent at once."`
+	IdleTimeout    time.Duration `name:"http-idle-timeout" env:"DYN_HTTP_IDLE_TIMEOUT" default:"120s" unit:"s" placeholder:"TIME" help:"How long a connection may wait for its next request."`
+	NoAdmin        bool          `name:"disable-frontend-admin-api" env:"DYN_DISABLE_FRONTEND_ADMIN_API" negatable:"" help:"Remove all admin routes; /metrics stays."`
+	FDLimit        int           `name:"frontend-fd-limit-target" env:"DYN_FRONTEND_FD_LIMIT_TARGET" default:"8192" placeholder:"N" help:"Raise the limit of open files to this; 0 leaves it."`
+}
+
+type modelSettings struct {
+	Demo            string `name:"demo" env:"DYN_DEMO" default:"mock" choice:"mock" help:"Engine behind the built-in demo model."`
+	Path            string `name:"model-path" env:"DYN_MODEL_PATH" placeholder:"DIR" help:"Take tokenizer and chat template from a Hugging Face snapshot instead of the demo model."`
+	Name            string `name:"model-name" env:"DYN_MODEL_NAME" placeholder:"NAME" help:"Serve the model under this name; otherwise that of the demo or of the folder."`
+	ToolParser      string `name:"dyn-tool-call-parser" env:"DYN_TOOL_CALL_PARSER" default:"auto" placeholder:"NAME" help:"How the model writes tool calls: auto, none, or the name of a family."`
+	ReasoningParser string `name:"dyn-reasoning-parser" env:"DYN_REASONING_PARSER" default:"auto" placeholder:"NAME" help:"How the model writes its reasoning: auto, none, or the name of a family."`
+	ReasoningField  string `name:"reasoning-field-name" env:"DYN_REASONING_FIELD_NAME" default:"reasoning_content" choice:"reasoning_content,reasoning" help:"Member of answers that holds reasoning."`
+	NamedToolFinish string `name:"named-tool-finish" env:"DYN_NAMED_TOOL_FINISH" default:"tool_calls" choice:"tool_calls,stop" help:"Finish reason of an answer to a named tool choice."`
+	OwnedBy         string `name:"owned-by" env:"DYN_OWNED_BY" default:"dynago" placeholder:"NAME" help:"Owner told in the model list."`
+	ContextWindow   int    `name:"context-window" env:"DYN_CONTEXT_WINDOW" default:"0" range:"0.." placeholder:"TOKENS" help:"Context length told in the model list; 0 is the real one."`
+	MaxOutputTokens int    `name:"max-output-tokens" env:"DYN_MAX_OUTPUT_TOKENS" default:"0" range:"0.." placeholder:"TOKENS" help:"Longest answer told in the model list; 0 tells none."`
+}
+
+type workerSettings struct {
+	Count              int            `name:"workers" aliases:"num-workers" env:"DYN_WORKERS,DYN_NUM_WORKERS" default:"4" range:"1..1024" placeholder:"N" help:"Number of workers."`
+	EngineType         *string        `name:"engine-type" env:"DYN_ENGINE_TYPE" choice:"vllm" placeholder:"NAME" help:"Engine to imitate."`
+	BlockSize          *int           `name:"kv-cache-block-size" aliases:"block-size" env:"DYN_KV_CACHE_BLOCK_SIZE,DYN_BLOCK_SIZE" range:"2..65536" placeholder:"TOKENS" help:"Tokens of one KV block; otherwise 64."`
+	NumBlocks          *int           `name:"num-gpu-blocks-override" env:"DYN_NUM_GPU_BLOCKS_OVERRIDE" range:"1..2147483647" placeholder:"BLOCKS" help:"KV blocks of each rank; otherwise 16384."`
+	MaxSeqs            *int           `name:"max-num-seqs" env:"DYN_MAX_NUM_SEQS" range:"1..2147483647" placeholder:"N" help:"Requests that run at once on one rank; otherwise 256."`
+	MaxBatchedTokens   *int           `name:"max-num-batched-tokens" env:"DYN_MAX_NUM_BATCHED_TOKENS" range:"1..2147483647" placeholder:"TOKENS" help:"Tokens computed in one pass; otherwise 8192."`
+	MaxModelLen        *int           `name:"max-model-len" env:"DYN_MAX_MODEL_LEN" range:"1..2147483647" placeholder:"TOKENS" help:"Longest prompt and answer together; otherwise what the model was made for."`
+	PrefixCaching      *bool          `name:"enable-prefix-caching" env:"DYN_ENABLE_PREFIX_CACHING" negatable:"" help:"Let requests share KV blocks; otherwise true."`
+	ChunkedPrefill     *bool          `name:"enable-chunked-prefill" env:"DYN_ENABLE_CHUNKED_PREFILL" negatable:"" help:"Compute a long prompt over several passes; otherwise true."`
+	PreemptionMode     *string        `name:"preemption-mode" env:"DYN_PREEMPTION_MODE" choice:"lifo,fifo" placeholder:"MODE" help:"Who makes room when the cache is full; otherwise lifo."`
+	SpeedupRatio       *float64       `name:"speedup-ratio" env:"DYN_SPEEDUP_RATIO" range:"0..1000000000" placeholder:"X" help:"Divide all modelled times; 0 is no delay. Otherwise 1."`
+	DecodeSpeedupRatio *float64       `name:"decode-speedup-ratio" env:"DYN_DECODE_SPEEDUP_RATIO" range:"0..1000000000" placeholder:"X" help:"Divide decode times further; otherwise 1."`
+	DPSize             *int           `name:"data-parallel-size" env:"DYN_DATA_PARALLEL_SIZE" range:"1..1024" placeholder:"N" help:"Data-parallel ranks of each worker; otherwise 1."`
+	StartupTime        *time.Duration `name:"startup-time" env:"DYN_STARTUP_TIME" unit:"s" placeholder:"TIME" help:"How long each worker takes to start; otherwise 0."`
+	ExtraArgs          string         `name:"extra-engine-args" env:"DYN_EXTRA_ENGINE_ARGS" placeholder:"FILE" help:"Engine arguments as a JSON object; they win over the flags above."`
+	Script             string         `name:"mock-script" env:"DYN_MOCK_SCRIPT" placeholder:"FILE" help:"Let the workers answer what this YAML file says."`
+	Seed               uint64         `name:"mock-seed" env:"DYN_MOCK_SEED" default:"0" placeholder:"N" help:"What the workers' answers are made from."`
+	Churn              time.Duration  `name:"mock-churn" env:"DYN_MOCK_CHURN" default:"0s" unit:"s" placeholder:"TIME" help:"Replace one worker after another in this interval, as a test of what holds; 0 is never."`
+}
+
+type routerSettings struct {
+	Mode               string        `name:"router-mode" env:"DYN_ROUTER_MODE" default:"kv" choice:"kv,round-robin,random,power-of-two,least-loaded,direct" also:"k-v=kv,kv-router=kv,power-of-two-choices=power-of-two" help:"How a worker is picked."`
+	Credit             float64       `name:"router-kv-overlap-score-credit" env:"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT" default:"1" range:"0.." placeholder:"X" help:"What one cached block saves, in blocks of prefill."`
+	CreditDecay        float64       `name:"router-kv-overlap-score-credit-decay" env:"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT_DECAY" default:"0" range:"0.." placeholder:"X" help:"How fast the credit of a worker falls that has more prefill to do than others."`
+	PrefillScale       float64       `name:"router-prefill-load-scale" env:"DYN_ROUTER_PREFILL_LOAD_SCALE" default:"1" range:"0.." placeholder:"X" help:"What a block of prefill costs against one of decode."`
+	OverlapWeight      *float64      `name:"router-kv-overlap-score-weight" aliases:"kv-overlap-score-weight" env:"DYN_ROUTER_KV_OVERLAP_SCORE_WEIGHT,DYN_OVERLAP_SCORE_WEIGHT" range:"0.." placeholder:"X" help:"Older name of --router-prefill-load-scale; 0 takes the credit away too."`
+	RequestWeight      float64       `name:"router-decode-active-request-weight" env:"DYN_ROUTER_DECODE_ACTIVE_REQUEST_WEIGHT" default:"0" range:"0.." placeholder:"X" help:"What each running request costs, in blocks."`
+	HostWeight         float64       `name:"router-host-cache-hit-weight" env:"DYN_ROUTER_HOST_CACHE_HIT_WEIGHT" default:"0.75" range:"0..1" placeholder:"X" help:"What a block in host memory is worth against one on the device."`
+	DiskWeight         float64       `name:"router-disk-cache-hit-weight" env:"DYN_ROUTER_DISK_CACHE_HIT_WEIGHT" default:"0.25" range:"0..1" placeholder:"X" help:"What a block on disk is worth against one on the device."`
+	SharedMultiplier   float64       `name:"shared-cache-multiplier" env:"DYN_SHARED_CACHE_MULTIPLIER" default:"0.5" range:"0..1" placeholder:"X" help:"What a block in a store beside the workers is worth."`
+	Temperature        float64       `name:"router-temperature" env:"DYN_ROUTER_TEMPERATURE" default:"0" range:"0.." placeholder:"X" help:"0 takes the least cost; above, costlier workers get a share."`
+	KVEvents           bool          `name:"router-kv-events" aliases:"kv-events" env:"DYN_ROUTER_USE_KV_EVENTS,DYN_USE_KV_EVENTS" default:"true" negatable:"" help:"Listen to what workers tell of their caches; without, what was sent to a worker counts as cached there."`
+	TTL                time.Duration `name:"router-ttl-secs" env:"DYN_ROUTER_TTL_SECS" default:"120s" unit:"s" placeholder:"TIME" help:"How long a prompt counts as cached on a worker that tells nothing."`
+	TrackPrefill       bool          `name:"router-track-prefill-tokens" env:"DYN_ROUTER_TRACK_PREFILL_TOKENS" default:"true" negatable:"" help:"Count prompts that are not yet computed."`
+	TrackBlocks        bool          `name:"router-track-active-blocks" env:"DYN_ROUTER_TRACK_ACTIVE_BLOCKS" default:"true" negatable:"" help:"Count blocks in use."`
+	TrackOutput        bool          `name:"router-track-output-blocks" env:"DYN_ROUTER_TRACK_OUTPUT_BLOCKS" negatable:"" help:"Count the blocks of answers as well."`
+	AssumeReuse        bool          `name:"router-assume-kv-reuse" env:"DYN_ROUTER_ASSUME_KV_REUSE" default:"true" negatable:"" help:"Let requests with a common prefix share its blocks in the books."`
+	MinInitialWorkers  int           `name:"router-min-initial-workers" env:"DYN_ROUTER_MIN_INITIAL_WORKERS" default:"0" range:"0.." placeholder:"N" help:"Refuse requests until so many workers have been ready."`
+	Seed               uint64        `name:"router-seed" env:"DYN_ROUTER_SEED" default:"0" placeholder:"N" help:"Make random choices repeatable; 0 does not."`
+	QueueTimeout       time.Duration `name:"router-queue-timeout" env:"DYN_ROUTER_QUEUE_TIMEOUT" default:"240s" unit:"s" placeholder:"TIME" help:"How long a request may be parked before it is refused; this version parks none."`
+	MigrationLimit     int           `name:"migration-limit" env:"DYN_MIGRATION_LIMIT" default:"3" range:"0..4294967295" placeholder:"N" help:"How often a request may go on on another worker when its own fails."`
+	MigrationMaxTokens *int          `name:"migration-max-seq-len" env:"DYN_MIGRATION_MAX_SEQ_LEN" range:"1..4294967295" placeholder:"TOKENS" help:"Do not move requests that have grown longer."`
+	InhibitedDuration  time.Duration `name:"runtime-inhibited-duration-secs" env:"DYN_RUNTIME_INHIBITED_DURATION_SECS" default:"5s" unit:"s" placeholder:"TIME" help:"How long a worker is left alone after a fault; 0 is not at all."`
+}
+
+type requestSettings struct {
+	StreamTimeout    time.Duration `name:"http-backend-stream-timeout-secs" env:"DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS" default:"300s" unit:"s" placeholder:"TIME" help:"Silence after which a worker counts as hung; 0 is never."`
+	FirstItemTimeout time.Duration `name:"first-item-timeout" env:"DYN_FIRST_ITEM_TIMEOUT" default:"600s" unit:"s" placeholder:"TIME" help:"The same before a worker's first token; 0 is never."`
+	IgnoreUnknown    bool          `name:"ignore-openai-fe-unsupported-fields" env:"DYN_IGNORE_OPENAI_FE_UNSUPPORTED_FIELDS" default:"true" negatable:"" help:"Ignore unknown members of request bodies instead of refusing them."`
+	ForceUsage       bool          `name:"enable-force-include-usage" env:"DYN_ENABLE_FORCE_INCLUDE_USAGE" negatable:"" help:"Send usage on every stream."`
+	NoNVExt          bool          `name:"disable-frontend-nvext" env:"DYN_DISABLE_FRONTEND_NVEXT" negatable:"" help:"Ignore the extension member nvext."`
+	StrictNVExt      bool          `name:"strict-nvext" env:"DYN_STRICT_NVEXT" negatable:"" help:"Refuse unknown members inside nvext."`
+}
+
+type observabilitySettings struct {
+	LogLevel      string `name:"log-level" env:"DYN_LOG" default:"info" placeholder:"LEVEL" help:"trace, debug, info, warn, error or off, and after commas target=level for frontend, pipeline, router, fleet."`
+	LogFormat     string `name:"logging-console-format" env:"DYN_LOGGING_CONSOLE_FORMAT" default:"readable" choice:"readable,jsonl" help:"How log lines look."`
+	MetricsPrefix string `name:"metrics-prefix" env:"DYN_METRICS_PREFIX" default:"dynamo_frontend" placeholder:"PREFIX" help:"What the names of request metrics begin with."`
+}
+
+type pathSettings struct {
+	Chat        string `name:"http-svc-chat-path" env:"DYN_HTTP_SVC_CHAT_PATH" placeholder:"PATH" help:"Otherwise /v1/chat/completions."`
+	Completions string `name:"http-svc-cmp-path" env:"DYN_HTTP_SVC_CMP_PATH" placeholder:"PATH" help:"Otherwise /v1/completions."`
+	Models      string `name:"http-svc-models-path" env:"DYN_HTTP_SVC_MODELS_PATH" placeholder:"PATH" help:"Otherwise /v1/models."`
+	Health      string `name:"http-svc-health-path" env:"DYN_HTTP_SVC_HEALTH_PATH" placeholder:"PATH" help:"Otherwise /health."`
+	Live        string `name:"http-svc-live-path" env:"DYN_HTTP_SVC_LIVE_PATH" placeholder:"PATH" help:"Otherwise /live."`
+	Metrics     string `name:"http-svc-metrics-path" env:"DYN_HTTP_SVC_METRICS_PATH" placeholder:"PATH" help:"Otherwise /metrics."`
+}
+
+// ignoredSettings change nothing: they let launch lines that were made for
+// other systems work.
+type ignoredSettings struct {
+	Discovery        string  `name:"discovery-backend" env:"DYN_DISCOVERY_BACKEND" default:"mem" placeholder:"NAME" help:"How processes find each other. This version is one process: mem."`
+	RequestPlane     *string `name:"request-plane" env:"DYN_REQUEST_PLANE" placeholder:"NAME" help:"No effect."`
+	EventPlane       *string `name:"event-plane" env:"DYN_EVENT_PLANE" placeholder:"NAME" help:"No effect."`
+	AdmissionControl *string `name:"admission-control" env:"DYN_ADMISSION_CONTROL" placeholder:"NAME" help:"No effect."`
+}

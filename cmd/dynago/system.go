@@ -1,0 +1,309 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/fleet"
+	"github.com/dynago/dynago/pipeline"
+	"github.com/dynago/dynago/router"
+)
+
+// system is everything behind the HTTP server: the model, a fleet of workers,
+// the router, and the pipeline that joins them.
+type system struct {
+	*pipeline.Pipeline
+	files  *modelFiles
+	args   mock.Args
+	fleet  *fleet.Fleet
+	router *router.Router
+	log    *slog.Logger
+	// newEngine makes one more worker.
+	newEngine func(name string) (*mock.Engine, error)
+}
+
+// newSystem builds a system and lets its workers join.
+func newSystem(s *settings, logs *logs) (*system, error) {
+	sys := &system{log: logs.target("fleet")}
+	var err error
+	if sys.files, err = newModelFiles(s.Model); err != nil {
+		return nil, err
+	}
+	if sys.args, err = s.Workers.engineArgs(); err != nil {
+		return nil, err
+	}
+	config, err := s.Router.config(logs.target("router"))
+	if err != nil {
+		return nil, err
+	}
+	inhibit := s.Router.InhibitedDuration
+	if inhibit == 0 {
+		inhibit = -1
+	}
+	sys.fleet = fleet.New(fleet.Config{Logger: sys.log, Inhibit: inhibit})
+	if sys.router, err = router.New(config, sys.fleet); err != nil {
+		return nil, err
+	}
+	limits := pipeline.Limits{FirstItem: s.Requests.FirstItemTimeout, Inactivity: s.Requests.StreamTimeout}
+	sys.Pipeline = pipeline.New(pipeline.Config{
+		Fleet: sys.fleet, Router: sys.router, Load: sys.files.forCard,
+		MigrationLimit: s.Router.MigrationLimit, MigrationMaxTokens: value(s.Router.MigrationMaxTokens),
+		Limits: limits, Logger: logs.target("pipeline"),
+	})
+	if err := sys.workers(&s.Workers); err != nil {
+		sys.fleet.Close() //nolint:errcheck // the first error is the one to tell
+		return nil, err
+	}
+	return sys, nil
+}
+
+// workers adds the mock engines.
+func (sys *system) workers(s *workerSettings) error {
+	model, err := sys.files.load()
+	if err != nil {
+		return err
+	}
+	script, err := s.script()
+	if err != nil {
+		return err
+	}
+	// Where the cache is smaller than what the model was made for, the cache is
+	// the limit.
+	contextLength := model.ContextLength
+	if capacity := capacityOf(&sys.args); contextLength > capacity {
+		contextLength = capacity
+	}
+	sys.newEngine = func(name string) (*mock.Engine, error) {
+		return mock.New(mock.Config{
+			Model: sys.files.name, Args: sys.args, Seed: s.Seed, Script: script,
+			Encode: model.Tokenizer.Append, EOS: model.EOS, VocabSize: model.Tokenizer.Size(),
+			ContextLength: uint32(contextLength), Files: sys.files.card(), Name: name,
+		})
+	}
+	for i := range s.Count {
+		if err := sys.add(fmt.Sprintf("mock-%d", i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (sys *system) add(name string) error {
+	e, err := sys.newEngine(name)
+	if err != nil {
+		return err
+	}
+	_, err = sys.fleet.Add(fleet.Entry{Name: name, Engine: e})
+	return err
+}
+
+// churn replaces one worker after another until ctx ends.
+func (sys *system) churn(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		list := sys.fleet.Snapshot()
+		if len(list) == 0 {
+			return
+		}
+		old := list[n%len(list)]
+		sys.log.Info("worker is replaced", "worker", old.Name())
+		sys.fleet.Remove(old.ID())
+		if err := sys.add(old.Name()); err != nil && ctx.Err() == nil {
+			sys.log.Error("worker was not replaced", "worker", old.Name(), "error", err)
+		}
+	}
+}
+
+// ready waits until all workers that are known have told what they are.
+func (sys *system) ready(ctx context.Context) error {
+	for {
+		changed := sys.fleet.Changed()
+		waiting := false
+		for _, w := range sys.fleet.Snapshot() {
+			waiting = waiting || w.Status().State == engine.Loading
+		}
+		if !waiting {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// engineArgs joins flags and the file of arguments, which wins.
+func (s *workerSettings) engineArgs() (mock.Args, error) {
+	args := mock.DefaultArgs()
+	override(&args.EngineType, s.EngineType)
+	override(&args.BlockSize, s.BlockSize)
+	override(&args.NumGPUBlocks, s.NumBlocks)
+	override(&args.MaxNumSeqs, s.MaxSeqs)
+	override(&args.MaxNumBatchedTokens, s.MaxBatchedTokens)
+	override(&args.MaxModelLen, s.MaxModelLen)
+	override(&args.EnablePrefixCaching, s.PrefixCaching)
+	override(&args.EnableChunkedPrefill, s.ChunkedPrefill)
+	override(&args.PreemptionMode, s.PreemptionMode)
+	override(&args.SpeedupRatio, s.SpeedupRatio)
+	override(&args.DecodeSpeedupRatio, s.DecodeSpeedupRatio)
+	override(&args.DPSize, s.DPSize)
+	if s.StartupTime != nil {
+		args.StartupTime = s.StartupTime.Seconds()
+	}
+	if s.ExtraArgs == "" {
+		return args, args.Validate()
+	}
+	text, err := os.ReadFile(s.ExtraArgs)
+	if err != nil {
+		return args, fmt.Errorf("--extra-engine-args: %w", err)
+	}
+	if args, err = mergeArgs(args, text); err != nil {
+		return args, fmt.Errorf("--extra-engine-args: %s: %w", s.ExtraArgs, err)
+	}
+	return args, nil
+}
+
+// mergeArgs puts the members of a JSON object over arguments.
+func mergeArgs(args mock.Args, object []byte) (mock.Args, error) {
+	base, err := json.Marshal(args)
+	if err != nil {
+		return args, err
+	}
+	var members map[string]jsontext.Value
+	for _, text := range [][]byte{base, object} {
+		if err := json.Unmarshal(text, &members); err != nil {
+			return args, fmt.Errorf("want a JSON object: %w", err)
+		}
+	}
+	merged, err := json.Marshal(members)
+	if err != nil {
+		return args, err
+	}
+	return mock.ParseArgs(merged)
+}
+
+func (s *workerSettings) script() (*mock.Script, error) {
+	if s.Script == "" {
+		return nil, nil
+	}
+	f, err := os.Open(s.Script)
+	if err != nil {
+		return nil, fmt.Errorf("--mock-script: %w", err)
+	}
+	defer f.Close()
+	script, err := mock.LoadScript(f)
+	if err != nil {
+		return nil, fmt.Errorf("--mock-script: %s: %w", s.Script, err)
+	}
+	return script, nil
+}
+
+// capacityOf returns how many tokens one request can have on such an engine.
+func capacityOf(a *mock.Args) int {
+	n := a.NumGPUBlocks * a.BlockSize
+	if a.MaxModelLen > 0 {
+		n = min(n, a.MaxModelLen)
+	}
+	if !a.EnableChunkedPrefill {
+		n = min(n, a.MaxNumBatchedTokens)
+	}
+	return n
+}
+
+// config turns the settings into a router's.
+func (s *routerSettings) config(logger *slog.Logger) (router.Config, error) {
+	mode, err := router.ParseMode(s.Mode)
+	if err != nil {
+		return router.Config{}, fmt.Errorf("--router-mode: %w", err)
+	}
+	tuning := router.DefaultTuning()
+	tuning.OverlapScoreCredit = s.Credit
+	tuning.OverlapScoreCreditDecay = s.CreditDecay
+	tuning.PrefillLoadScale = s.PrefillScale
+	tuning.DecodeActiveRequestWeight = s.RequestWeight
+	tuning.HostCacheHitWeight, tuning.DiskCacheHitWeight = s.HostWeight, s.DiskWeight
+	tuning.SharedCacheMultiplier = s.SharedMultiplier
+	tuning.Temperature = s.Temperature
+	tuning.TrackPrefillTokens, tuning.TrackActiveBlocks = s.TrackPrefill, s.TrackBlocks
+	tuning.TrackOutputBlocks, tuning.AssumeKVReuse = s.TrackOutput, s.AssumeReuse
+	tuning.IgnoreEvents, tuning.TTL = !s.KVEvents, s.TTL
+	if w := s.OverlapWeight; w != nil {
+		tuning.PrefillLoadScale = *w
+		if *w == 0 {
+			tuning.OverlapScoreCredit = 0
+		}
+	}
+	c := router.Config{
+		Mode: mode, Seed: s.Seed, Tuning: &tuning,
+		MinInitialWorkers: s.MinInitialWorkers, Logger: logger,
+	}
+	if err := c.Validate(); err != nil {
+		return c, fmt.Errorf("--%w", err)
+	}
+	return c, nil
+}
+
+// Workers tells who serves, and what the router has booked there.
+func (sys *system) Workers() []pipeline.WorkerInfo {
+	loads := sys.router.Loads()
+	var list []pipeline.WorkerInfo
+	for _, w := range sys.fleet.Snapshot() {
+		info := pipeline.WorkerInfo{ID: w.ID(), Name: w.Name(), State: w.Status().State.String()}
+		if card := w.Card(); card != nil {
+			info.Model = card.Model
+		}
+		if w.Admitted() && !w.Ready() {
+			info.State = "inhibited"
+		}
+		for _, l := range loads {
+			if l.Target.Worker == w.ID() {
+				info.Ranks = append(info.Ranks, pipeline.RankInfo{
+					Rank: l.Target.Rank, Requests: l.Requests, DecodeBlocks: l.ActiveBlocks,
+					PrefillTokens: l.PrefillTokens, CachedBlocks: l.CachedBlocks,
+				})
+			}
+		}
+		list = append(list, info)
+	}
+	return list
+}
+
+func override[T any](field *T, with *T) {
+	if with != nil {
+		*field = *with
+	}
+}
+
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// describe is one line about the workers.
+func (sys *system) describe(count int) string {
+	a := &sys.args
+	ranks := ""
+	if a.DPSize > 1 {
+		ranks = fmt.Sprintf(" on each of %d ranks", a.DPSize)
+	}
+	plural := strings.Repeat("s", min(1, count-1))
+	return fmt.Sprintf("%d mock engine%s (%s), %d KV blocks of %d tokens%s", count, plural, a.EngineType, a.NumGPUBlocks, a.BlockSize, ranks)
+}

@@ -1,0 +1,112 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"go.yaml.in/yaml/v4"
+)
+
+// Parsed is what a command line came to.
+type Parsed struct {
+	*kong.Context
+	file *File
+}
+
+// Setting is one setting and where its value came from.
+type Setting struct {
+	Name    string
+	Envs    []string
+	Group   string
+	Value   string // "" = not set
+	Default string
+	Source  string // flag, default, the variable's name, or file and line
+	Help    string
+}
+
+// Settings returns the settings of the chosen command, in their order.
+func (p *Parsed) Settings() []Setting {
+	given := map[*kong.Value]bool{}
+	for _, path := range p.Path {
+		if path.Flag != nil && !path.Resolved {
+			given[path.Flag.Value] = true
+		}
+	}
+	var list []Setting
+	for _, group := range p.Selected().AllFlags(false) {
+		for _, flag := range group {
+			if flag.Name == "help" || flag.Tag.Get("action") != "" {
+				continue
+			}
+			s := Setting{
+				Name: flag.Name, Envs: flag.Envs, Value: show(flag.Target), Default: flag.Default,
+				Source: p.source(flag, given[flag.Value]), Help: flag.Help,
+			}
+			if flag.Group != nil {
+				s.Group = flag.Group.Title
+			}
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func (p *Parsed) source(flag *kong.Flag, given bool) string {
+	if given {
+		return "flag"
+	}
+	if env := fromEnv(flag); env != "" {
+		return env
+	}
+	if p.file != nil {
+		for _, name := range append([]string{flag.Name}, flag.Aliases...) {
+			if e, ok := p.file.values[name]; ok {
+				return fmt.Sprintf("%s line %d", p.file.path, e.line)
+			}
+		}
+	}
+	return "default"
+}
+
+// show writes a value as it could be given.
+func show(v reflect.Value) string {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return ""
+		}
+		v = v.Elem()
+	}
+	if d, ok := v.Interface().(time.Duration); ok {
+		return d.String()
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// Dump writes the settings as a file that sets them again.
+func (p *Parsed) Dump(w io.Writer) error {
+	group := ""
+	for _, s := range p.Settings() {
+		if s.Group != group {
+			group = s.Group
+			if _, err := fmt.Fprintf(w, "\n# %s\n", group); err != nil {
+				return err
+			}
+		}
+		value, err := yaml.Marshal(s.Value)
+		if err != nil {
+			return fmt.Errorf("dump %s: %w", s.Name, err)
+		}
+		line := s.Name + ": " + strings.TrimSpace(string(value))
+		if s.Value == "" {
+			line = "# " + s.Name + ":"
+		}
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
