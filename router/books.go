@@ -121,13 +121,14 @@ func (b *books) enter(k *Booking) {
 	l.lastPick = b.picks
 	l.requests += k.requests
 	l.prefillTokens += k.prefillTokens
+	at := 0
 	for _, hash := range k.hashes {
 		h := b.blocks[hash]
 		if h == nil {
 			h = b.newHolders()
 			b.blocks[hash] = h
 		}
-		h.add(l)
+		at = h.add(l, at)
 	}
 }
 
@@ -137,9 +138,10 @@ func (b *books) leave(k *Booking) {
 	l.requests -= k.requests
 	b.prefilled(k)
 	l.weight -= int64(k.outputBlocks) * k.outputWeight
+	at := 0
 	for _, hash := range k.hashes {
 		h := b.blocks[hash]
-		if h.remove(l); len(h.by) == 0 {
+		if at = h.remove(l, at); len(h.by) == 0 {
 			delete(b.blocks, hash)
 			b.recycle(h)
 		}
@@ -167,8 +169,11 @@ func (b *books) grow(k *Booking, blocks int, w int64) {
 	l.weight += int64(k.outputBlocks+blocks)*w - int64(k.outputBlocks)*k.outputWeight
 	k.outputBlocks += blocks
 	k.outputWeight = w
+	at := 0
 	for _, hash := range slices.Backward(k.hashes) {
-		h := b.blocks[hash].of(l)
+		by := b.blocks[hash]
+		at = by.find(l, at)
+		h := &by.by[at]
 		if h.requests > 1 {
 			break
 		}
@@ -211,40 +216,50 @@ func (b *books) spare() []kv.SeqHash {
 	return s
 }
 
-// of returns what l holds, which must be there.
-func (h *holders) of(l *load) *hold {
+// find returns the position of l, or -1. Blocks of one prefix got their holders
+// in the same order, so the position in the last block is a good guess.
+func (h *holders) find(l *load, guess int) int {
+	if guess < len(h.by) && h.by[guess].load == l {
+		return guess
+	}
 	for i := range h.by {
 		if h.by[i].load == l {
-			return &h.by[i]
+			return i
 		}
 	}
-	panic("router: a booking lost its blocks")
+	return -1
 }
 
-// add notes one more request of l. A block that is shared counts whole.
-func (h *holders) add(l *load) {
-	for i := range h.by {
-		if k := &h.by[i]; k.load == l {
-			k.requests++
-			l.weight += one - k.weight
-			k.weight = one
-			return
-		}
+// add notes one more request of l and returns its position. A block that is
+// shared counts whole.
+func (h *holders) add(l *load, guess int) int {
+	at := h.find(l, guess)
+	if at < 0 {
+		h.by = append(h.by, hold{load: l, requests: 1, weight: one})
+		l.weight += one
+		return len(h.by) - 1
 	}
-	h.by = append(h.by, hold{load: l, requests: 1, weight: one})
-	l.weight += one
+	k := &h.by[at]
+	k.requests++
+	l.weight += one - k.weight
+	k.weight = one
+	return at
 }
 
-func (h *holders) remove(l *load) {
-	k := h.of(l)
+// remove takes back one request of l, which must be there, and returns where it
+// was.
+func (h *holders) remove(l *load, guess int) int {
+	at := h.find(l, guess)
+	k := &h.by[at]
 	if k.requests--; k.requests > 0 {
-		return
+		return at
 	}
 	l.weight -= k.weight
 	last := len(h.by) - 1
 	*k = h.by[last]
 	h.by[last] = hold{}
 	h.by = h.by[:last]
+	return at
 }
 
 func compare(a, b kv.Target) int {

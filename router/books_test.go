@@ -39,6 +39,30 @@ func TestSharedBlocksCountOnce(t *testing.T) {
 	}
 }
 
+// The load of a worker that has left goes with its last booking, or at once.
+func TestLoadsOfTheDead(t *testing.T) {
+	b := newBooks()
+	life, end := context.WithCancel(context.Background())
+	idle, busy := b.open(kv.Target{Worker: 1}, life), b.open(kv.Target{Worker: 1, Rank: 1}, life)
+	other := b.open(kv.Target{Worker: 2}, context.Background())
+	k := b.at(busy, 1, 2)
+	b.leave(b.at(idle, 3))
+	b.leave(b.at(other, 4))
+	b.dropIdle(1)
+	if len(b.loads) != 3 {
+		t.Errorf("a live worker's loads were dropped: %d left", len(b.loads))
+	}
+	end()
+	b.dropIdle(1)
+	if !slices.Equal(b.loads, []*load{busy, other}) {
+		t.Errorf("%d loads left, want the busy one and the other worker's", len(b.loads))
+	}
+	b.leave(k)
+	if !slices.Equal(b.loads, []*load{other}) {
+		t.Errorf("%d loads left, want the other worker's", len(b.loads))
+	}
+}
+
 // The worked example: 20 tokens in blocks of 16 and 40 more expected. After 13
 // of them a third block is needed, and 27/40 of the answer is ahead.
 func TestOutputBlocksDecay(t *testing.T) {

@@ -64,6 +64,74 @@ func TestConversationStaysWithItsCache(t *testing.T) {
 	}
 }
 
+// What the index has to forget, the router no longer counts on.
+func TestGap(t *testing.T) {
+	h := newHouse(t, router.Config{})
+	defer h.fleet.Close()
+	h.join(1, card())
+	p := count(0, 40)
+	h.caches(1, 1, kv.TierDevice, p)
+	h.engines[1].events <- kv.Batch{Epoch: 1, Gap: kv.GapLost}
+	h.caches(1, 9, kv.TierDevice, p[:8])
+	rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p})
+	if err != nil || rows[0].Device != 2 {
+		t.Errorf("%+v, %v; want the two blocks told since", rows, err)
+	}
+}
+
+// The books count what is new of a prompt, and what a decision ignored.
+func TestWhatIsCachedIsNotBooked(t *testing.T) {
+	h := newHouse(t, router.Config{Mode: router.RoundRobin})
+	defer h.fleet.Close()
+	h.join(1, card())
+	h.join(2, card())
+	p := count(0, 42)
+	h.caches(1, 1, kv.TierDevice, p[:40])
+	q := router.Query{Model: "m", Tokens: p}
+	defer h.route(q).Release()
+	if l := h.router.Loads(); l[0].PrefillTokens != 2 {
+		t.Errorf("%+v, want 2 tokens", l[0])
+	}
+	if c := h.router.Counters(); c.NonMaxOverlap != 0 {
+		t.Errorf("%+v", c)
+	}
+	defer h.route(q).Release()
+	if l := h.router.Loads(); l[1].PrefillTokens != 42 {
+		t.Errorf("%+v, want 42 tokens", l[1])
+	}
+	if c := h.router.Counters(); c.Decisions != 2 || c.NonMaxOverlap != 1 || c.OverlapBlocksLost != 10 {
+		t.Errorf("%+v", c)
+	}
+	// What one decision found in use is not taken for another prompt's.
+	rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: count(7000, 40)})
+	if err != nil || rows[0].DecodeBlocks != 20 || rows[1].DecodeBlocks != 20 {
+		t.Errorf("%+v, %v; want 20 blocks each", rows, err)
+	}
+}
+
+// The credit decays by what a worker has outstanding beyond the least of all.
+func TestCreditDecay(t *testing.T) {
+	tuning := router.DefaultTuning()
+	tuning.OverlapScoreCreditDecay = 1
+	h := newHouse(t, router.Config{Tuning: &tuning})
+	defer h.fleet.Close()
+	h.join(1, card())
+	h.join(2, card())
+	p := count(0, 40)
+	for id, n := range map[uint64]int{1: 40, 2: 120} {
+		h.caches(id, 1, kv.TierDevice, p)
+		defer h.route(router.Query{Model: "m", PinWorker: id, Tokens: count(9000, n)}).Release()
+	}
+	rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 10 + 10 blocks of prefill less 10, and 20 in use; 30 + 10 less 10/3, and 40.
+	if got := [2]float64{rows[0].Cost, rows[1].Cost}; got[0] != 30 || math.Abs(got[1]-(40-10./3+40)) > 1e-9 {
+		t.Errorf("costs %v", got)
+	}
+}
+
 // Two equal prompts at the same moment: the second sees the first in the books,
 // not in the index.
 func TestBookingsCount(t *testing.T) {
@@ -446,7 +514,10 @@ func TestWorkersWithoutEvents(t *testing.T) {
 		h.route(router.Query{Model: "m", Tokens: p}).Release()
 		h.fleet.Remove(1)
 		h.fleet.Remove(2)
-		if s := h.router.IndexStats(); s.Blocks != 0 || s.Nodes != 0 {
+		h.join(3, card(func(c *engine.Card) { c.Features = nil }))
+		time.Sleep(121 * time.Second) // what the others had expires now
+		h.route(router.Query{Model: "m"}).Release()
+		if s := h.router.IndexStats(); s.Blocks != 0 || s.Nodes != 0 || s.BlockNotFound != 0 {
 			t.Errorf("left behind: %+v", s)
 		}
 	})
@@ -483,11 +554,21 @@ func TestNewLife(t *testing.T) {
 	if got, want := h.router.Loads(), []router.TargetLoad{{Target: kv.Target{Worker: 1}}}; !slices.Equal(got, want) {
 		t.Errorf("the new life begins with %+v", got)
 	}
+	if rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p}); err != nil || rows[0].Requests != 0 || rows[0].DecodeBlocks != 10 {
+		t.Errorf("the new life begins with %+v (%v)", rows, err)
+	}
 	b := h.route(router.Query{Model: "m", Tokens: p})
 	if d := b.Decision(); d.Overlap != 0 {
 		t.Errorf("the old life's cache counts: %+v", d)
 	}
 	want := h.router.Loads()
+	if l := want[0]; l.Requests != 1 || l.PrefillTokens != 40 || l.ActiveBlocks != 10 {
+		t.Errorf("the new life's first request is booked as %+v", l)
+	}
+	rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p})
+	if err != nil || rows[0].Requests != 1 || rows[0].DecodeBlocks != 10 {
+		t.Errorf("explained as %+v (%v)", rows, err)
+	}
 	old.Prefilled()
 	old.Output(100)
 	old.Release()
