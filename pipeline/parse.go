@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
@@ -42,6 +43,7 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 			cached  *int
 		)
 		send := func() bool {
+			buf = joined(buf)
 			for _, e := range buf {
 				e.Choice = a.choice
 				if !yield(e, nil) {
@@ -62,7 +64,6 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 			}
 		}
 		for out, err := range outputs {
-			buf = buf[:0]
 			if err != nil {
 				// A call that is complete is an answer, also from an engine that
 				// forgot to say so.
@@ -94,11 +95,37 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 				finish(chat.Finish{Reason: chat.FinishStop}, engine.Usage{Output: output})
 				return
 			}
+			if out.More {
+				continue
+			}
 			if !send() {
 				return
 			}
+			buf = buf[:0]
 		}
 	}
+}
+
+// joined makes one event of neighbours that add to the same block, so that what
+// came in one delta goes out in one.
+func joined(events []chat.Event) []chat.Event {
+	out := events[:0]
+	for _, e := range events {
+		if len(out) > 0 {
+			if last := &out[len(out)-1]; last.Kind == e.Kind && last.Index == e.Index && isDelta(e.Kind) {
+				last.Text += e.Text
+				last.IDs = append(slices.Clip(last.IDs), e.IDs...)
+				last.Logprobs = append(slices.Clip(last.Logprobs), e.Logprobs...)
+				continue
+			}
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func isDelta(k chat.EventKind) bool {
+	return k == chat.TextDelta || k == chat.ThinkingDelta || k == chat.ArgsDelta || k == chat.RefusalDelta
 }
 
 func (a *answer) usage(u engine.Usage, cached *int) chat.Usage {

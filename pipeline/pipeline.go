@@ -223,7 +223,8 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 	events := a.events(j.model.Decode(j.deltas(ctx), prompt.Decoding{
 		Stop: j.prompt.Stop, Strings: s.Stop, IncludeStop: s.IncludeStop,
 		KeepSpecial: s.KeepSpecial, Markers: j.model.Markers(family),
-		Prompt: len(j.prompt.IDs),
+		ByToken: family.Thinks() || family.Calls(),
+		Prompt:  len(j.prompt.IDs),
 	}))
 	return j.counted(events)
 }

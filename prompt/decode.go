@@ -17,6 +17,9 @@ type Output struct {
 	// Cached is how many prompt tokens the engine found in its cache, once it
 	// has said so.
 	Cached *int
+	// More says that the next item is there already: it comes from the same
+	// delta.
+	More bool
 	// PromptLogprobs comes once, if it was asked for.
 	PromptLogprobs []chat.Logprob
 	End            *End
@@ -42,6 +45,9 @@ type Decoding struct {
 	// parser needs to see in any case.
 	KeepSpecial bool
 	Markers     []uint32
+	// ByToken makes an item of every token, so that a parser sees which token
+	// has which text; otherwise a delta is one item.
+	ByToken bool
 	// Prompt is the number of prompt tokens, for the usage of an answer that
 	// ends here and not in the engine.
 	Prompt int
@@ -60,10 +66,8 @@ func (m *Model) Decode(deltas iter.Seq2[engine.Delta, error], d Decoding) iter.S
 		for delta, err := range deltas {
 			if err != nil {
 				// The client keeps what it was owed before the fault.
-				if out := s.rest(); out.Piece.Text != "" || len(out.Piece.IDs) > 0 {
-					if !yield(out, nil) {
-						return
-					}
+				if out := (Output{Piece: s.all()}); !out.empty() && !yield(out, nil) {
+					return
 				}
 				yield(Output{}, err)
 				return
@@ -71,27 +75,51 @@ func (m *Model) Decode(deltas iter.Seq2[engine.Delta, error], d Decoding) iter.S
 			if delta.Usage != nil && delta.Usage.Cached != nil && cached == nil {
 				cached = delta.Usage.Cached
 			}
-			end := s.push(&delta)
-			if end == nil && delta.Finish != engine.Running {
-				end = s.finish(&delta)
-			}
 			out := Output{Cached: cached, PromptLogprobs: s.logprobs(delta.PromptLogprobs)}
-			if end != nil {
-				end.Usage.Cached = cached
-				out.Piece, out.End = s.all(), end
+			promised := false // the consumer waits for the last item of the delta
+			for i, id := range delta.TokenIDs {
+				var lp *engine.Logprob
+				if i < len(delta.Logprobs) {
+					lp = &delta.Logprobs[i]
+				}
+				if out.End = s.push(id, lp); out.End != nil {
+					break
+				}
+				if d.ByToken && i < len(delta.TokenIDs)-1 {
+					out.Piece, out.More = s.release(), true
+					if !out.empty() {
+						if !yield(out, nil) {
+							return
+						}
+						promised = true
+					}
+					out = Output{Cached: cached}
+				}
+			}
+			if out.End == nil && delta.Text != "" {
+				out.End = s.pushText(delta.Text)
+			}
+			if out.End == nil && delta.Finish != engine.Running {
+				out.End = s.finish(&delta)
+			}
+			if out.End != nil {
+				out.End.Usage.Cached = cached
+				out.Piece = s.all()
 				yield(out, nil)
 				return
 			}
 			out.Piece = s.release()
-			if out.Piece.Text == "" && len(out.Piece.IDs) == 0 && out.PromptLogprobs == nil {
-				continue
-			}
-			if !yield(out, nil) {
+			if (promised || !out.empty()) && !yield(out, nil) {
 				return
 			}
 		}
 		yield(Output{}, engine.Errorf(engine.StreamIncomplete, "the stream ended without a finish"))
 	}
+}
+
+// empty says that there is nothing to tell.
+func (o *Output) empty() bool {
+	return o.Piece.Text == "" && len(o.Piece.IDs) == 0 && o.PromptLogprobs == nil
 }
 
 // speller is the state of one answer: text that was decoded and not released
@@ -120,39 +148,31 @@ func newSpeller(tok *tokenizer.Tokenizer, d Decoding) *speller {
 	return &speller{Decoding: d, tok: tok, decoder: tok.NewDecoder(false), stops: newStopSearch(d.Strings)}
 }
 
-// push decodes a delta and says whether the answer ended in it.
-func (s *speller) push(d *engine.Delta) *End {
-	for i, id := range d.TokenIDs {
-		s.count++
-		var lp *engine.Logprob
-		if i < len(d.Logprobs) {
-			lp = &d.Logprobs[i]
-		}
-		if s.count >= s.Stop.MinTokens {
-			if slices.Contains(s.Stop.IDs, id) {
-				s.silent(id, lp)
-				return s.ended(&End{Finish: engine.FinishStop, StopID: &id})
-			}
-			if slices.Contains(s.Stop.Hidden, id) {
-				s.silent(id, lp)
-				return s.ended(&End{Finish: engine.FinishEOS})
-			}
-		}
-		s.spell(id, lp)
-		if s.count < s.Stop.MinTokens {
-			// Text before the minimum is no part of any stop string.
-			s.sure = len(s.text)
-			continue
-		}
-		if end := s.search(); end != nil {
-			return end
-		}
+// push decodes one id and says whether the answer ended with it.
+func (s *speller) push(id uint32, lp *engine.Logprob) *End {
+	s.count++
+	checked := s.count >= s.Stop.MinTokens
+	switch {
+	case checked && slices.Contains(s.Stop.IDs, id):
+		s.silent(id, lp)
+		return s.ended(&End{Finish: engine.FinishStop, StopID: &id})
+	case checked && slices.Contains(s.Stop.Hidden, id):
+		s.silent(id, lp)
+		return s.ended(&End{Finish: engine.FinishEOS})
 	}
-	if d.Text != "" { // an engine without ids also searches its own stops
-		s.text = append(s.text, d.Text...)
-		return s.search()
+	s.spell(id, lp)
+	if !checked {
+		// Text before the minimum is no part of any stop string.
+		s.sure = len(s.text)
+		return nil
 	}
-	return nil
+	return s.search()
+}
+
+// pushText takes the text of an engine that gives no ids.
+func (s *speller) pushText(text string) *End {
+	s.text = append(s.text, text...)
+	return s.search()
 }
 
 // spell decodes one id.
@@ -294,9 +314,6 @@ func (s *speller) all() chat.Piece {
 	s.sure = len(s.text)
 	return s.release()
 }
-
-// rest is what is owed when the engine fails.
-func (s *speller) rest() Output { return Output{Piece: s.all()} }
 
 func (s *speller) logprobs(from []engine.Logprob) []chat.Logprob {
 	if len(from) == 0 {

@@ -114,12 +114,16 @@ type folded struct {
 func fold(t rapid.TB, m *prompt.Model, seq iter.Seq2[engine.Delta, error], d prompt.Decoding) folded {
 	var f folded
 	ended := false
+	more := false
 	for out, err := range m.Decode(seq, d) {
 		if err != nil {
 			t.Fatalf("unexpected error: %v", err)
 		}
 		if ended {
 			t.Fatal("an item after the end")
+		}
+		if more = out.More; more && !d.ByToken {
+			t.Fatal("a delta became several items unasked")
 		}
 		f.text += out.Piece.Text
 		f.ids = append(f.ids, out.Piece.IDs...)
@@ -130,8 +134,8 @@ func fold(t rapid.TB, m *prompt.Model, seq iter.Seq2[engine.Delta, error], d pro
 			f.end, ended = *out.End, true
 		}
 	}
-	if !ended {
-		t.Fatal("no end")
+	if !ended || more {
+		t.Fatalf("ended: %v, more promised: %v", ended, more)
 	}
 	return f
 }
@@ -264,6 +268,7 @@ func TestDecodeAgainstNaive(t *testing.T) {
 			Strings:     rapid.SliceOfN(rapid.SampledFrom([]string{"stop", "op", "t", "€", "é", "ops", "stops", "aa"}), 0, 3).Draw(t, "stops"),
 			IncludeStop: rapid.Bool().Draw(t, "include"),
 			KeepSpecial: rapid.Bool().Draw(t, "keep special"),
+			ByToken:     rapid.Bool().Draw(t, "by token"),
 		}
 		finish := rapid.SampledFrom([]engine.Finish{engine.FinishEOS, engine.FinishLength}).Draw(t, "finish")
 		cuts := rapid.SliceOfN(rapid.IntRange(0, 4), 0, 12).Draw(t, "cuts")
@@ -277,6 +282,31 @@ func TestDecodeAgainstNaive(t *testing.T) {
 		if !slices.Equal(got.ids, ids[:len(got.ids)]) || len(got.ids) != got.end.Usage.Output {
 			t.Fatalf("ids %v of %v, usage %+v", got.ids, ids, got.end.Usage)
 		}
+	})
+}
+
+// What a delta brought is never left waiting for the next one.
+func TestDecodeByTokenPromises(t *testing.T) {
+	m := &prompt.Model{Tokenizer: testTokenizer(t)}
+	more := false
+	for out, err := range m.Decode(deltas([]uint32{'a', 's', 'x', 'b', 0xC3, 'c'}, []int{2, 1, 2}, engine.FinishEOS, false), prompt.Decoding{ByToken: true, Strings: []string{"stop"}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		more = out.More
+	}
+	if more {
+		t.Error("the last item promised another")
+	}
+	more = false
+	m.Decode(func(yield func(engine.Delta, error) bool) {
+		yield(engine.Delta{TokenIDs: []uint32{'a', 's'}}, nil)
+		if more {
+			t.Error("the consumer still waits for a delta that is over")
+		}
+	}, prompt.Decoding{ByToken: true, Strings: []string{"stop"}})(func(out prompt.Output, err error) bool {
+		more = out.More
+		return err == nil
 	})
 }
 
@@ -351,4 +381,3 @@ func BenchmarkDecode(b *testing.B) {
 		})
 	}
 }
-
