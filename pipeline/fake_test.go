@@ -173,3 +173,5 @@ func texts(answers []chat.Answer) (list []string) {
 	}
 	return list
 }
+
+func contains(err error, text string) bool { return strings.Contains(err.Error(), text) }

@@ -135,8 +135,8 @@ func (c *carry) full() engine.Delta {
 func (c *carry) next(ctx context.Context, failure error) error {
 	kind := engine.KindOf(failure)
 	worker := c.booking.booking.Worker()
-	if kind.Inhibits() && ctx.Err() == nil {
-		worker.Inhibit(time.Now(), kind)
+	if ctx.Err() == nil {
+		worker.Inhibit(time.Now(), kind) // heeds only what says something about the worker
 	}
 	ongoing := len(c.delivered) > 0
 	if ctx.Err() != nil || !c.movable(kind, ongoing) {

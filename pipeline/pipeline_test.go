@@ -36,7 +36,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("usage %+v, finish %+v, %d ids; want %d tokens", a.Usage, a.Finish, len(a.IDs), n)
 	}
 	sent := f.sent()[0]
-	if sent.Stop.MaxTokens != 32768-len(sent.TokenIDs) && sent.Stop.MaxTokens <= 0 || sent.ID != r.ID+"-1" || len(sent.Stop.Hidden) == 0 {
+	if sent.Stop.MaxTokens != h.model.ContextLength-len(sent.TokenIDs) || sent.ID != r.ID+"-1" || len(sent.Stop.Hidden) == 0 {
 		t.Errorf("sent %+v", sent)
 	}
 	if r.Notes.Model != "test/model" || r.Notes.Target.Worker != 1 || r.Notes.Attempts != 1 {
