@@ -90,6 +90,12 @@ func serve(t testing.TB, args ...string) *server {
 	t.Cleanup(func() {
 		_ = s.cmd.Process.Kill()
 		<-s.ended
+		// What a client does, or leaves undone, is no error of the server's.
+		for _, word := range []string{"level=ERROR", "panic:"} {
+			if strings.Contains(s.printed(), word) {
+				t.Errorf("the server printed %s", word)
+			}
+		}
 		if t.Failed() {
 			t.Logf("dynago %s printed:\n%s", strings.Join(s.cmd.Args[1:], " "), s.printed())
 		}
@@ -123,10 +129,23 @@ func serve(t testing.TB, args ...string) *server {
 	return s
 }
 
+// key is a key that the servers of keyed suites know, and others ignore.
+const key = "sk-e2e-suite"
+
+// get sends a GET with the key.
+func (s *server) get(path string) (*http.Response, error) {
+	req, err := http.NewRequest(http.MethodGet, s.url+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	client := http.Client{Timeout: 5 * time.Second}
+	return client.Do(req)
+}
+
 // status returns the status of a GET, or 0 if there was no answer.
 func (s *server) status(path string) int {
-	client := http.Client{Timeout: 5 * time.Second}
-	resp, err := client.Get(s.url + path)
+	resp, err := s.get(path)
 	if err != nil {
 		return 0
 	}
@@ -151,17 +170,9 @@ func (s *server) waitFor(t testing.TB, path string, status int) {
 	t.Fatalf("%s has status %d, want %d", path, last, status)
 }
 
-// key is a key that the servers of keyed suites know.
-const key = "sk-e2e-suite"
-
 func (s *server) firstModel(t testing.TB) string {
 	t.Helper()
-	req, err := http.NewRequest(http.MethodGet, s.url+"/v1/models", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer "+key)
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := s.get("/v1/models")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ await run({
   },
 
   async bad_temperature() {
-    await assert.rejects(create({ temperature: 9 }), (e) => e instanceof OpenAI.BadRequestError && /temperature/.test(e.message))
+    await assert.rejects(create({ temperature: 9 }), (e) => e instanceof OpenAI.BadRequestError && /temperature/i.test(e.message))
   },
 
   async error_before_a_stream() {

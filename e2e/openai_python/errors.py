@@ -23,7 +23,7 @@ def unknown_model_retrieved():
 
 def bad_temperature():
     e = raised(openai.BadRequestError, lambda: client.chat.completions.create(model=MODEL, messages=user("hello"), temperature=9))
-    assert "temperature" in e.message, e.message
+    assert "temperature" in e.message.lower(), e.message
 
 
 def no_messages():
@@ -41,7 +41,7 @@ def error_before_a_stream():
 
 
 def prompt_too_long():
-    raised(openai.BadRequestError, lambda: client.completions.create(model=MODEL, prompt=[5] * 2_000_000, max_tokens=1))
+    raised(openai.BadRequestError, lambda: client.completions.create(model=MODEL, prompt=[5] * 40_000, max_tokens=1))
 
 
 def wrong_key():
