@@ -216,13 +216,11 @@ func TestGoneIsGone(t *testing.T) {
 					}})
 					f.generate = func(ctx context.Context, r *engine.Request, yield func(engine.Delta, error) bool) {
 						for _, id := range h.ids("some text") {
-							if ctx.Err() != nil || !yield(engine.Delta{TokenIDs: []uint32{id}}, nil) {
-								break
+							if ctx.Err() == nil && !yield(engine.Delta{TokenIDs: []uint32{id}}, nil) {
+								return
 							}
 						}
-						if ctx.Err() == nil {
-							return
-						}
+						<-ctx.Done()
 						yield(engine.Delta{}, engine.CauseOf(ctx, ctx.Err()))
 					}
 					ctx, cancel := context.WithCancelCause(t.Context())
