@@ -78,8 +78,24 @@ func TestUnicodeVersion(t *testing.T) {
 		r    rune
 		want class
 	}{
-		{'a', ll}, {'A', lu}, {'ǅ', lu}, {'ʰ', lo}, {'你', lo}, {'\u0301', mk}, {'5', nu}, {'½', nu}, {'€', 0},
-		{' ', sp}, {'\n', sp | nl}, {'\u0085', sp}, {'\u200b', 0}, {0x10d70, ll}, {0x10d50, lu}, {0x13f74, lo}, {0x1e6cc, 0}, {0x10ffff, 0},
+		{'a', ll},
+		{'A', lu},
+		{'ǅ', lu},
+		{'ʰ', lo},
+		{'你', lo},
+		{'\u0301', mk},
+		{'5', nu},
+		{'½', nu},
+		{'€', 0},
+		{' ', sp},
+		{'\n', sp | nl},
+		{'\u0085', sp},
+		{'\u200b', 0},
+		{0x10d70, ll},
+		{0x10d50, lu},
+		{0x13f74, lo},
+		{0x1e6cc, 0},
+		{0x10ffff, 0},
 	} {
 		if got, n := classAt(string(tc.r), 0); got != tc.want || n != utf8.RuneLen(tc.r) {
 			t.Errorf("class of %U is %b and %d bytes long, want %b", tc.r, got, n, tc.want)
