@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,8 +16,6 @@ import (
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/kv"
 )
-
-func containsWord(s, word string) bool { return slices.Contains(strings.Fields(s), word) }
 
 var tests = []test{
 	{name: "01-construction", run: construction},
@@ -405,7 +402,7 @@ func leaving(t *testing.T, s *Subject) {
 		left = time.Now()
 		break
 	}
-	soon(t, "leaving the loop", left)
+	s.soon(t, "leaving the loop", left)
 	awaitLoad(t, e, time.Second, "the engine's work ends", idle)
 }
 
@@ -414,7 +411,7 @@ func cancelled(t *testing.T, s *Subject) {
 	ready(t, e)
 	check := func(what string, err error, at time.Time) {
 		t.Helper()
-		soon(t, what, at)
+		s.soon(t, what, at)
 		if engine.KindOf(err) != engine.Cancelled || !errors.Is(err, engine.ErrClientGone) {
 			t.Errorf("%s: %v, want the context's kind and cause", what, err)
 		}
@@ -460,7 +457,7 @@ func deadline(t *testing.T, s *Subject) {
 	defer cancel()
 	at := time.Now().Add(40 * time.Millisecond)
 	a := collect(ctx, t, e, s.request(1, 10, 400))
-	soon(t, "the deadline", at)
+	s.soon(t, "the deadline", at)
 	if engine.KindOf(a.err) != engine.DeadlineExceeded {
 		t.Errorf("ended with %v, want deadline_exceeded", a.err)
 	}

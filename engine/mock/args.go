@@ -77,7 +77,10 @@ func ParseArgs(data []byte) (Args, error) {
 			if errors.Is(err, json.ErrUnknownName) {
 				return Args{}, fmt.Errorf("engine arguments: unknown key %q (known: %s)", key, strings.Join(argNames(), ", "))
 			}
-			return Args{}, fmt.Errorf("engine arguments: %s: a JSON %s does not fit", key, kindName(se))
+			if key != "" {
+				key += ": "
+			}
+			return Args{}, fmt.Errorf("engine arguments: %swant %s", key, form(se.GoType))
 		}
 		return Args{}, fmt.Errorf("engine arguments: %w", err)
 	}
@@ -87,11 +90,19 @@ func ParseArgs(data []byte) (Args, error) {
 	return a, nil
 }
 
-func kindName(se *json.SemanticError) string {
-	if k := se.JSONKind.String(); k != "" {
-		return k
+// form says in words what JSON fits a type of this package.
+func form(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.String:
+		return "a string"
 	}
-	return "value"
+	return "an object"
 }
 
 func argNames() []string {

@@ -13,13 +13,15 @@ import (
 
 // conversation is what the rules of a script look at.
 type conversation struct {
-	user   string // last text of the user
-	result string // last tool result since the assistant last spoke
-	tool   string // the tool it came from
-	system string
-	model  string
-	turn   int // how often the assistant has spoken
-	tools  []string
+	user string // last text of the user
+	// answered says that a tool has answered since the assistant last spoke;
+	// result is the last such answer and tool where it came from.
+	answered     bool
+	result, tool string
+	system       string
+	model        string
+	turn         int // how often the assistant has spoken
+	tools        []string
 }
 
 func read(r *chat.Request) conversation {
@@ -36,7 +38,7 @@ func read(r *chat.Request) conversation {
 		switch t.Role {
 		case chat.RoleAssistant:
 			c.turn++
-			c.result, c.tool = "", ""
+			c.answered, c.result, c.tool = false, "", ""
 		case chat.RoleSystem, chat.RoleDeveloper:
 			c.system += text(t.Blocks)
 		case chat.RoleUser:
@@ -49,7 +51,7 @@ func read(r *chat.Request) conversation {
 			case b.Use != nil:
 				calls[b.Use.ID] = b.Use.Name
 			case b.Result != nil:
-				c.result, c.tool = text(b.Result.Blocks), b.Result.Name
+				c.answered, c.result, c.tool = true, text(b.Result.Blocks), b.Result.Name
 				if c.tool == "" {
 					c.tool = calls[b.Result.ID]
 				}
@@ -75,7 +77,8 @@ func text(blocks []chat.Block) string {
 func (w *when) match(c *conversation) (caught map[string]string, ok bool) {
 	switch {
 	case !strings.Contains(c.user, w.User),
-		w.Result != "" && !strings.Contains(c.result, w.Result),
+		!c.answered && (w.Result != "" || w.ResultRegexp != nil || w.Tool != ""),
+		!strings.Contains(c.result, w.Result),
 		w.Tool != "" && w.Tool != c.tool,
 		w.Turn != nil && *w.Turn != c.turn,
 		w.HasTools != nil && *w.HasTools != (len(c.tools) > 0),

@@ -83,8 +83,10 @@ func TestContract(t *testing.T) {
 			Restart: func(e engine.Engine) { e.(*mock.Engine).Restart() },
 			Drain:   func(e engine.Engine) { e.(*mock.Engine).Drain() },
 		}
-		t.Run(name, func(t *testing.T) { enginetest.Run(t, subject) })
+		if name == "text" {
+			t.Run("text-real-time", func(t *testing.T) { enginetest.Run(t, subject) })
+		}
 		subject.Virtual = true
-		t.Run(name+"-virtual", func(t *testing.T) { enginetest.Run(t, subject) })
+		t.Run(name, func(t *testing.T) { enginetest.Run(t, subject) })
 	}
 }

@@ -63,8 +63,7 @@ func (r *rank) leave(s *stream) {
 // drive makes passes until nothing is left to do.
 func (r *rank) drive() {
 	clock := r.e.clock
-	var end time.Duration
-	for {
+	for end := clock.Now(); ; {
 		now := clock.Now()
 		res, next, ok := r.pass(max(end, now-slack), now)
 		switch {
@@ -72,7 +71,7 @@ func (r *rank) drive() {
 			return
 		case res.Idle:
 			clock.Wait(next-now, r.wake)
-			end = 0
+			end = clock.Now()
 			continue
 		}
 		end = res.End

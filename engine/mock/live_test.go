@@ -1,0 +1,406 @@
+package mock_test
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/kv"
+	"pgregory.net/rapid"
+)
+
+// An answer is the same however it is cut into attempts: whoever sends prompt
+// and delivered tokens gets the rest, and its end where it was.
+func TestAnswersGoOn(t *testing.T) {
+	for _, source := range []mock.Source{mock.SourceText, mock.SourceRandom} {
+		t.Run(string(source), func(t *testing.T) {
+			e := open(t, mock.Config{Source: source, Encode: encodeBytes, EOS: []uint32{eos}, Seed: 3})
+			rapid.Check(t, func(t *rapid.T) {
+				seed := rapid.Int64Range(0, 3).Draw(t, "seed")
+				r := &engine.Request{
+					// Few different ids, so that prompts often end like the
+					// beginning of an answer.
+					TokenIDs: rapid.SliceOfN(rapid.SampledFrom(encodeBytes(nil, "TIAO nthe")), 1, 12).Draw(t, "prompt"),
+					Sampling: engine.Sampling{Seed: &seed},
+					Stop: engine.Stop{
+						MaxTokens: rapid.IntRange(2, 300).Draw(t, "max"),
+						MinTokens: rapid.IntRange(0, 250).Draw(t, "min"),
+					},
+				}
+				if rapid.Bool().Draw(t, "ends") {
+					r.Stop.Hidden = []uint32{eos}
+				}
+				whole := run(t, e, r)
+				for k := 0; k+1 < len(whole); k += rapid.IntRange(1, 60).Draw(t, "tokens") {
+					rest := *r
+					rest.TokenIDs = append(slices.Clone(r.TokenIDs), whole[:k]...)
+					rest.Stop.MaxTokens -= k
+					rest.Stop.MinTokens = max(0, r.Stop.MinTokens-k)
+					if got := run(t, e, &rest); !slices.Equal(got, whole[k:]) {
+						t.Fatalf("after %d tokens: %q, want %q", k, decodeBytes(got), decodeBytes(whole[k:]))
+					}
+				}
+			})
+		})
+	}
+}
+
+func run(t *rapid.T, e *mock.Engine, r *engine.Request) (ids []uint32) {
+	for d, err := range e.Generate(context.Background(), r) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, d.TokenIDs...)
+	}
+	return ids
+}
+
+func TestTextEndsByItself(t *testing.T) {
+	e := open(t, mock.Config{Encode: encodeWords(), EOS: []uint32{eos}})
+	for i := range uint32(50) {
+		r := ask()
+		r.TokenIDs = []uint32{i, 2}
+		n := 0
+		for d, err := range e.Generate(context.Background(), r) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += len(d.TokenIDs)
+			if d.Finish == engine.FinishLength {
+				t.Errorf("prompt %d: no end within %d tokens", i, n)
+			}
+		}
+		if n < 30 || n > 120 {
+			t.Errorf("prompt %d: an answer of %d tokens, want 30 to 120", i, n)
+		}
+	}
+}
+
+// encodeWords gives one id to each word, which is about what real tokenizers
+// make of this text.
+func encodeWords() func([]uint32, string) []uint32 {
+	known := map[string]uint32{}
+	return func(dst []uint32, text string) []uint32 {
+		for _, w := range strings.Fields(text) {
+			if _, ok := known[w]; !ok {
+				known[w] = uint32(1000 + len(known))
+			}
+			dst = append(dst, known[w])
+		}
+		return dst
+	}
+}
+
+func TestEcho(t *testing.T) {
+	e := open(t, mock.Config{Source: mock.SourceEcho, EOS: []uint32{eos}})
+	r := ask()
+	r.TokenIDs = encodeBytes(nil, "hello")
+	if got, finish := reply(t, e, r); got != "hello" || finish != engine.FinishEOS {
+		t.Errorf("got %q, %s", got, finish)
+	}
+}
+
+// A stream that nobody reads is merged, not dropped, and has at most 64 deltas.
+func TestSlowConsumerGetsFewDeltas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := open(t, mock.Config{})
+		n, deltas := 0, 0
+		for d, err := range e.Generate(t.Context(), &engine.Request{TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 5000}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if deltas == 0 {
+				time.Sleep(10 * time.Second) // in the bubble: until all is generated
+			}
+			n += len(d.TokenIDs)
+			deltas++
+		}
+		if n != 5000 || deltas > 2+64 {
+			t.Errorf("%d tokens in %d deltas, want 5000 in at most 66", n, deltas)
+		}
+	})
+}
+
+func TestTimeIsTheModels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := open(t, mock.Config{}, func(a *mock.Args) {
+			a.SpeedupRatio, a.TimingModel, a.PrefillMS, a.DecodeMS = 2, "constant", 100, 10
+		})
+		time.Sleep(time.Hour)
+		begin := time.Now()
+		var at []time.Duration
+		for range e.Generate(t.Context(), &engine.Request{TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 4}}) {
+			at = append(at, time.Since(begin))
+		}
+		const ms = time.Millisecond
+		if want := []time.Duration{50 * ms, 55 * ms, 60 * ms, 65 * ms}; !slices.Equal(at, want) {
+			t.Errorf("tokens at %v, want %v", at, want)
+		}
+	})
+}
+
+func TestStartup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := open(t, mock.Config{}, func(a *mock.Args) { a.StartupTime = 3 })
+		r := &engine.Request{TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 1}}
+		if _, _, err := listen(e, r); engine.KindOf(err) != engine.Unavailable {
+			t.Errorf("while starting: %v, want unavailable", err)
+		}
+		begin := time.Now()
+		var seen []engine.State
+		for st := range e.Card(t.Context()) {
+			if seen = append(seen, st.State); st.State == engine.Ready {
+				break
+			}
+		}
+		if want := []engine.State{engine.Loading, engine.Ready}; !slices.Equal(seen, want) || time.Since(begin) != 3*time.Second {
+			t.Errorf("states %v over %v", seen, time.Since(begin))
+		}
+		if _, _, err := listen(e, r); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestRanksTakeTurns(t *testing.T) {
+	e := open(t, mock.Config{}, func(a *mock.Args) { a.DPSize = 3 })
+	r := &engine.Request{TokenIDs: ids(1, 17), Stop: engine.Stop{MaxTokens: 1}}
+	for range 4 {
+		listen(e, r)
+	}
+	two := uint32(2)
+	r.DPRank = &two
+	r.TokenIDs = ids(100, 33)
+	listen(e, r)
+	var blocks []int
+	for i := range uint32(3) {
+		n := 0
+		stored, _ := e.Cache(i)
+		for _, ev := range stored {
+			n += len(ev.Blocks)
+		}
+		blocks = append(blocks, n)
+	}
+	if want := []int{1, 1, 3}; !slices.Equal(blocks, want) {
+		t.Errorf("blocks by rank: %v, want %v", blocks, want)
+	}
+	three := uint32(3)
+	r.DPRank = &three
+	if _, _, err := listen(e, r); engine.KindOf(err) != engine.InvalidArgument {
+		t.Errorf("rank 3 of 3: %v", err)
+	}
+}
+
+// fill makes the cache of e change n times: each prompt stores one block.
+func fill(t *testing.T, e *mock.Engine, from, n int) {
+	t.Helper()
+	for i := range n {
+		r := &engine.Request{TokenIDs: ids(uint32(100*(from+i)), 17), Stop: engine.Stop{MaxTokens: 1}}
+		if _, _, err := listen(e, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestEventsBeyondTheRing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := open(t, mock.Config{}, func(a *mock.Args) { a.NumGPUBlocks = 64 })
+		type told struct {
+			gap    kv.GapReason
+			part   kv.Snapshot
+			last   uint64
+			events int
+		}
+		var got []told
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for b := range e.Events(ctx, nil) {
+				got = append(got, told{b.Gap, b.Snapshot, b.Last, len(b.Events)})
+				if b.Last == 1 {
+					time.Sleep(time.Minute) // too slow
+				}
+			}
+		}()
+		synctest.Wait()
+		fill(t, e, 0, 1)
+		synctest.Wait()
+		fill(t, e, 1, 3000)
+		time.Sleep(time.Minute + 6*time.Second)
+		synctest.Wait()
+		cancel()
+		<-done
+		stored, last := e.Cache(0)
+		want := []told{
+			{part: kv.SnapshotEnd}, // the fresh reader's, which is empty
+			{last: 1, events: 1},
+			{gap: kv.GapOverflow},
+			{part: kv.SnapshotPart, events: len(stored)},
+			{part: kv.SnapshotEnd, last: last},
+			{last: last}, // nothing new for 5 s
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("told %v\nwant %v", got, want)
+		}
+		for b := range e.Events(t.Context(), []kv.Cursor{{Epoch: e.Epoch(), Sequence: 1}}) {
+			if b.Gap != kv.GapTooOld {
+				t.Errorf("from 1 on, after %d events: %+v, want a gap", last, b)
+			}
+			break
+		}
+	})
+}
+
+// What restarts, preemption, eviction and cancellation leave is what events say.
+func TestEventsFoldUnderChurn(t *testing.T) {
+	e := open(t, mock.Config{}, func(a *mock.Args) { a.NumGPUBlocks, a.BlockSize = 24, 4 })
+	cache := make(cacheView)
+	ctx, cancel := context.WithCancel(t.Context())
+	newest := make(chan uint64, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for b := range e.Events(ctx, nil) {
+			if b.Gap != "" {
+				clear(cache)
+			}
+			if err := cache.apply(b.Events); err != nil {
+				t.Error(err)
+			}
+			select {
+			case last := <-newest:
+				if b.Epoch == e.Epoch() && b.Last >= last {
+					return
+				}
+				newest <- last
+			default:
+			}
+		}
+	}()
+	work := make(chan struct{})
+	for w := range 4 {
+		go func() {
+			defer func() { work <- struct{}{} }()
+			for i := range 200 {
+				r := &engine.Request{TokenIDs: ids(uint32(1000*(i%7)), 5+(i*w)%40), Stop: engine.Stop{MaxTokens: 1 + i%30}}
+				for range e.Generate(ctx, r) {
+					if i%5 == 0 {
+						break
+					}
+				}
+				if w == 0 && i%50 == 49 {
+					e.Restart()
+				}
+			}
+		}()
+	}
+	for range 4 {
+		<-work
+	}
+	_, last := e.Cache(0)
+	newest <- last
+	fill(t, e, 900, 1)
+	<-done
+	cancel()
+	stored, _ := e.Cache(0)
+	truth := make(cacheView)
+	if err := truth.apply(stored); err != nil {
+		t.Fatal(err)
+	}
+	if last > 0 && len(truth) == 0 {
+		t.Fatal("nothing is cached")
+	}
+	if !reflect.DeepEqual(cache, truth) {
+		t.Errorf("events fold to %d blocks, %d are there", len(cache), len(truth))
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	e := open(t, mock.Config{VocabSize: 2000}, func(a *mock.Args) { a.NumGPUBlocks = 10 })
+	good := engine.Request{TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 1}}
+	k := 21
+	for name, tc := range map[string]struct {
+		change func(*engine.Request)
+		kind   engine.ErrorKind
+		code   string
+	}{
+		"empty prompt":     {func(r *engine.Request) { r.TokenIDs = nil }, engine.InvalidArgument, ""},
+		"no output":        {func(r *engine.Request) { r.Stop.MaxTokens = 0 }, engine.InvalidArgument, ""},
+		"too long":         {func(r *engine.Request) { r.Stop.MaxTokens = 160 }, engine.InvalidArgument, "context_length_exceeded"},
+		"unknown id":       {func(r *engine.Request) { r.TokenIDs = []uint32{2000} }, engine.InvalidArgument, ""},
+		"too many choices": {func(r *engine.Request) { r.Logprobs = &k }, engine.InvalidArgument, ""},
+		"guided":           {func(r *engine.Request) { r.Format = &chat.OutputFormat{Kind: chat.FormatRegex} }, engine.Unsupported, ""},
+	} {
+		r := good
+		tc.change(&r)
+		_, _, err := listen(e, &r)
+		var code string
+		if fault, ok := err.(*engine.Error); ok {
+			code = fault.Code
+		}
+		if engine.KindOf(err) != tc.kind || code != tc.code {
+			t.Errorf("%s: %v (code %q), want %s %s", name, err, code, tc.kind, tc.code)
+		}
+	}
+	if _, _, err := listen(e, &good); err != nil {
+		t.Errorf("the good one: %v", err)
+	}
+}
+
+func TestConfigErrors(t *testing.T) {
+	small := mock.DefaultArgs()
+	small.NumGPUBlocks = 4
+	for _, tc := range []struct {
+		cfg  mock.Config
+		want string
+	}{
+		{mock.Config{}, "model has no name"},
+		{mock.Config{Model: "m", Args: mock.Args{BlockSize: 16}}, "num_gpu_blocks"},
+		{mock.Config{Model: "m", Args: small, ContextLength: 4096}, "context length 4096"},
+		{mock.Config{Model: "m", Source: "markov"}, "markov"},
+		{mock.Config{Model: "m", Source: mock.SourceText}, "tokenizer"},
+		{mock.Config{Model: "m", Source: mock.SourceScript, Encode: encodeBytes}, "script"},
+		{mock.Config{Model: "m", Script: &mock.Script{}}, "tokenizer"},
+		{mock.Config{Model: "m", VocabSize: 1, EOS: []uint32{0}}, "vocabulary"},
+	} {
+		if _, err := mock.New(tc.cfg); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v: %v, want something with %q", tc.cfg, err, tc.want)
+		}
+	}
+}
+
+// An engine of four workers' size answers a prompt twice; the second time the
+// prompt is cached.
+func Example() {
+	args := mock.DefaultArgs()
+	args.BlockSize, args.SpeedupRatio = 16, 0
+	e, err := mock.New(mock.Config{Model: "demo", Args: args})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer e.Close()
+	r := &engine.Request{TokenIDs: make([]uint32, 100), Stop: engine.Stop{MaxTokens: 8}}
+	for range 2 {
+		for d, err := range e.Generate(context.Background(), r) {
+			if err != nil {
+				fmt.Println(err)
+			}
+			if d.Finish != engine.Running {
+				fmt.Println(d.Finish, d.Usage.Output, "tokens, cached", *d.Usage.Cached)
+			}
+		}
+	}
+	// Output:
+	// length 8 tokens, cached 0
+	// length 8 tokens, cached 96
+}
