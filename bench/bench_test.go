@@ -3,9 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -52,12 +49,17 @@ go_goroutines 31
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := p.leftovers()
-	if want := (leftovers{requests: 5, blocks: 7, goroutines: 31}); got != want || err != nil {
-		t.Errorf("leftovers = %+v, %v; want %+v", got, err, want)
+	for name, want := range map[string]float64{
+		"dynamo_frontend_active_requests":             5,
+		"dynamo_frontend_worker_active_decode_blocks": 7,
+		"go_goroutines": 31,
+	} {
+		if got, err := p.value(name); got != want || err != nil {
+			t.Errorf("%s = %v, %v; want %v", name, got, err, want)
+		}
 	}
-	if _, err := (page{}).leftovers(); err == nil {
-		t.Error("no error for a page without the families: a missing gauge must not count as zero")
+	if _, err := p.value("dynamo_frontend_inflight_requests"); err == nil {
+		t.Error("no error for a family that is not there: it must not count as zero")
 	}
 }
 
@@ -163,7 +165,7 @@ func TestSoakIsJudged(t *testing.T) {
 	for i := range leaking {
 		leaking[i].Value += 3 * leaking[i].At.Minutes()
 	}
-	idle := leftovers{goroutines: 30}
+	clean := leftovers{}
 	long, brief := &bench{soak: 10 * time.Minute}, &bench{soak: 20 * time.Second}
 	tests := []struct {
 		name string
@@ -173,49 +175,20 @@ func TestSoakIsJudged(t *testing.T) {
 		left leftovers
 		want bool
 	}{
-		{"clean", long, loadgen.Result{Requests: 9}, heap, idle, true},
-		{"fewer goroutines than before", long, loadgen.Result{Requests: 9}, heap, leftovers{goroutines: 28}, true},
-		{"hung", long, loadgen.Result{Hung: 1}, heap, idle, false},
-		{"wrong", long, loadgen.Result{Wrong: 1}, heap, idle, false},
-		{"request left", long, loadgen.Result{}, heap, leftovers{requests: 1, goroutines: 30}, false},
-		{"booking left", long, loadgen.Result{}, heap, leftovers{blocks: 1, goroutines: 30}, false},
-		{"goroutine left", long, loadgen.Result{}, heap, leftovers{goroutines: 31}, false},
-		{"heap grows", long, loadgen.Result{}, leaking, idle, false},
-		{"too short to judge the heap", brief, loadgen.Result{}, leaking, idle, true},
+		{"clean", long, loadgen.Result{Requests: 9}, heap, clean, true},
+		{"hung", long, loadgen.Result{Hung: 1}, heap, clean, false},
+		{"wrong", long, loadgen.Result{Wrong: 1}, heap, clean, false},
+		{"request left", long, loadgen.Result{}, heap, leftovers{requests: 1}, false},
+		{"booking left", long, loadgen.Result{}, heap, leftovers{blocks: 1}, false},
+		{"goroutine left", long, loadgen.Result{}, heap, leftovers{goroutines: goroutines{"f": 1}}, false},
+		{"heap grows", long, loadgen.Result{}, leaking, clean, false},
+		{"too short to judge the heap", brief, loadgen.Result{}, leaking, clean, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			parts := tt.b.soakParts(tt.load, tt.heap, idle, tt.left)
+			parts := tt.b.soakParts(tt.load, tt.heap, tt.left)
 			if r := newRecord(figure{}, parts, machine{}); r.Pass != tt.want {
 				t.Errorf("pass = %v, want %v:\n%s", r.Pass, tt.want, r.lines())
-			}
-		})
-	}
-}
-
-// TestLeftoversAreWaitedFor has a server that needs three readings to come to
-// rest, and one that never does.
-func TestLeftoversAreWaitedFor(t *testing.T) {
-	for _, tt := range []struct {
-		name     string
-		requests []int // by reading, the last one for good
-		want     float64
-	}{
-		{"comes to rest", []int{9, 4, 0}, 0},
-		{"leaks", []int{9, 2, 3}, 2},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			readings := 0
-			admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				n := tt.requests[min(readings, len(tt.requests)-1)]
-				readings++
-				fmt.Fprintf(w, "dynamo_frontend_active_requests %d\ndynamo_frontend_worker_active_decode_blocks 0\ngo_goroutines 30\n", n)
-			}))
-			defer admin.Close()
-			s := &server{admin: admin.URL}
-			got, err := s.leftovers(t.Context(), leftovers{goroutines: 30}, 500*time.Millisecond)
-			if err != nil || got.requests != tt.want {
-				t.Errorf("leftovers = %+v, %v; want %v requests", got, err, tt.want)
 			}
 		})
 	}

@@ -29,11 +29,11 @@ func takeSoak(ctx context.Context, b *bench) ([]part, error) {
 	}
 	defer s.kill()
 
-	// What the first requests set up for good belongs to the idle level.
+	// What the first requests set up for good is no leftover.
 	if _, err := b.load(ctx, s.url, s.model, "-mode", "stream", "-concurrency", "8", "-n", "32"); err != nil {
 		return nil, err
 	}
-	idle, err := s.leftovers(ctx, leftovers{}, 3*time.Second)
+	idle, err := s.idleGoroutines(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -46,10 +46,15 @@ func takeSoak(ctx context.Context, b *bench) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
+	page, err := s.metrics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	moved := count("requests that lost their worker and went on on another one", int(page["dynamo_frontend_model_migration_total"]))
 	if err := s.stop(); err != nil {
 		return nil, err
 	}
-	return b.soakParts(load, heap, idle, left), nil
+	return append(b.soakParts(load, heap, left), moved), nil
 }
 
 // soakLoad runs the load and samples the live heap meanwhile.
@@ -100,52 +105,7 @@ func (s *server) liveHeap(ctx context.Context) (float64, error) {
 	return page.value("go_memstats_heap_inuse_bytes")
 }
 
-// leftovers is what requests hold while they run.
-type leftovers struct{ requests, blocks, goroutines float64 }
-
-func (l leftovers) above(idle leftovers) bool {
-	return l.requests > 0 || l.blocks > 0 || l.goroutines > idle.goroutines
-}
-
-// leftovers waits until nothing is left above the idle level, and returns the
-// least of each that was seen within the time: workers that come and go move
-// the numbers, a leak stays.
-func (s *server) leftovers(ctx context.Context, idle leftovers, within time.Duration) (leftovers, error) {
-	var least leftovers
-	for start := time.Now(); ; {
-		page, err := s.metrics(ctx)
-		if err != nil {
-			return least, err
-		}
-		now, err := page.leftovers()
-		if err != nil {
-			return least, err
-		}
-		if least == (leftovers{}) {
-			least = now
-		}
-		least = leftovers{min(least.requests, now.requests), min(least.blocks, now.blocks), min(least.goroutines, now.goroutines)}
-		if !least.above(idle) || time.Since(start) > within {
-			return least, nil
-		}
-		if err := pause(ctx, 200*time.Millisecond); err != nil {
-			return least, err
-		}
-	}
-}
-
-func (p page) leftovers() (l leftovers, err error) {
-	if l.requests, err = p.value("dynamo_frontend_active_requests"); err != nil {
-		return l, err
-	}
-	if l.blocks, err = p.value("dynamo_frontend_worker_active_decode_blocks"); err != nil {
-		return l, err
-	}
-	l.goroutines, err = p.value("go_goroutines")
-	return l, err
-}
-
-func (b *bench) soakParts(load loadgen.Result, heap []stats.Point, idle, left leftovers) []part {
+func (b *bench) soakParts(load loadgen.Result, heap []stats.Point, left leftovers) []part {
 	wrong := count("wrong answers", load.Wrong).atMost(0)
 	if load.FirstWrong != "" {
 		wrong = wrong.noted("%s", load.FirstWrong)
@@ -154,6 +114,10 @@ func (b *bench) soakParts(load loadgen.Result, heap []stats.Point, idle, left le
 	if len(load.Failed) > 0 {
 		failed = failed.noted("%v", load.Failed)
 	}
+	leaked := count("leaked goroutines", left.goroutines.total()).atMost(0)
+	if len(left.goroutines) > 0 {
+		leaked = leaked.noted("%v", left.goroutines)
+	}
 	return []part{
 		count("answers verified", load.Requests).noted("in %v, besides %d abandoned; %d tokens", time.Duration(load.Seconds*float64(time.Second)).Round(time.Second), load.Aborted, load.Tokens),
 		count("hung requests", load.Hung).atMost(0),
@@ -161,7 +125,7 @@ func (b *bench) soakParts(load loadgen.Result, heap []stats.Point, idle, left le
 		failed,
 		count("leaked requests", int(left.requests)).atMost(0),
 		count("leaked bookings, in KV blocks", int(left.blocks)).atMost(0),
-		count("leaked goroutines", int(max(0, left.goroutines-idle.goroutines))).atMost(0).noted("%v when idle", idle.goroutines),
+		leaked,
 		b.heapSlope(heap),
 	}
 }
