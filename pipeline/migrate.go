@@ -85,15 +85,17 @@ func (c *carry) attempt(ctx context.Context, yield func(engine.Delta, error) boo
 	request := c.engineRequest(c.attempts, c.delivered, status.Card)
 	request.Epoch = status.Epoch
 	dog := newWatchdog(c.p.Limits, cancel)
-	first := true
+	seen := c.p.seen.of(c.booking.booking.Decision().Target)
+	pace := pace{sent: time.Now()}
+	defer pace.end(seen)
 	for d, err := range dog.watch(worker.Engine().Generate(ctx, request)) {
 		if err != nil {
 			return engine.CauseOf(ctx, err)
 		}
-		if first {
-			first = false
+		if pace.first.IsZero() {
 			c.booking.booking.Prefilled()
 		}
+		pace.item(len(d.TokenIDs), seen, len(request.TokenIDs))
 		c.booking.booking.Output(len(d.TokenIDs))
 		c.remember(&d)
 		if !yield(d, nil) || d.Finish != engine.Running {

@@ -6,9 +6,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/nvext"
 	"github.com/dynago/dynago/prompt"
 )
@@ -126,6 +129,42 @@ func (p *Pipeline) Models() []ModelInfo {
 	slices.SortFunc(list, func(a, b ModelInfo) int { return strings.Compare(a.ID, b.ID) })
 	return list
 }
+
+// Workers tells who serves, in the order of their ids, and what the router has
+// booked there.
+func (p *Pipeline) Workers() []WorkerInfo {
+	loads := p.Router.Loads()
+	present := make(map[kv.Target]bool, len(loads))
+	for _, l := range loads {
+		present[l.Target] = true
+	}
+	p.seen.keep(present)
+	var list []WorkerInfo
+	for _, w := range p.Fleet.Snapshot() {
+		info := WorkerInfo{ID: w.ID(), Name: w.Name(), State: w.Status().State.String()}
+		if card := w.Card(); card != nil {
+			info.Model = card.Model
+		}
+		if w.Admitted() && !w.Ready() {
+			info.State = "inhibited"
+		}
+		for _, l := range loads {
+			if l.Target.Worker == w.ID() {
+				seen := p.seen.of(l.Target)
+				info.Ranks = append(info.Ranks, RankInfo{
+					Rank: l.Target.Rank, Requests: l.Requests, DecodeBlocks: l.ActiveBlocks,
+					PrefillTokens: l.PrefillTokens, CachedBlocks: l.CachedBlocks,
+					LastTTFT: seconds(&seen.ttft), LastITL: seconds(&seen.itl),
+					LastInputTokens: int(seen.input.Load()),
+				})
+			}
+		}
+		list = append(list, info)
+	}
+	return list
+}
+
+func seconds(ns *atomic.Int64) float64 { return time.Duration(ns.Load()).Seconds() }
 
 // Tokenize returns the ids of a request's prompt, and the model's context
 // length. Without generation prompt a conversation ends with its last turn.

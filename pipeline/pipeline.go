@@ -52,6 +52,7 @@ type Pipeline struct {
 	Config
 	models models
 	count  counters
+	seen   sightings
 }
 
 // counters are what a pipeline has done since its start.

@@ -1,0 +1,60 @@
+package pipeline
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dynago/dynago/kv"
+)
+
+// sightings is what was seen last of each rank: how long it took, and over what.
+type sightings struct {
+	byTarget sync.Map // kv.Target → *sighting
+}
+
+type sighting struct {
+	ttft, itl atomic.Int64 // nanoseconds; 0: none yet
+	input     atomic.Int64 // tokens
+}
+
+func (s *sightings) of(t kv.Target) *sighting {
+	if v, ok := s.byTarget.Load(t); ok {
+		return v.(*sighting)
+	}
+	v, _ := s.byTarget.LoadOrStore(t, new(sighting))
+	return v.(*sighting)
+}
+
+// keep forgets all ranks but these.
+func (s *sightings) keep(present map[kv.Target]bool) {
+	s.byTarget.Range(func(t, _ any) bool {
+		if !present[t.(kv.Target)] {
+			s.byTarget.Delete(t)
+		}
+		return true
+	})
+}
+
+// pace measures one attempt.
+type pace struct {
+	sent, first time.Time
+	tokens      int // behind those of the first item
+}
+
+// item notes n tokens. Only the first item looks at the clock.
+func (p *pace) item(n int, seen *sighting, input int) {
+	if p.first.IsZero() {
+		p.first = time.Now()
+		seen.ttft.Store(int64(p.first.Sub(p.sent)))
+		seen.input.Store(int64(input))
+		return
+	}
+	p.tokens += n
+}
+
+func (p *pace) end(seen *sighting) {
+	if p.tokens > 0 {
+		seen.itl.Store(int64(time.Since(p.first)) / int64(p.tokens))
+	}
+}
