@@ -44,6 +44,13 @@ type Backend interface {
 	Detokenize(model string, ids []uint32) (string, error)
 }
 
+// Timing is when a stream acts on its own: how long its status line waits, how
+// often a silent one gives a sign of life, how long a client may take.
+type Timing = sse.Timing
+
+// DefaultTiming returns the timing of a server without settings.
+func DefaultTiming() Timing { return sse.Defaults }
+
 // Config is how a server behaves. The zero value of a field that has a default
 // means that default.
 type Config struct {
@@ -56,8 +63,9 @@ type Config struct {
 	// OverloadStatus is the status for "all busy"; default 529.
 	OverloadStatus int
 	// Timing is when a stream acts on its own; Timing.Write also bounds how long
-	// a client may take to accept a unary answer. Default [sse.Defaults].
-	Timing *sse.Timing
+	// a client may take to accept a unary answer. Default
+	// [DefaultTiming].
+	Timing *Timing
 	// HeaderTimeout bounds the wait for a request's header, ReadTimeout that for
 	// its body, IdleTimeout that for the next request on a connection; defaults
 	// 10 s, 60 s, 120 s.
@@ -102,7 +110,7 @@ func (c *Config) defaults() {
 	set(&c.MetricsPrefix, "dynamo_frontend")
 	set(&c.Version, "dev")
 	if c.Timing == nil {
-		t := sse.Defaults
+		t := DefaultTiming()
 		c.Timing = &t
 	}
 }

@@ -16,7 +16,6 @@ import (
 
 	"github.com/dynago/dynago/frontend"
 	"github.com/dynago/dynago/internal/config"
-	"github.com/dynago/dynago/internal/sse"
 	"github.com/dynago/dynago/openai"
 )
 
@@ -72,7 +71,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if every := c.Workers.Churn; every > 0 {
-		go sys.churn(ctx, every)
+		go sys.churn(ctx, every, c.Workers.Count)
 	}
 	// Loading the model left garbage several times its size.
 	go debug.FreeOSMemory()
@@ -149,13 +148,12 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 	if err != nil {
 		return nil, nil, err
 	}
+	timing := frontend.DefaultTiming()
+	timing.Hold, timing.KeepAlive, timing.Write = c.HTTP.Hold, c.HTTP.KeepAlive, c.HTTP.WriteTimeout
 	server, err := frontend.New(frontend.Config{
 		Backend: sys, Logger: log, Version: versionName(),
 		BodyLimit: c.HTTP.BodyLimitMB << 20, OverloadStatus: c.HTTP.OverloadStatus,
-		Timing: &sse.Timing{
-			Hold: c.HTTP.Hold, KeepAlive: c.HTTP.KeepAlive,
-			Write: c.HTTP.WriteTimeout, Coalesce: sse.Defaults.Coalesce,
-		},
+		Timing:        &timing,
 		HeaderTimeout: c.HTTP.HeaderTimeout, ReadTimeout: c.HTTP.ReadTimeout, IdleTimeout: c.HTTP.IdleTimeout,
 		Keys: keys, SeparateAdmin: c.HTTP.AdminPort != nil, NoAdmin: c.HTTP.NoAdmin,
 		OpenAI: openai.Options{

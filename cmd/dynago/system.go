@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,25 +107,27 @@ func (sys *system) add(name string) error {
 	return err
 }
 
-// churn replaces one worker after another until ctx ends.
-func (sys *system) churn(ctx context.Context, every time.Duration) {
+// churn lets the oldest worker die and a new one join, again and again until
+// ctx ends. next is the number of the first new one.
+func (sys *system) churn(ctx context.Context, every time.Duration, next int) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for n := 0; ; n++ {
+	for ; ; next++ {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		list := sys.fleet.Snapshot()
-		if len(list) == 0 {
+		workers := sys.fleet.Snapshot()
+		if len(workers) == 0 {
 			return
 		}
-		old := list[n%len(list)]
-		sys.log.Info("worker is replaced", "worker", old.Name())
+		old := slices.MinFunc(workers, func(a, b *fleet.Worker) int { return compareNames(a.Name(), b.Name()) })
+		name := fmt.Sprintf("mock-%d", next)
+		sys.log.Info("worker is replaced", "worker", old.Name(), "by", name)
 		sys.fleet.Remove(old.ID())
-		if err := sys.add(old.Name()); err != nil && ctx.Err() == nil {
-			sys.log.Error("worker was not replaced", "worker", old.Name(), "error", err)
+		if err := sys.add(name); err != nil && ctx.Err() == nil {
+			sys.log.Error("worker did not join", "worker", name, "error", err)
 		}
 	}
 }
