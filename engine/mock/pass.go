@@ -165,11 +165,14 @@ func (c *Core) grow(r *request, upto int) bool {
 
 func blocks(tokens, size int) int { return (tokens + size - 1) / size }
 
-// victim returns the index of the running request that has to make room: of the
-// lowest priority, the last or the first one.
+// victim returns the index of the running request that has to make room: one
+// that is held for ever, else of the lowest priority the last or the first.
 func (c *Core) victim() int {
 	v := 0
 	for i, r := range c.running {
+		if r.held {
+			return i
+		}
 		if p := c.running[v].Priority; r.Priority < p || r.Priority == p && c.args.PreemptionMode == "lifo" {
 			v = i
 		}

@@ -93,17 +93,26 @@ func (p *pattern) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
-// UnmarshalYAML accepts one text, or a list of steps.
+// UnmarshalYAML accepts one text, or a list of texts and steps.
 func (s *steps) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind == yaml.ScalarNode {
 		*s = steps{{Text: n.Value}}
 		return nil
 	}
-	var list []step
-	if err := n.Load(&list, yaml.WithKnownFields()); err != nil {
+	var list []yaml.Node
+	if err := n.Load(&list); err != nil {
 		return err
 	}
-	*s = list
+	*s = make(steps, len(list))
+	for i := range list {
+		if list[i].Kind == yaml.ScalarNode {
+			(*s)[i].Text = list[i].Value
+			continue
+		}
+		if err := list[i].Load(&(*s)[i], yaml.WithKnownFields()); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

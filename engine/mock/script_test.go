@@ -3,6 +3,8 @@ package mock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -289,4 +291,53 @@ func FuzzScript(f *testing.F) {
 			t.Errorf("script %v and error %v", s, err)
 		}
 	})
+}
+
+// The examples of the README are loaded, and its agent goes through the motions.
+func TestReadme(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var scripts []string
+	for _, part := range strings.Split(string(text), "```yaml\n")[1:] {
+		script, _, _ := strings.Cut(part, "```")
+		load(t, script)
+		scripts = append(scripts, script)
+	}
+	e := scripted(t, scripts[len(scripts)-1])
+	turns := []chat.Turn{turn(chat.RoleUser, said("please fix main.go"))}
+	answer := func(tool, text string) {
+		id := fmt.Sprint(len(turns))
+		turns = append(turns, turn(chat.RoleAssistant, called(id, tool)), turn(chat.RoleTool, result(id, text)))
+	}
+	say := func() string {
+		r := ask(turns...)
+		r.Chat.Tools = []chat.Tool{{Name: "read_file"}}
+		items, _, err := listen(e, r)
+		var s strings.Builder
+		for _, i := range items {
+			s.WriteString(i.text)
+		}
+		if err != nil {
+			return s.String() + "!" + string(engine.KindOf(err))
+		}
+		return s.String()
+	}
+	expect := func(what, want string) {
+		t.Helper()
+		if got := say(); !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want something with %q", what, got, want)
+		}
+	}
+	expect("the task", `"arguments": {"path": "main.go"}`)
+	answer("read_file", "no such file")
+	expect("no file", "git ls-files")
+	answer("read_file", "package main\nfunc broken() {}")
+	expect("the file", `"find": "func broken", "replace": "func Fixedbroken"`)
+	answer("shell", "FAIL")
+	expect("a failure", "{\"find\": \"func\n</tool_call>")
+	answer("shell", "ok")
+	expect("the end, cut", "The te!engine_shutdown")
+	expect("the end", "left everything else as it was.")
 }
