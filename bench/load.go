@@ -86,8 +86,8 @@ func (b *bench) hold(ctx context.Context, s *server, streams int, flags ...strin
 	h := &holding{p, input, json.NewDecoder(output)}
 	var held loadgen.Result
 	if err := h.reports.Decode(&held); err != nil {
-		h.kill()
-		return nil, held, fmt.Errorf("load generator: %w: %s", err, p.log)
+		defer h.kill()
+		return nil, held, fmt.Errorf("load generator: %w: %s", err, p.lastWords())
 	}
 	return h, held, nil
 }
@@ -99,7 +99,7 @@ func (h *holding) release() (loadgen.Result, error) {
 	err := h.reports.Decode(&end)
 	<-h.ended
 	if err = errors.Join(err, h.err); err != nil {
-		return end, fmt.Errorf("load generator: %w: %s", err, h.log)
+		return end, fmt.Errorf("load generator: %w: %s", err, h.lastWords())
 	}
 	return end, nil
 }

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,17 +18,23 @@ import (
 type process struct {
 	name    string
 	command *exec.Cmd
-	log     *bytes.Buffer // of standard error; read it only after the end
+	log     *os.File // standard error, already unlinked
 	ended   chan struct{}
 	err     error // why it ended; valid once ended is closed
 }
 
 // start runs a program. What it writes to standard output goes nowhere unless
-// the command says otherwise.
+// the command says otherwise; its log goes to a file, as that of a service does.
 func start(command *exec.Cmd) (*process, error) {
-	p := &process{name: filepath.Base(command.Path), command: command, log: new(bytes.Buffer), ended: make(chan struct{})}
+	p := &process{name: filepath.Base(command.Path), command: command, ended: make(chan struct{})}
+	var err error
+	if p.log, err = os.CreateTemp("", "dynago-bench-log-"); err != nil {
+		return nil, fmt.Errorf("log of %s: %w", p.name, err)
+	}
+	os.Remove(p.log.Name())
 	command.Stderr = p.log
 	if err := command.Start(); err != nil {
+		p.log.Close()
 		return nil, fmt.Errorf("start %s: %w", p.name, err)
 	}
 	go func() {
@@ -50,15 +56,30 @@ func (p *process) stop() error {
 		return fmt.Errorf("%s did not end within 40 s of SIGTERM", p.name)
 	}
 	if p.err != nil {
-		return fmt.Errorf("%s ended with %w: %s", p.name, p.err, lastLines(p.log.String(), 5))
+		return fmt.Errorf("%s ended with %w: %s", p.name, p.err, p.lastWords())
 	}
 	return nil
 }
 
-// kill ends a process that knows no other end.
+// lastWords are the last lines of the process's log.
+func (p *process) lastWords() string {
+	const most = 2000
+	log, err := p.log.Stat()
+	if err != nil {
+		return err.Error()
+	}
+	text, err := io.ReadAll(io.NewSectionReader(p.log, max(0, log.Size()-most), most))
+	if err != nil {
+		return err.Error()
+	}
+	return lastLines(string(text), 5)
+}
+
+// kill ends the process, if it has not ended, and gives up its log.
 func (p *process) kill() {
 	p.command.Process.Kill()
 	<-p.ended
+	p.log.Close()
 }
 
 func lastLines(text string, n int) string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os/exec"
+	"strings"
 	"testing"
 )
 
@@ -25,5 +26,18 @@ func TestOwnCostIsRead(t *testing.T) {
 	<-p.ended
 	if err := p.stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestFailureTellsTheLastLines(t *testing.T) {
+	p, err := start(exec.Command("sh", "-c", "for i in 1 2 3 4 5 6 7; do echo line $i >&2; done; exit 3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.kill()
+	<-p.ended
+	err = p.stop()
+	if err == nil || !strings.HasSuffix(err.Error(), "exit status 3: line 3\nline 4\nline 5\nline 6\nline 7") {
+		t.Errorf("error %q, want the status and the last five lines", err)
 	}
 }

@@ -29,8 +29,8 @@ func (b *bench) serve(ctx context.Context, flags ...string) (*server, error) {
 		return nil, err
 	}
 	if err := s.awaitReady(ctx); err != nil {
-		s.kill()
-		return nil, fmt.Errorf("%w: %s", err, lastLines(s.log.String(), 5))
+		defer s.kill()
+		return nil, fmt.Errorf("%w: %s", err, s.lastWords())
 	}
 	return s, nil
 }
@@ -156,8 +156,8 @@ func (b *bench) baseline(answer string, interval time.Duration) (p *process, url
 		return nil, "", err
 	}
 	if _, err := fmt.Fscan(out, &url); err != nil {
-		p.kill()
-		return nil, "", fmt.Errorf("baseline told no address: %w: %s", err, p.log)
+		defer p.kill()
+		return nil, "", fmt.Errorf("baseline told no address: %w: %s", err, p.lastWords())
 	}
 	return p, url, nil
 }

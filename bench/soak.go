@@ -79,7 +79,7 @@ func (b *bench) soakLoad(ctx context.Context, s *server) (loadgen.Result, []stat
 		case r := <-done:
 			return r.load, heap, r.err
 		case <-s.ended:
-			return loadgen.Result{}, nil, fmt.Errorf("%s ended in the middle of the load: %w: %s", s.name, s.err, lastLines(s.log.String(), 20))
+			return loadgen.Result{}, nil, fmt.Errorf("%s ended in the middle of the load: %w: %s", s.name, s.err, s.lastWords())
 		case <-ticker.C:
 		}
 		bytes, err := s.liveHeap(ctx)
