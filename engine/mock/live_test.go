@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -262,66 +263,52 @@ func TestEventsBeyondTheRing(t *testing.T) {
 
 // What restarts, preemption, eviction and cancellation leave is what events say.
 func TestEventsFoldUnderChurn(t *testing.T) {
-	e := open(t, mock.Config{}, func(a *mock.Args) { a.NumGPUBlocks, a.BlockSize = 24, 4 })
-	cache := make(cacheView)
-	ctx, cancel := context.WithCancel(t.Context())
-	newest := make(chan uint64, 1)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for b := range e.Events(ctx, nil) {
-			if b.Gap != "" {
-				clear(cache)
-			}
-			if err := cache.apply(b.Events); err != nil {
-				t.Error(err)
-			}
-			select {
-			case last := <-newest:
-				if b.Epoch == e.Epoch() && b.Last >= last {
-					return
-				}
-				newest <- last
-			default:
-			}
-		}
-	}()
-	work := make(chan struct{})
-	for w := range 4 {
+	synctest.Test(t, func(t *testing.T) {
+		e := open(t, mock.Config{}, func(a *mock.Args) { a.NumGPUBlocks, a.BlockSize = 24, 4 })
+		cache := make(cacheView)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
 		go func() {
-			defer func() { work <- struct{}{} }()
-			for i := range 200 {
-				r := &engine.Request{TokenIDs: ids(uint32(1000*(i%7)), 5+(i*w)%40), Stop: engine.Stop{MaxTokens: 1 + i%30}}
-				for range e.Generate(ctx, r) {
-					if i%5 == 0 {
-						break
-					}
+			defer close(done)
+			for b := range e.Events(ctx, nil) {
+				if b.Gap != "" {
+					clear(cache)
 				}
-				if w == 0 && i%50 == 49 {
-					e.Restart()
+				if err := cache.apply(b.Events); err != nil {
+					t.Error(err)
 				}
 			}
 		}()
-	}
-	for range 4 {
-		<-work
-	}
-	_, last := e.Cache(0)
-	newest <- last
-	fill(t, e, 900, 1)
-	<-done
-	cancel()
-	stored, _ := e.Cache(0)
-	truth := make(cacheView)
-	if err := truth.apply(stored); err != nil {
-		t.Fatal(err)
-	}
-	if last > 0 && len(truth) == 0 {
-		t.Fatal("nothing is cached")
-	}
-	if !reflect.DeepEqual(cache, truth) {
-		t.Errorf("events fold to %d blocks, %d are there", len(cache), len(truth))
-	}
+		var work sync.WaitGroup
+		for w := range 4 {
+			work.Go(func() {
+				for i := range 190 {
+					r := &engine.Request{TokenIDs: ids(uint32(1000*(i%7)), 5+(i*w)%40), Stop: engine.Stop{MaxTokens: 1 + i%30}}
+					for range e.Generate(ctx, r) {
+						if i%5 == 0 {
+							break
+						}
+					}
+					if w == 0 && i%50 == 49 {
+						e.Restart()
+					}
+				}
+			})
+		}
+		work.Wait()
+		fill(t, e, 900, 1)
+		synctest.Wait()
+		cancel()
+		<-done
+		stored, _ := e.Cache(0)
+		truth := make(cacheView)
+		if err := truth.apply(stored); err != nil {
+			t.Fatal(err)
+		}
+		if len(truth) == 0 || !reflect.DeepEqual(cache, truth) {
+			t.Errorf("events fold to %d blocks, %d are there", len(cache), len(truth))
+		}
+	})
 }
 
 func TestRefusals(t *testing.T) {
