@@ -47,7 +47,8 @@ type Timing struct {
 	Hold time.Duration
 	// KeepAlive is the silence after which a ping is sent; 0 is never.
 	KeepAlive time.Duration
-	// Write is how long the client may take to accept one flush; 0 is for ever.
+	// Write is how long the client may take to accept one flush, at most; at
+	// least it has 7/8 of that. 0 is for ever.
 	Write time.Duration
 	// Coalesce is the shortest time between two flushes. An event that comes
 	// sooner waits in a buffer, and later ones join it; 0 flushes every event.
@@ -96,6 +97,8 @@ type Writer struct {
 	pending *[]byte
 	// flushed is when the last flush began.
 	flushed time.Time
+	// deadlined is when the connection's write deadline was set.
+	deadlined time.Time
 	// wake is when the timer fires next; zero when it is not set.
 	wake  time.Time
 	timer *time.Timer
@@ -334,10 +337,12 @@ func (w *Writer) write(now time.Time, b []byte) error {
 	return nil
 }
 
-// deadline gives the client time to accept the next flush. A connection that
-// knows no deadlines (a test's recorder) has none.
+// deadline gives the client time to accept the next flush. Moving the deadline
+// costs more than encoding an event, so one that is young enough stays. A
+// connection that knows no deadlines (a test's recorder) has none.
 func (w *Writer) deadline(now time.Time) {
-	if w.timing.Write > 0 {
+	if w.timing.Write > 0 && now.Sub(w.deadlined) > w.timing.Write/8 {
+		w.deadlined = now
 		w.ctl.SetWriteDeadline(now.Add(w.timing.Write)) //nolint:errcheck // see above
 	}
 }

@@ -237,7 +237,7 @@ func TestOverdueWriteCancels(t *testing.T) {
 		time.Sleep(time.Second)
 		begin := time.Now()
 		err := w.Event([]byte("2 "))
-		if !errors.Is(err, engine.ErrClientGone) || time.Since(begin) != time.Minute {
+		if took := time.Since(begin); !errors.Is(err, engine.ErrClientGone) || took < 52*time.Second || took > time.Minute {
 			t.Errorf("after %v: %v", time.Since(begin), err)
 		}
 		if context.Cause(ctx) != engine.ErrClientGone {
