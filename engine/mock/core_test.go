@@ -535,6 +535,30 @@ func TestPriorityAndPace(t *testing.T) {
 	}
 }
 
+// A request that a script holds for ever makes room before others do.
+func TestHeldRequestsGoFirst(t *testing.T) {
+	a := mock.DefaultArgs()
+	a.BlockSize, a.NumGPUBlocks, a.SpeedupRatio = 4, 4, 0
+	c := mock.NewCore(a)
+	c.Submit(0, mock.Request{Prompt: ids(1, 8), MaxTokens: 8, Generator: &counter{}, Cut: &mock.Cut{Hold: true}})
+	c.Submit(0, mock.Request{Prompt: ids(50, 7), MaxTokens: 9, Generator: &counter{}, Owner: "other"})
+	given := 0
+	for range 20 {
+		for _, o := range c.Step(0).Outputs {
+			given += len(o.Tokens)
+			if o.Owner != "other" {
+				t.Errorf("the held one gave %v", o.Tokens)
+			}
+		}
+	}
+	if given != 9 {
+		t.Errorf("the other gave %d of 9 tokens: %s", given, c)
+	}
+	if res := c.Step(0); !res.Idle {
+		t.Errorf("not idle with one request held: %+v", res)
+	}
+}
+
 func TestTimingCheckValues(t *testing.T) {
 	near := func(name string, got, want float64) {
 		t.Helper()

@@ -148,6 +148,31 @@ func TestTimeIsTheModels(t *testing.T) {
 	})
 }
 
+// A restart ends the pass that is waited for, and lifts a drain.
+func TestRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := open(t, mock.Config{}, func(a *mock.Args) {
+			a.SpeedupRatio, a.TimingModel, a.PrefillMS = 1, "constant", 10_000
+		})
+		r := &engine.Request{TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 1}}
+		begin := time.Now()
+		go func() {
+			if _, _, err := listen(e, r); engine.KindOf(err) != engine.EngineShutdown || time.Since(begin) != time.Second {
+				t.Errorf("the stream ended after %v with %v, want engine_shutdown after 1 s", time.Since(begin), err)
+			}
+		}()
+		time.Sleep(time.Second)
+		e.Drain()
+		if _, _, err := listen(e, r); engine.KindOf(err) != engine.Unavailable {
+			t.Errorf("draining: %v, want unavailable", err)
+		}
+		e.Restart()
+		if _, _, err := listen(e, r); err != nil || time.Since(begin) != 11*time.Second {
+			t.Errorf("after the restart: %v at %v, want an answer at 11 s", err, time.Since(begin))
+		}
+	})
+}
+
 func TestStartup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := open(t, mock.Config{}, func(a *mock.Args) { a.StartupTime = 3 })

@@ -20,7 +20,9 @@ type rank struct {
 	core    *Core
 	journal journal
 	streams map[*stream]struct{}
-	driven  bool // the goroutine lives
+	driven  bool          // the goroutine lives
+	busy    bool          // a pass has just been made, and the next one follows it
+	end     time.Duration // of that pass
 }
 
 // slack is how far the engine may lag behind the clock and still catch up by
@@ -63,19 +65,17 @@ func (r *rank) leave(s *stream) {
 // drive makes passes until nothing is left to do.
 func (r *rank) drive() {
 	clock := r.e.clock
-	for end := clock.Now(); ; {
+	for {
 		now := clock.Now()
-		res, next, ok := r.pass(max(end, now-slack), now)
+		res, next, ok := r.pass(now)
 		switch {
 		case !ok:
 			return
 		case res.Idle:
 			clock.Wait(next-now, r.wake)
-			end = clock.Now()
 			continue
 		}
-		end = res.End
-		if d := end - clock.Now(); d > 0 {
+		if d := res.End - clock.Now(); d > 0 {
 			clock.Wait(d, r.halt)
 		} else {
 			runtime.Gosched()
@@ -89,23 +89,26 @@ func (r *rank) drive() {
 
 // pass computes the next pass. If it is idle, next is when to try again; it is
 // not ok if nothing will come by itself, and the goroutine has to end.
-func (r *rank) pass(start, now time.Duration) (res *Result, next time.Duration, ok bool) {
+func (r *rank) pass(now time.Duration) (res *Result, next time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
 	case <-r.halt:
 	default:
 	}
+	start := now
+	if r.busy {
+		start = max(r.end, now-slack)
+	}
 	res = r.core.Step(start)
 	if res.Idle && start < now {
 		res = r.core.Step(now)
 	}
-	if res.Idle {
-		if next, ok = r.core.NextWake(); !ok {
-			r.driven = false
-		}
-		return res, next, ok
+	if r.busy = !res.Idle; !r.busy {
+		next, r.driven = r.core.NextWake()
+		return res, next, r.driven
 	}
+	r.end = res.End
 	if len(res.Events) > 0 {
 		r.journal.append(res.Events)
 		r.e.events.ring()
@@ -136,7 +139,7 @@ func (r *rank) reset(epoch uint64, err error) {
 		s.box.fail(err)
 	}
 	clear(r.streams)
-	r.core = NewCore(r.e.cfg.Args)
+	r.core, r.busy = NewCore(r.e.cfg.Args), false
 	r.journal.restart(epoch)
 	nudge(r.halt)
 	nudge(r.wake)

@@ -247,6 +247,10 @@ func TestScriptGoesOn(t *testing.T) {
 	if got, finish := reply(t, e, r); got != "bd" || finish != engine.FinishEOS {
 		t.Errorf("got %q, %s, want the rest, bd", got, finish)
 	}
+	r.Stop.MinTokens = 5
+	if got, _ := reply(t, e, r); !strings.HasPrefix(got, "bd") || len(got) < 5 || strings.Contains(got, "<eos>") {
+		t.Errorf("at least 5 tokens: %q", got)
+	}
 	r.Stop.Hidden, r.Stop.MaxTokens = nil, 40
 	if got, finish := reply(t, e, r); !strings.HasPrefix(got, "bd") || len(got) != 40 || finish != engine.FinishLength {
 		t.Errorf("ignoring the end: %q, %s, want 40 tokens", got, finish)
