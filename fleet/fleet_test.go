@@ -235,7 +235,7 @@ func TestInhibit(t *testing.T) {
 		if w.Ready() {
 			t.Error("back too early")
 		}
-		time.Sleep(1)
+		time.Sleep(1 * time.Nanosecond)
 		if !w.Ready() {
 			t.Error("not back")
 		}

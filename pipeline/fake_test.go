@@ -21,7 +21,6 @@ import (
 
 // fake is an engine whose answers a test writes. It remembers what it was sent.
 type fake struct {
-	name     string
 	generate func(ctx context.Context, r *engine.Request, yield func(engine.Delta, error) bool)
 	features engine.Features
 

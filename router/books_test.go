@@ -213,9 +213,11 @@ func TestForecastsLeaveNothing(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "new") || len(live) == 0 {
 				n := rapid.IntRange(0, 5).Draw(t, "blocks")
-				k := &Booking{router: r, load: l, requests: 1, prompt: 4 * n, blockSize: 4, trackOutput: true,
+				k := &Booking{
+					router: r, load: l, requests: 1, prompt: 4 * n, blockSize: 4, trackOutput: true,
 					expected: rapid.Uint32Range(0, 30).Draw(t, "expected"),
-					hashes:   kv.AppendSeqHashes(nil, []kv.LocalHash{1, 1, 1, 1, 1}[:n])}
+					hashes:   kv.AppendSeqHashes(nil, []kv.LocalHash{1, 1, 1, 1, 1}[:n]),
+				}
 				r.books.enter(k)
 				live = append(live, k)
 			}

@@ -200,11 +200,15 @@ func (s *scratch) add(q *Query, w *fleet.Worker, card *engine.Card) error {
 	if q.pinned() {
 		switch {
 		case q.PinRank == nil && first != last:
-			return &engine.Error{Kind: engine.InvalidArgument, Worker: w.ID(), Param: "nvext.dp_rank",
-				Message: fmt.Sprintf("the worker has ranks %d to %d, and the request must say which", first, last)}
+			return &engine.Error{
+				Kind: engine.InvalidArgument, Worker: w.ID(), Param: "nvext.dp_rank",
+				Message: fmt.Sprintf("the worker has ranks %d to %d, and the request must say which", first, last),
+			}
 		case q.PinRank != nil && (*q.PinRank < first || *q.PinRank > last):
-			return &engine.Error{Kind: engine.InvalidArgument, Worker: w.ID(), Param: "nvext.dp_rank",
-				Message: fmt.Sprintf("the worker has ranks %d to %d, not %d", first, last, *q.PinRank)}
+			return &engine.Error{
+				Kind: engine.InvalidArgument, Worker: w.ID(), Param: "nvext.dp_rank",
+				Message: fmt.Sprintf("the worker has ranks %d to %d, not %d", first, last, *q.PinRank),
+			}
 		case q.PinRank != nil:
 			first, last = *q.PinRank, *q.PinRank
 		}
@@ -236,15 +240,19 @@ type refusals struct {
 func (n *refusals) reason(q *Query) error {
 	switch {
 	case n.known == 0:
-		return &engine.Error{Kind: engine.NotFound, Param: "model", Code: "model_not_found",
-			Message: fmt.Sprintf("The model `%s` does not exist", q.Model)}
+		return &engine.Error{
+			Kind: engine.NotFound, Param: "model", Code: "model_not_found",
+			Message: fmt.Sprintf("The model `%s` does not exist", q.Model),
+		}
 	case q.pinned():
 		return n.pinReason(q)
 	case n.full > 0:
 		return engine.Errorf(engine.ResourceExhausted, "all eligible workers are overloaded")
 	case n.short > 0:
-		return &engine.Error{Kind: engine.InvalidArgument, Param: "messages", Code: "context_length_exceeded",
-			Message: fmt.Sprintf("the prompt has %d tokens, and the longest context of a worker that is ready is %d", len(q.Tokens), n.longest)}
+		return &engine.Error{
+			Kind: engine.InvalidArgument, Param: "messages", Code: "context_length_exceeded",
+			Message: fmt.Sprintf("the prompt has %d tokens, and the longest context of a worker that is ready is %d", len(q.Tokens), n.longest),
+		}
 	case n.untainted > 0:
 		return engine.Errorf(engine.Unavailable, "no worker that is ready has all of the required taints %q", q.Require)
 	case n.tried > 0:
@@ -276,8 +284,10 @@ func (n *refusals) pinReason(q *Query) error {
 }
 
 func notReady(model string) error {
-	return &engine.Error{Kind: engine.Unavailable, Param: "model",
-		Message: fmt.Sprintf("Model `%s` is not ready to serve requests yet. The deployment may still be starting up or is not fully provisioned. Please retry shortly.", model)}
+	return &engine.Error{
+		Kind: engine.Unavailable, Param: "model",
+		Message: fmt.Sprintf("Model `%s` is not ready to serve requests yet. The deployment may still be starting up or is not fully provisioned. Please retry shortly.", model),
+	}
 }
 
 // subset says whether all of want are in have.

@@ -32,11 +32,15 @@ func TestCost(t *testing.T) {
 		{name: "decode pool, untracked", tune: func(t *Tuning) { t.TrackPrefillTokens = false }, want: [3]float64{14, 3, 9}, pick: 1},
 		{name: "decode pool, untracked, no credit", tune: func(t *Tuning) { t.TrackPrefillTokens, t.OverlapScoreCredit = false, 0 }, want: [3]float64{14, 11, 16}, pick: 1},
 		{name: "prefill scaled", tune: func(t *Tuning) { t.PrefillLoadScale = 2 }, want: [3]float64{34, 55, 22}, pick: 2},
-		{name: "requests", tune: func(t *Tuning) { t.DecodeActiveRequestWeight = 3 },
-			change: func(c []Candidate) { c[0].Requests, c[2].Requests = 1, 4 }, want: [3]float64{27, 33, 31}, pick: 0},
+		{
+			name: "requests", tune: func(t *Tuning) { t.DecodeActiveRequestWeight = 3 },
+			change: func(c []Candidate) { c[0].Requests, c[2].Requests = 1, 4 }, want: [3]float64{27, 33, 31}, pick: 0,
+		},
 		{name: "disk", change: func(c []Candidate) { c[0].Disk = 8 }, want: [3]float64{22, 33, 19}, pick: 2},
-		{name: "shared", tune: func(t *Tuning) { t.SharedCacheMultiplier = 0.5 },
-			change: func(c []Candidate) { c[0].Shared, c[2].Shared = 10, 2 }, want: [3]float64{19, 33, 18}, pick: 2},
+		{
+			name: "shared", tune: func(t *Tuning) { t.SharedCacheMultiplier = 0.5 },
+			change: func(c []Candidate) { c[0].Shared, c[2].Shared = 10, 2 }, want: [3]float64{19, 33, 18}, pick: 2,
+		},
 		{name: "credit above what there is", tune: func(t *Tuning) { t.OverlapScoreCredit = 9 }, want: [3]float64{24, 11, 16}, pick: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

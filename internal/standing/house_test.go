@@ -6,6 +6,8 @@ package standing_test
 
 import (
 	"fmt"
+	"net"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -114,7 +116,14 @@ func build(t testing.TB, p plan) *house {
 	})
 	server, err := frontend.New(frontend.Config{Backend: h.pipeline, Timing: p.timing, BodyLimit: p.bodyLimit})
 	check(t, err)
-	web := httptest.NewServer(server.Handler())
+	web := httptest.NewUnstartedServer(server.Handler())
+	// The kernel must not read in place of a client that sleeps.
+	web.Config.ConnState = func(c net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			c.(*net.TCPConn).SetWriteBuffer(8 << 10) //nolint:errcheck // a test would fail visibly
+		}
+	}
+	web.Start()
 	h.url = web.URL
 	t.Cleanup(func() {
 		web.Close()
