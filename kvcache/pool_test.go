@@ -485,13 +485,16 @@ func BenchmarkSequence(b *testing.B) {
 		h := kv.SeqHash(i%512+1) << 32
 		for k := range seq {
 			if k == half {
-				h = kv.SeqHash(i+1000) << 20
+				h = kv.SeqHash(i)<<20 | 1
 			}
 			h += 0x9e3779b97f4a7c15
 			seq[k] = h
 		}
 		refs = p.Match(refs[:0], seq)
 		found := len(refs)
+		if i >= 512 && found != half {
+			b.Fatalf("sequence %d found %d blocks, want %d", i, found, half)
+		}
 		refs, _, _ = p.Allocate(refs, blocks-found)
 		for k := found; k < blocks; k++ {
 			parent := kvcache.Root
