@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"math/big"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -54,6 +55,9 @@ func ownAttribute(v Value, name string) (Value, error) {
 	case *List:
 		m, forbidden = listMethods[name], listMutators
 	case *Tuple:
+		if i := slices.Index(v.fields, name); i >= 0 {
+			return v.items[i], nil
+		}
 		m = tupleMethods[name]
 	case *namespace:
 		if a, ok := v.attrs.get(name); ok {
@@ -159,8 +163,8 @@ func character(s string, n int) (string, bool) {
 	return s[:size], s != ""
 }
 
-// slice is v[start:stop:step].
-func slice(v Value, bounds [3]Value) (Value, error) {
+// sliceOf is v[start:stop:step].
+func sliceOf(v Value, bounds [3]Value) (Value, error) {
 	switch c := v.(type) {
 	case *undefined:
 		return nil, c.error()
@@ -169,17 +173,16 @@ func slice(v Value, bounds [3]Value) (Value, error) {
 		return &List{items}, err
 	case *Tuple:
 		items, err := cut(c.items, bounds)
-		return &Tuple{items}, err
+		return &Tuple{items: items}, err
 	case string, Markup:
 		s, _ := text(c)
 		cutString, err := sliceString(s, bounds)
 		return likeText(v, cutString), err
 	case *span:
-		items, _ := elements(c)
-		items, err := cut(items, bounds)
-		return &List{items}, err
+		lo, hi, step, err := limits(c.len(), bounds)
+		return &span{c.start + lo*c.step, c.start + hi*c.step, c.step * step}, err
 	}
-	return &undefined{name: "slice", object: v, kind: UndefinedError}, nil
+	return nil, fail(TypeError, "'%s' object cannot be sliced", typeName(v))
 }
 
 func sliceString(s string, bounds [3]Value) (string, error) {

@@ -131,7 +131,7 @@ func (b *builtin) bind(a args) ([]Value, error) {
 		}
 	}
 	if b.rest {
-		out = append(out, &Tuple{rest}, more)
+		out = append(out, &Tuple{items: rest}, more)
 	}
 	return out, nil
 }

@@ -140,7 +140,7 @@ func (d *Dict) equal(o *Dict, depth int) bool {
 func (d *Dict) pairs() []Value {
 	items := make([]Value, len(d.keys))
 	for i, k := range d.keys {
-		items[i] = &Tuple{[]Value{k, d.vals[i]}}
+		items[i] = tuple(k, d.vals[i])
 	}
 	return items
 }

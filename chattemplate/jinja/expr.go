@@ -105,7 +105,7 @@ func evalAll(st *state, f *frame, exprs []expr) ([]Value, error) {
 
 func (e *tupleExpr) eval(st *state, f *frame) (Value, error) {
 	items, err := evalAll(st, f, e.items)
-	return &Tuple{items}, err
+	return &Tuple{items: items}, err
 }
 
 func (e *listExpr) eval(st *state, f *frame) (Value, error) {
@@ -327,7 +327,7 @@ func add(st *state, a, b Value) (Value, error) {
 		}
 	case *Tuple:
 		if y, ok := b.(*Tuple); ok {
-			return &Tuple{join(x.items, y.items)}, st.spend(16 * (len(x.items) + len(y.items)))
+			return &Tuple{items: join(x.items, y.items)}, st.spend(16 * (len(x.items) + len(y.items)))
 		}
 	}
 	return nil, operandError("+", a, b)
@@ -411,7 +411,7 @@ func repeat(st *state, v Value, n int, count Value) (Value, error) {
 		return &List{items}, err
 	case *Tuple:
 		items, err := repeatItems(st, v.items, n)
-		return &Tuple{items}, err
+		return &Tuple{items: items}, err
 	}
 	return nil, operandError("*", v, count)
 }
@@ -495,7 +495,7 @@ func (e *sliceExpr) eval(st *state, f *frame) (Value, error) {
 			return nil, err
 		}
 	}
-	v, err = slice(v, bounds)
+	v, err = sliceOf(v, bounds)
 	return v, at(err, e.line)
 }
 

@@ -242,6 +242,9 @@ func filterRound(_ *state, a []Value) (Value, error) {
 	default:
 		return nil, fail(ValueError, "method must be common, ceil or floor")
 	}
+	if _, isBool := a[0].(bool); isBool {
+		a[0], _ = arith("+", 0, a[0])
+	}
 	if isInteger(a[0]) && places >= 0 {
 		return a[0], nil
 	}
@@ -258,9 +261,12 @@ func filterRound(_ *state, a []Value) (Value, error) {
 }
 
 func filterFileSize(st *state, a []Value) (Value, error) {
-	v, err := filterFloat(st, []Value{a[0], nil})
+	v, err := filterFloat(st, []Value{a[0], None})
 	if err != nil {
 		return nil, err
+	}
+	if v == None {
+		return nil, fail(ValueError, "filesizeformat needs a number, not %s", typeName(a[0]))
 	}
 	size, base, units := v.(float64), 1000.0, []string{"kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB"}
 	if flag(a[1]) {

@@ -460,16 +460,25 @@ func filterGroupBy(st *state, a []Value) (Value, error) {
 				return nil, err
 			}
 			members, last = NewList(), k
-			groups = append(groups, &Tuple{[]Value{grouper, members}})
+			groups = append(groups, &Tuple{items: []Value{grouper, members}, fields: []string{"grouper", "list"}})
 		}
 		members.items = append(members.items, v)
 	}
 	return &List{groups}, st.spend(32 * len(items))
 }
 
+// some returns the elements of a sequence for filters that take anything empty
+// for an empty one.
+func some(v Value) ([]Value, error) {
+	if !truth(v) {
+		return nil, nil
+	}
+	return elements(v)
+}
+
 // filterMap reads an attribute of each item, or runs a filter over it.
 func filterMap(st *state, a []Value) (Value, error) {
-	items, err := elements(a[0])
+	items, err := some(a[0])
 	if err != nil {
 		return nil, err
 	}
@@ -526,7 +535,7 @@ func applied(st *state, table map[string]*builtin, what string, pos []Value, kw 
 // choose keeps the items that pass (or fail) a test, or whose attribute does.
 func choose(keep, byAttribute bool) func(*state, []Value) (Value, error) {
 	return func(st *state, a []Value) (Value, error) {
-		items, err := elements(a[0])
+		items, err := some(a[0])
 		if err != nil {
 			return nil, err
 		}

@@ -119,7 +119,7 @@ func filterIndent(st *state, a []Value) (Value, error) {
 }
 
 func filterTruncate(_ *state, a []Value) (Value, error) {
-	s, err := needText(a[0])
+	n, err := size(a[0])
 	if err != nil {
 		return nil, err
 	}
@@ -141,11 +141,14 @@ func filterTruncate(_ *state, a []Value) (Value, error) {
 	if keep < 0 || leeway < 0 {
 		return nil, fail(ValueError, "truncate: expected length >= %d and leeway >= 0", runeCount(end))
 	}
-	runes := []rune(s)
-	if len(runes)-leeway <= length {
+	if n-leeway <= length {
 		return a[0], nil
 	}
-	head := string(runes[:keep])
+	s, err := needText(a[0])
+	if err != nil {
+		return nil, err
+	}
+	head := clip(s, keep)
 	if i := strings.LastIndexByte(head, ' '); i >= 0 && !flag(a[2]) {
 		head = head[:i]
 	}

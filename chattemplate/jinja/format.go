@@ -86,12 +86,21 @@ func percentFormat(format string, values Value) (string, error) {
 			return "", err
 		}
 	}
-	_, mapping := values.(*Dict)
-	if len(items) > 0 && !mapping {
+	if len(items) > 0 && !subscriptable(values) {
 		return "", fail(TypeError, "not all arguments converted during string formatting")
 	}
 	b.WriteString(format)
 	return b.String(), nil
+}
+
+// subscriptable tells which values Python takes for a mapping, of which a
+// format need not use all.
+func subscriptable(v Value) bool {
+	switch v.(type) {
+	case *Dict, *List, *span, *undefined:
+		return true
+	}
+	return false
 }
 
 func percentSpec(f string, take func() (Value, error)) (spec, string, error) {

@@ -36,8 +36,9 @@ func render(source string, vars *jinja.Dict) (string, error) {
 	return tmpl.Render(vars, jinja.Env{Now: now})
 }
 
-// Each line of vectors*.jsonl is a template and either what Python's Jinja2
-// makes of it over the file's context, or the kind of error it raises.
+// Each line of testdata/*.jsonl is a template and either what Python's Jinja2
+// makes of it over the context in the file of that name, or the kind of error
+// that it raises (empty: any).
 func TestVectors(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.jsonl")
 	if err != nil || len(files) == 0 {
@@ -90,7 +91,7 @@ func checkVector(t *testing.T, line []byte, variables *jinja.Dict) {
 	if !errors.As(err, &e) {
 		t.Fatalf("%s\nrendered %q, want a %s", source, got, failure.Error)
 	}
-	if string(e.Kind) != failure.Error {
+	if failure.Error != "" && string(e.Kind) != failure.Error {
 		t.Fatalf("%s\nfailed with %v, want a %s", source, err, failure.Error)
 	}
 }

@@ -262,7 +262,7 @@ func (s *jsonStyle) appendString(dst []byte, t string) []byte {
 			i += n
 			continue
 		}
-		if c >= ' ' && c != '"' && c != '\\' {
+		if c >= ' ' && c != '"' && c != '\\' && (c != 0x7f || !s.ascii) {
 			i++
 			continue
 		}

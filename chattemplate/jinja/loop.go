@@ -53,6 +53,8 @@ func (s *forStmt) run(st *state, f *frame, source Value, depth int) error {
 	if s.recursive {
 		body = &frame{slots: make([]Value, s.fn.slots), parent: f}
 	}
+	// Jinja's else stands for "no round came to its end".
+	completed := false
 	for {
 		v, err := l.next()
 		if err != nil {
@@ -70,13 +72,14 @@ func (s *forStmt) run(st *state, f *frame, source Value, depth int) error {
 		}
 		err = execAll(st, body, s.body)
 		if err == errBreak {
-			return nil
+			break
 		}
 		if err != nil && err != errContinue {
 			return err
 		}
+		completed = completed || err == nil
 	}
-	if l.index0 < 0 {
+	if !completed {
 		return execAll(st, f, s.otherwise)
 	}
 	return nil
@@ -207,7 +210,7 @@ var loopCycle = fn("cycle loop *", func(_ *state, a []Value) (Value, error) {
 })
 
 var loopChanged = fn("changed loop *", func(_ *state, a []Value) (Value, error) {
-	l, now := a[0].(*loop), &Tuple{append([]Value(nil), a[1].(*Tuple).items...)}
+	l, now := a[0].(*loop), &Tuple{items: append([]Value(nil), a[1].(*Tuple).items...)}
 	changed := l.changed == nil || !equal(l.changed, now)
 	l.changed = now
 	return changed, nil

@@ -42,9 +42,9 @@ func init() {
 		fn("rindex s sub start? end?", search(strings.LastIndex, true)),
 		fn("count s sub start? end?", strCount),
 		fn("format s *", strFormat),
-		fn("center s width fill?", pad(func(n int) int { return n / 2 })),
-		fn("ljust s width fill?", pad(func(int) int { return 0 })),
-		fn("rjust s width fill?", pad(func(n int) int { return n })),
+		fn("center s width fill?", pad(func(n, width int) int { return n/2 + n&width&1 })),
+		fn("ljust s width fill?", pad(func(int, int) int { return 0 })),
+		fn("rjust s width fill?", pad(func(n, _ int) int { return n })),
 		fn("zfill s width", strZfill),
 		fn("expandtabs s tabsize?", strExpandtabs),
 		fn("isdigit s", every(unicode.IsDigit)),
@@ -115,11 +115,21 @@ func title(s string) string {
 		if inWord {
 			b.WriteString(lower(string(r)))
 		} else {
-			b.WriteRune(unicode.ToTitle(r))
+			b.WriteString(titleCase(r))
 		}
 		inWord = unicode.IsLetter(r)
 	}
 	return b.String()
+}
+
+// titleCase is the title case of one letter, which may be several: "ß" gives
+// "Ss".
+func titleCase(r rune) string {
+	full := upper(string(r))
+	if first, n := utf8.DecodeRuneInString(full); n < len(full) {
+		return string(first) + lower(full[n:])
+	}
+	return string(unicode.ToTitle(r))
 }
 
 func capitalize(s string) string {
@@ -127,10 +137,7 @@ func capitalize(s string) string {
 	if n == 0 {
 		return ""
 	}
-	if first := upper(s[:n]); runeCount(first) > 1 {
-		return title(s[:n]) + lower(s[n:])
-	}
-	return string(unicode.ToTitle(r)) + lower(s[n:])
+	return titleCase(r) + lower(s[n:])
 }
 
 func swapcase(s string) string {
@@ -359,8 +366,7 @@ func strSplit(st *state, a []Value) (Value, error) {
 	for s = strings.TrimLeftFunc(s, isSpace); s != ""; s = strings.TrimLeftFunc(s, isSpace) {
 		end := strings.IndexFunc(s, isSpace)
 		if n >= 0 && len(parts) == n {
-			end = len(strings.TrimRightFunc(s, isSpace))
-			parts = append(parts, s[:end])
+			parts = append(parts, s)
 			break
 		}
 		if end < 0 {
@@ -458,7 +464,7 @@ func strPartition(_ *state, a []Value) (Value, error) {
 	if !found {
 		sep = ""
 	}
-	return &Tuple{textList(a[0], []string{before, sep, after}).items}, nil
+	return &Tuple{items: textList(a[0], []string{before, sep, after}).items}, nil
 }
 
 func strRpartition(_ *state, a []Value) (Value, error) {
@@ -470,7 +476,7 @@ func strRpartition(_ *state, a []Value) (Value, error) {
 	if i := strings.LastIndex(s, sep); i >= 0 {
 		parts = []string{s[:i], sep, s[i+len(sep):]}
 	}
-	return &Tuple{textList(a[0], parts).items}, nil
+	return &Tuple{items: textList(a[0], parts).items}, nil
 }
 
 func strJoin(st *state, a []Value) (Value, error) {
@@ -502,7 +508,7 @@ func strJoin(st *state, a []Value) (Value, error) {
 }
 
 // pad fills a string up to a width; before says how much of n goes in front.
-func pad(before func(n int) int) func(*state, []Value) (Value, error) {
+func pad(before func(n, width int) int) func(*state, []Value) (Value, error) {
 	return func(st *state, a []Value) (Value, error) {
 		s, _ := text(a[0])
 		width, err := needInt(a[1], 0)
@@ -523,7 +529,7 @@ func pad(before func(n int) int) func(*state, []Value) (Value, error) {
 		if err := st.spendTimes(len(fill), n); err != nil {
 			return nil, err
 		}
-		left := before(n)
+		left := before(n, width)
 		return likeText(a[0], strings.Repeat(fill, left)+s+strings.Repeat(fill, n-left)), nil
 	}
 }

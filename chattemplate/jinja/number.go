@@ -82,6 +82,13 @@ func compareNumbers(a, b Value) int {
 		return x.Cmp(y)
 	}
 	f, g := toFloat(a), toFloat(b)
+	const exact = 1 << 53 // up to here every integer has its own float
+	if xok && finite(g) && math.Abs(f) >= exact {
+		return new(big.Float).SetInt(x).Cmp(big.NewFloat(g))
+	}
+	if yok && finite(f) && math.Abs(g) >= exact {
+		return big.NewFloat(f).Cmp(new(big.Float).SetInt(y))
+	}
 	switch {
 	case f < g:
 		return -1
@@ -198,7 +205,11 @@ func floatArith(op string, x, y float64) (Value, error) {
 		if x == 0 && y < 0 {
 			return nil, fail(ValueError, "0.0 cannot be raised to a negative power")
 		}
-		return math.Pow(x, y), nil
+		p := math.Pow(x, y)
+		if finite(x) && finite(y) && !finite(p) {
+			return nil, fail(ValueError, "result of ** out of range")
+		}
+		return p, nil
 	}
 	if y == 0 {
 		return nil, fail(ValueError, "division by zero")
@@ -211,10 +222,15 @@ func floatArith(op string, x, y float64) (Value, error) {
 		r += y
 	}
 	if op == "%" {
+		if r == 0 {
+			r = math.Copysign(0, y)
+		}
 		return r, nil
 	}
 	return math.Floor((x - r) / y), nil
 }
+
+func finite(f float64) bool { return !math.IsInf(f, 0) && !math.IsNaN(f) }
 
 func negate(v Value) Value {
 	switch v := v.(type) {

@@ -38,7 +38,8 @@ func init() {
 		fn("odd v", remainder(2, 1)),
 		fn("even v", remainder(2, 0)),
 		fn("divisibleby v num", func(_ *state, a []Value) (Value, error) { return divides(a[0], a[1]) }),
-		fn("sameas v other", func(_ *state, a []Value) (Value, error) { return same(a[0], a[1]), nil }),
+		// Identity as far as it can be told here.
+		fn("sameas v other", func(_ *state, a []Value) (Value, error) { return a[0] == a[1], nil }),
 		fn("in v container", func(_ *state, a []Value) (Value, error) { return contains(a[1], a[0]) }),
 		fn("filter v", func(_ *state, a []Value) (Value, error) { return named(filters, a[0]), nil }),
 		fn("test v", func(_ *state, a []Value) (Value, error) { return named(tests, a[0]), nil }),
@@ -81,7 +82,7 @@ func isFloat(v Value) bool {
 // counts as a sequence.
 func isSequence(v Value) bool {
 	switch v.(type) {
-	case string, Markup, *List, *Tuple, *Dict, *span:
+	case string, Markup, *List, *Tuple, *Dict, *span, *undefined:
 		return true
 	}
 	return false
@@ -89,7 +90,7 @@ func isSequence(v Value) bool {
 
 func isIterable(v Value) bool {
 	switch v.(type) {
-	case *view, *generator, *undefined, *loop:
+	case *view, *generator, *loop:
 		return true
 	}
 	return isSequence(v)
@@ -115,15 +116,6 @@ func divides(v, by Value) (Value, error) {
 	}
 	r, err := arith("%", v, by)
 	return err == nil && equal(r, 0), err
-}
-
-// same is Python's "is" as far as it can be told here.
-func same(a, b Value) bool {
-	switch a.(type) {
-	case none, bool, string, Markup, int, float64:
-		return a == b
-	}
-	return a == b
 }
 
 func named(table map[string]*builtin, name Value) bool {

@@ -27,7 +27,13 @@ type List struct{ items []Value }
 func NewList(items ...Value) *List { return &List{items} }
 
 // Tuple is a Python tuple.
-type Tuple struct{ items []Value }
+type Tuple struct {
+	items []Value
+	// fields name the items, if it is one of those that groupby returns.
+	fields []string
+}
+
+func tuple(items ...Value) *Tuple { return &Tuple{items: items} }
 
 // Decimal is a JSON number that float64 cannot hold: it computes as the
 // nearest float and prints as it was spelled.
@@ -377,7 +383,7 @@ func contains(container, item Value) (bool, error) {
 		return strings.Contains(haystack, needle), nil
 	case *Dict:
 		_, ok := c.Get(item)
-		return ok, nil
+		return ok, hashable(item)
 	case *span:
 		if !isNumber(item) {
 			return false, nil

@@ -1,0 +1,138 @@
+package jinja_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/dynago/dynago/chattemplate/jinja"
+)
+
+func TestLimits(t *testing.T) {
+	limits := jinja.Limits{Output: 10_000, Steps: 10_000, Depth: 20}
+	for name, source := range map[string]string{
+		"output":            `{% for i in range(5000) %}abc{% endfor %}`,
+		"steps":             `{% for i in range(90000) %}{% endfor %}`,
+		"nested steps":      `{% for i in range(500) %}{% for j in range(500) %}{% endfor %}{% endfor %}`,
+		"range":             `{{ range(1000000000) }}`,
+		"depth":             `{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}`,
+		"loop depth":        `{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}`,
+		"repeat":            `{{ 'ab' * 1000000000 }}`,
+		"repeat list":       `{{ [1] * 1000000000 }}`,
+		"doubling":          `{% set ns = namespace(s='x') %}{% for i in range(100) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}`,
+		"doubling by +":     `{% set ns = namespace(s='x') %}{% for i in range(100) %}{% set ns.s = ns.s + ns.s %}{% endfor %}`,
+		"doubling a list":   `{% set ns = namespace(s=[1]) %}{% for i in range(100) %}{% set ns.s = ns.s + ns.s %}{% endfor %}`,
+		"doubling by join":  `{% set ns = namespace(s='x') %}{% for i in range(100) %}{% set ns.s = [ns.s, ns.s]|join %}{% endfor %}`,
+		"replace":           `{% set ns = namespace(s='x') %}{% for i in range(100) %}{% set ns.s = ns.s.replace('x', 'xxxx') %}{% endfor %}`,
+		"captured":          `{% set ns = namespace(s='x') %}{% for i in range(100) %}{% set s %}{{ ns.s }}{{ ns.s }}{% endset %}{% set ns.s = s %}{% endfor %}`,
+		"power":             `{{ 10 ** 10000000 }}`,
+		"product":           `{% set ns = namespace(n=3) %}{% for i in range(100) %}{% set ns.n = ns.n * ns.n %}{% endfor %}`,
+		"padding":           `{{ 'a'.center(1000000000) }}`,
+		"zfill":             `{{ 'a'.zfill(1000000000) }}`,
+		"indent":            `{{ 'a\nb'|indent(1000000000) }}`,
+		"format width":      `{{ '%1000000000d' % 1 }}`,
+		"str.format width":  `{{ '{:1000000000}'.format(1) }}`,
+		"expandtabs":        `{{ '\t'.expandtabs(1000000000) }}`,
+		"batch":             `{{ [1]|batch(1000000000, 'x')|list }}`,
+		"slices":            `{{ [1]|slice(1000000000)|list }}`,
+		"nested value":      `{% set ns = namespace(s=[]) %}{% for i in range(5000) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s }}`,
+		"nested JSON":       `{% set ns = namespace(s=[]) %}{% for i in range(5000) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s|tojson }}`,
+		"namespace in self": `{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}`,
+		"width of json":     `{% set ns = namespace(l=range(500)|list) %}{% for i in range(9) %}{{ ns.l|tojson(indent=64) }}{% endfor %}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			tmpl, err := jinja.Compile(source)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := tmpl.Render(jinja.NewDict(0), jinja.Env{Limits: limits})
+			var e *jinja.Error
+			if !errors.As(err, &e) || e.Kind != jinja.LimitError {
+				t.Fatalf("got %d bytes and error %v, want a LimitError", len(out), err)
+			}
+		})
+	}
+}
+
+func TestNestedSource(t *testing.T) {
+	for _, source := range []string{
+		"{{ " + strings.Repeat("(", 10_000) + "1" + strings.Repeat(")", 10_000) + " }}",
+		"{{ " + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + " }}",
+		"{{ " + strings.Repeat("not ", 10_000) + "1 }}",
+		"{{ " + strings.Repeat("-", 10_000) + "1 }}",
+		strings.Repeat("{% if 1 %}", 10_000) + strings.Repeat("{% endif %}", 10_000),
+		strings.Repeat("x", 1<<20+1),
+	} {
+		_, err := jinja.Compile(source)
+		var e *jinja.Error
+		if !errors.As(err, &e) || e.Kind != jinja.SyntaxError {
+			t.Errorf("%.40s…: %v, want a TemplateSyntaxError", source, err)
+		}
+	}
+}
+
+func TestErrorLines(t *testing.T) {
+	for source, want := range map[string]int{
+		"a\nb\n{{ zz.x }}":                                            3,
+		"{% if true %}\n\n{{ 1 + 'a' }}{% endif %}":                   3,
+		"{% for x in [1] %}\n{{ raise_exception('no') }}{% endfor %}": 2,
+		"{% macro f() %}\n{{ zz.x }}{% endmacro %}\n\n{{ f() }}":      2,
+		"\n{% set a = zz.b %}":                                        2,
+		"\n\n{% if zz.b %}{% endif %}":                                3,
+		"\n{#\n\n#}{{ 1 / 0 }}":                                       4,
+		"\n{% raw %}\n{% endraw %}{{ zz.b }}":                         3,
+		"a\n{{ 'x\ny' }}{{ zz.b }}":                                   3,
+		"\n\n{% foo %}":                                               3,
+		"\n{{ 1 +\n }}":                                               3,
+		"\n{{ 'abc }}":                                                2,
+		"\n{% if true %}\nx":                                          3,
+		"a\n{% include 'x' %}":                                        2,
+		"\r\n\r{{ zz.x }}":                                            3,
+	} {
+		_, err := render(source, jinja.NewDict(0))
+		var e *jinja.Error
+		if !errors.As(err, &e) || e.Line != want {
+			t.Errorf("%q: %v, want an error in line %d", source, err, want)
+		}
+	}
+}
+
+func TestRaisedMessage(t *testing.T) {
+	_, err := render("{{ raise_exception('Only \"user\" <roles>\\nhere') }}", jinja.NewDict(0))
+	var e *jinja.Error
+	if !errors.As(err, &e) || e.Kind != jinja.Raised || e.Message != "Only \"user\" <roles>\nhere" {
+		t.Fatalf("got %v", err)
+	}
+}
+
+// Templates are shared by all requests: renders at once must not see each
+// other, and one that fails must leave nothing behind.
+func TestConcurrentRenders(t *testing.T) {
+	tmpl, err := jinja.Compile(`{% macro m(x) %}<{{ x }}>{% endmacro %}{% set ns = namespace(t='') %}{% for i in l %}{% set ns.t = ns.t ~ m(i) %}{% endfor %}{{ ns.t }}{% if bad %}{{ zz.x }}{% endif %}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for range 200 {
+				v := jinja.NewDict(2)
+				v.Set("l", jinja.NewList(g, g+1))
+				v.Set("bad", g%4 == 3)
+				out, err := tmpl.Render(v, jinja.Env{})
+				want := "<" + string(rune('0'+g)) + "><" + string(rune('1'+g)) + ">"
+				if g%4 == 3 {
+					if err == nil {
+						t.Errorf("%d: rendered %q, want an error", g, out)
+					}
+					continue
+				}
+				if out != want || err != nil {
+					t.Errorf("%d: got %q, %v", g, out, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
