@@ -58,89 +58,126 @@ func release(buf *[]byte) {
 // answer serves an API: the one way from a body to an answer.
 func (s *Server) answer(a api) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		x := exchangeOf(r)
-		record := s.metrics.begin(s, x, a.endpoint())
-		defer record.end()
-		if !s.stage.enter() {
-			err := s.notReady()
-			a.refuse(w, err)
-			record.finish(err)
-			return
+		if job := s.accept(w, r, a); job != nil {
+			job.start(w, r)
 		}
-		defer s.stage.leave()
-
-		c, err := s.intake(w, r, a)
-		if err != nil {
-			a.refuse(w, err)
-			record.finish(err)
-			return
-		}
-		model := s.names.primary(c.model)
-		record.accept(model, c.stream)
-
-		ctx, cancel := s.requestContext(r)
-		defer cancel(nil)
-		notes := make([]pipeline.Notes, len(c.requests))
-		events := record.watch(s.Backend.Run(ctx, s.pipelineRequests(r, x, &c, notes)...), notes)
-		encode := c.encoder(x, model)
-		if c.stream {
-			err = s.stream(ctx, cancel, w, x, encode, events)
-		} else {
-			err = s.unary(ctx, w, x, encode, events)
-		}
-		record.finish(err)
 	}
 }
 
-// intake reads and decodes a body.
-func (s *Server) intake(w http.ResponseWriter, r *http.Request, a api) (call, error) {
+// job is one call that was understood and is to be answered.
+type job struct {
+	*Server
+	x      *exchange
+	record *record
+	call   call
+	trace  engine.Trace
+	// ctx ends with the work; its cause tells who has ended it: the client, or
+	// the server.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+// accept takes a permit, reads a body and decodes it. It returns nil if the
+// request was refused.
+func (s *Server) accept(w http.ResponseWriter, r *http.Request, a api) *job {
+	j := &job{Server: s, x: exchangeOf(r), trace: traceContext(r.Header)}
+	j.record = s.metrics.begin(s, j.x, a.endpoint())
+	accepted, entered := false, false
+	defer func() {
+		if accepted {
+			return
+		}
+		j.record.end()
+		if entered {
+			s.stage.leave()
+		}
+	}()
+	if entered = s.stage.enter(); !entered {
+		err := s.notReady()
+		a.refuse(w, err)
+		j.record.finish(err)
+		return nil
+	}
 	body, err := s.body(w, r)
+	if err == nil {
+		j.call, err = a.decode(body)
+	}
 	if err != nil {
-		return call{}, err
+		a.refuse(w, err)
+		j.record.finish(err)
+		return nil
 	}
-	return a.decode(body)
+	accepted = true
+	return j
 }
 
-// requestContext returns the context of a request's work. Its cause tells who
-// has ended it: the client, or the server.
-func (s *Server) requestContext(r *http.Request) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(s.base)
-	unwatch := context.AfterFunc(r.Context(), func() { cancel(engine.ErrClientGone) })
-	return ctx, func(cause error) {
-		unwatch()
-		cancel(cause)
-	}
-}
-
-// pipelineRequests joins the prompts of a call with what came beside them.
-func (s *Server) pipelineRequests(r *http.Request, x *exchange, c *call, notes []pipeline.Notes) []*pipeline.Request {
-	trace := traceContext(r.Header)
-	var directives kv.Directives
-	if c.ext != nil {
-		directives.Namespace.Salt = c.ext.CacheSalt
-		if c.ext.AgentHints != nil {
-			directives.Priority = c.ext.AgentHints.Priority
+// start answers, for a stream in a goroutine of its own if that can be.
+func (j *job) start(w http.ResponseWriter, r *http.Request) {
+	j.ctx, j.cancel = context.WithCancelCause(context.WithValue(j.base, exchangeKey{}, j.x))
+	gone := func() { j.cancel(engine.ErrClientGone) }
+	if j.call.stream {
+		if d := j.detach(w, r, gone); d != nil {
+			go func() {
+				defer d.end()
+				defer j.recover(d, j.x)
+				j.run(d)
+			}()
+			return
 		}
 	}
-	requests := make([]*pipeline.Request, len(c.requests))
-	for i, conversation := range c.requests {
+	defer context.AfterFunc(r.Context(), gone)()
+	j.run(w)
+}
+
+// run answers, and ends the job.
+func (j *job) run(w http.ResponseWriter) {
+	defer j.stage.leave()
+	defer j.record.end()
+	defer j.cancel(nil)
+
+	model := j.names.primary(j.call.model)
+	j.record.accept(model, j.call.stream)
+	encode := j.call.encoder(j.x, model)
+	notes := make([]pipeline.Notes, len(j.call.requests))
+	events := j.record.watch(j.Backend.Run(j.ctx, j.requests(notes)...), notes)
+	// A long answer shall not keep the conversation here.
+	j.call = call{stream: j.call.stream}
+	if j.call.stream {
+		j.record.finish(j.stream(w, encode, events))
+	} else {
+		j.record.finish(j.unary(w, encode, events))
+	}
+}
+
+// requests joins the prompts of a call with what came beside them.
+func (j *job) requests(notes []pipeline.Notes) []*pipeline.Request {
+	var directives kv.Directives
+	ext := j.call.ext
+	if ext != nil {
+		directives.Namespace.Salt = ext.CacheSalt
+		if ext.AgentHints != nil {
+			directives.Priority = ext.AgentHints.Priority
+		}
+	}
+	requests := make([]*pipeline.Request, len(j.call.requests))
+	for i, conversation := range j.call.requests {
 		requests[i] = &pipeline.Request{
-			ID: x.id, Chat: conversation, Ext: c.ext, KV: directives,
-			Trace: trace, Arrived: x.arrived, Notes: &notes[i],
+			ID: j.x.id, Chat: conversation, Ext: ext, KV: directives,
+			Trace: j.trace, Arrived: j.x.arrived, Notes: &notes[i],
 		}
 	}
 	return requests
 }
 
 // stream sends events as they come. It returns what ended the answer early.
-func (s *Server) stream(ctx context.Context, cancel context.CancelCauseFunc, w http.ResponseWriter, x *exchange, encode encoder, events iter.Seq2[chat.Event, error]) error {
-	x.answered = true
-	out := sse.NewWriter(w, encode, x.arrived, *s.Timing, cancel)
+func (j *job) stream(w http.ResponseWriter, encode encoder, events iter.Seq2[chat.Event, error]) error {
+	j.x.answered = true
+	out := sse.NewWriter(w, encode, j.x.arrived, *j.Timing, j.cancel)
 	// A panic below must not leave a timer that writes to a dead answer.
 	defer out.Fail(errPanicked)
 	for e, err := range events {
 		if err != nil {
-			if context.Cause(ctx) == engine.ErrClientGone {
+			if context.Cause(j.ctx) == engine.ErrClientGone {
 				out.Abandon()
 				return engine.ErrClientGone
 			}
@@ -167,21 +204,21 @@ func send(out *sse.Writer, encode encoder, e chat.Event) error {
 }
 
 // unary sends the folded events.
-func (s *Server) unary(ctx context.Context, w http.ResponseWriter, x *exchange, encode encoder, events iter.Seq2[chat.Event, error]) error {
+func (j *job) unary(w http.ResponseWriter, encode encoder, events iter.Seq2[chat.Event, error]) error {
 	answers, err := chat.Fold(events)
-	if context.Cause(ctx) == engine.ErrClientGone {
+	if context.Cause(j.ctx) == engine.ErrClientGone {
 		return engine.ErrClientGone
 	}
 	if err != nil {
-		x.answered = true
+		j.x.answered = true
 		encode.Refuse(w, err)
 		return err
 	}
 	buf := buffers.Get().(*[]byte)
 	defer release(buf)
 	*buf = encode.appendAnswer((*buf)[:0], answers)
-	x.answered = true
-	if s.respond(w, http.StatusOK, *buf) != nil {
+	j.x.answered = true
+	if j.respond(w, http.StatusOK, *buf) != nil {
 		return engine.ErrClientGone
 	}
 	return nil

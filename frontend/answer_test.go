@@ -250,6 +250,7 @@ func TestVanishedClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			backend, causes := untilCancelled(c.events)
 			s := start(t, backend)
+			s.do("GET", "/live", "") // the server's own goroutines run now
 			before := runtime.NumGoroutine()
 			for range 8 {
 				conn := dial(t, s, c.body)

@@ -135,6 +135,7 @@ type Server struct {
 	base context.Context
 	stop context.CancelCauseFunc
 
+	kept    conns // connections that net/http does not know of
 	mu      sync.Mutex
 	servers []*http.Server
 }
@@ -181,6 +182,9 @@ func (s *Server) serve(l net.Listener, h http.Handler) error {
 		MaxHeaderBytes: 64 << 10,
 		ErrorLog:       slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
 	}
+	back := newReturns(l.Addr())
+	ctx := context.WithValue(context.Background(), returnsKey{}, back)
+	server.BaseContext = func(net.Listener) context.Context { return ctx }
 	s.mu.Lock()
 	if s.stage.get() == Stopping {
 		s.mu.Unlock()
@@ -189,6 +193,7 @@ func (s *Server) serve(l net.Listener, h http.Handler) error {
 	}
 	s.servers = append(s.servers, server)
 	s.mu.Unlock()
+	go server.Serve(back) //nolint:errcheck // it ends when the server does
 	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("frontend: serve %s: %w", l.Addr(), err)
 	}
@@ -212,6 +217,7 @@ func (s *Server) Drain(ctx context.Context) int {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), cutGrace)
 	defer cancel()
 	s.stage.wait(grace)
+	s.kept.hangUp()
 	s.mu.Lock()
 	servers := s.servers
 	s.mu.Unlock()

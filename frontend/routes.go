@@ -7,6 +7,7 @@ import (
 	"net/http/pprof"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -143,6 +144,7 @@ type exchange struct {
 	id          string // UUID
 	correlation string // x-request-id, the client's or the UUID
 	tenant      string // who owns the key, if keys are wanted
+	route       string // method and path, cut short
 	arrived     time.Time
 	answered    bool // an answer has begun, so a panic has no status left
 }
@@ -165,7 +167,7 @@ func Tenant(ctx context.Context) string {
 // body, and the last resort for panics.
 func (s *Server) around(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &exchange{id: requestID(r.Header), arrived: time.Now()}
+		x := &exchange{id: requestID(r.Header), route: r.Method + " " + clip(r.URL.Path), arrived: time.Now()}
 		x.correlation = printable(r.Header.Get("X-Request-Id"))
 		if x.correlation == "" {
 			x.correlation = x.id
@@ -173,7 +175,7 @@ func (s *Server) around(next http.Handler) http.Handler {
 		h := w.Header()
 		h["Request-Id"] = []string{x.id}
 		h["X-Request-Id"] = []string{x.correlation}
-		defer s.recover(w, r, x)
+		defer s.recover(w, x)
 
 		if s.Keys != nil {
 			tenant, ok := s.Keys.tenant(r)
@@ -192,7 +194,7 @@ func (s *Server) around(next http.Handler) http.Handler {
 }
 
 // recover turns a panic into an answer without detail and a log line with all.
-func (s *Server) recover(w http.ResponseWriter, r *http.Request, x *exchange) {
+func (s *Server) recover(w http.ResponseWriter, x *exchange) {
 	p := recover()
 	if p == nil {
 		return
@@ -200,7 +202,7 @@ func (s *Server) recover(w http.ResponseWriter, r *http.Request, x *exchange) {
 	if p == http.ErrAbortHandler {
 		panic(p)
 	}
-	s.Logger.Error("panic", "request_id", x.id, "method", r.Method, "path", clip(r.URL.Path), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+	s.Logger.Error("panic", "request_id", x.id, "route", x.route, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	if !x.answered {
 		s.refuse(w, &openai.Error{Status: http.StatusInternalServerError, Message: "Internal server error"})
 	}
@@ -248,6 +250,7 @@ func setBackoff(h http.Header, e *openai.Error) {
 func (s *Server) respond(w http.ResponseWriter, status int, body []byte) error {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	if s.Timing.Write > 0 {
 		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.Timing.Write)) //nolint:errcheck // not every connection has deadlines
 	}
