@@ -16,14 +16,14 @@ const (
 	// enough to tell a leak from the noise of what is under way.
 	soakWarmUp  = 3 * time.Minute
 	judgedFrom  = 8 * time.Minute
-	soakClients = 32
+	soakClients = 64
 )
 
 // takeSoak puts a mixed load on a fleet whose workers come and go, and counts
 // what goes wrong and what is left over at the end.
 func takeSoak(ctx context.Context, b *bench) ([]part, error) {
 	churn := min(churnEvery, b.soak/4)
-	s, err := b.serve(ctx, "--speedup-ratio", "20", "--mock-churn", churn.String())
+	s, err := b.serve(ctx, "--speedup-ratio", "4", "--mock-churn", churn.String())
 	if err != nil {
 		return nil, err
 	}
