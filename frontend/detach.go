@@ -28,8 +28,8 @@ type detached struct {
 	ahead []byte
 
 	wroteHeader, chunked bool
-	// failed is set when the connection can take no further request.
-	failed bool
+	keep                 bool // for further requests
+	failed               bool // to write; nothing that follows would be understood
 	out    *[]byte // until the next flush
 
 	mu    sync.Mutex
@@ -110,7 +110,7 @@ func (s *Server) detach(w http.ResponseWriter, r *http.Request, gone func()) *de
 		return nil
 	}
 	d := &detached{
-		server: s, conn: conn, back: back, header: header, failed: r.Close,
+		server: s, conn: conn, back: back, header: header, keep: !r.Close,
 		gone: gone, ended: make(chan struct{}),
 	}
 	if n := buffered.Reader.Buffered(); n > 0 {
@@ -143,7 +143,7 @@ func (d *detached) listen() {
 		}
 	}
 	<-d.ended
-	if d.failed {
+	if !d.keep {
 		d.conn.Close()
 		return
 	}
@@ -154,19 +154,17 @@ func (d *detached) listen() {
 // end completes the answer. The connection then waits for its next request, or
 // is closed.
 func (d *detached) end() {
-	if !d.wroteHeader {
-		d.failed = true
-	}
 	if d.chunked && !d.failed {
 		d.buffer("0\r\n\r\n")
 	}
 	d.FlushError() //nolint:errcheck // noted in failed
+	d.keep = d.keep && d.wroteHeader && !d.failed && d.server.stage.get() == Ready
 	d.mu.Lock()
 	d.gone = nil
 	d.mu.Unlock()
 	// The pending read ends now, or at the end of a client's patience.
 	deadline := time.Now()
-	if !d.failed && d.server.stage.get() == Ready {
+	if d.keep {
 		deadline = deadline.Add(d.server.IdleTimeout)
 	}
 	d.conn.SetReadDeadline(deadline) //nolint:errcheck // a broken connection ends the read as well
@@ -188,7 +186,7 @@ func (d *detached) WriteHeader(status int) {
 		d.chunked = true
 		d.header.Set("Transfer-Encoding", "chunked")
 	}
-	if d.failed {
+	if !d.keep {
 		d.header.Set("Connection", "close")
 	}
 	d.buffer(fmt.Sprintf("HTTP/1.1 %03d %s\r\n", status, http.StatusText(status)))

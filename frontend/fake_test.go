@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -257,4 +259,18 @@ func quickly(hold, keepAlive, write time.Duration) func(*frontend.Config) {
 	return func(c *frontend.Config) {
 		c.Timing = &sse.Timing{Hold: hold, KeepAlive: keepAlive, Write: write, Coalesce: time.Millisecond}
 	}
+}
+
+// withKeys writes a keys file and makes a server want its keys.
+func withKeys(t *testing.T, text string) func(*frontend.Config) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := frontend.ReadKeys(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(c *frontend.Config) { c.Keys = keys }
 }
