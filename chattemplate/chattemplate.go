@@ -106,10 +106,7 @@ func (t *Template) Render(r *chat.Request, o Options) (string, error) {
 			v, tools = t.tools, list
 		}
 	}
-	vars, err := t.variables(v, r)
-	if err != nil {
-		return "", err
-	}
+	vars := t.variables(v, r)
 	vars.Set("messages", v.messages(r))
 	vars.Set("tools", tools)
 	vars.Set("add_generation_prompt", o.AddGenerationPrompt)
@@ -133,7 +130,7 @@ func asTemplateError(err error) error {
 
 // variables returns what a template sees beside the conversation. Thinking is
 // spelled in every way that templates know.
-func (t *Template) variables(v *variant, r *chat.Request) (*jinja.Dict, error) {
+func (t *Template) variables(v *variant, r *chat.Request) *jinja.Dict {
 	vars := specials(t.cfg)
 	if on := r.Thinking.Enabled; on != nil {
 		vars.Set("thinking", *on)
@@ -149,7 +146,7 @@ func (t *Template) variables(v *variant, r *chat.Request) (*jinja.Dict, error) {
 	if r.Thinking.Effort != "" {
 		vars.Set("reasoning_effort", r.Thinking.Effort)
 	}
-	return vars, nil
+	return vars
 }
 
 func specials(cfg Config) *jinja.Dict {

@@ -208,16 +208,31 @@ func TestTools(t *testing.T) {
 		tool chat.Tool
 		want string
 	}{
-		{"whole", chat.Tool{Wire: []byte(`{"function":{"parameters":{"properties":{"z":1,"a":2e1},"type":"object"},"description":"<d>","name":"f","strict":true},"type":"function","x":1.0}`)},
-			`{"function": {"parameters": {"properties": {"z": 1, "a": 20.0}, "type": "object"}, "description": "<d>", "name": "f", "strict": true}, "type": "function", "x": 1.0}`},
-		{"absent members come last", chat.Tool{Wire: []byte(`{"type":"function","function":{"name":"f","parameters":{"x":1}}}`)},
-			`{"type": "function", "function": {"name": "f", "parameters": {"x": 1, "type": "object", "properties": {}}, "description": ""}}`},
-		{"no parameters", chat.Tool{Wire: []byte(`{"type":"function","function":{"name":"f","description":"d"}}`)},
-			`{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}}}`},
-		{"another API's shape", chat.Tool{Name: "f", Description: "d", Schema: []byte(`{"type":"object","$defs":{},"properties":{"b":{},"a":{}}}`), Wire: []byte(`{"name":"f","input_schema":{}}`)},
-			`{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object", "$defs": {}, "properties": {"b": {}, "a": {}}}}}`},
-		{"free text", chat.Tool{Kind: chat.ToolCustom, Name: "sh", Description: "run", Wire: []byte(`{"type":"custom"}`)},
-			`{"type": "function", "function": {"name": "sh", "description": "run", "parameters": {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}}}`},
+		{
+			"whole",
+			chat.Tool{Wire: []byte(`{"function":{"parameters":{"properties":{"z":1,"a":2e1},"type":"object"},"description":"<d>","name":"f","strict":true},"type":"function","x":1.0}`)},
+			`{"function": {"parameters": {"properties": {"z": 1, "a": 20.0}, "type": "object"}, "description": "<d>", "name": "f", "strict": true}, "type": "function", "x": 1.0}`,
+		},
+		{
+			"absent members come last",
+			chat.Tool{Wire: []byte(`{"type":"function","function":{"name":"f","parameters":{"x":1}}}`)},
+			`{"type": "function", "function": {"name": "f", "parameters": {"x": 1, "type": "object", "properties": {}}, "description": ""}}`,
+		},
+		{
+			"no parameters",
+			chat.Tool{Wire: []byte(`{"type":"function","function":{"name":"f","description":"d"}}`)},
+			`{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object", "properties": {}}}}`,
+		},
+		{
+			"another API's shape",
+			chat.Tool{Name: "f", Description: "d", Schema: []byte(`{"type":"object","$defs":{},"properties":{"b":{},"a":{}}}`), Wire: []byte(`{"name":"f","input_schema":{}}`)},
+			`{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object", "$defs": {}, "properties": {"b": {}, "a": {}}}}}`,
+		},
+		{
+			"free text",
+			chat.Tool{Kind: chat.ToolCustom, Name: "sh", Description: "run", Wire: []byte(`{"type":"custom"}`)},
+			`{"type": "function", "function": {"name": "sh", "description": "run", "parameters": {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}}}`,
+		},
 	} {
 		r := &chat.Request{Turns: []chat.Turn{user("q")}, Tools: []chat.Tool{c.tool, {Kind: chat.ToolServer, Name: "web"}}}
 		for range 2 { // the second time from memory

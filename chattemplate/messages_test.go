@@ -23,6 +23,9 @@ const (
 	thoughtful  = `{# reasoning_content #}` + show
 	developers  = `{# developer #}` + show
 	onlyNull    = "{% for m in messages %}\n{{ m.role }}:{% if m.content is none %}{{ m.tool_calls | tojson }}{% else %}{{ m.content }}{% endif %}{{ '\n' }}{% endfor %}"
+	gathering   = "{% for m in messages if m.role == 'system' %}{{ m.content }};{% endfor %}{% for m in messages if m.role != 'system' %}{{ m.role }}:{{ m.content }};{% endfor %}"
+	notation    = "{% for m in messages %}{{ m.role }}:{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}({% if c.function.arguments is string %}{{ c.function.arguments }}{% else %}{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }} {% endfor %}{% endif %}){% endfor %};{% endfor %}"
+	textOnly    = "{% for m in messages %}{{ m.role }}:{% if m.content is none %}{% for c in m.tool_calls %}{{ c.function.name + c.function.arguments }}{% endfor %}{% else %}{{ m.content }}{% endif %};{% endfor %}"
 	inField     = "{% for m in messages %}\n{{ m.role }}:{{ m.thinking }}:{{ m.content }}{{ m.tool_calls | tojson if m.tool_calls }}\n{% endfor %}"
 )
 
@@ -152,11 +155,26 @@ func TestMessages(t *testing.T) {
 			turns: []chat.Turn{user("q"), turn(chat.RoleAssistant, use("1", "f", `{}`))},
 			want:  []string{"user:q", `assistant:[{"id": "1", "type": "function", "function": {"name": "f", "arguments": {}}}]`},
 		},
+		{
+			name: "late system turns that would move to the front", source: gathering,
+			turns: []chat.Turn{system("a"), user("q"), system("late")},
+			want:  []string{"a;user:q;user:<system>\nlate\n</system>;"},
+		},
+		{
+			name: "a notation of the template's own", source: notation,
+			turns: []chat.Turn{user("q"), turn(chat.RoleAssistant, use("1", "f", `{"a": 1}`))},
+			want:  []string{"user:q;assistant:f(a=1 );"},
+		},
+		{
+			name: "calls behind None with arguments that must be text", source: textOnly,
+			turns: []chat.Turn{user("q"), turn(chat.RoleAssistant, use("1", "f", `{"a":  1}`))},
+			want:  []string{`user:q;assistant:f{"a":  1};`},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := &chat.Request{API: c.api, System: c.system, Turns: c.turns}
-			want := strings.Join(c.want, "\n") + "\n"
-			if diff := cmp.Diff(want, render(t, compile(t, c.source), r)); diff != "" {
+			got := strings.TrimSuffix(render(t, compile(t, c.source), r), "\n")
+			if diff := cmp.Diff(strings.Join(c.want, "\n"), got); diff != "" {
 				t.Error(diff)
 			}
 		})

@@ -50,7 +50,6 @@ type prober struct {
 func probe(tmpl *jinja.Template, source string, cfg Config) traits {
 	p := &prober{tmpl, cfg}
 	t := traits{
-		developer:    strings.Contains(source, "developer"),
 		thinkingMode: strings.Contains(source, "thinking_mode"),
 		partsFor:     map[string]bool{},
 	}
@@ -60,17 +59,21 @@ func probe(tmpl *jinja.Template, source string, cfg Config) traits {
 	// From here on every message has its content in the form found above.
 	text := func(role, s string) message { return message{role: role, parts: []string{s}} }
 	user := text("user", "q")
-	shown := func(want string, m ...message) bool {
+	shownInOrder := func(first, second string, m ...message) bool {
 		out, err := p.render(&t, m)
-		return err == nil && strings.Contains(out, want)
+		_, rest, ok := strings.Cut(out, first)
+		return err == nil && ok && strings.Contains(rest, second)
 	}
+	shown := func(want string, m ...message) bool { return shownInOrder(want, "", m...) }
 	refused := func(m ...message) bool {
 		_, err := p.render(&t, m)
 		return err != nil
 	}
 
+	t.developer = strings.Contains(source, "developer") && shown(mark, text("developer", mark), user)
 	t.system = shown(mark, text("system", mark), user)
-	t.lateSystem = shown(mark, user, text("assistant", "a"), text("system", mark), user)
+	// Some templates gather system turns at the front, which changes the prefix.
+	t.lateSystem = shownInOrder(another, mark, text("user", another), text("assistant", "a"), text("system", mark), user)
 	t.mergeUsers = refused(user, user) && !refused(user)
 	t.mergeAssistants = refused(user, text("assistant", "a"), text("assistant", "b"), user) &&
 		!refused(user, text("assistant", "a"), user)
@@ -86,33 +89,50 @@ func (p *prober) tools(t *traits, shown func(string, ...message) bool, refused f
 	answer := func(id, s string) message {
 		return message{role: "tool", callID: id, toolName: mark, parts: []string{s}}
 	}
-	const long, short = "call_zq1", "zqProbe01"
-	id := long
-	first := func() call { return call{id: id, name: mark, args: "{}"} }
-	sees := func() bool { return shown(mark, user, turn(first()), answer(id, "r")) }
-
+	first := call{name: mark, args: "{}"}
 	t.calls, t.results = true, true // as long as the probes below run
-	ok := sees()
-	if !ok {
-		t.nullContent = true
-		ok = sees()
-	}
-	if !ok {
-		t.nullContent, id = false, short
-		ok = sees()
-		t.shortIDs = ok
-	}
-	t.results = shown(another, user, turn(first()), answer(id, another))
-	t.calls = ok
-	if !ok {
+	t.calls = func() bool {
+		for _, first.id = range []string{"call_zq1", "zqProbe01"} {
+			for _, t.nullContent = range []bool{false, true} {
+				for _, t.stringArguments = range []bool{false, true} {
+					if shown(mark, user, turn(first), answer(first.id, "r")) {
+						t.shortIDs = first.id == "zqProbe01"
+						return true
+					}
+				}
+			}
+		}
+		t.nullContent, t.stringArguments = false, false
+		return false
+	}()
+	t.results = shown(another, user, turn(first), answer(first.id, another))
+	if !t.calls {
 		return
 	}
-	second := call{id: strings.Replace(id, "1", "2", 1), name: mark, args: "{}"}
-	t.oneCall = refused(user, turn(first(), second), answer(id, "r"), answer(second.id, "r"))
+	second := call{id: strings.Replace(first.id, "1", "2", 1), name: mark, args: "{}"}
+	t.oneCall = refused(user, turn(first, second), answer(first.id, "r"), answer(second.id, "r"))
+	t.stringArguments = t.stringArguments || p.keepsArguments(t, first.id)
+}
 
+// keepsArguments tells that arguments are best handed over as text: the
+// template shows text as it is, and of an object makes nothing but its JSON (or,
+// not meant for it, its Python form). A template that writes objects in a
+// notation of its own gets objects.
+func (p *prober) keepsArguments(t *traits, id string) bool {
 	const spelled = `{"zq":  [1,2]}` // with blanks as no template would write them
-	t.stringArguments = true
-	t.stringArguments = shown(spelled, user, turn(call{id: id, name: "f", args: spelled}), answer(id, "r"))
+	messages := []message{
+		{role: "user", parts: []string{"q"}},
+		{role: "assistant", calls: []call{{id: id, name: "f", args: spelled}}},
+		{role: "tool", callID: id, toolName: "f", parts: []string{"r"}},
+	}
+	object, objectErr := p.render(t, messages)
+	as := *t
+	as.stringArguments = true
+	text, err := p.render(&as, messages)
+	if err != nil || !strings.Contains(text, spelled) {
+		return false
+	}
+	return objectErr != nil || strings.Contains(strings.NewReplacer(" ", "", "'", `"`).Replace(object), `{"zq":[1,2]}`)
 }
 
 var fieldOfMessage = regexp.MustCompile(`(?:\.|\[['"]|get\(['"])(thinking|reasoning)\b`)

@@ -76,8 +76,10 @@ func ownAttribute(v Value, name string) (Value, error) {
 		return &bound{v, m}, nil
 	}
 	if forbidden[name] || strings.HasPrefix(name, "__") && strings.HasSuffix(name, "__") {
-		return &undefined{name: name, object: v, kind: SecurityError,
-			why: "access to attribute '" + name + "' of '" + typeName(v) + "' object is unsafe"}, nil
+		return &undefined{
+			name: name, object: v, kind: SecurityError,
+			why: "access to attribute '" + name + "' of '" + typeName(v) + "' object is unsafe",
+		}, nil
 	}
 	return nil, nil
 }

@@ -13,7 +13,8 @@ const scanLimit = 8
 
 // NewDict returns an empty dict with room for n keys.
 func NewDict(n int) *Dict {
-	return &Dict{keys: make([]Value, 0, n), vals: make([]Value, 0, n)}
+	both := make([]Value, 2*n)
+	return &Dict{keys: both[:0:n], vals: both[n:n]}
 }
 
 // Len returns the number of keys.

@@ -1,9 +1,6 @@
 package jinja
 
-import (
-	"errors"
-	"fmt"
-)
+import "fmt"
 
 // Kind classes an [Error] by the name that Python's Jinja2 gives it.
 type Kind string
@@ -43,8 +40,7 @@ func fail(kind Kind, format string, args ...any) error {
 // at adds the line to an error that has none yet. The innermost statement or
 // call that knows its line wins.
 func at(err error, line int) error {
-	var e *Error
-	if errors.As(err, &e) && e.Line == 0 {
+	if e, ok := err.(*Error); ok && e.Line == 0 {
 		e.Line = line
 	}
 	return err

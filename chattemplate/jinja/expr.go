@@ -346,16 +346,24 @@ func operandError(op string, a, b Value) error {
 	return fail(TypeError, "unsupported operand type(s) for %s: '%s' and '%s'", op, typeName(a), typeName(b))
 }
 
-func (e *concatExpr) eval(st *state, f *frame) (Value, error) {
-	mark := len(st.out)
+// write prints the terms one by one.
+func (e *concatExpr) write(st *state, f *frame) error {
 	for _, term := range e.terms {
 		v, err := term.eval(st, f)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if err := st.write(v, e.escape); err != nil {
-			return nil, err
+			return err
 		}
+	}
+	return nil
+}
+
+func (e *concatExpr) eval(st *state, f *frame) (Value, error) {
+	mark := len(st.out)
+	if err := e.write(st, f); err != nil {
+		return nil, err
 	}
 	s := st.cut(mark)
 	if e.escape {

@@ -73,26 +73,37 @@ func execAll(st *state, f *frame, body []stmt) error {
 func (s *textStmt) exec(st *state, _ *frame) error { return st.writeString(s.text) }
 
 func (s *printStmt) exec(st *state, f *frame) error {
-	if sum, ok := s.value.(*sumExpr); ok && !s.escape {
-		p, err := sum.collect(st, f)
+	return at(s.print(st, f), s.line)
+}
+
+// print writes the terms of a concatenation without joining them first.
+func (s *printStmt) print(st *state, f *frame) error {
+	switch e := s.value.(type) {
+	case *concatExpr:
+		return e.write(st, f)
+	case *sumExpr:
+		if s.escape {
+			break
+		}
+		p, err := e.collect(st, f)
 		if err != nil {
-			return at(err, s.line)
+			return err
+		}
+		if p.parts == nil {
+			return st.write(p.value, false)
 		}
 		for _, part := range p.parts {
 			if err := st.writeString(part); err != nil {
-				return at(err, s.line)
+				return err
 			}
 		}
-		if p.parts != nil {
-			return nil
-		}
-		return at(st.write(p.value, false), s.line)
+		return nil
 	}
 	v, err := s.value.eval(st, f)
 	if err != nil {
-		return at(err, s.line)
+		return err
 	}
-	return at(st.write(v, s.escape), s.line)
+	return st.write(v, s.escape)
 }
 
 func (s *ifStmt) exec(st *state, f *frame) error {

@@ -103,7 +103,7 @@ type args struct {
 }
 
 func typeName(v Value) string {
-	switch v.(type) {
+	switch v := v.(type) {
 	case none:
 		return "None"
 	case bool:
@@ -125,7 +125,7 @@ func typeName(v Value) string {
 	case *span:
 		return "range"
 	case *view:
-		return "dict_" + v.(*view).part
+		return "dict_" + v.part
 	case *generator:
 		return "generator"
 	case *namespace:
