@@ -28,9 +28,9 @@ type detached struct {
 	ahead []byte
 
 	wroteHeader, chunked bool
-	keep                 bool // for further requests
-	failed               bool // to write; nothing that follows would be understood
-	out    *[]byte // until the next flush
+	keep                 bool    // for further requests
+	failed               bool    // to write; nothing that follows would be understood
+	out                  *[]byte // until the next flush
 
 	mu    sync.Mutex
 	gone  func()        // what to do when the client leaves; nil when the answer is complete

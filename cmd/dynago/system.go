@@ -262,31 +262,6 @@ func (s *routerSettings) config(logger *slog.Logger) (router.Config, error) {
 	return c, nil
 }
 
-// Workers tells who serves, and what the router has booked there.
-func (sys *system) Workers() []pipeline.WorkerInfo {
-	loads := sys.router.Loads()
-	var list []pipeline.WorkerInfo
-	for _, w := range sys.fleet.Snapshot() {
-		info := pipeline.WorkerInfo{ID: w.ID(), Name: w.Name(), State: w.Status().State.String()}
-		if card := w.Card(); card != nil {
-			info.Model = card.Model
-		}
-		if w.Admitted() && !w.Ready() {
-			info.State = "inhibited"
-		}
-		for _, l := range loads {
-			if l.Target.Worker == w.ID() {
-				info.Ranks = append(info.Ranks, pipeline.RankInfo{
-					Rank: l.Target.Rank, Requests: l.Requests, DecodeBlocks: l.ActiveBlocks,
-					PrefillTokens: l.PrefillTokens, CachedBlocks: l.CachedBlocks,
-				})
-			}
-		}
-		list = append(list, info)
-	}
-	return list
-}
-
 func override[T any](field *T, with *T) {
 	if with != nil {
 		*field = *with

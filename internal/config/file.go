@@ -45,17 +45,14 @@ func readFile(path string) (*File, error) {
 
 // add flattens a mapping: the names of nested keys are joined by hyphens.
 func (f *File) add(prefix string, n *yaml.Node) error {
-	if n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
 	if n.Kind != yaml.MappingNode {
 		return fmt.Errorf("%s line %d: want \"name: value\" lines", f.path, n.Line)
 	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		name := prefix + strings.ReplaceAll(key.Value, "_", "-")
-		if value.Kind == yaml.AliasNode {
-			value = value.Alias
+		if value.Kind == yaml.AliasNode && value.Alias.Kind == yaml.ScalarNode {
+			value = value.Alias // of a mapping it could stand inside itself
 		}
 		switch value.Kind {
 		case yaml.MappingNode:
@@ -65,7 +62,7 @@ func (f *File) add(prefix string, n *yaml.Node) error {
 			continue
 		case yaml.ScalarNode:
 		default:
-			return fmt.Errorf("%s line %d: %s: want one value, not a list", f.path, value.Line, name)
+			return fmt.Errorf("%s line %d: %s: want one value", f.path, value.Line, name)
 		}
 		if old, ok := f.values[name]; ok {
 			return fmt.Errorf("%s line %d: %s stands in line %d already", f.path, key.Line, name, old.line)

@@ -1,0 +1,201 @@
+package config_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/dynago/dynago/internal/config"
+)
+
+type settings struct {
+	Config  config.Path   `name:"config" env:"T_CONFIG" action:"read"`
+	Port    int           `name:"port" env:"T_PORT,T_OLD_PORT" aliases:"p-ort" default:"80" range:"0..65535" group:"Net"`
+	Admin   *int          `name:"admin" env:"T_ADMIN" range:"1.." group:"Net"`
+	Weight  float64       `name:"weight" env:"T_WEIGHT" default:"0.5" range:"0..1"`
+	Wait    time.Duration `name:"wait" env:"T_WAIT" default:"5s" unit:"ms"`
+	On      bool          `name:"on" env:"T_ON" default:"true" negatable:""`
+	Mode    string        `name:"mode" env:"T_MODE" default:"left-hand" choice:"left-hand,right" also:"l=left-hand"`
+	Name    string        `name:"name" env:"T_NAME"`
+	Counter uint64        `name:"counter" env:"T_COUNTER"`
+}
+
+type cli struct {
+	Do struct{ settings } `cmd:""`
+}
+
+func parse(t testing.TB, args ...string) (settings, *config.Parsed, error) {
+	t.Helper()
+	var c cli
+	p, err := config.New(&c, kong.Exit(func(int) { panic("exit") }), kong.Writers(&bytes.Buffer{}, &bytes.Buffer{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := p.Parse(append([]string{"do"}, args...))
+	return c.Do.settings, parsed, err
+}
+
+func write(t testing.TB, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "conf.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestValues(t *testing.T) {
+	n := 7
+	for _, c := range []struct {
+		args []string
+		want settings
+	}{
+		{nil, settings{Port: 80, Weight: 0.5, Wait: 5 * time.Second, On: true, Mode: "left-hand"}},
+		{
+			[]string{"--port=0", "--admin", "7", "--weight", "1", "--wait", "250", "--no-on", "--mode", "RIGHT", "--name", "1.10", "--counter", "18446744073709551615"},
+			settings{Port: 0, Admin: &n, Weight: 1, Wait: 250 * time.Millisecond, Mode: "right", Name: "1.10", Counter: 1<<64 - 1},
+		},
+		{
+			[]string{"--p-ort=9", "--wait", "1m", "--on=yes", "--mode", "left_hand"},
+			settings{Port: 9, Weight: 0.5, Wait: time.Minute, On: true, Mode: "left-hand"},
+		},
+		{[]string{"--mode", "L"}, settings{Port: 80, Weight: 0.5, Wait: 5 * time.Second, On: true, Mode: "left-hand"}},
+	} {
+		got, _, err := parse(t, c.args...)
+		if err != nil || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%v: %+v %v, want %+v", c.args, got, err, c.want)
+		}
+	}
+}
+
+func TestBadValues(t *testing.T) {
+	for arg, want := range map[string]string{
+		"--port=-1":                  "--port: -1: want 0..65535",
+		"--port=1e3":                 "--port: 1e3: want 0..65535",
+		"--port=":                    "--port: : want 0..65535",
+		"--admin=0":                  "--admin: 0: want 1..",
+		"--weight=Inf":               "--weight: Inf: want 0..1",
+		"--weight=-0.1":              "--weight: -0.1: want 0..1",
+		"--wait=-1":                  `--wait: "-1": want a duration such as 30s or 1m30s, or a number of milliseconds`,
+		"--on=maybe":                 `--on: "maybe": want true, false, yes, no, on, off, 1 or 0`,
+		"--mode=up":                  `--mode: "up": want left-hand or right`,
+		"--counter=-1":               "--counter: -1: want a whole number",
+		"--counter=1.5":              "--counter: 1.5: want a whole number",
+		"--port=9223372036854775808": "--port: 9223372036854775808: want 0..65535",
+	} {
+		if _, _, err := parse(t, arg); err == nil || err.Error() != want {
+			t.Errorf("%s: %v, want %s", arg, err, want)
+		}
+	}
+}
+
+// Every pair of sources, and where the value is said to come from.
+func TestPrecedence(t *testing.T) {
+	path := write(t, "port: 1\n")
+	for _, c := range []struct {
+		flag, env, old, file bool
+		want                 int
+		source               string
+	}{
+		{want: 80, source: "default"},
+		{file: true, want: 1, source: path + " line 1"},
+		{old: true, file: true, want: 2, source: "T_OLD_PORT"},
+		{env: true, old: true, file: true, want: 3, source: "T_PORT"},
+		{flag: true, env: true, old: true, file: true, want: 4, source: "flag"},
+		{flag: true, file: true, want: 4, source: "flag"},
+		{flag: true, old: true, want: 4, source: "flag"},
+	} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			var args []string
+			if c.file {
+				t.Setenv("T_CONFIG", path)
+			}
+			if c.old {
+				t.Setenv("T_OLD_PORT", "2")
+			}
+			if c.env {
+				t.Setenv("T_PORT", "3")
+			}
+			if c.flag {
+				args = append(args, "--port", "4")
+			}
+			got, parsed, err := parse(t, args...)
+			if err != nil || got.Port != c.want {
+				t.Fatalf("%d %v, want %d", got.Port, err, c.want)
+			}
+			if s := parsed.Settings()[0]; s.Name != "port" || s.Source != c.source || s.Group != "Net" {
+				t.Errorf("%+v, want source %s", s, c.source)
+			}
+		})
+	}
+}
+
+func TestDumpRoundTrip(t *testing.T) {
+	args := []string{"--port", "81", "--wait", "90s", "--no-on", "--name", "yes: \"quoted\" # 'text'", "--weight", "0.25"}
+	want, parsed, err := parse(t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := parsed.Dump(&text); err != nil {
+		t.Fatal(err)
+	}
+	path := write(t, text.String())
+	got, _, err := parse(t, "--config", path)
+	want.Config, got.Config = "", ""
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v %v, want %+v, from\n%s", got, err, want, text.String())
+	}
+}
+
+// FuzzFile reads arbitrary files: the parser answers or complains, and a value
+// that it accepts is within its bounds.
+func FuzzFile(f *testing.F) {
+	for _, text := range []string{
+		"port: 1", "port: [1]", "{port: 1, on: off}", "p:\n  ort: 5", "- x", "a: &x {b: *x}", "port: 1\nport: 2",
+		"? {a: b}\n: c", "port: !!binary aGk=", "mode: left_hand\nname: ~", "\x00", "wait: 1e3",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		s, _, err := parse(t, "--config", write(t, text))
+		if err == nil && (s.Port < 0 || s.Port > 65535 || s.Weight < 0 || s.Weight > 1 || s.Wait < 0 || s.Mode != "left-hand" && s.Mode != "right") {
+			t.Errorf("%q was read as %+v", text, s)
+		}
+	})
+}
+
+func Example() {
+	var c struct {
+		Serve struct {
+			Port int    `name:"port" env:"EXAMPLE_PORT" default:"8000" range:"0..65535"`
+			Mode string `name:"mode" env:"EXAMPLE_MODE" default:"kv" choice:"kv,round-robin"`
+		} `cmd:""`
+	}
+	parser, err := config.New(&c)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	parsed, err := parser.Parse([]string{"serve", "--mode", "round_robin"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, s := range parsed.Settings() {
+		fmt.Println(s.Name, s.Value, s.Source)
+	}
+	_, err = parser.Parse([]string{"serve", "--port", "99999"})
+	fmt.Println(err)
+	// Output:
+	// port 8000 default
+	// mode round-robin flag
+	// --port: 99999: want 0..65535
+}
