@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/router"
 )
 
@@ -35,7 +36,7 @@ func (s *shared) release() {
 // stages above notice nothing but a pause.
 func (j *job) deltas(ctx context.Context) iter.Seq2[engine.Delta, error] {
 	return func(yield func(engine.Delta, error) bool) {
-		c := carry{job: j}
+		c := &carry{job: j}
 		for {
 			if len(c.delivered) >= j.prompt.Stop.MaxTokens {
 				yield(c.full(), nil)
@@ -60,50 +61,72 @@ type carry struct {
 	delivered []uint32 // tokens that went up already; kept only if a move is possible
 	exclude   []uint64 // workers that failed
 	cached    *int     // of the first attempt that told
+	pace      pace     // of this attempt
+	seen      *sighting
 }
 
 // attempt runs the request on the booked worker. It returns nil when the answer
 // is complete, or nobody wants the rest of it, and otherwise what ended it.
+//
+// Most of a stream's life is spent below this loop, so what is needed to begin
+// has a function, and a place on the stack, of its own.
 func (c *carry) attempt(ctx context.Context, yield func(engine.Delta, error) bool) error {
-	c.attempts++
-	if c.alone {
-		c.request.Notes.Attempts = c.attempts
-	}
 	worker := c.booking.booking.Worker()
-	status := worker.Status()
-	if status.Card == nil {
-		return &engine.Error{Kind: engine.Unavailable, Worker: worker.ID(), Message: "the worker has left"}
-	}
-	if err := unsupported(c.request, status.Card); err != nil {
+	request, err := c.begin(worker)
+	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	lost := worker.Lost()
 	defer context.AfterFunc(lost, func() { cancel(context.Cause(lost)) })()
-
-	request := c.engineRequest(c.attempts, c.delivered, status.Card)
-	request.Epoch = status.Epoch
-	dog := newWatchdog(c.p.Limits, cancel)
-	seen := c.p.seen.of(c.booking.booking.Decision().Target)
-	pace := pace{sent: time.Now()}
-	defer pace.end(seen)
-	for d, err := range dog.watch(worker.Engine().Generate(ctx, request)) {
+	defer c.end()
+	deltas := newWatchdog(c.p.Limits, cancel).watch(worker.Engine().Generate(ctx, request))
+	for d, err := range deltas {
 		if err != nil {
 			return engine.CauseOf(ctx, err)
 		}
-		if pace.first.IsZero() {
-			c.booking.booking.Prefilled()
-		}
-		pace.item(len(d.TokenIDs), seen, len(request.TokenIDs))
-		c.booking.booking.Output(len(d.TokenIDs))
-		c.remember(&d)
+		c.note(&d)
 		if !yield(d, nil) || d.Finish != engine.Running {
 			return nil
 		}
 	}
-	return engine.CauseOf(ctx, engine.Errorf(engine.StreamIncomplete, "the stream ended without a finish"))
+	return engine.CauseOf(ctx, errIncomplete)
 }
+
+var errIncomplete = engine.Errorf(engine.StreamIncomplete, "the stream ended without a finish")
+
+// begin makes the request of an attempt.
+func (c *carry) begin(worker *fleet.Worker) (*engine.Request, error) {
+	c.attempts++
+	if c.alone {
+		c.request.Notes.Attempts = c.attempts
+	}
+	status := worker.Status()
+	if status.Card == nil {
+		return nil, &engine.Error{Kind: engine.Unavailable, Worker: worker.ID(), Message: "the worker has left"}
+	}
+	if err := unsupported(c.request, status.Card); err != nil {
+		return nil, err
+	}
+	request := c.engineRequest(c.attempts, c.delivered, status.Card)
+	request.Epoch = status.Epoch
+	c.seen = c.p.seen.of(c.booking.booking.Decision().Target)
+	c.pace = pace{sent: time.Now(), input: len(request.TokenIDs)}
+	return request, nil
+}
+
+// note books an item before it goes up.
+func (c *carry) note(d *engine.Delta) {
+	booking := c.booking.booking
+	if c.pace.item(len(d.TokenIDs), c.seen) {
+		booking.Prefilled()
+	}
+	booking.Output(len(d.TokenIDs))
+	c.remember(d)
+}
+
+func (c *carry) end() { c.pace.end(c.seen) }
 
 // remember keeps what a later attempt needs, and makes a delta of a later
 // attempt look like one of the first.

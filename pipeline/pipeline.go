@@ -98,28 +98,41 @@ func (p *Pipeline) Run(ctx context.Context, requests ...*Request) iter.Seq2[chat
 	return func(yield func(chat.Event, error) bool) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		var jobs []*job
-		// Every booking is released here, whatever happened below.
-		defer func() {
-			for _, j := range jobs {
-				j.booking.release()
-			}
-		}()
-		for k, r := range requests {
-			js, err := p.prepare(ctx, r, k)
-			jobs = append(jobs, js...)
-			if err != nil {
-				yield(chat.Event{}, err)
-				return
-			}
-		}
-		if len(jobs) == 1 {
+		jobs, err := p.prepareAll(ctx, requests)
+		// Every booking is released here, whatever happens below.
+		defer jobs.release()
+		switch {
+		case err != nil:
+			yield(chat.Event{}, err)
+		case len(jobs) == 1:
 			jobs[0].alone = true
 			jobs[0].events(ctx)(yield)
-			return
+		default:
+			merge(ctx, jobs)(yield)
 		}
-		merge(ctx, jobs)(yield)
 	}
+}
+
+// jobs are the choices of one client call.
+type jobs []*job
+
+func (js jobs) release() {
+	for _, j := range js {
+		j.booking.release()
+	}
+}
+
+// prepareAll returns the jobs of all requests. They hold their bookings even if
+// there is an error.
+func (p *Pipeline) prepareAll(ctx context.Context, requests []*Request) (all jobs, err error) {
+	for k, r := range requests {
+		js, err := p.prepare(ctx, r, k)
+		all = append(all, js...)
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
 }
 
 // job is one choice of one request: one generation, on one worker after

@@ -39,18 +39,21 @@ func (s *sightings) keep(present map[kv.Target]bool) {
 // pace measures one attempt.
 type pace struct {
 	sent, first time.Time
+	input       int // prompt tokens
 	tokens      int // behind those of the first item
 }
 
-// item notes n tokens. Only the first item looks at the clock.
-func (p *pace) item(n int, seen *sighting, input int) {
-	if p.first.IsZero() {
-		p.first = time.Now()
-		seen.ttft.Store(int64(p.first.Sub(p.sent)))
-		seen.input.Store(int64(input))
-		return
+// item notes n tokens, and says whether they are the first. Only the first item
+// looks at the clock.
+func (p *pace) item(n int, seen *sighting) (first bool) {
+	if !p.first.IsZero() {
+		p.tokens += n
+		return false
 	}
-	p.tokens += n
+	p.first = time.Now()
+	seen.ttft.Store(int64(p.first.Sub(p.sent)))
+	seen.input.Store(int64(p.input))
+	return true
 }
 
 func (p *pace) end(seen *sighting) {

@@ -19,6 +19,10 @@ type stream struct {
 	fault error // how a script breaks it off; nil: with the whole engine
 	core  *Core // that has it; a restart makes another
 	id    ID
+
+	given int   // tokens yielded
+	begun bool  // something was yielded
+	spare []int // for the mailbox
 }
 
 // Generate runs one request. It is submitted when the loop begins, and removed
@@ -103,46 +107,53 @@ func (e *Engine) check(r *engine.Request) error {
 }
 
 // serve yields deltas until the terminal one, or returns the error that ends
-// the stream. It returns nil, too, when the consumer leaves.
+// the stream. It returns nil, too, when the consumer leaves. Waiting and
+// delivering are apart, so that a stream that waits has a small stack.
 func (s *stream) serve(ctx context.Context, yield func(engine.Delta, error) bool) error {
-	first, position := true, len(s.r.TokenIDs)
-	var spare []int
 	for {
 		select {
 		case <-s.box.wake:
 		case <-ctx.Done():
 			return engine.CauseOf(ctx, ctx.Err())
 		}
-		ids, ends, e := s.box.take(spare)
-		if e.done && e.err == nil && len(ends) == 0 {
-			ends = append(ends, 0) // a terminal delta without ids
+		if ended, err := s.deliver(ctx, yield); ended {
+			return err
 		}
-		from := 0
-		for i, to := range ends {
-			if ctx.Err() != nil {
-				return engine.CauseOf(ctx, ctx.Err())
-			}
-			d := engine.Delta{TokenIDs: ids[from:to:to]}
-			terminal := e.done && e.err == nil && i == len(ends)-1
-			if first || terminal {
-				s.account(&d, e, position+to-from-len(s.r.TokenIDs), first, terminal)
-			}
-			s.addLogprobs(&d, position)
-			first, position, from = false, position+to-from, to
-			if !yield(d, nil) || terminal {
-				return nil
-			}
-		}
-		if e.done && e.err != nil {
-			return e.err
-		}
-		spare = ends
 	}
 }
 
+// deliver yields what is in the mailbox, and says whether that was the end.
+func (s *stream) deliver(ctx context.Context, yield func(engine.Delta, error) bool) (ended bool, err error) {
+	ids, ends, e := s.box.take(s.spare)
+	if e.done && e.err == nil && len(ends) == 0 {
+		ends = append(ends, 0) // a terminal delta without ids
+	}
+	from := 0
+	for i, to := range ends {
+		if ctx.Err() != nil {
+			return true, engine.CauseOf(ctx, ctx.Err())
+		}
+		d := engine.Delta{TokenIDs: ids[from:to:to]}
+		terminal := e.done && e.err == nil && i == len(ends)-1
+		position := len(s.r.TokenIDs) + s.given
+		s.given += to - from
+		if !s.begun || terminal {
+			s.account(&d, e, terminal)
+		}
+		s.addLogprobs(&d, position)
+		s.begun, from = true, to
+		if !yield(d, nil) || terminal {
+			return true, nil
+		}
+	}
+	s.spare = ends
+	return e.done && e.err != nil, e.err
+}
+
 // account adds what the first and the last delta tell besides their ids.
-func (s *stream) account(d *engine.Delta, e end, output int, first, terminal bool) {
-	if first && s.r.PromptLogprobs != nil {
+func (s *stream) account(d *engine.Delta, e end, terminal bool) {
+	output := s.given
+	if !s.begun && s.r.PromptLogprobs != nil {
 		d.PromptLogprobs = s.e.promptLogprobs(s.d, s.r.TokenIDs, *s.r.PromptLogprobs)
 	}
 	if terminal {
