@@ -53,14 +53,19 @@ type Timing struct {
 	// Coalesce is the shortest time between two flushes. An event that comes
 	// sooner waits in a buffer, and later ones join it; 0 flushes every event.
 	Coalesce time.Duration
+	// CoalesceMost is what that time grows to, by doubling, while each flush
+	// takes several events along. A stream whose events come one by one never
+	// waits longer than Coalesce.
+	CoalesceMost time.Duration
 }
 
 // Defaults are the timings of a server without settings.
 var Defaults = Timing{
-	Hold:      15 * time.Second,
-	KeepAlive: 15 * time.Second,
-	Write:     60 * time.Second,
-	Coalesce:  time.Millisecond,
+	Hold:         15 * time.Second,
+	KeepAlive:    15 * time.Second,
+	Write:        60 * time.Second,
+	Coalesce:     time.Millisecond,
+	CoalesceMost: 8 * time.Millisecond,
 }
 
 // maxBuffered is how many bytes may wait for a bundled flush.
@@ -95,8 +100,12 @@ type Writer struct {
 	// pending waits for the flush at due. It comes from buffers and goes back
 	// there, so that an idle stream holds no memory.
 	pending *[]byte
-	// flushed is when the last flush began.
+	// flushed is when the last flush began, and window how long after it the
+	// next one may begin.
 	flushed time.Time
+	window  time.Duration
+	// waiting counts the events in pending.
+	waiting int
 	// deadlined is when the connection's write deadline was set.
 	deadlined time.Time
 	// wake is when the timer fires next; zero when it is not set.
@@ -133,13 +142,15 @@ func (w *Writer) Event(b []byte) error {
 		return ErrClosed
 	case w.state == held:
 		w.begin()
-	case now.Sub(w.flushed) < w.timing.Coalesce && len(b)+w.buffered() < maxBuffered:
+	case now.Sub(w.flushed) < w.window && len(b)+w.buffered() < maxBuffered:
 		w.buffer(b)
-		w.arm(now, w.flushed.Add(w.timing.Coalesce))
+		w.waiting++
+		w.arm(now, w.flushed.Add(w.window))
 		return nil
 	}
 	if w.pending != nil {
 		w.buffer(b)
+		w.waiting++
 		return w.flush(now)
 	}
 	err := w.write(now, b)
@@ -235,7 +246,7 @@ func (w *Writer) tick() {
 	case w.state == held:
 		w.begin()
 		w.flush(now)
-	case w.pending != nil && now.Sub(w.flushed) >= w.timing.Coalesce:
+	case w.pending != nil && now.Sub(w.flushed) >= w.window:
 		w.flush(now)
 	case w.pending == nil && w.timing.KeepAlive > 0 && now.Sub(w.flushed) >= w.timing.KeepAlive:
 		w.append(w.protocol.AppendPing)
@@ -249,7 +260,7 @@ func (w *Writer) rearm(now time.Time) {
 	switch {
 	case w.state != open:
 	case w.pending != nil:
-		w.arm(now, w.flushed.Add(w.timing.Coalesce))
+		w.arm(now, w.flushed.Add(w.window))
 	case w.timing.KeepAlive > 0:
 		w.arm(now, w.flushed.Add(w.timing.KeepAlive))
 	}
@@ -321,6 +332,12 @@ func (w *Writer) flush(now time.Time) error {
 
 func (w *Writer) write(now time.Time, b []byte) error {
 	w.flushed = now
+	if w.waiting > 1 {
+		w.window = min(2*w.window, max(w.timing.Coalesce, w.timing.CoalesceMost))
+	} else {
+		w.window = w.timing.Coalesce
+	}
+	w.waiting = 0
 	w.deadline(now)
 	var err error
 	if len(b) > 0 {

@@ -125,7 +125,31 @@ func TestFastEventsAreBundled(t *testing.T) {
 		w.Event([]byte("late "))
 		w.Event([]byte("last "))
 		w.Close()
-		c.expect(t, "0s <200>0 ", "1ms 1 2 3 ", "2ms 4 ", "1.0015s late ", "1.0015s last data: [DONE]\n\n")
+		c.expect(t, "0s <200>0 ", "1ms 1 2 3 ", "3ms 4 ", "1.0015s late ", "1.0015s last data: [DONE]\n\n")
+	})
+}
+
+// The time between flushes grows with the crowd, up to its bound, and is short
+// again once events come one by one.
+func TestBundlesGrowAndShrink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient()
+		timing := sse.Defaults
+		timing.CoalesceMost = 4 * time.Millisecond
+		w, _ := start(c, "", timing)
+		for range 28 {
+			w.Event([]byte("."))
+			time.Sleep(370 * time.Microsecond) // never together with the timer
+		}
+		for range 3 {
+			time.Sleep(5 * time.Millisecond)
+			w.Event([]byte("!"))
+		}
+		w.Event([]byte("?"))
+		time.Sleep(10 * time.Millisecond)
+		c.expect(t, "0s <200>.", "1ms ..", "3ms ......", "7ms ..........", "11ms .........",
+			"15.36ms !", "20.36ms !", "25.36ms !", "26.36ms ?")
+		w.Abandon()
 	})
 }
 
