@@ -22,23 +22,42 @@ type models struct {
 
 	mu     sync.Mutex
 	loaded map[string]func() (*prompt.Model, error)
+	// byCard spares the fingerprint of cards that were seen before.
+	byCard map[*engine.Card]func() (*prompt.Model, error)
 }
+
+// maxCards bounds byCard. Cards that have been replaced stay in it until it is
+// cleared.
+const maxCards = 1024
 
 // get loads a model, or returns what an earlier call has loaded. Concurrent
 // calls wait for one load; a failure is kept as well, until the card changes.
 func (m *models) get(card *engine.Card) (*prompt.Model, error) {
-	key := fingerprint(card)
 	m.mu.Lock()
-	once, ok := m.loaded[key]
+	once, ok := m.byCard[card]
 	if !ok {
-		if m.loaded == nil {
-			m.loaded = make(map[string]func() (*prompt.Model, error))
-		}
-		once = sync.OnceValues(func() (*prompt.Model, error) { return m.load(card) })
-		m.loaded[key] = once
+		once = m.find(card)
 	}
 	m.mu.Unlock()
 	return once()
+}
+
+// find looks a card up by what it says. The lock is held.
+func (m *models) find(card *engine.Card) func() (*prompt.Model, error) {
+	key := fingerprint(card)
+	once, ok := m.loaded[key]
+	if !ok {
+		once = sync.OnceValues(func() (*prompt.Model, error) { return m.load(card) })
+		if m.loaded == nil {
+			m.loaded = make(map[string]func() (*prompt.Model, error))
+		}
+		m.loaded[key] = once
+	}
+	if m.byCard == nil || len(m.byCard) >= maxCards {
+		m.byCard = make(map[*engine.Card]func() (*prompt.Model, error))
+	}
+	m.byCard[card] = once
+	return once
 }
 
 // fingerprint names everything that a loaded model depends on.

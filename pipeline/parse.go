@@ -44,9 +44,9 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 		)
 		send := func() bool {
 			buf = joined(buf)
-			for _, e := range buf {
-				e.Choice = a.choice
-				if !yield(e, nil) {
+			for i := range buf {
+				buf[i].Choice = a.choice
+				if !yield(buf[i], nil) {
 					return false
 				}
 			}
@@ -109,19 +109,25 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 // joined makes one event of neighbours that add to the same block, so that what
 // came in one delta goes out in one.
 func joined(events []chat.Event) []chat.Event {
-	out := events[:0]
-	for _, e := range events {
-		if len(out) > 0 {
-			if last := &out[len(out)-1]; last.Kind == e.Kind && last.Index == e.Index && isDelta(e.Kind) {
-				last.Text += e.Text
-				last.IDs = append(slices.Clip(last.IDs), e.IDs...)
-				last.Logprobs = append(slices.Clip(last.Logprobs), e.Logprobs...)
-				continue
-			}
+	n := 0 // events kept
+	for i := range events {
+		e := &events[i]
+		if i == 0 {
+			n++
+			continue
 		}
-		out = append(out, e)
+		if last := &events[n-1]; last.Kind == e.Kind && last.Index == e.Index && isDelta(e.Kind) {
+			last.Text += e.Text
+			last.IDs = append(slices.Clip(last.IDs), e.IDs...)
+			last.Logprobs = append(slices.Clip(last.Logprobs), e.Logprobs...)
+			continue
+		}
+		if n < i {
+			events[n] = *e
+		}
+		n++
 	}
-	return out
+	return events[:n]
 }
 
 func isDelta(k chat.EventKind) bool {
