@@ -44,7 +44,7 @@ func takeIdle(ctx context.Context, b *bench) ([]part, error) {
 	defer h.kill()
 	if held.Open != streams {
 		end, err := h.release()
-		return nil, fmt.Errorf("%d of %d streams opened: %v, %w: %s", held.Open, streams, end.Failed, err, s.lastWords())
+		return nil, fmt.Errorf("%d of %d streams opened: %v, %w: %s", held.Open, streams, end.Failed, err, s.lastWords(5))
 	}
 	after, settled, err := s.settledRSS(ctx, still)
 	if err != nil {

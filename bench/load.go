@@ -87,7 +87,7 @@ func (b *bench) hold(ctx context.Context, s *server, streams int, flags ...strin
 	var held loadgen.Result
 	if err := h.reports.Decode(&held); err != nil {
 		defer h.kill()
-		return nil, held, fmt.Errorf("load generator: %w: %s", err, p.lastWords())
+		return nil, held, fmt.Errorf("load generator: %w: %s", err, p.lastWords(5))
 	}
 	return h, held, nil
 }
@@ -99,7 +99,7 @@ func (h *holding) release() (loadgen.Result, error) {
 	err := h.reports.Decode(&end)
 	<-h.ended
 	if err = errors.Join(err, h.err); err != nil {
-		return end, fmt.Errorf("load generator: %w: %s", err, h.lastWords())
+		return end, fmt.Errorf("load generator: %w: %s", err, h.lastWords(5))
 	}
 	return end, nil
 }

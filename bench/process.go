@@ -56,14 +56,14 @@ func (p *process) stop() error {
 		return fmt.Errorf("%s did not end within 40 s of SIGTERM", p.name)
 	}
 	if p.err != nil {
-		return fmt.Errorf("%s ended with %w: %s", p.name, p.err, p.lastWords())
+		return fmt.Errorf("%s ended with %w: %s", p.name, p.err, p.lastWords(5))
 	}
 	return nil
 }
 
-// lastWords are the last lines of the process's log.
-func (p *process) lastWords() string {
-	const most = 2000
+// lastWords are the last n lines of the process's log.
+func (p *process) lastWords(n int) string {
+	most := int64(400 * n)
 	log, err := p.log.Stat()
 	if err != nil {
 		return err.Error()
@@ -72,7 +72,25 @@ func (p *process) lastWords() string {
 	if err != nil {
 		return err.Error()
 	}
-	return lastLines(string(text), 5)
+	return lastLines(string(text), n)
+}
+
+// death says how the process ended, if it has, with the last lines of its log. A
+// panic's first lines are the ones that tell.
+func (p *process) death() error {
+	select {
+	case <-p.ended:
+	default:
+		return nil
+	}
+	words := p.lastWords(100)
+	for _, sign := range []string{"panic: ", "fatal error: "} {
+		if at := strings.Index(words, sign); at >= 0 {
+			words = words[at:]
+			break
+		}
+	}
+	return fmt.Errorf("%s ended by itself (%v): %s", p.name, p.command.ProcessState, words)
 }
 
 // kill ends the process, if it has not ended, and gives up its log.

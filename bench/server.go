@@ -30,7 +30,7 @@ func (b *bench) serve(ctx context.Context, flags ...string) (*server, error) {
 	}
 	if err := s.awaitReady(ctx); err != nil {
 		defer s.kill()
-		return nil, fmt.Errorf("%w: %s", err, s.lastWords())
+		return nil, fmt.Errorf("%w: %s", err, s.lastWords(5))
 	}
 	return s, nil
 }
@@ -157,7 +157,7 @@ func (b *bench) baseline(answer string, interval time.Duration) (p *process, url
 	}
 	if _, err := fmt.Fscan(out, &url); err != nil {
 		defer p.kill()
-		return nil, "", fmt.Errorf("baseline told no address: %w: %s", err, p.lastWords())
+		return nil, "", fmt.Errorf("baseline told no address: %w: %s", err, p.lastWords(5))
 	}
 	return p, url, nil
 }

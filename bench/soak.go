@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -79,12 +80,13 @@ func (b *bench) soakLoad(ctx context.Context, s *server) (loadgen.Result, []stat
 		case r := <-done:
 			return r.load, heap, r.err
 		case <-s.ended:
-			return loadgen.Result{}, nil, fmt.Errorf("%s ended in the middle of the load: %w: %s", s.name, s.err, s.lastWords())
+			return loadgen.Result{}, nil, s.death()
 		case <-ticker.C:
 		}
 		bytes, err := s.liveHeap(ctx)
 		if err != nil {
-			return loadgen.Result{}, nil, err
+			pause(ctx, time.Second) // a death shows here first
+			return loadgen.Result{}, nil, errors.Join(err, s.death())
 		}
 		heap = append(heap, stats.Point{At: time.Since(start), Value: bytes})
 		if len(heap)%12 == 0 {

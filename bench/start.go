@@ -48,7 +48,7 @@ func (b *bench) startRun(ctx context.Context) (firstTokenMS, idleBytes float64, 
 	}
 	defer s.kill()
 	if err := s.firstToken(ctx); err != nil {
-		return 0, 0, fmt.Errorf("first token: %w: %s", err, s.lastWords())
+		return 0, 0, fmt.Errorf("first token: %w: %s", err, s.lastWords(5))
 	}
 	firstTokenMS = time.Since(began).Seconds() * 1e3
 
