@@ -81,7 +81,8 @@ func (c *carry) attempt(ctx context.Context, yield func(engine.Delta, error) boo
 	lost := worker.Lost()
 	defer context.AfterFunc(lost, func() { cancel(context.Cause(lost)) })()
 	defer c.end()
-	deltas := newWatchdog(c.p.Limits, cancel).watch(worker.Engine().Generate(ctx, request))
+	watchdog := &watchdog{limits: c.p.Limits, cancel: cancel}
+	deltas := watchdog.watch(worker.Engine().Generate(ctx, request))
 	for d, err := range deltas {
 		if err != nil {
 			return engine.CauseOf(ctx, err)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
@@ -292,53 +291,5 @@ func TestOneCall(t *testing.T) {
 	answers, err := chat.Fold(h.Run(t.Context(), r))
 	if err != nil || len(answers[0].Blocks) != 1 || answers[0].Finish.Reason != chat.FinishToolUse || !left {
 		t.Errorf("%+v, error %v, engine stopped: %v", answers, err, left)
-	}
-}
-
-func TestWatchdog(t *testing.T) {
-	for name, tc := range map[string]struct {
-		first, between time.Duration // how long the engine takes
-		client         time.Duration // how long the client takes over an item
-		want           error
-	}{
-		"in time":                         {first: 9 * time.Second, between: 4 * time.Second},
-		"no first item":                   {first: 11 * time.Second, want: engine.ErrFirstItem},
-		"silence":                         {between: 6 * time.Second, want: engine.ErrInactive},
-		"a slow client is no one's fault": {client: time.Hour},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := &fake{}
-				h := newHouse(t, pipeline.Config{Limits: pipeline.Limits{FirstItem: 10 * time.Second, Inactivity: 5 * time.Second}}, f)
-				f.generate = func(ctx context.Context, _ *engine.Request, yield func(engine.Delta, error) bool) {
-					wait := tc.first
-					for i := range 3 {
-						select {
-						case <-time.After(wait):
-						case <-ctx.Done():
-							yield(engine.Delta{}, engine.CauseOf(ctx, ctx.Err()))
-							return
-						}
-						wait = tc.between
-						d := engine.Delta{TokenIDs: []uint32{'a'}}
-						if i == 2 {
-							d.Finish, d.Usage = engine.FinishLength, &engine.Usage{Output: 3}
-						}
-						if !yield(d, nil) {
-							return
-						}
-					}
-				}
-				var last error
-				for _, err := range h.Run(t.Context(), request("Hello")) {
-					last = err
-					time.Sleep(tc.client)
-				}
-				if !errors.Is(last, tc.want) || tc.want != nil && engine.KindOf(last) != engine.ResponseTimeout {
-					t.Errorf("error %v, want %v", last, tc.want)
-				}
-				h.released(t)
-			})
-		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/dynago/dynago/engine"
@@ -22,102 +21,90 @@ func DefaultLimits() Limits {
 }
 
 // watchdog notices the silence of one attempt, and cancels it with a cause. It
-// is the only thing between engine and edge that knows the time: one timer,
-// armed lazily, so that an item costs two stores and no timer operation.
+// is the only thing between engine and edge that has a timer.
+//
+// Its one timer is armed lazily: while it runs and is due no later than the
+// deadline, a new deadline leaves it alone, and when it fires too early it is
+// armed again for what is left. So an item costs a look at the clock, and a
+// timer operation only once in a limit.
 type watchdog struct {
 	limits Limits
 	cancel context.CancelCauseFunc
-	start  time.Time
 
-	// deadline is when the silence becomes too long, in nanoseconds since start;
-	// 0 while the time spent is the client's.
-	deadline atomic.Int64
-	first    atomic.Bool // no item yet
-
-	mu    sync.Mutex
-	timer *time.Timer
-	armed atomic.Bool
+	mu       sync.Mutex
+	deadline time.Time // when the silence becomes too long; zero: nobody waits
+	cause    error     // what it is then
+	timer    *time.Timer
+	due      time.Time // when the timer fires; zero: it does not run
 }
 
-func newWatchdog(l Limits, cancel context.CancelCauseFunc) *watchdog {
-	return &watchdog{limits: l, cancel: cancel, start: time.Now()}
-}
-
-// sent starts the wait for the first item.
-func (w *watchdog) sent() {
-	w.first.Store(true)
-	w.await(w.limits.FirstItem)
+// await says that the next item is being waited for.
+func (w *watchdog) await(limit time.Duration, cause error) {
+	if limit <= 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deadline, w.cause = time.Now().Add(limit), cause
+	if w.due.IsZero() || w.deadline.Before(w.due) {
+		w.arm()
+	}
 }
 
 // item says that an item has come: time spent from here on is the client's.
 func (w *watchdog) item() {
-	w.first.Store(false)
-	w.deadline.Store(0)
-}
-
-// await says that the next item is being waited for.
-func (w *watchdog) await(limit time.Duration) {
-	if limit <= 0 {
-		return
-	}
-	w.deadline.Store(int64(time.Since(w.start) + limit))
-	if w.armed.CompareAndSwap(false, true) {
-		w.arm(limit)
-	}
-}
-
-func (w *watchdog) arm(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.timer == nil {
-		w.timer = time.AfterFunc(d, w.fire)
-		return
-	}
-	w.timer.Reset(d)
+	w.deadline = time.Time{}
 }
 
-// fire runs when the deadline that was known at arming has passed. Most often
-// it has moved since.
+// arm makes the timer fire at the deadline. The lock must be held.
+func (w *watchdog) arm() {
+	w.due = w.deadline
+	if w.timer == nil {
+		w.timer = time.AfterFunc(time.Until(w.due), w.fire)
+		return
+	}
+	w.timer.Reset(time.Until(w.due))
+}
+
+// fire runs when the timer is due. Most often the deadline has moved since.
 func (w *watchdog) fire() {
-	w.armed.Store(false)
-	deadline := w.deadline.Load()
-	if deadline == 0 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.due = time.Time{}
+	if w.deadline.IsZero() {
 		return // the next await arms again
 	}
-	if left := time.Duration(deadline) - time.Since(w.start); left > 0 {
-		if w.armed.CompareAndSwap(false, true) {
-			w.arm(left)
-		}
+	if time.Now().Before(w.deadline) {
+		w.arm()
 		return
 	}
-	if w.first.Load() {
-		w.cancel(engine.ErrFirstItem)
-	} else {
-		w.cancel(engine.ErrInactive)
-	}
+	w.cancel(w.cause)
 }
 
+// stop ends the watch; nothing of it is left behind.
 func (w *watchdog) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.deadline = time.Time{}
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	w.deadline.Store(0)
 }
 
-// watch marks the items of an attempt as they pass. Without it a slow client
-// would look like a hung engine.
+// watch passes the items of an attempt on and marks them. Without it a slow
+// client would look like a hung engine.
 func (w *watchdog) watch(deltas iter.Seq2[engine.Delta, error]) iter.Seq2[engine.Delta, error] {
 	return func(yield func(engine.Delta, error) bool) {
-		w.sent()
 		defer w.stop()
+		w.await(w.limits.FirstItem, engine.ErrFirstItem)
 		for d, err := range deltas {
 			w.item()
 			if !yield(d, err) || err != nil {
 				return
 			}
-			w.await(w.limits.Inactivity)
+			w.await(w.limits.Inactivity, engine.ErrInactive)
 		}
 	}
 }
