@@ -58,7 +58,7 @@ type modelSettings struct {
 type workerSettings struct {
 	Count              int            `name:"workers" aliases:"num-workers" env:"DYN_WORKERS,DYN_NUM_WORKERS" default:"4" range:"1..1024" placeholder:"N" help:"Number of workers."`
 	EngineType         *string        `name:"engine-type" env:"DYN_ENGINE_TYPE" choice:"vllm" placeholder:"NAME" help:"Engine to imitate."`
-	BlockSize          *int           `name:"kv-cache-block-size" aliases:"block-size" env:"DYN_KV_CACHE_BLOCK_SIZE,DYN_BLOCK_SIZE" range:"2..65536" placeholder:"TOKENS" help:"Tokens of one KV block; otherwise 64."`
+	BlockSize          *int           `name:"kv-cache-block-size" aliases:"block-size" env:"DYN_KV_CACHE_BLOCK_SIZE,DYN_BLOCK_SIZE" range:"2..65536" placeholder:"TOKENS" help:"Tokens of one KV block; otherwise 16."`
 	NumBlocks          *int           `name:"num-gpu-blocks-override" env:"DYN_NUM_GPU_BLOCKS_OVERRIDE" range:"1..2147483647" placeholder:"BLOCKS" help:"KV blocks of each rank; otherwise 16384."`
 	MaxSeqs            *int           `name:"max-num-seqs" env:"DYN_MAX_NUM_SEQS" range:"1..2147483647" placeholder:"N" help:"Requests that run at once on one rank; otherwise 256."`
 	MaxBatchedTokens   *int           `name:"max-num-batched-tokens" env:"DYN_MAX_NUM_BATCHED_TOKENS" range:"1..2147483647" placeholder:"TOKENS" help:"Tokens computed in one pass; otherwise 8192."`

@@ -154,6 +154,9 @@ func (sys *system) ready(ctx context.Context) error {
 // engineArgs joins flags and the file of arguments, which wins.
 func (s *workerSettings) engineArgs() (mock.Args, error) {
 	args := mock.DefaultArgs()
+	// A conversation with the demo model is short; blocks as small as those of
+	// most engines show what is cached of it.
+	args.BlockSize = 16
 	override(&args.EngineType, s.EngineType)
 	override(&args.BlockSize, s.BlockSize)
 	override(&args.NumGPUBlocks, s.NumBlocks)
