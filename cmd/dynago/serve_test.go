@@ -182,7 +182,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, status, want)
 		}
 	}
-	if _, page := p.get(p.url + "/metrics"); !strings.Contains(page, `dynamo_frontend_model_kv_cache_block_size{model="dynago/demo"} 64`) {
+	if _, page := p.get(p.url + "/metrics"); !strings.Contains(page, `dynamo_frontend_model_kv_cache_block_size{model="dynago/demo"} 16`) {
 		t.Errorf("metrics:\n%s", page)
 	}
 	p.signal(syscall.SIGTERM)
