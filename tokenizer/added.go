@@ -131,15 +131,14 @@ func (m *matcher) pieces(text string) iter.Seq2[string, *AddedToken] {
 			if token.SingleWord && (wordBefore(text[:start]) || wordAfter(text[end:])) {
 				continue
 			}
+			// Whitespace between two tokens belongs to the first that takes it.
+			start, end = max(start, done), max(end, done)
 			if token.LStrip {
-				start = len(strings.TrimRightFunc(text[:start], unicode.IsSpace))
+				start = done + len(strings.TrimRightFunc(text[done:start], unicode.IsSpace))
 			}
 			if token.RStrip {
 				end = len(text) - len(strings.TrimLeftFunc(text[end:], unicode.IsSpace))
 			}
-			// Whitespace between two tokens belongs to the first that takes it.
-			start = max(start, done)
-			end = max(end, start)
 			if start > done && !yield(text[done:start], nil) {
 				return
 			}

@@ -17,27 +17,27 @@ const (
 )
 
 type cachedWord struct {
-	words [cachedLen]byte
-	len   uint8
-	ids   uint8
-	id    [cachedIDs]uint32
+	word [cachedLen]byte
+	ids  [cachedIDs]uint32
+	// How much of them is used.
+	wordLen, idsLen uint8
 }
 
 // get returns the ids of word, which must not be changed.
 func (c *wordCache) get(hash uint64, word string) ([]uint32, bool) {
 	w := c.slots[hash%cacheSlots].Load()
-	if w == nil || string(w.words[:w.len]) != word {
+	if w == nil || string(w.word[:w.wordLen]) != word {
 		return nil, false
 	}
-	return w.id[:w.ids], true
+	return w.ids[:w.idsLen], true
 }
 
 func (c *wordCache) put(hash uint64, word string, ids []uint32) {
 	if len(word) > cachedLen || len(ids) > cachedIDs {
 		return
 	}
-	w := &cachedWord{len: uint8(len(word)), ids: uint8(len(ids))}
-	copy(w.words[:], word)
-	copy(w.id[:], ids)
+	w := &cachedWord{wordLen: uint8(len(word)), idsLen: uint8(len(ids))}
+	copy(w.word[:], word)
+	copy(w.ids[:], ids)
 	c.slots[hash%cacheSlots].Store(w)
 }

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/dlclark/regexp2"
@@ -67,10 +68,14 @@ func (b behavior) valid() bool {
 // splitPattern cuts at the matches of a pattern, or, inverted, at what lies
 // between them.
 type splitPattern struct {
-	find     func(text string) []fragment
+	find     finder
 	behavior behavior
 	invert   bool
 }
+
+// finder returns the fragments of text[:end]; end is less than len(text) if it
+// gave up.
+type finder func(text string) (parts []fragment, end int)
 
 // fragment is a part of a text that a pattern matched, or that lies between two
 // matches. The fragments of a text cover it.
@@ -80,7 +85,7 @@ type fragment struct {
 }
 
 func (s splitPattern) split(dst []string, text string) []string {
-	parts := s.find(text)
+	parts, end := s.find(text)
 	if s.invert {
 		for i := range parts {
 			parts[i].match = !parts[i].match
@@ -91,7 +96,7 @@ func (s splitPattern) split(dst []string, text string) []string {
 			dst = append(dst, text[p.start:p.end])
 		}
 	}
-	return dst
+	return scanner(scanGPT2).split(dst, text[end:])
 }
 
 // join merges or drops fragments as the behavior says.
@@ -117,8 +122,8 @@ func (b behavior) join(parts []fragment) []fragment {
 }
 
 // literalFinder finds the occurrences of a string.
-func literalFinder(pattern string) func(string) []fragment {
-	return func(text string) (parts []fragment) {
+func literalFinder(pattern string) finder {
+	return func(text string) (parts []fragment, end int) {
 		pos := 0
 		for pattern != "" {
 			i := strings.Index(text[pos:], pattern)
@@ -128,13 +133,24 @@ func literalFinder(pattern string) func(string) []fragment {
 			parts = appendMatch(parts, pos, pos+i, pos+i+len(pattern))
 			pos += i + len(pattern)
 		}
-		return appendRest(parts, pos, len(text))
+		return appendRest(parts, pos, len(text)), len(text)
 	}
 }
 
+// The engine of regular expressions backtracks, so that some patterns take time
+// without end on some texts, and the texts are clients'. One match may take
+// matchTime, and all of a text textTime and as much again for each MiB, which is
+// five times what the patterns of real models need. What is left then is cut as
+// GPT-2 cuts it: other ids than the model's, but all of the text.
+const (
+	matchTime = 250 * time.Millisecond
+	textTime  = time.Second
+)
+
 // regexpFinder finds the matches of a regular expression.
-func regexpFinder(re *regexp2.Regexp) func(string) []fragment {
-	return func(text string) (parts []fragment) {
+func regexpFinder(re *regexp2.Regexp) finder {
+	re.MatchTimeout = matchTime
+	return func(text string) (parts []fragment, end int) {
 		// The engine counts in characters; at is the byte offset of the one
 		// numbered char.
 		char, at := 0, 0
@@ -146,14 +162,18 @@ func regexpFinder(re *regexp2.Regexp) func(string) []fragment {
 			return at
 		}
 		pos := 0
-		// The only error is a time-out, and none is set.
-		for m, _ := re.FindStringMatch(text); m != nil; m, _ = re.FindNextMatch(m) {
+		deadline := time.Now().Add(textTime + time.Duration(len(text))*textTime>>20)
+		m, err := re.FindStringMatch(text)
+		for ; m != nil && time.Now().Before(deadline); m, err = re.FindNextMatch(m) {
 			start := offset(m.Index)
 			end := offset(m.Index + m.Length)
 			parts = appendMatch(parts, pos, start, end)
 			pos = end
 		}
-		return appendRest(parts, pos, len(text))
+		if m != nil || err != nil { // the only error is a time-out
+			return parts, pos
+		}
+		return appendRest(parts, pos, len(text)), len(text)
 	}
 }
 
