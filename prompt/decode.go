@@ -134,7 +134,7 @@ type speller struct {
 	text   []byte // decoded, not released
 	sure   int    // so many bytes of text cannot become part of a stop string
 	tokens []spelled
-	open   int // tokens whose last byte is not decoded yet
+	open   int // last tokens, whose last byte is not decoded yet
 }
 
 // spelled is a token whose text is not released, or not complete.
@@ -196,17 +196,20 @@ func (s *speller) spell(id uint32, lp *engine.Logprob) {
 
 // complete says that whatever waited for its last byte has it now.
 func (s *speller) complete() {
-	for i := len(s.tokens) - 1; s.open > 0; i-- {
-		if s.tokens[i].end < 0 {
-			s.tokens[i].end = len(s.text)
-			s.open--
-		}
+	for ; s.open > 0; s.open-- {
+		s.tokens[len(s.tokens)-s.open].end = len(s.text)
 	}
 }
 
-// silent notes an id that has no text.
+// silent notes an id that has no text. Behind one that waits for its last byte
+// it waits as well, since ids come up in their order.
 func (s *speller) silent(id uint32, lp *engine.Logprob) {
-	s.tokens = append(s.tokens, spelled{id: id, end: len(s.text), logprob: lp})
+	t := spelled{id: id, end: len(s.text), logprob: lp}
+	if s.open > 0 {
+		t.end = -1
+		s.open++
+	}
+	s.tokens = append(s.tokens, t)
 }
 
 func (s *speller) hides(id uint32) bool {

@@ -165,6 +165,7 @@ func TestDecode(t *testing.T) {
 		{name: "character over three tokens", ids: text("a€b"), finish: engine.FinishEOS, want: "a€b", end: prompt.End{Finish: engine.FinishEOS}, output: 5},
 		{name: "incomplete character at the end", ids: text("a€")[:3], finish: engine.FinishLength, want: "a\uFFFD", end: prompt.End{Finish: engine.FinishLength}, output: 3},
 		{name: "special tokens are not text", ids: append(text("a"), tokenOther, 'b'), finish: engine.FinishEOS, want: "ab", end: prompt.End{Finish: engine.FinishEOS}, output: 3},
+		{name: "a special token inside a character", ids: append(text("a\xE2"), tokenOther, 's', 'x'), d: prompt.Decoding{Strings: []string{"stop"}}, finish: engine.FinishEOS, want: "a\uFFFDsx", end: prompt.End{Finish: engine.FinishEOS}, output: 5},
 		{name: "unless asked for", ids: append(text("a"), tokenOther, 'b'), d: prompt.Decoding{KeepSpecial: true}, finish: engine.FinishEOS, want: "a<|other|>b", end: prompt.End{Finish: engine.FinishEOS}, output: 3},
 		{name: "or needed by the parser", ids: append(text("a"), tokenOther, 'b'), d: prompt.Decoding{Markers: []uint32{tokenOther}}, finish: engine.FinishEOS, want: "a<|other|>b", end: prompt.End{Finish: engine.FinishEOS}, output: 3},
 		{name: "stop string in one token", ids: []uint32{'a', word("stop"), 'b'}, d: prompt.Decoding{Strings: []string{"stop"}}, finish: engine.FinishLength, want: "a", end: prompt.End{Finish: engine.FinishStop, StopText: "stop"}, output: 2},
