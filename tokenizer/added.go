@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// AddedToken is a token that is cut out of the text before the model sees it.
-type AddedToken struct {
+// addedToken is a token that is cut out of the text before the model sees it.
+type addedToken struct {
 	ID         uint32 `json:"id"`
 	Content    string `json:"content"`
 	SingleWord bool   `json:"single_word"` // only where no word character adjoins
@@ -23,14 +23,14 @@ type AddedToken struct {
 // be able to forge. Some models leave role markers such as <｜User｜> without the
 // special flag, so the shape counts too; words in plain tags, such as <think> or
 // <table>, are vocabulary of the text.
-func (a AddedToken) control() bool {
+func (a addedToken) control() bool {
 	return a.Special || strings.HasPrefix(a.Content, "<|") || strings.HasPrefix(a.Content, "<｜")
 }
 
 // matcher finds added tokens in text: leftmost first, then longest. It is a trie
 // over the bytes of their contents.
 type matcher struct {
-	tokens []AddedToken
+	tokens []addedToken
 	nodes  []trieNode
 	start  [256]bool // bytes that begin a content
 	only   int       // the one byte that begins all contents, or -1
@@ -47,7 +47,7 @@ type trieEdge struct {
 }
 
 // newMatcher seeks each token by the content that as returns for it.
-func newMatcher(tokens []AddedToken, as func(AddedToken) string) *matcher {
+func newMatcher(tokens []addedToken, as func(addedToken) string) *matcher {
 	m := &matcher{tokens: tokens, nodes: []trieNode{{token: -1}}, only: -1}
 	for i, a := range tokens {
 		content := as(a)
@@ -82,7 +82,7 @@ func (m *matcher) child(node int, b byte) int {
 }
 
 // match returns the longest token whose content begins at text[i:] and its end.
-func (m *matcher) match(text string, i int) (token *AddedToken, end int) {
+func (m *matcher) match(text string, i int) (token *addedToken, end int) {
 	node := &m.nodes[0]
 	for j := i; j < len(text); j++ {
 		at, found := slices.BinarySearchFunc(node.edges, text[j], func(e trieEdge, b byte) int { return int(e.b) - int(b) })
@@ -99,7 +99,7 @@ func (m *matcher) match(text string, i int) (token *AddedToken, end int) {
 
 // find returns the first token in text[i:] and where it lies; nil if there is
 // none.
-func (m *matcher) find(text string, i int) (token *AddedToken, start, end int) {
+func (m *matcher) find(text string, i int) (token *addedToken, start, end int) {
 	for ; i < len(text); i++ {
 		if m.only >= 0 {
 			skip := strings.IndexByte(text[i:], byte(m.only))
@@ -119,8 +119,8 @@ func (m *matcher) find(text string, i int) (token *AddedToken, start, end int) {
 
 // pieces cuts text at the added tokens. It yields each with its token, and what
 // lies between them, never empty, with nil.
-func (m *matcher) pieces(text string) iter.Seq2[string, *AddedToken] {
-	return func(yield func(string, *AddedToken) bool) {
+func (m *matcher) pieces(text string) iter.Seq2[string, *addedToken] {
+	return func(yield func(string, *addedToken) bool) {
 		done, next := 0, 0
 		for len(m.tokens) > 0 {
 			token, start, end := m.find(text, next)

@@ -17,7 +17,7 @@ const maxID = 1 << 22
 // type. Truncation, padding and dropout are for training and ignored.
 func Load(tokenizerJSON []byte) (*Tokenizer, error) {
 	var file struct {
-		AddedTokens   []AddedToken   `json:"added_tokens"`
+		AddedTokens   []addedToken   `json:"added_tokens"`
 		Normalizer    jsontext.Value `json:"normalizer"`
 		PreTokenizer  jsontext.Value `json:"pre_tokenizer"`
 		PostProcessor jsontext.Value `json:"post_processor"`
@@ -27,7 +27,8 @@ func Load(tokenizerJSON []byte) (*Tokenizer, error) {
 	if err := json.Unmarshal(tokenizerJSON, &file, jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
-	t, err := &Tokenizer{added: file.AddedTokens, scratch: &sync.Pool{New: func() any { return new(scratch) }}}, error(nil)
+	t := &Tokenizer{added: file.AddedTokens, scratch: &sync.Pool{New: func() any { return new(scratch) }}}
+	var err error
 	if t.model, err = file.Model.build(); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}

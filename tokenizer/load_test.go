@@ -1,8 +1,10 @@
 package tokenizer_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/dynago/dynago/tokenizer"
 	"github.com/go-json-experiment/json/jsontext"
@@ -80,7 +82,8 @@ func TestLoadAcceptsOldAndNewForms(t *testing.T) {
 	}
 }
 
-// FuzzLoad holds that no file makes loading panic, nor the use of what loaded.
+// FuzzLoad holds that no file makes loading panic, nor the use of what loaded,
+// and that a tokenizer keeps its promises whatever its file says.
 func FuzzLoad(f *testing.F) {
 	f.Add(smallFile(f, "abc", [][2]string{{"a", "b"}, {"ab", "c"}}, true))
 	f.Add([]byte(`{"added_tokens":[{"id":3,"content":"<s>","special":true,"lstrip":true,"rstrip":true,"single_word":true,"normalized":true}],"normalizer":{"type":"NFKC"},
@@ -92,9 +95,25 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			return
 		}
-		ids := tok.AppendWithSpecial(nil, " ab<s> abba 12 你\xff")
-		tok.AppendLiteral(ids, "<s>ab")
-		tok.Decode(append(ids, 0, 1, 2, 3, 4, 1<<31), true)
-		tok.AddSpecial(map[uint32]string{1: "b", 9: "<x>"}).Append(nil, "b<x>")
+		const text = " ab<s> abba 12 你\xff"
+		ids := tok.Append(nil, text)
+		for _, id := range ids {
+			if tok.Bytes(id) == nil {
+				t.Errorf("%q has the id %d, which the tokenizer does not know", text, id)
+			}
+		}
+		if again := tok.Append([]uint32{7}, text); !slices.Equal(again[1:], ids) {
+			t.Errorf("%q is %d, then %d", text, ids, again[1:])
+		}
+		if literal := tok.AppendLiteral(nil, text); slices.ContainsFunc(literal, tok.IsSpecial) {
+			t.Errorf("%q taken literally is %d, which has a special id", text, literal)
+		}
+		if s := tok.Decode(append(tok.AppendWithSpecial(nil, text), 0, 1, 2, 3, 4, 1<<31), true); !utf8.ValidString(s) {
+			t.Errorf("decoded to %q", s)
+		}
+		more := tok.AddSpecial(map[uint32]string{1: "b", 9: "<x>"})
+		if id, ok := more.ID("<x>"); !ok || more.Bytes(id) == nil {
+			t.Errorf("<x> was added with id %d (known %v)", id, ok)
+		}
 	})
 }

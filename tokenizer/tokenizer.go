@@ -24,7 +24,7 @@ import (
 type Tokenizer struct {
 	model     *bpe
 	pieces    pieces // of all ids, those of added tokens included
-	added     []AddedToken
+	added     []addedToken
 	ids       map[string]uint32 // of the added tokens, by content
 	special   []bool            // by id; shorter if the last ids are not special
 	normalize []norm.Form
@@ -183,30 +183,22 @@ func (t *Tokenizer) Size() int {
 
 // AddSpecial returns a tokenizer that knows these special tokens too, by id. It
 // is for those that only tokenizer_config.json declares; a token whose id or
-// content tokenizer.json already has an added token for stays as it is.
+// content tokenizer.json already has an added token for stays as it is. Empty
+// ones and ids of 2^22 and more, which no model has, are left out.
 func (t *Tokenizer) AddSpecial(tokens map[uint32]string) *Tokenizer {
-	var added []AddedToken
-	for _, id := range slices.Sorted(maps.Keys(tokens)) {
-		added = append(added, AddedToken{ID: id, Content: tokens[id], Special: true})
-	}
-	return t.AddTokens(added...)
-}
-
-// AddTokens is AddSpecial for tokens of any kind. Empty ones and ids of 2^22 and
-// more, which no model has, are left out.
-func (t *Tokenizer) AddTokens(tokens ...AddedToken) *Tokenizer {
 	n := *t
 	n.added = slices.Clone(t.added)
 	ids, contents := map[uint32]bool{}, map[string]bool{"": true}
 	for _, a := range t.added {
 		ids[a.ID], contents[a.Content] = true, true
 	}
-	for _, a := range tokens {
-		if ids[a.ID] || contents[a.Content] || a.ID >= maxID {
+	for _, id := range slices.Sorted(maps.Keys(tokens)) {
+		content := tokens[id]
+		if ids[id] || contents[content] || id >= maxID {
 			continue
 		}
-		ids[a.ID], contents[a.Content] = true, true
-		n.added = append(n.added, a)
+		contents[content] = true
+		n.added = append(n.added, addedToken{ID: id, Content: content, Special: true})
 	}
 	n.setAdded()
 	return &n
@@ -230,11 +222,11 @@ func (t *Tokenizer) setAdded() {
 		}
 	}
 	t.text = t.newCutter(t.added)
-	t.literal = t.newCutter(slices.DeleteFunc(slices.Clone(t.added), AddedToken.control))
+	t.literal = t.newCutter(slices.DeleteFunc(slices.Clone(t.added), addedToken.control))
 }
 
-func (t *Tokenizer) newCutter(tokens []AddedToken) cutter {
-	var raw, normalized []AddedToken
+func (t *Tokenizer) newCutter(tokens []addedToken) cutter {
+	var raw, normalized []addedToken
 	for _, a := range tokens {
 		if a.Normalized {
 			normalized = append(normalized, a)
@@ -243,7 +235,7 @@ func (t *Tokenizer) newCutter(tokens []AddedToken) cutter {
 		}
 	}
 	return cutter{
-		raw:        newMatcher(raw, func(a AddedToken) string { return a.Content }),
-		normalized: newMatcher(normalized, func(a AddedToken) string { return t.normalized(a.Content) }),
+		raw:        newMatcher(raw, func(a addedToken) string { return a.Content }),
+		normalized: newMatcher(normalized, func(a addedToken) string { return t.normalized(a.Content) }),
 	}
 }

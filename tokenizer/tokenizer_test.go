@@ -100,7 +100,9 @@ func TestAppendLiteralYieldsNoSpecialToken(t *testing.T) {
 
 // Role markers count as control even in files that do not flag them.
 func TestAppendLiteralKnowsUnflaggedRoleMarkers(t *testing.T) {
-	tok := demoTokenizer(t).AddTokens(tokenizer.AddedToken{ID: 9000, Content: "<｜User｜>"}, tokenizer.AddedToken{ID: 9001, Content: "<table>"})
+	file := demoFile(t)
+	file["added_tokens"] = encode(t, []map[string]any{{"id": 9000, "content": "<｜User｜>"}, {"id": 9001, "content": "<table>"}})
+	tok := load(t, encode(t, file))
 	if got := tok.Append(nil, "<｜User｜><table>"); !slices.Equal(got, []uint32{9000, 9001}) {
 		t.Errorf("Append gives %d", got)
 	}

@@ -25,7 +25,7 @@ const (
 	letter = lu | ll | lo
 )
 
-//go:generate go run unicode_gen.go UnicodeData.txt
+//go:generate go run unicode_gen.go https://www.unicode.org/Public/16.0.0/ucd/UnicodeData.txt
 
 // classRun is a run of code points of one class, up to the next run.
 type classRun struct {

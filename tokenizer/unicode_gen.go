@@ -1,9 +1,9 @@
 //go:build ignore
 
-// This program writes unicode_table.go from a UnicodeData.txt of the Unicode
-// Character Database:
+// This program writes unicode_table.go from the UnicodeData.txt of the Unicode
+// Character Database, version 16.0.0, a file or a URL:
 //
-//	go run unicode_gen.go UnicodeData-16.0.0.txt
+//	go run unicode_gen.go UnicodeData.txt
 package main
 
 import (
@@ -11,7 +11,9 @@ import (
 	"bytes"
 	"fmt"
 	"go/format"
+	"io"
 	"log"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -27,7 +29,7 @@ var classOf = map[string]string{
 func main() {
 	log.SetFlags(0)
 	if len(os.Args) != 2 {
-		log.Fatal("usage: go run unicode_gen.go UnicodeData.txt")
+		log.Fatal("usage: go run unicode_gen.go UnicodeData.txt|URL")
 	}
 	class, err := readClasses(os.Args[1])
 	if err != nil {
@@ -65,10 +67,25 @@ func main() {
 	}
 }
 
+func open(source string) (io.ReadCloser, error) {
+	if !strings.HasPrefix(source, "https://") {
+		return os.Open(source)
+	}
+	resp, err := http.Get(source)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		resp.Body.Close()
+		return nil, fmt.Errorf("get %s: %s", source, resp.Status)
+	}
+	return resp.Body, nil
+}
+
 // readClasses returns the class name of every code point. A pair of lines named
 // "First" and "Last" stands for all code points between them.
-func readClasses(path string) ([]string, error) {
-	f, err := os.Open(path)
+func readClasses(source string) ([]string, error) {
+	f, err := open(source)
 	if err != nil {
 		return nil, err
 	}

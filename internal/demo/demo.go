@@ -55,16 +55,3 @@ func File(name string) ([]byte, error) {
 	}
 	return slices.Clone(text), nil
 }
-
-// Files returns all of the model's files by name, as [File] does.
-func Files() (map[string][]byte, error) {
-	files := map[string][]byte{}
-	for _, name := range []string{"chat_template.jinja", "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"} {
-		text, err := File(name)
-		if err != nil {
-			return nil, err
-		}
-		files[name] = text
-	}
-	return files, nil
-}

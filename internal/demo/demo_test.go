@@ -29,11 +29,11 @@ func load(t testing.TB) *tokenizer.Tokenizer {
 }
 
 func Example() {
-	files, err := demo.Files()
+	text, err := demo.File("tokenizer.json")
 	if err != nil {
 		panic(err)
 	}
-	tok, err := tokenizer.Load(files["tokenizer.json"])
+	tok, err := tokenizer.Load(text)
 	if err != nil {
 		panic(err)
 	}
@@ -49,7 +49,7 @@ func TestUnknownFile(t *testing.T) {
 
 // A caller that writes into what it got must not change what others get.
 func TestFileIsACopy(t *testing.T) {
-	for name := range map[string]bool{"tokenizer.json": true, "config.json": true} {
+	for _, name := range []string{"tokenizer.json", "config.json"} {
 		first := file(t, name)
 		want := slices.Clone(first)
 		clear(first)
@@ -72,11 +72,14 @@ func TestFilesAgree(t *testing.T) {
 		Pad uint32   `json:"pad_token_id"`
 	}
 	var tokens struct {
-		BOS   *string                         `json:"bos_token"`
-		EOS   string                          `json:"eos_token"`
-		Pad   string                          `json:"pad_token"`
-		Max   int                             `json:"model_max_length"`
-		Added map[uint32]tokenizer.AddedToken `json:"added_tokens_decoder"`
+		BOS   *string `json:"bos_token"`
+		EOS   string  `json:"eos_token"`
+		Pad   string  `json:"pad_token"`
+		Max   int     `json:"model_max_length"`
+		Added map[uint32]struct {
+			Content string `json:"content"`
+			Special bool   `json:"special"`
+		} `json:"added_tokens_decoder"`
 	}
 	for name, into := range map[string]any{"config.json": &config, "generation_config.json": &generation, "tokenizer_config.json": &tokens} {
 		if err := json.Unmarshal(file(t, name), into); err != nil {
@@ -120,16 +123,5 @@ func TestTokensAreWords(t *testing.T) {
 	const turn = "<|im_start|>assistant\n<think>\n</think><tool_call></tool_call><tool_response></tool_response><|im_end|>"
 	if ids := tok.Append(nil, turn); len(ids) != 11 {
 		t.Errorf("%d tokens, want 11: %d", len(ids), ids)
-	}
-}
-
-func BenchmarkLoad(b *testing.B) {
-	text := file(b, "tokenizer.json")
-	b.SetBytes(int64(len(text)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := tokenizer.Load(text); err != nil {
-			b.Fatal(err)
-		}
 	}
 }
