@@ -69,6 +69,13 @@ func (f *fake) sent() []*engine.Request {
 	return slices.Clone(f.requests)
 }
 
+// active returns how many generations run now.
+func (f *fake) active() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.running
+}
+
 // demoModel is the built-in model, loaded once.
 var demoModel = sync.OnceValues(func() (*prompt.Model, error) {
 	return prompt.Load(demo.File, prompt.Parsers{})

@@ -1,63 +1,70 @@
 package pipeline
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
-	"github.com/dynago/dynago/kv"
-	"github.com/dynago/dynago/nvext"
+	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/prompt"
 )
 
-// models holds what was loaded, by the files it was loaded from.
+// models holds what was loaded, by the files it was loaded from: no more than
+// the workers of the fleet need.
 type models struct {
-	load func(card *engine.Card) (*prompt.Model, error)
+	fleet *fleet.Fleet
+	load  func(card *engine.Card) (*prompt.Model, error)
 
-	mu     sync.Mutex
-	loaded map[string]func() (*prompt.Model, error)
-	// byCard spares the fingerprint of cards that were seen before.
-	byCard map[*engine.Card]func() (*prompt.Model, error)
+	mu sync.Mutex
+	// byCard spares the fingerprint of cards that were seen before. Workers that
+	// serve the same files share what was loaded.
+	byCard map[*engine.Card]*loading
 }
 
-// maxCards bounds byCard. Cards that have been replaced stay in it until it is
-// cleared.
-const maxCards = 1024
+// loading is a model that is loaded once.
+type loading struct {
+	fingerprint string
+	once        func() (*prompt.Model, error)
+}
 
 // get loads a model, or returns what an earlier call has loaded. Concurrent
 // calls wait for one load; a failure is kept as well, until the card changes.
 func (m *models) get(card *engine.Card) (*prompt.Model, error) {
 	m.mu.Lock()
-	once, ok := m.byCard[card]
-	if !ok {
-		once = m.find(card)
+	l := m.byCard[card]
+	if l == nil {
+		l = m.add(card)
 	}
 	m.mu.Unlock()
-	return once()
+	return l.once()
 }
 
-// find looks a card up by what it says. The lock is held.
-func (m *models) find(card *engine.Card) func() (*prompt.Model, error) {
-	key := fingerprint(card)
-	once, ok := m.loaded[key]
-	if !ok {
-		once = sync.OnceValues(func() (*prompt.Model, error) { return m.load(card) })
-		if m.loaded == nil {
-			m.loaded = make(map[string]func() (*prompt.Model, error))
+// add makes a new card known, and forgets those that no worker has any more. The
+// lock must be held.
+func (m *models) add(card *engine.Card) *loading {
+	l := m.find(card)
+	present := map[*engine.Card]*loading{card: l}
+	for _, w := range m.fleet.Snapshot() {
+		if known := m.byCard[w.Card()]; known != nil {
+			present[w.Card()] = known
 		}
-		m.loaded[key] = once
 	}
-	if m.byCard == nil || len(m.byCard) >= maxCards {
-		m.byCard = make(map[*engine.Card]func() (*prompt.Model, error))
+	m.byCard = present
+	return l
+}
+
+// find returns what was loaded from the same files, or is to be.
+func (m *models) find(card *engine.Card) *loading {
+	f := fingerprint(card)
+	for _, l := range m.byCard {
+		if l.fingerprint == f {
+			return l
+		}
 	}
-	m.byCard[card] = once
-	return once
+	return &loading{fingerprint: f, once: sync.OnceValues(func() (*prompt.Model, error) { return m.load(card) })}
 }
 
 // fingerprint names everything that a loaded model depends on.
@@ -110,81 +117,6 @@ func (p *Pipeline) Preload() error {
 	return nil
 }
 
-// Models lists the models of the fleet in the order of their names.
-func (p *Pipeline) Models() []ModelInfo {
-	byName := map[string]*ModelInfo{}
-	for _, w := range p.Fleet.Snapshot() {
-		status := w.Status()
-		card := status.Card
-		if card == nil {
-			continue
-		}
-		m := byName[card.Model]
-		if m == nil {
-			m = &ModelInfo{ID: card.Model, Reason: "no worker is ready"}
-			byName[card.Model] = m
-		}
-		for _, alias := range card.Aliases {
-			if !slices.Contains(m.Aliases, alias) {
-				m.Aliases = append(m.Aliases, alias)
-			}
-		}
-		m.ContextLength = cmp.Or(m.ContextLength, int(card.ContextLength))
-		m.BlockSize = cmp.Or(m.BlockSize, int(card.BlockSize))
-		m.TotalBlocks = cmp.Or(m.TotalBlocks, int(card.TotalBlocks))
-		m.MaxSeqs = cmp.Or(m.MaxSeqs, int(card.MaxSeqs))
-		m.MaxBatchedTokens = cmp.Or(m.MaxBatchedTokens, int(card.MaxBatchedTokens))
-		if w.Ready() {
-			m.Ready, m.Reason = true, ""
-			m.Workers++
-		} else if !m.Ready && status.Reason != "" {
-			m.Reason = status.Reason
-		}
-	}
-	list := make([]ModelInfo, 0, len(byName))
-	for _, m := range byName {
-		list = append(list, *m)
-	}
-	slices.SortFunc(list, func(a, b ModelInfo) int { return strings.Compare(a.ID, b.ID) })
-	return list
-}
-
-// Workers tells who serves, in the order of their ids, and what the router has
-// booked there.
-func (p *Pipeline) Workers() []WorkerInfo {
-	loads := p.Router.Loads()
-	present := make(map[kv.Target]bool, len(loads))
-	for _, l := range loads {
-		present[l.Target] = true
-	}
-	p.seen.keep(present)
-	var list []WorkerInfo
-	for _, w := range p.Fleet.Snapshot() {
-		info := WorkerInfo{ID: w.ID(), Name: w.Name(), State: w.Status().State.String()}
-		if card := w.Card(); card != nil {
-			info.Model = card.Model
-		}
-		if w.Admitted() && !w.Ready() {
-			info.State = "inhibited"
-		}
-		for _, l := range loads {
-			if l.Target.Worker == w.ID() {
-				seen := p.seen.of(l.Target)
-				info.Ranks = append(info.Ranks, RankInfo{
-					Rank: l.Target.Rank, Requests: l.Requests, DecodeBlocks: l.ActiveBlocks,
-					PrefillTokens: l.PrefillTokens, CachedBlocks: l.CachedBlocks,
-					LastTTFT: seconds(&seen.ttft), LastITL: seconds(&seen.itl),
-					LastInputTokens: int(seen.input.Load()),
-				})
-			}
-		}
-		list = append(list, info)
-	}
-	return list
-}
-
-func seconds(ns *atomic.Int64) float64 { return time.Duration(ns.Load()).Seconds() }
-
 // Tokenize returns the ids of a request's prompt, and the model's context
 // length. Without generation prompt a conversation ends with its last turn.
 func (p *Pipeline) Tokenize(r *chat.Request, generationPrompt bool) ([]uint32, int, error) {
@@ -203,15 +135,4 @@ func (p *Pipeline) Detokenize(model string, ids []uint32) (string, error) {
 		return "", err
 	}
 	return m.Text(ids)
-}
-
-// pinned returns the worker that the client has fixed, or nil.
-func pinned(r *Request) *nvext.WorkerID {
-	if r.Ext == nil {
-		return nil
-	}
-	if r.Ext.DecodeWorkerID != nil {
-		return r.Ext.DecodeWorkerID
-	}
-	return r.Ext.BackendInstanceID
 }

@@ -22,10 +22,12 @@ import (
 	"log/slog"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/fleet"
+	"github.com/dynago/dynago/nvext"
 	"github.com/dynago/dynago/parser"
 	"github.com/dynago/dynago/prompt"
 	"github.com/dynago/dynago/router"
@@ -73,9 +75,11 @@ func New(c Config) *Pipeline {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	p := &Pipeline{Config: c}
-	p.models.load = c.Load
-	return p
+	return &Pipeline{
+		Config: c,
+		models: models{fleet: c.Fleet, load: c.Load},
+		seen:   sightings{fleet: c.Fleet},
+	}
 }
 
 // Counters returns what was counted so far.
@@ -96,8 +100,8 @@ func (p *Pipeline) Counters() Counters {
 // goes on after it has ended.
 func (p *Pipeline) Run(ctx context.Context, requests ...*Request) iter.Seq2[chat.Event, error] {
 	return func(yield func(chat.Event, error) bool) {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
+		ctx, cancel := within(ctx, requests)
+		defer cancel()
 		jobs, err := p.prepareAll(ctx, requests)
 		// Every booking is released here, whatever happens below.
 		defer jobs.release()
@@ -113,6 +117,21 @@ func (p *Pipeline) Run(ctx context.Context, requests ...*Request) iter.Seq2[chat
 	}
 }
 
+// within returns a context that ends with the client's own deadline, if it has
+// set one.
+func within(ctx context.Context, requests []*Request) (context.Context, context.CancelFunc) {
+	var deadline time.Time
+	for _, r := range requests {
+		if deadline.IsZero() || !r.Deadline.IsZero() && r.Deadline.Before(deadline) {
+			deadline = r.Deadline
+		}
+	}
+	if deadline.IsZero() {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadlineCause(ctx, deadline, engine.ErrDeadline)
+}
+
 // jobs are the choices of one client call.
 type jobs []*job
 
@@ -122,8 +141,8 @@ func (js jobs) release() {
 	}
 }
 
-// prepareAll returns the jobs of all requests. They hold their bookings even if
-// there is an error.
+// prepareAll returns the jobs of all requests, or with an error those that were
+// made before it, since they hold bookings.
 func (p *Pipeline) prepareAll(ctx context.Context, requests []*Request) (all jobs, err error) {
 	for k, r := range requests {
 		js, err := p.prepare(ctx, r, k)
@@ -155,7 +174,7 @@ type job struct {
 }
 
 // prepare makes the prompt of a request, finds its worker, and returns a job
-// for each choice. The jobs hold the booking even if there is an error.
+// for each choice. Together they hold the booking.
 func (p *Pipeline) prepare(ctx context.Context, r *Request, k int) ([]*job, error) {
 	if r.Notes == nil {
 		r.Notes = new(Notes)
@@ -207,6 +226,17 @@ func (p *Pipeline) route(ctx context.Context, r *Request, ids []uint32, choices 
 		return nil, engine.CauseOf(ctx, err)
 	}
 	return booking, nil
+}
+
+// pinned returns the worker that the client has fixed, or nil.
+func pinned(r *Request) *nvext.WorkerID {
+	if r.Ext == nil {
+		return nil
+	}
+	if r.Ext.DecodeWorkerID != nil {
+		return r.Ext.DecodeWorkerID
+	}
+	return r.Ext.BackendInstanceID
 }
 
 // events runs the job.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
@@ -230,14 +231,36 @@ func TestGoneIsGone(t *testing.T) {
 					if k := engine.KindOf(err); k != engine.Cancelled {
 						t.Errorf("error %v, want kind cancelled", err)
 					}
-					synctest.Wait()
-					if f.running != 0 {
-						t.Errorf("%d generations still run", f.running)
+					// Nothing goes on once the loop has ended.
+					if n := f.active(); n != 0 {
+						t.Errorf("%d generations still run", n)
 					}
 					h.released(t)
 				})
 			})
 		}
+	}
+}
+
+// The client's own deadline ends all choices, wherever they are.
+func TestDeadline(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{generate: gaps([]time.Duration{2 * time.Second, time.Hour})}
+			h := newHouse(t, pipeline.Config{MigrationLimit: 3}, f, f)
+			r := request("Hello")
+			r.Chat.Sampling.N = n
+			r.Deadline = time.Now().Add(3 * time.Second)
+			began := time.Now()
+			_, err := chat.Fold(h.Run(t.Context(), r))
+			if engine.KindOf(err) != engine.DeadlineExceeded || !errors.Is(err, engine.ErrDeadline) || time.Since(began) != 3*time.Second {
+				t.Errorf("%d choices: %v after %v, want deadline_exceeded after 3 s", n, err, time.Since(began))
+			}
+			if c := h.Counters(); c != (pipeline.Counters{}) {
+				t.Errorf("%d choices: %+v, want no move", n, c)
+			}
+			h.released(t)
+		})
 	}
 }
 

@@ -5,11 +5,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/kv"
 )
 
 // sightings is what was seen last of each rank: how long it took, and over what.
 type sightings struct {
+	fleet    *fleet.Fleet
 	byTarget sync.Map // kv.Target → *sighting
 }
 
@@ -18,22 +20,28 @@ type sighting struct {
 	input     atomic.Int64 // tokens
 }
 
+// of returns where to note what is seen of a rank. A rank that is new is rare,
+// and so that is the moment in which those of workers that have left go.
 func (s *sightings) of(t kv.Target) *sighting {
 	if v, ok := s.byTarget.Load(t); ok {
 		return v.(*sighting)
 	}
-	v, _ := s.byTarget.LoadOrStore(t, new(sighting))
-	return v.(*sighting)
-}
-
-// keep forgets all ranks but these.
-func (s *sightings) keep(present map[kv.Target]bool) {
 	s.byTarget.Range(func(t, _ any) bool {
-		if !present[t.(kv.Target)] {
+		if s.fleet.Worker(t.(kv.Target).Worker) == nil {
 			s.byTarget.Delete(t)
 		}
 		return true
 	})
+	v, _ := s.byTarget.LoadOrStore(t, new(sighting))
+	return v.(*sighting)
+}
+
+// last returns what was seen of a rank, which may be nothing.
+func (s *sightings) last(t kv.Target) *sighting {
+	if v, ok := s.byTarget.Load(t); ok {
+		return v.(*sighting)
+	}
+	return new(sighting)
 }
 
 // pace measures one attempt.

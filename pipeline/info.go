@@ -1,0 +1,111 @@
+package pipeline
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// ModelInfo is what the edge may tell about one model.
+type ModelInfo struct {
+	ID            string // primary name
+	Aliases       []string
+	ContextLength int    // tokens; 0: unknown
+	Ready         bool   // some worker can serve it now
+	Reason        string // why not, for people; empty if ready
+	Workers       int    // workers that are ready
+	// Of the first worker that told them; 0: unknown.
+	BlockSize, TotalBlocks, MaxSeqs, MaxBatchedTokens int
+}
+
+// WorkerInfo is what the edge may tell about one worker.
+type WorkerInfo struct {
+	ID    uint64
+	Name  string // its address, or "mock-0"
+	Model string
+	State string // loading, ready, draining, failed, inhibited
+	Ranks []RankInfo
+}
+
+// RankInfo is the router's own book-keeping of one rank.
+type RankInfo struct {
+	Rank              uint32
+	Requests          int
+	DecodeBlocks      int
+	PrefillTokens     int
+	LastTTFT, LastITL float64 // seconds; 0: none yet
+	LastInputTokens   int
+	CachedBlocks      int // blocks the index holds for it
+}
+
+// Models lists the models of the fleet in the order of their names.
+func (p *Pipeline) Models() []ModelInfo {
+	byName := map[string]*ModelInfo{}
+	for _, w := range p.Fleet.Snapshot() {
+		status := w.Status()
+		card := status.Card
+		if card == nil {
+			continue
+		}
+		m := byName[card.Model]
+		if m == nil {
+			m = &ModelInfo{ID: card.Model, Reason: "no worker is ready"}
+			byName[card.Model] = m
+		}
+		for _, alias := range card.Aliases {
+			if !slices.Contains(m.Aliases, alias) {
+				m.Aliases = append(m.Aliases, alias)
+			}
+		}
+		m.ContextLength = cmp.Or(m.ContextLength, int(card.ContextLength))
+		m.BlockSize = cmp.Or(m.BlockSize, int(card.BlockSize))
+		m.TotalBlocks = cmp.Or(m.TotalBlocks, int(card.TotalBlocks))
+		m.MaxSeqs = cmp.Or(m.MaxSeqs, int(card.MaxSeqs))
+		m.MaxBatchedTokens = cmp.Or(m.MaxBatchedTokens, int(card.MaxBatchedTokens))
+		if w.Ready() {
+			m.Ready, m.Reason = true, ""
+			m.Workers++
+		} else if !m.Ready && status.Reason != "" {
+			m.Reason = status.Reason
+		}
+	}
+	list := make([]ModelInfo, 0, len(byName))
+	for _, m := range byName {
+		list = append(list, *m)
+	}
+	slices.SortFunc(list, func(a, b ModelInfo) int { return strings.Compare(a.ID, b.ID) })
+	return list
+}
+
+// Workers tells who serves, in the order of their ids, and what the router has
+// booked there.
+func (p *Pipeline) Workers() []WorkerInfo {
+	loads := p.Router.Loads()
+	var list []WorkerInfo
+	for _, w := range p.Fleet.Snapshot() {
+		info := WorkerInfo{ID: w.ID(), Name: w.Name(), State: w.Status().State.String()}
+		if card := w.Card(); card != nil {
+			info.Model = card.Model
+		}
+		if w.Admitted() && !w.Ready() {
+			info.State = "inhibited"
+		}
+		for _, l := range loads {
+			if l.Target.Worker == w.ID() {
+				seen := p.seen.last(l.Target)
+				info.Ranks = append(info.Ranks, RankInfo{
+					Rank: l.Target.Rank, Requests: l.Requests, DecodeBlocks: l.ActiveBlocks,
+					PrefillTokens: l.PrefillTokens, CachedBlocks: l.CachedBlocks,
+					LastTTFT: seconds(&seen.ttft), LastITL: seconds(&seen.itl),
+					LastInputTokens: int(seen.input.Load()),
+				})
+			}
+		}
+		list = append(list, info)
+	}
+	return list
+}
+
+func seconds(ns *atomic.Int64) float64 { return time.Duration(ns.Load()).Seconds() }
