@@ -9,9 +9,8 @@ import (
 
 // Family is the grammar of the models of one family: how they mark reasoning,
 // and how they mark calls. It is immutable, and safe for any number of parsers
-// at once. The zero value is plain text, as [None] is.
+// at once. The zero value is plain text.
 type Family struct {
-	name    string
 	thought *thoughtGrammar
 	calls   *callGrammar
 }
@@ -48,27 +47,6 @@ var (
 	}
 )
 
-// None is the family of plain text.
-var None = Family{name: "none"}
-
-// families are the grammars that belong together.
-var families = map[string]Family{
-	"none":   None,
-	"think":  {name: "think", thought: thinkTags},
-	"qwen3":  {name: "think", thought: thinkTags},
-	"hermes": {name: "hermes", thought: thinkTags, calls: hermes},
-	"qwen25": {name: "hermes", thought: thinkTags, calls: hermes},
-}
-
-// Lookup returns the family of a name or alias.
-func Lookup(name string) (f Family, ok bool) {
-	f, ok = families[name]
-	return f, ok
-}
-
-// Names returns all names that [Lookup] knows, sorted.
-func Names() []string { return slices.Sorted(maps.Keys(families)) }
-
 // With returns the family with its grammars replaced by those of a tool-call
 // parser and a reasoning parser, each given by its name; "none" takes one away,
 // and "auto" or nothing leaves it as it is.
@@ -87,7 +65,6 @@ func (f Family) With(toolParser, reasoningParser string) (Family, error) {
 		}
 		f.thought = g
 	}
-	f.name = nameOf(f)
 	return f, nil
 }
 
@@ -95,17 +72,6 @@ func automatic(name string) bool { return name == "" || name == "auto" }
 
 func list[G any](m map[string]G) string {
 	return strings.Join(slices.Sorted(maps.Keys(m)), ", ")
-}
-
-// nameOf returns the name of a family that was put together.
-func nameOf(f Family) string {
-	switch {
-	case f.calls == hermes:
-		return "hermes"
-	case f.thought != nil:
-		return "think"
-	}
-	return "none"
 }
 
 // Detect returns the family that a chat template shows by the markers in it; the
@@ -121,16 +87,19 @@ func Detect(chatTemplate string) Family {
 	if has(hermes.open) && !has("<function=") && !has("<arg_key>") && !has("<invoke") {
 		f.calls = hermes
 	}
-	f.name = nameOf(f)
 	return f
 }
 
-// String returns the family's name.
+// String returns the name of the tool-call grammar, or else of the reasoning
+// grammar, or else "none".
 func (f Family) String() string {
-	if f.name == "" {
-		return "none"
+	switch {
+	case f.calls == hermes:
+		return "hermes"
+	case f.thought != nil:
+		return "think"
 	}
-	return f.name
+	return "none"
 }
 
 // Thinks says whether the family has a grammar for reasoning.

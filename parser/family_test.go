@@ -2,9 +2,9 @@ package parser_test
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -13,7 +13,13 @@ import (
 	"github.com/dynago/dynago/parser"
 )
 
-var hermes, _ = parser.Lookup("hermes")
+var families = map[string]parser.Family{
+	"none":   {},
+	"think":  parser.Detect("<think>"),
+	"hermes": parser.Detect("<think><tool_call>"),
+}
+
+var hermes = families["hermes"]
 
 func TestDetect(t *testing.T) {
 	for _, tt := range []struct{ template, want string }{
@@ -33,20 +39,6 @@ func TestDetect(t *testing.T) {
 	}
 	if f := parser.Detect("<tool_call>"); f.Thinks() || !f.Calls() {
 		t.Errorf("a template without <think>: thinks %v, calls %v", f.Thinks(), f.Calls())
-	}
-}
-
-func TestLookup(t *testing.T) {
-	for _, name := range parser.Names() {
-		if _, ok := parser.Lookup(name); !ok {
-			t.Errorf("%s is listed, but not found", name)
-		}
-	}
-	if f, ok := parser.Lookup("qwen25"); !ok || f.String() != "hermes" {
-		t.Errorf("qwen25 is %v, %v", f, ok)
-	}
-	if f, ok := parser.Lookup("hermès"); ok {
-		t.Errorf("found %v", f)
 	}
 }
 
@@ -90,20 +82,8 @@ func TestStartOf(t *testing.T) {
 			t.Errorf("StartOf(%q) = %d, want %d", tt.tail, got, tt.want)
 		}
 	}
-	if got := parser.None.StartOf("<think>"); got != parser.StartNone {
+	if got := (parser.Family{}).StartOf("<think>"); got != parser.StartNone {
 		t.Errorf("plain text starts as %d", got)
-	}
-}
-
-func TestNewID(t *testing.T) {
-	form := regexp.MustCompile(`^call_[0-9A-Za-z]{24}$`)
-	seen := map[string]bool{}
-	for range 1000 {
-		id := parser.NewID()
-		if !form.MatchString(id) || seen[id] {
-			t.Fatalf("%q, seen %v", id, seen[id])
-		}
-		seen[id] = true
 	}
 }
 
@@ -164,11 +144,33 @@ func TestIDsAreKept(t *testing.T) {
 	})
 }
 
+// Calls inside a thought are held until it is decided what they are; then a
+// thousand times as many must not take a million times as long. These take a
+// fifth of a second, and half a minute if each event touched all that wait.
+func TestManyHeldCalls(t *testing.T) {
+	const calls = 30_000
+	p := parser.New(hermes, parser.Options{ToolsOn: true, ThinkOn: true})
+	p.Push(nil, chat.Piece{Text: "<think>"})
+	began := time.Now()
+	for i := range calls {
+		for j, s := range []string{"<tool_call>", `{"name"`, `: "f"}`, "</tool_call>"} {
+			p.Push(nil, chat.Piece{Text: s, IDs: []uint32{uint32(4*i + j)}})
+		}
+	}
+	events, reason := p.Finish(nil, chat.FinishStop)
+	if n, _ := p.Calls(); n != calls || len(events) < 3*calls || reason != chat.FinishToolUse {
+		t.Errorf("%d calls in %d events, %s", n, len(events), reason)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
 // While no marker is open, no more is held back than may become one, and white
 // space that may be layout.
 func TestHoldBack(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		f, _ := parser.Lookup(rapid.SampledFrom([]string{"hermes", "think"}).Draw(rt, "family"))
+		f := families[rapid.SampledFrom([]string{"hermes", "think"}).Draw(rt, "family")]
 		longest := len("\n</think>")
 		if f.Calls() {
 			longest = len("</tool_call>")
@@ -190,7 +192,9 @@ func TestHoldBack(t *testing.T) {
 func TestNoMarkerLeaks(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		text := genText(rt)
-		for _, e := range parser.Parse(hermes, parser.Options{ThinkOn: true, ToolsOn: true}, text) {
+		p := parser.New(hermes, parser.Options{ThinkOn: true, ToolsOn: true})
+		events, _ := p.Finish(p.Push(nil, chat.Piece{Text: text}), chat.FinishStop)
+		for _, e := range events {
 			if e.Kind != chat.TextDelta {
 				continue
 			}

@@ -4,9 +4,9 @@ import "crypto/rand"
 
 const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// NewID returns a random id for a tool call: "call_" and 24 characters of
-// [0-9A-Za-z]. It may be called from any goroutine.
-func NewID() string {
+// newID returns a random id for a tool call: "call_" and 24 characters of
+// [0-9A-Za-z].
+func newID() string {
 	const n = 24
 	id := append(make([]byte, 0, 5+n), "call_"...)
 	var random [32]byte

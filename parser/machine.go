@@ -1,6 +1,7 @@
 package parser
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -262,7 +263,7 @@ func (p *Parser) settle() {
 // string, and what is behind it must be read again.
 func (p *Parser) reopen() bool {
 	marker := p.family.thought.close
-	i := strings.Index(string(p.held[p.draft.last:]), marker)
+	i := bytes.Index(p.held[p.draft.last:], []byte(marker))
 	if i < 0 {
 		return false
 	}

@@ -59,9 +59,10 @@ func (o *out) event(kind chat.EventKind) *chat.Event {
 	if kind == chat.ThinkingDelta || kind == chat.BlockStop && o.kind == chat.Thought {
 		o.thoughtIDs += len(e.IDs)
 	}
-	left := copy(o.waiting, o.waiting[n:])
-	clear(o.waiting[left:])
-	o.waiting = o.waiting[:left]
+	// A call that was held with a thousand others releases a few at a time: they
+	// are cut off, not moved.
+	clear(o.waiting[:n])
+	o.waiting = o.waiting[n:]
 	return e
 }
 

@@ -10,11 +10,7 @@
 // streaming and not streaming cannot differ.
 package parser
 
-import (
-	"slices"
-
-	"github.com/dynago/dynago/chat"
-)
+import "github.com/dynago/dynago/chat"
 
 // Start says in which state a generation begins: what the end of the rendered
 // prompt has already opened. See [Family.StartOf].
@@ -47,7 +43,8 @@ type Options struct {
 	// call: whatever follows is dropped. The caller watches [Parser.Calls] and
 	// stops the engine.
 	Parallel *bool
-	// NewID makes the id of a call; nil means [NewID].
+	// NewID makes the id of a call; nil means "call_" and 24 random characters
+	// of [0-9A-Za-z].
 	NewID func() string
 }
 
@@ -89,7 +86,7 @@ type Parser struct {
 // New returns a parser for one sequence.
 func New(f Family, o Options) *Parser {
 	if o.NewID == nil {
-		o.NewID = NewID
+		o.NewID = newID
 	}
 	p := &Parser{family: f, opts: o}
 	p.single = o.Parallel != nil && !*o.Parallel
@@ -206,11 +203,3 @@ func (p *Parser) openCall() bool {
 // ReasoningTokens returns how many ids went to thinking so far, the closing
 // marker's among them.
 func (p *Parser) ReasoningTokens() int { return p.thoughtIDs }
-
-// Parse reads a whole text. It is one Push and a Finish.
-func Parse(f Family, o Options, text string) []chat.Event {
-	p := New(f, o)
-	events := p.Push(nil, chat.Piece{Text: text})
-	events, _ = p.Finish(events, chat.FinishStop)
-	return slices.Clip(events)
-}

@@ -85,7 +85,7 @@ func readSettings(t testing.TB, c *testCase, line string) {
 		switch key {
 		case "family":
 			var ok bool
-			if c.family, ok = parser.Lookup(value); !ok {
+			if c.family, ok = families[value]; !ok {
 				t.Fatalf("%s: no family %q", c.name, value)
 			}
 		case "tools":
@@ -241,7 +241,7 @@ func genText(t *rapid.T) string {
 
 func genCase(t *rapid.T) *testCase {
 	c := &testCase{reason: chat.FinishStop}
-	c.family, _ = parser.Lookup(rapid.SampledFrom([]string{"hermes", "hermes", "hermes", "think", "none"}).Draw(t, "family"))
+	c.family = families[rapid.SampledFrom([]string{"hermes", "hermes", "hermes", "think", "none"}).Draw(t, "family")]
 	c.opts.ThinkOn = rapid.IntRange(0, 4).Draw(t, "think") > 0
 	c.opts.ToolsOn = rapid.IntRange(0, 4).Draw(t, "tools") > 0
 	if rapid.Bool().Draw(t, "given") {
@@ -275,7 +275,6 @@ func FuzzParser(f *testing.F) {
 	for _, c := range readCases(f) {
 		f.Add(c.text, uint64(0x123456789), c.opts.ToolsOn, c.opts.ThinkOn, c.opts.Start == parser.StartReasoning, len(c.opts.Tools) > 0)
 	}
-	hermes, _ := parser.Lookup("hermes")
 	f.Fuzz(func(t *testing.T, text string, cuts uint64, tools, think, reasoning, given bool) {
 		c := &testCase{family: hermes, reason: chat.FinishStop, opts: parser.Options{ToolsOn: tools, ThinkOn: think}}
 		if reasoning {
