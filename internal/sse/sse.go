@@ -9,6 +9,7 @@
 package sse
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,6 +115,8 @@ type Writer struct {
 	// missed is set by a timer that found the lock taken; whoever holds the lock
 	// then lets the timer fire again.
 	missed atomic.Bool
+	// broken is why a write failed, whoever made it.
+	broken error
 }
 
 var buffers = sync.Pool{New: func() any { return new(make([]byte, 0, 2048)) }}
@@ -132,14 +135,15 @@ func NewWriter(rw http.ResponseWriter, p Protocol, arrived time.Time, timing Tim
 
 // Event sends frames, which are complete: data lines and the blank line that
 // ends them. The first event opens the stream. b may be used again when Event
-// returns. The error is [ErrClosed], or wraps [engine.ErrClientGone].
+// returns. The error wraps [engine.ErrClientGone] if this or an earlier write has
+// failed, that of the timer included; after the end it is [ErrClosed].
 func (w *Writer) Event(b []byte) error {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.unlock()
 	switch {
 	case w.state == closed:
-		return ErrClosed
+		return cmp.Or(w.broken, ErrClosed)
 	case w.state == held:
 		w.begin()
 	case now.Sub(w.flushed) < w.window && len(b)+w.buffered() < maxBuffered:
@@ -173,14 +177,14 @@ func (w *Writer) Fail(err error) {
 	}
 }
 
-// Close ends the stream with the API's final frame. It does nothing on an ended
-// stream.
+// Close ends the stream with the API's final frame. On an ended stream it does
+// nothing but tell of a write that has failed.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.unlock()
 	switch w.state {
 	case closed:
-		return nil
+		return w.broken
 	case held:
 		w.begin()
 	}
@@ -347,11 +351,11 @@ func (w *Writer) write(now time.Time, b []byte) error {
 		err = w.ctl.Flush()
 	}
 	if err != nil {
+		w.broken = fmt.Errorf("sse: write: %w: %w", engine.ErrClientGone, err)
 		w.close()
 		w.cancel(engine.ErrClientGone)
-		return fmt.Errorf("sse: write: %w: %w", engine.ErrClientGone, err)
 	}
-	return nil
+	return w.broken
 }
 
 // deadline gives the client time to accept the next flush. Moving the deadline

@@ -267,7 +267,28 @@ func TestOverdueWriteCancels(t *testing.T) {
 		if context.Cause(ctx) != engine.ErrClientGone {
 			t.Errorf("cause: %v", context.Cause(ctx))
 		}
-		if err := w.Event([]byte("3 ")); !errors.Is(err, sse.ErrClosed) {
+		expectGone(t, w)
+	})
+}
+
+// expectGone checks that a client who has gone once has gone for good.
+func expectGone(t *testing.T, w *sse.Writer) {
+	t.Helper()
+	if err := w.Event([]byte("3 ")); !errors.Is(err, engine.ErrClientGone) {
+		t.Errorf("event after a broken write: %v", err)
+	}
+	if err := w.Close(); !errors.Is(err, engine.ErrClientGone) {
+		t.Errorf("close after a broken write: %v", err)
+	}
+}
+
+func TestEventAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := start(newClient(), "", sse.Defaults)
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Event([]byte("1 ")); !errors.Is(err, sse.ErrClosed) {
 			t.Errorf("event after the end: %v", err)
 		}
 		if err := w.Close(); err != nil {
@@ -276,7 +297,8 @@ func TestOverdueWriteCancels(t *testing.T) {
 	})
 }
 
-// The timer finds out too, while the feeder waits for its next event.
+// The timer finds out too, while the feeder waits for its next event, which then
+// hears of it.
 func TestBrokenKeepAliveCancels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient()
@@ -290,7 +312,7 @@ func TestBrokenKeepAliveCancels(t *testing.T) {
 		if got := time.Since(begin); got != 15*time.Second || context.Cause(ctx) != engine.ErrClientGone {
 			t.Errorf("after %v: %v", got, context.Cause(ctx))
 		}
-		w.Close()
+		expectGone(t, w)
 	})
 }
 
