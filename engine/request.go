@@ -10,7 +10,7 @@ import (
 // Request is one generation of one choice. It is read-only for the engine and
 // may be shared with a later attempt.
 type Request struct {
-	ID       string        // "<uuid>-<attempt>"
+	ID       string        // "<uuid>-<attempt>"; "<uuid>.<choice>-<attempt>" for further choices
 	Model    string        // the name the engine serves it under
 	Epoch    uint64        // life of the worker that the prompt was made for; 0: any
 	TokenIDs []uint32      // whole prompt, special tokens included

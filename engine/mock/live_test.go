@@ -30,11 +30,14 @@ func TestAnswersGoOn(t *testing.T) {
 					// Few different ids, so that prompts often end like the
 					// beginning of an answer.
 					TokenIDs: rapid.SliceOfN(rapid.SampledFrom(encodeBytes(nil, "TIAO nthe")), 1, 12).Draw(t, "prompt"),
-					Sampling: engine.Sampling{Seed: &seed},
+					ID:       rapid.SampledFrom([]string{"u-1", "v.3-1"}).Draw(t, "id"),
 					Stop: engine.Stop{
 						MaxTokens: rapid.IntRange(2, 300).Draw(t, "max"),
 						MinTokens: rapid.IntRange(0, 250).Draw(t, "min"),
 					},
+				}
+				if rapid.Bool().Draw(t, "seeded") {
+					r.Sampling.Seed = &seed
 				}
 				if rapid.Bool().Draw(t, "ends") {
 					r.Stop.Hidden = []uint32{eos}
@@ -42,6 +45,7 @@ func TestAnswersGoOn(t *testing.T) {
 				whole := run(t, e, r)
 				for k := 0; k+1 < len(whole); k += rapid.IntRange(1, 60).Draw(t, "tokens") {
 					rest := *r
+					rest.ID = strings.TrimSuffix(r.ID, "1") + "2"
 					rest.TokenIDs = append(slices.Clone(r.TokenIDs), whole[:k]...)
 					rest.Stop.MaxTokens -= k
 					rest.Stop.MinTokens = max(0, r.Stop.MinTokens-k)
@@ -51,6 +55,44 @@ func TestAnswersGoOn(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// What is sampled differs from choice to choice, unless a seed or greed says
+// otherwise; the attempts at one choice never differ.
+func TestSampling(t *testing.T) {
+	for _, source := range []mock.Source{mock.SourceText, mock.SourceRandom} {
+		e := open(t, mock.Config{Source: source, Encode: encodeBytes})
+		answer := func(id string, temperature *float64, seed *int64) string {
+			r := &engine.Request{ID: id, TokenIDs: ids(1, 9), Stop: engine.Stop{MaxTokens: 60}, Sampling: engine.Sampling{Temperature: temperature, Seed: seed}}
+			var all []uint32
+			for d, err := range e.Generate(t.Context(), r) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, d.TokenIDs...)
+			}
+			return fmt.Sprint(all)
+		}
+		zero, hot, seven, eight := 0.0, 1.5, int64(7), int64(8)
+		for _, tc := range []struct {
+			name string
+			a, b string
+			same bool
+		}{
+			{"choices", answer("u-1", nil, nil), answer("u.1-1", nil, nil), false},
+			{"choices at a temperature", answer("u-1", &hot, nil), answer("u.1-1", &hot, nil), false},
+			{"requests", answer("u-1", nil, nil), answer("v-1", nil, nil), false},
+			{"attempts", answer("u.1-1", nil, nil), answer("u.1-2", nil, nil), true},
+			{"seeds", answer("u-1", nil, &seven), answer("u-1", nil, &eight), false},
+			{"one seed", answer("u-1", nil, &seven), answer("v.1-1", &hot, &seven), true},
+			{"greedy", answer("u-1", &zero, nil), answer("v.1-1", &zero, nil), true},
+			{"greedy, seeds", answer("u-1", &zero, &seven), answer("u-1", &zero, &eight), true},
+		} {
+			if (tc.a == tc.b) != tc.same {
+				t.Errorf("%s, %s: %s and %s, want the same: %v", source, tc.name, tc.a, tc.b, tc.same)
+			}
+		}
 	}
 }
 

@@ -6,8 +6,8 @@
 // The one idea: the scheduler is a plain state machine, [Core], to which time
 // is an argument. [Engine] drives it by the clock and gives each request a
 // mailbox; a simulator drives the same core in virtual time. Tokens are a
-// function of the tokens before them, so that neither batching nor preemption
-// nor the choice of a worker changes an answer.
+// function of the tokens before them and of the request's seed, so that neither
+// batching nor preemption nor the choice of a worker changes an answer.
 package mock
 
 import (

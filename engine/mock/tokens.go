@@ -2,6 +2,7 @@ package mock
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/dynago/dynago/engine"
 )
@@ -9,9 +10,9 @@ import (
 // Source names where an engine's tokens come from.
 type Source string
 
-// Sources of tokens. All of them are functions of content alone: the next token
-// follows from the tokens before it, whoever computed them, so that a request
-// that is carried on elsewhere gets the same ones.
+// Sources of tokens. The next token follows from the tokens before it, whoever
+// computed them, and from what the request is sampled by, so that a request that
+// is carried on elsewhere gets the same ones.
 const (
 	// SourceText gives sentences that a person can read, and ends after some
 	// of them.
@@ -41,11 +42,20 @@ func (d digest) pick(k, n int) int {
 	return int((x ^ x>>31) % uint64(n))
 }
 
-// origin is the digest of no tokens at all.
+// origin is the digest of no tokens at all, from which an answer begins. A
+// greedy one follows from the prompt alone, a sampled one from its seed besides.
+// Without a seed the name of the request stands for it: the choices of a prompt
+// differ, and the attempts at one choice do not.
 func (e *Engine) origin(r *engine.Request) digest {
 	d := digest(e.cfg.Seed).add(1)
-	if s := r.Sampling.Seed; s != nil {
-		d = d.add(uint32(*s)).add(uint32(*s >> 32))
+	switch s := &r.Sampling; {
+	case s.Temperature != nil && *s.Temperature == 0:
+		return d
+	case s.Seed != nil:
+		return d.add(uint32(*s.Seed)).add(uint32(*s.Seed >> 32))
+	}
+	for _, b := range []byte(r.ID[:max(0, strings.LastIndexByte(r.ID, '-'))]) {
+		d = d.add(uint32(b))
 	}
 	return d
 }
