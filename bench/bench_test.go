@@ -117,6 +117,26 @@ func TestRecord(t *testing.T) {
 	}
 }
 
+func TestOnlyCountsBreakABuild(t *testing.T) {
+	slow := median("cost", "µs", []float64{200}).atMost(150)
+	wrong := count("wrong answers", 1).atMost(0)
+	told := count("answers", 9)
+	for _, tt := range []struct {
+		name  string
+		parts []part
+		want  bool
+	}{
+		{"slow", []part{slow}, false},
+		{"wrong", []part{wrong}, true},
+		{"wrong among others", []part{slow, told, wrong}, true},
+		{"not judged", []part{told}, false},
+	} {
+		if got := newRecord(figure{}, tt.parts, machine{}).broken(); got != tt.want {
+			t.Errorf("%s: broken = %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
 func TestChosenFigures(t *testing.T) {
 	tests := []struct {
 		ids  idList

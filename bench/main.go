@@ -65,19 +65,21 @@ func (b *bench) progress(format string, args ...any) {
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	pass, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	sound, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(2)
-	case !pass:
+	case !sound:
 		os.Exit(1)
 	}
 }
 
-// run takes the figures that args ask for and says whether all passed.
-func run(ctx context.Context, args []string, out, log io.Writer) (pass bool, err error) {
+// run takes the figures that args ask for and says whether all counts are as
+// they must be. A cost that misses its line is printed and recorded, and no more:
+// a busy machine must not fail a build.
+func run(ctx context.Context, args []string, out, log io.Writer) (sound bool, err error) {
 	b := &bench{log: log}
 	var ids idList
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -113,8 +115,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) (pass bool, err
 	if *jsonPath != "" {
 		err = errors.Join(err, writeRecords(*jsonPath, records))
 	}
-	pass = !slices.ContainsFunc(records, func(r record) bool { return !r.Pass })
-	return pass, err
+	return !slices.ContainsFunc(records, record.broken), err
 }
 
 // take takes the chosen figures one after the other and prints each as it is

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -39,9 +40,12 @@ func median(what, unit string, values []float64) part {
 	return part{What: what, Value: stats.Median(values), Unit: unit, Runs: len(values), Spread: &spread}
 }
 
+// countUnit marks numbers of things, which do not depend on the machine.
+const countUnit = "count"
+
 // count makes a part of a number of things.
 func count(what string, n int) part {
-	return part{What: what, Value: float64(n), Unit: "count"}
+	return part{What: what, Value: float64(n), Unit: countUnit}
 }
 
 // against adds what the same work cost elsewhere.
@@ -96,14 +100,25 @@ func newRecord(f figure, parts []part, m machine) record {
 	return r
 }
 
+// all returns the parts, be they inline or a list.
+func (r record) all() []part {
+	if r.part != nil {
+		return []part{*r.part}
+	}
+	return r.Parts
+}
+
+// broken says whether a count is not as it must be.
+func (r record) broken() bool {
+	return slices.ContainsFunc(r.all(), func(p part) bool {
+		return p.Unit == countUnit && p.Pass != nil && !*p.Pass
+	})
+}
+
 // lines prints one line for each part.
 func (r record) lines() string {
-	parts := r.Parts
-	if r.part != nil {
-		parts = []part{*r.part}
-	}
 	var b strings.Builder
-	for _, p := range parts {
+	for _, p := range r.all() {
 		fmt.Fprintf(&b, "%-4s %s\n", r.ID, p.line())
 	}
 	return b.String()
@@ -137,10 +152,10 @@ func yes(b bool) string {
 	return "NO"
 }
 
-// number prints three significant digits, and whole numbers whole.
+// number prints four significant digits, and whole numbers whole.
 func number(v float64) string {
 	if v == float64(int64(v)) || v >= 1000 {
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	}
-	return strconv.FormatFloat(v, 'g', 3, 64)
+	return strconv.FormatFloat(v, 'g', 4, 64)
 }
