@@ -3,6 +3,7 @@ package chattemplate
 import (
 	"crypto/sha256"
 	"math/big"
+	"slices"
 	"strings"
 
 	"github.com/dynago/dynago/chat"
@@ -19,6 +20,9 @@ type message struct {
 	callID   string // of a tool's result
 	toolName string
 	sep      string // joins parts where content must be one string
+	// merged holds the texts of the turns that were made one, if not nil, and
+	// stands in for parts.
+	merged []string
 }
 
 type call struct {
@@ -30,7 +34,12 @@ type call struct {
 const blank = "\n\n"
 
 // text returns the content as one string.
-func (m *message) text() string { return strings.Join(m.parts, m.sep) }
+func (m *message) text() string {
+	if m.merged != nil {
+		return strings.Join(m.merged, blank)
+	}
+	return strings.Join(m.parts, m.sep)
+}
 
 // messages turns a conversation into what the template sees.
 func (t *traits) messages(r *chat.Request) jinja.Value {
@@ -64,7 +73,7 @@ func flatten(r *chat.Request) []message {
 				m.add(turn.Blocks[j : j+1])
 			}
 		}
-		if m.parts == nil && m.calls == nil && m.thoughts == nil && hasResult(turn.Blocks) {
+		if m.parts == nil && m.calls == nil && m.thoughts == nil && slices.ContainsFunc(turn.Blocks, isResult) {
 			continue
 		}
 		out = append(out, m)
@@ -72,14 +81,7 @@ func flatten(r *chat.Request) []message {
 	return out
 }
 
-func hasResult(blocks []chat.Block) bool {
-	for i := range blocks {
-		if blocks[i].Kind == chat.ToolResult {
-			return true
-		}
-	}
-	return false
-}
+func isResult(b chat.Block) bool { return b.Kind == chat.ToolResult }
 
 func result(res *chat.Result, names map[string]string, sep string) message {
 	m := message{role: "tool", callID: res.ID, toolName: res.Name, sep: sep}
@@ -169,7 +171,7 @@ func (t *traits) join(out []message, m message) []message {
 		last.append(m)
 	case m.role == "assistant" && t.mergeAssistants && last.calls == nil:
 		last.append(m)
-		last.thoughts = append(last.thoughts[:len(last.thoughts):len(last.thoughts)], m.thoughts...)
+		last.thoughts = append(last.thoughts, m.thoughts...)
 		last.calls = m.calls
 	default:
 		return append(out, m)
@@ -177,13 +179,20 @@ func (t *traits) join(out []message, m message) []message {
 	return out
 }
 
-// append adds the text of another message after a blank line.
+// append adds the text of another message after a blank line. The texts are
+// joined once, when the content is made: clients may send very many turns.
 func (m *message) append(other message) {
-	text, more := m.text(), other.text()
-	if text != "" && more != "" {
-		text += blank
+	if m.merged == nil {
+		m.merged = appendText(make([]string, 0, 2), m.text())
 	}
-	m.parts = []string{text + more}
+	m.merged = appendText(m.merged, other.text())
+}
+
+func appendText(texts []string, s string) []string {
+	if s == "" {
+		return texts
+	}
+	return append(texts, s)
 }
 
 // wrapped makes a user turn of a system turn that the template would refuse or
@@ -215,7 +224,7 @@ func (t *traits) callsAsText(m message) message {
 }
 
 // splitCalls gives each of several calls a turn of its own, followed by its
-// result.
+// result. Results of none of them come last.
 func splitCalls(in []message) []message {
 	out := make([]message, 0, len(in))
 	for i := 0; i < len(in); i++ {
@@ -228,23 +237,28 @@ func splitCalls(in []message) []message {
 		for end < len(in) && in[end].role == "tool" {
 			end++
 		}
-		results := append([]message(nil), in[i+1:end]...)
+		results := in[i+1 : end]
+		byID := map[string][]int{} // places in results, in order
+		for k, r := range results {
+			byID[r.callID] = append(byID[r.callID], k)
+		}
 		for n, c := range m.calls {
 			one := m
 			one.calls = []call{c}
 			if n > 0 {
-				one.parts, one.thoughts = nil, nil
+				one.parts, one.merged, one.thoughts = nil, nil, nil
 			}
 			out = append(out, one)
-			for k, r := range results {
-				if r.callID == c.id {
-					out = append(out, r)
-					results = append(results[:k:k], results[k+1:]...)
-					break
-				}
+			if places := byID[c.id]; len(places) > 0 {
+				out = append(out, results[places[0]])
+				byID[c.id] = places[1:]
 			}
 		}
-		out = append(out, results...)
+		for k, r := range results {
+			if left := byID[r.callID]; len(left) > 0 && k >= left[0] {
+				out = append(out, r)
+			}
+		}
 		i = end - 1
 	}
 	return out
@@ -287,6 +301,9 @@ func (t *traits) value(m *message) jinja.Value {
 
 func (t *traits) content(m *message) jinja.Value {
 	parts := m.parts
+	if m.merged != nil {
+		parts = []string{m.text()}
+	}
 	if m.thoughts != nil && t.reasoning == "" {
 		var b strings.Builder
 		for _, thought := range m.thoughts {

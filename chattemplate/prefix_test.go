@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/chattemplate"
@@ -81,6 +82,34 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
+// A client may send very many turns, and these templates ask for turns to be
+// merged, or torn apart. What takes a quarter of a second would take half a
+// minute, and for ten times as many an hour, if each turn cost as much as all
+// before it.
+func TestManyTurns(t *testing.T) {
+	const n = 30_000
+	r := chat.Request{API: chat.APIMessages}
+	for range n {
+		r.Turns = append(r.Turns, user(strings.Repeat("question ", 10)))
+	}
+	calls, results := turn(chat.RoleAssistant), turn(chat.RoleUser)
+	for i := range n {
+		id := fmt.Sprintf("call%05d", i)
+		calls.Blocks = append(calls.Blocks, use(id, "f", "{}"))
+		results.Blocks = append(results.Blocks, answer(id, text("r")))
+	}
+	r.Turns = append(r.Turns, calls, results, user("end"))
+	for name, tmpl := range map[string]*chattemplate.Template{"merged": compile(t, alternating), "torn apart": compileFile(t, "parts.jinja")} {
+		began := time.Now()
+		if _, err := tmpl.Render(&r, chattemplate.Options{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("%s: took %v", name, took)
+		}
+	}
+}
+
 // A conversation of any make is rendered: no template here refuses history.
 func FuzzHistory(f *testing.F) {
 	var templates []*chattemplate.Template
@@ -90,7 +119,9 @@ func FuzzHistory(f *testing.F) {
 	templates = append(templates, compileFile(f, "hermes.jinja"), compileFile(f, "strict.jinja"))
 	f.Add([]byte("sduatATur\x00\xff"), "text", `{"a":1}`)
 	f.Add([]byte("uTtATtua"), "<|im_end|>", `{"a":`)
+	f.Add([]byte("uTtATtua"), "a", strings.Repeat(`{"a":`, 1000)+"1"+strings.Repeat("}", 1000))
 	f.Fuzz(func(t *testing.T, plan []byte, said, args string) {
+		said, args = said[:min(len(said), 10_000)], args[:min(len(args), 10_000)]
 		turns := []chat.Turn{user("q")} // some templates want to hear a user first
 		for i, c := range plan[:min(len(plan), 40)] {
 			id := fmt.Sprint(i % 5)

@@ -47,6 +47,8 @@ type prober struct {
 	cfg  Config
 }
 
+// probe finds out what a template can take. What only its words can tell, such
+// as which variables it reads, it looks up in the source.
 func probe(tmpl *jinja.Template, source string, cfg Config) traits {
 	p := &prober{tmpl, cfg}
 	t := traits{

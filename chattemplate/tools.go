@@ -8,7 +8,9 @@ import (
 )
 
 // shapes remembers tools that were read before: agents send the same ones with
-// every turn. It holds at most maxShapeBytes of tools as clients sent them.
+// every turn. It holds at most maxShapeBytes of tools as clients sent them, and
+// begins anew when these are full: whoever is active then is back with the next
+// turn.
 type shapes struct {
 	mu    sync.RWMutex
 	byRaw map[string]jinja.Value

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/dynago/dynago/chattemplate/jinja"
@@ -67,6 +68,7 @@ func mustBeError(t *testing.T, err error) {
 
 func FuzzFromJSON(f *testing.F) {
 	f.Add([]byte(`{"a":[1,2.5,"x",null,true,{"b":1e400}]}`))
+	f.Add([]byte(strings.Repeat("[", 450) + strings.Repeat("]", 450)))
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		v, err := jinja.FromJSON(doc)
 		if err != nil {
@@ -74,7 +76,7 @@ func FuzzFromJSON(f *testing.F) {
 		}
 		once, err := jinja.ToJSON(v)
 		if err != nil {
-			return // nested too deep
+			t.Fatalf("%q was read, and not written: %v", doc, err)
 		}
 		if v, err = jinja.FromJSON([]byte(once)); err != nil {
 			t.Fatalf("%q became %q: %v", doc, once, err)

@@ -16,7 +16,9 @@ import (
 
 // FromJSON reads one JSON document. Objects keep the order of their keys (of a
 // repeated key the last value counts), integers keep all their digits, and a
-// number that float64 cannot hold becomes a *[Decimal].
+// number that float64 cannot hold becomes a *[Decimal]. A document that is nested
+// deeper than [ToJSON] can write it back, with what a template may put around it,
+// is an error.
 func FromJSON(doc []byte) (Value, error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(doc), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	v, err := readJSON(d)
@@ -29,10 +31,16 @@ func FromJSON(doc []byte) (Value, error) {
 	return v, nil
 }
 
+// maxDocument is how deep a document may be nested.
+const maxDocument = maxNesting / 2
+
 func readJSON(d *jsontext.Decoder) (Value, error) {
 	tok, err := d.ReadToken()
 	if err != nil {
 		return nil, err
+	}
+	if d.StackDepth() > maxDocument {
+		return nil, fmt.Errorf("nested more than %d levels deep", maxDocument)
 	}
 	switch tok.Kind() {
 	case 'n':

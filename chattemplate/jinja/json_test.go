@@ -37,7 +37,7 @@ func TestJSONSurvives(t *testing.T) {
 			t.Errorf("%s: got %s, %v, want %s", doc, got, err, want)
 		}
 	}
-	for _, doc := range []string{``, `{`, `[1,]`, `{"a"}`, `1 2`, `nul`, `'a'`} {
+	for _, doc := range []string{``, `{`, `[1,]`, `{"a"}`, `1 2`, `nul`, `'a'`, strings.Repeat("[", 451) + strings.Repeat("]", 451)} {
 		if v, err := jinja.FromJSON([]byte(doc)); err == nil {
 			t.Errorf("%q was read as %v", doc, v)
 		}
