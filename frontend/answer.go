@@ -118,6 +118,8 @@ func (j *job) start(w http.ResponseWriter, r *http.Request) {
 	if j.call.stream {
 		if d := j.detach(w, r, gone); d != nil {
 			go func() {
+				// The permit is held until the last byte is written.
+				defer j.stage.leave()
 				defer d.end()
 				defer j.recover(d, j.x)
 				j.run(d)
@@ -125,13 +127,13 @@ func (j *job) start(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	defer j.stage.leave()
 	defer context.AfterFunc(r.Context(), gone)()
 	j.run(w)
 }
 
 // run answers, and ends the job.
 func (j *job) run(w http.ResponseWriter) {
-	defer j.stage.leave()
 	defer j.record.end()
 	defer j.cancel(nil)
 
@@ -178,9 +180,14 @@ func (j *job) stream(w http.ResponseWriter, encode encoder, events iter.Seq2[cha
 	for e, err := range events {
 		if err != nil {
 			if context.Cause(j.ctx) == engine.ErrClientGone {
-				out.Abandon()
-				return engine.ErrClientGone
+				err = engine.ErrClientGone
+				if out.Opened() {
+					out.Abandon()
+					return err
+				}
 			}
+			// A client that has only closed its half is told that this counts as
+			// leaving.
 			out.Fail(err)
 			return err
 		}
@@ -207,7 +214,7 @@ func send(out *sse.Writer, encode encoder, e chat.Event) error {
 func (j *job) unary(w http.ResponseWriter, encode encoder, events iter.Seq2[chat.Event, error]) error {
 	answers, err := chat.Fold(events)
 	if context.Cause(j.ctx) == engine.ErrClientGone {
-		return engine.ErrClientGone
+		err = engine.ErrClientGone
 	}
 	if err != nil {
 		j.x.answered = true

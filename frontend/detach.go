@@ -129,18 +129,15 @@ func (s *Server) detach(w http.ResponseWriter, r *http.Request, gone func()) *de
 // which is to leave, and after that for the next request.
 func (d *detached) listen() {
 	defer d.server.kept.remove(d.conn)
-	if len(d.ahead) == 0 {
-		d.ahead = make([]byte, 1)
-		if _, err := d.conn.Read(d.ahead); err != nil {
-			d.mu.Lock()
-			if d.gone != nil {
-				d.gone()
-			}
-			d.mu.Unlock()
-			<-d.ended
-			d.conn.Close()
-			return
+	if d.request() != nil {
+		d.mu.Lock()
+		if d.gone != nil {
+			d.gone()
 		}
+		d.mu.Unlock()
+		<-d.ended
+		d.conn.Close()
+		return
 	}
 	<-d.ended
 	if !d.keep {
@@ -149,6 +146,27 @@ func (d *detached) listen() {
 	}
 	d.conn.SetDeadline(time.Time{}) //nolint:errcheck // a broken connection fails at the next read
 	d.back.give(&readConn{d.conn, d.ahead})
+}
+
+// lineEnds is how many bytes of line ends may stand before a request.
+const lineEnds = 4
+
+// request waits for the beginning of the next request. Line ends before it are
+// skipped, as net/http does it: some clients send one behind a body.
+func (d *detached) request() error {
+	for skipped := 0; ; {
+		for len(d.ahead) > 0 && skipped < lineEnds && (d.ahead[0] == '\r' || d.ahead[0] == '\n') {
+			d.ahead = d.ahead[1:]
+			skipped++
+		}
+		if len(d.ahead) > 0 {
+			return nil
+		}
+		d.ahead = make([]byte, 1)
+		if _, err := d.conn.Read(d.ahead); err != nil {
+			return err
+		}
+	}
 }
 
 // end completes the answer. The connection then waits for its next request, or

@@ -98,6 +98,136 @@ func TestConnectionIsKept(t *testing.T) {
 	}
 }
 
+// Line ends between requests are skipped after a stream as after any answer, and
+// do not hide that the client leaves.
+func TestLineEndsBetweenRequests(t *testing.T) {
+	more := make(chan struct{})
+	causes := make(chan error, 1)
+	backend := newFake()
+	backend.run = func(ctx context.Context, _ []*pipeline.Request) iter.Seq2[chat.Event, error] {
+		return then(beginning(), func(yield func(chat.Event, error) bool) {
+			select {
+			case <-more:
+			case <-ctx.Done():
+				causes <- context.Cause(ctx)
+				yield(chat.Event{}, ctx.Err())
+				return
+			}
+			for _, e := range helloEvents()[3:] {
+				yield(e, nil)
+			}
+		})
+	}
+	s := start(t, backend)
+	w := s.wire()
+	w.send(post(askStream) + "\r\n")
+	if _, err := w.Peek(1); err != nil {
+		t.Fatal(err)
+	}
+	w.send("\r\n" + post(ask))
+	more <- struct{}{}
+	if a := w.answer(); a.status != 200 {
+		t.Fatalf("%+v", a)
+	}
+	more <- struct{}{}
+	if a := w.answer(); a.status != 200 || !strings.Contains(a.body, "Hello world") {
+		t.Fatalf("%+v", a)
+	}
+	w.send(post(askStream) + "\r\n")
+	if _, err := w.ReadString('}'); err != nil {
+		t.Fatal(err)
+	}
+	w.Conn.Close()
+	if cause := <-causes; cause != engine.ErrClientGone {
+		t.Errorf("cause: %v", cause)
+	}
+}
+
+// A client that closes its half of the connection counts as one that leaves. It
+// is told so, instead of an empty answer that looks like a good one.
+func TestHalfClosedClient(t *testing.T) {
+	for name, body := range map[string]string{"unary": post(ask), "stream": post(askStream), "HTTP/1.0": strings.Replace(post(askStream), "HTTP/1.1", "HTTP/1.0", 1)} {
+		t.Run(name, func(t *testing.T) {
+			backend, _ := untilCancelled(nil)
+			s := start(t, backend)
+			w := s.wire()
+			w.send(body)
+			if err := w.Conn.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			if a := w.answer(); a.status != 499 || !strings.Contains(a.body, "Request cancelled") {
+				t.Errorf("%+v", a)
+			}
+		})
+	}
+}
+
+// late is a listener whose connections hold the end of a stream back.
+type late struct {
+	net.Listener
+	held chan struct{} // receives when the end is there
+	pass chan struct{}
+}
+
+type lateConn struct {
+	net.Conn
+	l *late
+}
+
+func (l *late) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	return &lateConn{c, l}, err
+}
+
+func (c *lateConn) Write(b []byte) (int, error) {
+	if string(b) == "0\r\n\r\n" {
+		c.l.held <- struct{}{}
+		<-c.l.pass
+	}
+	return c.Conn.Write(b)
+}
+
+// A stream is in flight until its last byte is written, and the server lives as
+// long.
+func TestDrainWaitsForTheLastByte(t *testing.T) {
+	s, err := frontend.New(frontend.Config{Backend: newFake()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &late{tcp, make(chan struct{}), make(chan struct{})}
+	go s.Serve(l)
+	resp, err := http.Post("http://"+tcp.Addr().String()+"/v1/chat/completions", "application/json", strings.NewReader(askStream))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	<-l.held
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	cut := make(chan int)
+	go func() { cut <- s.Drain(ctx) }()
+	stopping := func() bool {
+		live, err := http.Get("http://" + tcp.Addr().String() + "/live")
+		if err != nil {
+			t.Fatal(err)
+		}
+		live.Body.Close()
+		return live.StatusCode == 503
+	}
+	eventually(t, stopping, func() string { return "the server does not stop" })
+	close(l.pass)
+	if n := <-cut; n != 1 {
+		t.Errorf("%d requests in flight, want 1", n)
+	}
+	if body, err := io.ReadAll(resp.Body); err != nil || !strings.HasSuffix(string(body), "[DONE]\n\n") {
+		t.Errorf("%s %v", body, err)
+	}
+}
+
 func TestConnectionIsClosed(t *testing.T) {
 	s := start(t, newFake(), func(c *frontend.Config) { c.IdleTimeout = 30 * time.Millisecond })
 	w := s.wire()

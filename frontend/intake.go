@@ -25,6 +25,10 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if !isJSON(r.Header.Get("Content-Type")) {
 		return nil, refusal(http.StatusUnsupportedMediaType, "Expected request with Content-Type application/json")
 	}
+	if r.ContentLength > s.BodyLimit {
+		// Nobody shall send all of it to learn that.
+		return nil, s.readFault(errTooLarge)
+	}
 	limited := http.MaxBytesReader(w, r.Body, s.BodyLimit)
 	plain, err := decompress(limited, r.Header.Get("Content-Encoding"), s.BodyLimit)
 	if err != nil {

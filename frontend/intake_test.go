@@ -111,6 +111,11 @@ func TestBodyLimit(t *testing.T) {
 			}
 		}
 	}
+	w := s.wire()
+	w.send("POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1048577\r\n\r\n")
+	if a := w.answer(); a.status != 413 {
+		t.Errorf("a body that says that it is too large: %d %s", a.status, a.body)
+	}
 	if a := s.do("POST", "/v1/chat/completions", fits); a.status != 200 {
 		t.Errorf("a body of exactly the limit: %d %s", a.status, a.body)
 	}
