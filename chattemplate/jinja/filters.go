@@ -14,19 +14,19 @@ var filters map[string]*builtin
 func init() {
 	filters = table(
 		fn("default value default? boolean?", filterDefault),
-		fn("string value", func(_ *state, a []Value) (Value, error) { return softText(a[0]) }),
-		fn("safe value", func(_ *state, a []Value) (Value, error) {
-			s, err := str(a[0])
+		fn("string value", printed(softText)),
+		fn("safe value", printed(func(v Value) (Value, error) {
+			s, err := str(v)
 			return Markup(s), err
-		}),
-		fn("escape value", func(_ *state, a []Value) (Value, error) { return boxed(escape(a[0])) }),
-		fn("forceescape value", func(_ *state, a []Value) (Value, error) {
-			s, err := str(a[0])
+		})),
+		fn("escape value", printed(func(v Value) (Value, error) { return boxed(escape(v)) })),
+		fn("forceescape value", printed(func(v Value) (Value, error) {
+			s, err := str(v)
 			if err != nil {
 				return nil, err
 			}
 			return boxed(escape(s))
-		}),
+		})),
 		fn("tojson value ensure_ascii? indent? separators? sort_keys?", filterToJSON),
 		fn("fromjson value", filterFromJSON),
 		fn("abs value", filterAbs),
@@ -44,16 +44,28 @@ func init() {
 			return &undefined{name: name, object: a[0], kind: UndefinedError}, nil
 		}),
 		fn("filesizeformat value binary?", filterFileSize),
-		fn("pprint value", func(_ *state, a []Value) (Value, error) {
-			b, err := appendRepr(nil, a[0], 0)
+		fn("pprint value", printed(func(v Value) (Value, error) {
+			b, err := appendRepr(nil, v, 0)
 			return string(b), err
-		}),
+		})),
 	)
 	for _, f := range append(textFilters(), sequenceFilters()...) {
 		filters[f.name] = f
 	}
 	for alias, name := range map[string]string{"d": "default", "e": "escape", "count": "length", "from_json": "fromjson"} {
 		filters[alias] = filters[name]
+	}
+}
+
+// printed makes a filter of a function that turns any value into text.
+func printed(f func(Value) (Value, error)) func(*state, []Value) (Value, error) {
+	return func(st *state, a []Value) (Value, error) {
+		v, err := f(a[0])
+		if err != nil {
+			return nil, err
+		}
+		s, _ := text(v)
+		return v, st.spend(len(s))
 	}
 }
 

@@ -98,12 +98,9 @@ func filterJoin(st *state, a []Value) (Value, error) {
 		if parts[i], err = str(v); err != nil {
 			return nil, err
 		}
-	}
-	if err := st.spendTimes(len(sep), len(parts)); err != nil {
-		return nil, err
-	}
-	if err := st.spend(joined(parts)); err != nil {
-		return nil, err
+		if err := st.spend(len(sep) + len(parts[i])); err != nil {
+			return nil, err
+		}
 	}
 	return strings.Join(parts, sep), nil
 }

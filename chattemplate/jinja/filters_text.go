@@ -198,23 +198,32 @@ func noneAsNil(v Value) Value {
 
 func wrap(s string, width int, breakWords bool) []string {
 	var lines []string
-	line := ""
+	var line []string // its words
+	free := 0         // characters that still fit into it
+	end := func() {
+		if line != nil {
+			lines = append(lines, strings.Join(line, " "))
+		}
+	}
 	for _, w := range strings.Fields(s) {
-		if line != "" && runeCount(line)+1+runeCount(w) <= width {
-			line += " " + w
+		n := runeCount(w)
+		if line != nil && n < free {
+			line, free = append(line, w), free-n-1
 			continue
 		}
-		if line != "" {
-			lines = append(lines, line)
-		}
-		for breakWords && runeCount(w) > width {
-			r := []rune(w)
+		end()
+		for r := []rune(w); breakWords && n > width; n -= width {
 			lines = append(lines, string(r[:width]))
-			w = string(r[width:])
+			r = r[width:]
+			w = string(r[:min(width, len(r))])
 		}
-		line = w
+		line, free = []string{w}, width-n
 	}
-	return append(lines, line)
+	if line == nil {
+		return []string{""}
+	}
+	end()
+	return lines
 }
 
 var (

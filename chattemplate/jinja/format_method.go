@@ -58,7 +58,7 @@ func (f *formatter) format(s string, depth int) (string, error) {
 			return "", err
 		}
 		b.WriteString(field)
-		if b.Len() > 1<<24 {
+		if b.Len() > maxText {
 			return "", fail(LimitError, "formatted text is too long")
 		}
 		s = s[end+1:]

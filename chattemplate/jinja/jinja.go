@@ -17,8 +17,13 @@ import (
 	"time"
 )
 
-// maxSource bounds the size of a template in bytes.
-const maxSource = 1 << 20
+const (
+	// maxSource bounds the size of a template in bytes.
+	maxSource = 1 << 20
+	// maxText bounds, in bytes, what one value prints as. Lists that hold the
+	// same list twice, again and again, print as more than any memory holds.
+	maxText = 64 << 20
+)
 
 // Template is a compiled template. It never changes and may be rendered by
 // several goroutines at once.
@@ -81,7 +86,7 @@ var states = sync.Pool{New: func() any { return new(state) }}
 func (st *state) begin(t *Template, vars *Dict, env Env) {
 	st.now, st.limits = env.Now, env.Limits
 	if st.limits.Output <= 0 {
-		st.limits.Output = 64 << 20
+		st.limits.Output = maxText
 	}
 	if st.limits.Steps <= 0 {
 		st.limits.Steps = 4_000_000

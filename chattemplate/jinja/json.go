@@ -124,8 +124,8 @@ func ToJSON(v Value) (string, error) {
 }
 
 func (s *jsonStyle) append(dst []byte, v Value, depth int) ([]byte, error) {
-	if depth > maxNesting {
-		return nil, fail(LimitError, "value nested too deep for JSON")
+	if depth > maxNesting || len(dst) > maxText {
+		return nil, fail(LimitError, "value nested too deep, or too long, for JSON")
 	}
 	switch v := v.(type) {
 	case none:

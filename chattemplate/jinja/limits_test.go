@@ -11,6 +11,7 @@ import (
 
 func TestLimits(t *testing.T) {
 	limits := jinja.Limits{Output: 10_000, Steps: 10_000, Depth: 20}
+	const graph = `{% set ns = namespace(s=[1]) %}{% for i in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}`
 	for name, source := range map[string]string{
 		"output":            `{% for i in range(5000) %}abc{% endfor %}`,
 		"steps":             `{% for i in range(90000) %}{% endfor %}`,
@@ -40,6 +41,11 @@ func TestLimits(t *testing.T) {
 		"nested JSON":       `{% set ns = namespace(s=[]) %}{% for i in range(5000) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s|tojson }}`,
 		"namespace in self": `{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}`,
 		"width of json":     `{% set ns = namespace(l=range(500)|list) %}{% for i in range(9) %}{{ ns.l|tojson(indent=64) }}{% endfor %}`,
+		// 2^60 numbers in 60 lists.
+		"graph":             graph + `{{ ns.s }}`,
+		"graph as JSON":     graph + `{{ ns.s|tojson }}`,
+		"graph as text":     graph + `{{ ns.s|string|length }}`,
+		"graph in a format": graph + `{{ '%s' % (ns.s,) }}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			tmpl, err := jinja.Compile(source)

@@ -67,6 +67,9 @@ func percentFormat(format string, values Value) (string, error) {
 		if err := s.writePercent(&b, v); err != nil {
 			return "", err
 		}
+		if b.Len() > maxText {
+			return "", fail(LimitError, "formatted text is too long")
+		}
 	}
 	if len(items) > 0 && !subscriptable(values) {
 		return "", fail(TypeError, "not all arguments converted during string formatting")

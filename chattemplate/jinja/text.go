@@ -38,8 +38,8 @@ func str(v Value) (string, error) {
 
 // appendRepr appends repr(v).
 func appendRepr(dst []byte, v Value, depth int) ([]byte, error) {
-	if depth > maxNesting {
-		return nil, fail(LimitError, "value nested too deep to print")
+	if depth > maxNesting || len(dst) > maxText {
+		return nil, fail(LimitError, "value nested too deep, or too long, to print")
 	}
 	switch v := v.(type) {
 	case none:
