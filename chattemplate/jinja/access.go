@@ -50,11 +50,11 @@ func ownAttribute(v Value, name string) (Value, error) {
 		return nil, v.error()
 	case *Dict:
 		m, forbidden = dictMethods[name], dictMutators
-	case string, Markup:
+	case string, markup:
 		m = strMethods[name]
 	case *List:
 		m, forbidden = listMethods[name], listMutators
-	case *Tuple:
+	case *tuple:
 		if i := slices.Index(v.fields, name); i >= 0 {
 			return v.items[i], nil
 		}
@@ -97,11 +97,11 @@ func item(v, key Value) (Value, error) {
 		if item := index(c.items, key); item != nil {
 			return item, nil
 		}
-	case *Tuple:
+	case *tuple:
 		if item := index(c.items, key); item != nil {
 			return item, nil
 		}
-	case string, Markup:
+	case string, markup:
 		s, _ := text(c)
 		if n, ok := small(key); ok {
 			if r, ok := character(s, n); ok {
@@ -173,10 +173,10 @@ func sliceOf(v Value, bounds [3]Value) (Value, error) {
 	case *List:
 		items, err := cut(c.items, bounds)
 		return &List{items}, err
-	case *Tuple:
+	case *tuple:
 		items, err := cut(c.items, bounds)
-		return &Tuple{items: items}, err
-	case string, Markup:
+		return &tuple{items: items}, err
+	case string, markup:
 		s, _ := text(c)
 		cutString, err := sliceString(s, bounds)
 		return likeText(v, cutString), err

@@ -66,7 +66,7 @@ type builtin struct {
 	name     string
 	params   []string
 	required int
-	rest     bool // the last but one value is a *Tuple of further arguments
+	rest     bool // the last but one value is a *tuple of further arguments
 	keywords bool // the last value is a *Dict of further keyword arguments
 	// run gets one value per parameter, nil where an optional argument is
 	// absent. It must not keep the slice.
@@ -131,7 +131,7 @@ func (b *builtin) bind(a args) ([]Value, error) {
 		}
 	}
 	if b.rest {
-		out = append(out, &Tuple{items: rest}, more)
+		out = append(out, &tuple{items: rest}, more)
 	}
 	return out, nil
 }
@@ -267,13 +267,13 @@ func (e *methodExpr) eval(st *state, f *frame) (Value, error) {
 	}
 	var m *builtin
 	switch v.(type) {
-	case string, Markup:
+	case string, markup:
 		m = e.method.str
 	case *Dict:
 		m = e.method.dict
 	case *List:
 		m = e.method.list
-	case *Tuple:
+	case *tuple:
 		m = e.method.tuple
 	}
 	if m != nil {

@@ -52,7 +52,7 @@ func hashKey(key Value) (any, bool) {
 	switch k := key.(type) {
 	case string:
 		return k, true
-	case Markup:
+	case markup:
 		return string(k), true
 	case int, bool:
 		n, _ := small(k)
@@ -141,7 +141,7 @@ func (d *Dict) equal(o *Dict, depth int) bool {
 func (d *Dict) pairs() []Value {
 	items := make([]Value, len(d.keys))
 	for i, k := range d.keys {
-		items[i] = tuple(k, d.vals[i])
+		items[i] = newTuple(k, d.vals[i])
 	}
 	return items
 }

@@ -105,7 +105,7 @@ func evalAll(st *state, f *frame, exprs []expr) ([]Value, error) {
 
 func (e *tupleExpr) eval(st *state, f *frame) (Value, error) {
 	items, err := evalAll(st, f, e.items)
-	return &Tuple{items: items}, err
+	return &tuple{items: items}, err
 }
 
 func (e *listExpr) eval(st *state, f *frame) (Value, error) {
@@ -136,7 +136,7 @@ func hashable(v Value) error {
 	switch v := v.(type) {
 	case *List, *Dict:
 		return fail(TypeError, "unhashable type: '%s'", typeName(v))
-	case *Tuple:
+	case *tuple:
 		for _, item := range v.items {
 			if err := hashable(item); err != nil {
 				return err
@@ -309,14 +309,14 @@ func add(st *state, a, b Value) (Value, error) {
 		switch y := b.(type) {
 		case string:
 			return x + y, st.spend(len(x) + len(y))
-		case Markup:
+		case markup:
 			m, _ := escape(x)
 			return m + y, st.spend(len(m) + len(y))
 		case *undefined:
 			return nil, y.error()
 		}
 		return nil, fail(TypeError, "can only concatenate str (not \"%s\") to str", typeName(b))
-	case Markup:
+	case markup:
 		if _, ok := text(b); ok {
 			m, _ := escape(b)
 			return x + m, st.spend(len(x) + len(m))
@@ -325,9 +325,9 @@ func add(st *state, a, b Value) (Value, error) {
 		if y, ok := b.(*List); ok {
 			return &List{join(x.items, y.items)}, st.spend(16 * (len(x.items) + len(y.items)))
 		}
-	case *Tuple:
-		if y, ok := b.(*Tuple); ok {
-			return &Tuple{items: join(x.items, y.items)}, st.spend(16 * (len(x.items) + len(y.items)))
+	case *tuple:
+		if y, ok := b.(*tuple); ok {
+			return &tuple{items: join(x.items, y.items)}, st.spend(16 * (len(x.items) + len(y.items)))
 		}
 	}
 	return nil, operandError("+", a, b)
@@ -367,7 +367,7 @@ func (e *concatExpr) eval(st *state, f *frame) (Value, error) {
 	}
 	s := st.cut(mark)
 	if e.escape {
-		return Markup(s), st.spend(len(s))
+		return markup(s), st.spend(len(s))
 	}
 	return s, st.spend(len(s))
 }
@@ -408,7 +408,7 @@ func operate(st *state, op string, a, b Value) (Value, error) {
 func repeat(st *state, v Value, n int, count Value) (Value, error) {
 	n = max(n, 0)
 	switch v := v.(type) {
-	case string, Markup:
+	case string, markup:
 		s, _ := text(v)
 		if err := st.spendTimes(len(s), n); err != nil {
 			return nil, err
@@ -417,9 +417,9 @@ func repeat(st *state, v Value, n int, count Value) (Value, error) {
 	case *List:
 		items, err := repeatItems(st, v.items, n)
 		return &List{items}, err
-	case *Tuple:
+	case *tuple:
 		items, err := repeatItems(st, v.items, n)
-		return &Tuple{items: items}, err
+		return &tuple{items: items}, err
 	}
 	return nil, operandError("*", v, count)
 }
@@ -440,8 +440,8 @@ func repeatItems(st *state, items []Value, n int) ([]Value, error) {
 
 // likeText returns s as the kind of text that like is.
 func likeText(like Value, s string) Value {
-	if _, ok := like.(Markup); ok {
-		return Markup(s)
+	if _, ok := like.(markup); ok {
+		return markup(s)
 	}
 	return s
 }

@@ -17,7 +17,7 @@ func init() {
 		fn("string value", printed(softText)),
 		fn("safe value", printed(func(v Value) (Value, error) {
 			s, err := str(v)
-			return Markup(s), err
+			return markup(s), err
 		})),
 		fn("escape value", printed(func(v Value) (Value, error) { return boxed(escape(v)) })),
 		fn("forceescape value", printed(func(v Value) (Value, error) {
@@ -74,7 +74,7 @@ func boxed[T any](v T, err error) (Value, error) { return v, err }
 
 // softText is str(v), except that Markup stays Markup.
 func softText(v Value) (Value, error) {
-	if m, ok := v.(Markup); ok {
+	if m, ok := v.(markup); ok {
 		return m, nil
 	}
 	return boxed(str(v))
@@ -175,12 +175,12 @@ func filterInt(_ *state, a []Value) (Value, error) {
 	case bool:
 		n, _ := small(v)
 		return n, nil
-	case float64, *Decimal:
+	case float64, *decimal:
 		if n, ok := truncate(toFloat(v)); ok {
 			return n, nil
 		}
 		return fallback, nil
-	case string, Markup:
+	case string, markup:
 		s, _ := text(v)
 		s = strings.TrimFunc(s, isSpace)
 		if n, ok := parseInt(s, base); ok {
@@ -218,7 +218,7 @@ func truncate(f float64) (Value, bool) {
 
 func filterFloat(_ *state, a []Value) (Value, error) {
 	switch v := a[0].(type) {
-	case string, Markup:
+	case string, markup:
 		s, _ := text(v)
 		if f, err := strconv.ParseFloat(strings.TrimFunc(s, isSpace), 64); err == nil {
 			return f, nil

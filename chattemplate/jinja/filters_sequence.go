@@ -299,7 +299,7 @@ func filterGroupBy(st *state, a []Value) (Value, error) {
 				return nil, err
 			}
 			members, last = NewList(), k
-			groups = append(groups, &Tuple{items: []Value{grouper, members}, fields: []string{"grouper", "list"}})
+			groups = append(groups, &tuple{items: []Value{grouper, members}, fields: []string{"grouper", "list"}})
 		}
 		members.items = append(members.items, v)
 	}
@@ -321,7 +321,7 @@ func filterMap(st *state, a []Value) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	pos, kw := a[1].(*Tuple).items, a[2].(*Dict)
+	pos, kw := a[1].(*tuple).items, a[2].(*Dict)
 	var apply getter
 	if len(pos) == 0 {
 		attr, ok := kw.get("attribute")
@@ -378,7 +378,7 @@ func choose(keep, byAttribute bool) func(*state, []Value) (Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		pos, kw := a[1].(*Tuple).items, a[2].(*Dict)
+		pos, kw := a[1].(*tuple).items, a[2].(*Dict)
 		var attr Value
 		if byAttribute {
 			if len(pos) == 0 {

@@ -153,7 +153,7 @@ func filterDictSort(st *state, a []Value) (Value, error) {
 		return nil, fail(ValueError, `you can only sort by either "key" or "value"`)
 	}
 	key := func(v Value) (Value, error) {
-		k := v.(*Tuple).items[part]
+		k := v.(*tuple).items[part]
 		if flag(a[1]) {
 			return k, nil
 		}

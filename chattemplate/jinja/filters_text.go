@@ -254,7 +254,7 @@ func filterURLEncode(_ *state, a []Value) (Value, error) {
 	switch v := a[0].(type) {
 	case *Dict:
 		pairs = v.pairs()
-	case *List, *Tuple, *view, *generator:
+	case *List, *tuple, *view, *generator:
 		pairs, _ = elements(v)
 	default:
 		return boxed(quote(v, false))
@@ -322,7 +322,7 @@ func filterFormat(st *state, a []Value) (Value, error) {
 		return nil, err
 	}
 	s, _ := text(v)
-	pos, kw := a[1].(*Tuple), a[2].(*Dict)
+	pos, kw := a[1].(*tuple), a[2].(*Dict)
 	switch {
 	case len(pos.items) > 0 && kw.Len() > 0:
 		return nil, fail(ValueError, "can't handle positional and keyword arguments at the same time")

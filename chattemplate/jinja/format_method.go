@@ -9,8 +9,8 @@ import (
 // strFormat is Python's str.format.
 func strFormat(st *state, a []Value) (Value, error) {
 	format, _ := text(a[0])
-	f := formatter{pos: a[1].(*Tuple).items, kw: a[2].(*Dict)}
-	if _, ok := a[0].(Markup); ok {
+	f := formatter{pos: a[1].(*tuple).items, kw: a[2].(*Dict)}
+	if _, ok := a[0].(markup); ok {
 		f.escape = true
 	}
 	out, err := f.format(format, 2)
@@ -109,7 +109,7 @@ func (f *formatter) field(field string, depth int) (string, error) {
 	}
 	out, err := formatValue(v, format)
 	if err == nil && f.escape {
-		if _, ok := v.(Markup); !ok {
+		if _, ok := v.(markup); !ok {
 			out = htmlEscaper.Replace(out)
 		}
 	}

@@ -85,7 +85,7 @@ func makeDict(st *state, a []Value) (Value, error) {
 			d.Set(kv[0], kv[1])
 		}
 	}
-	if len(a[1].(*Tuple).items) > 0 {
+	if len(a[1].(*tuple).items) > 0 {
 		return nil, fail(TypeError, "dict expected at most 1 argument")
 	}
 	d.merge(a[2].(*Dict))
@@ -99,7 +99,7 @@ type cycler struct {
 }
 
 func makeCycler(_ *state, a []Value) (Value, error) {
-	items := a[0].(*Tuple).items
+	items := a[0].(*tuple).items
 	if len(items) == 0 {
 		return nil, fail(TypeError, "at least one item has to be provided")
 	}

@@ -16,7 +16,7 @@ import (
 
 // FromJSON reads one JSON document. Objects keep the order of their keys (of a
 // repeated key the last value counts), integers keep all their digits, and a
-// number that float64 cannot hold becomes a *[Decimal]. A document that is nested
+// number that float64 cannot hold keeps its spelling. A document that is nested
 // deeper than [ToJSON] can write it back, with what a template may put around it,
 // is an error.
 func FromJSON(doc []byte) (Value, error) {
@@ -91,7 +91,7 @@ func jsonNumber(s string) Value {
 	}
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil || significant(s) != significant(string(appendFloat(nil, f))) {
-		return &Decimal{Text: s, Float: f}
+		return &decimal{Text: s, Float: f}
 	}
 	return f
 }
@@ -138,15 +138,15 @@ func (s *jsonStyle) append(dst []byte, v Value, depth int) ([]byte, error) {
 		return v.Append(dst, 10), nil
 	case float64:
 		return appendJSONFloat(dst, v), nil
-	case *Decimal:
+	case *decimal:
 		return append(dst, v.Text...), nil
 	case string:
 		return s.appendString(dst, v), nil
-	case Markup:
+	case markup:
 		return s.appendString(dst, string(v)), nil
 	case *List:
 		return s.appendArray(dst, v.items, depth)
-	case *Tuple:
+	case *tuple:
 		return s.appendArray(dst, v.items, depth)
 	case *Dict:
 		return s.appendObject(dst, v, depth)
@@ -224,9 +224,9 @@ func (s *jsonStyle) appendKey(dst []byte, key Value) ([]byte, error) {
 	switch k := key.(type) {
 	case string:
 		return s.appendString(dst, k), nil
-	case Markup:
+	case markup:
 		return s.appendString(dst, string(k)), nil
-	case none, bool, int, float64, *big.Int, *Decimal:
+	case none, bool, int, float64, *big.Int, *decimal:
 		b, err := s.append(nil, k, 0)
 		return append(append(append(dst, '"'), b...), '"'), err
 	}

@@ -29,7 +29,7 @@ type loop struct {
 	depth0     int
 	previous   Value
 	current    Value
-	changed    *Tuple
+	changed    *tuple
 }
 
 func (s *forStmt) exec(st *state, f *frame) error {
@@ -202,7 +202,7 @@ func (l *loop) attribute(name string) (Value, error) {
 }
 
 var loopCycle = fn("cycle loop *", func(_ *state, a []Value) (Value, error) {
-	items := a[1].(*Tuple).items
+	items := a[1].(*tuple).items
 	if len(items) == 0 {
 		return nil, fail(TypeError, "no items for cycling given")
 	}
@@ -210,7 +210,7 @@ var loopCycle = fn("cycle loop *", func(_ *state, a []Value) (Value, error) {
 })
 
 var loopChanged = fn("changed loop *", func(_ *state, a []Value) (Value, error) {
-	l, now := a[0].(*loop), &Tuple{items: append([]Value(nil), a[1].(*Tuple).items...)}
+	l, now := a[0].(*loop), &tuple{items: append([]Value(nil), a[1].(*tuple).items...)}
 	changed := l.changed == nil || !equal(l.changed, now)
 	l.changed = now
 	return changed, nil

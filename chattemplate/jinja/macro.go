@@ -39,7 +39,7 @@ func (m *macro) call(st *state, a args) (Value, error) {
 	}
 	s := st.cut(mark)
 	if m.def.escape {
-		return Markup(s), st.spend(len(s))
+		return markup(s), st.spend(len(s))
 	}
 	return s, st.spend(len(s))
 }
@@ -71,7 +71,7 @@ func (m *macro) bind(st *state, f *frame, a args) error {
 	if f.slots[callerSlot] == nil {
 		f.slots[callerSlot] = &undefined{kind: UndefinedError, why: "no caller defined"}
 	}
-	f.slots[varargsSlot] = &Tuple{items: append([]Value(nil), a.pos[min(len(a.pos), len(def.params)):]...)}
+	f.slots[varargsSlot] = &tuple{items: append([]Value(nil), a.pos[min(len(a.pos), len(def.params)):]...)}
 	f.slots[kwargsSlot] = kwargs
 	return def.defaults(st, f)
 }

@@ -240,7 +240,7 @@ func affix(has func(s, affix string) bool) func(*state, []Value) (Value, error) 
 			return nil, err
 		}
 		options := []Value{a[1]}
-		if t, ok := a[1].(*Tuple); ok {
+		if t, ok := a[1].(*tuple); ok {
 			options = t.items
 		}
 		for _, o := range options {
@@ -298,7 +298,7 @@ func strReplace(st *state, a []Value) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := a[0].(Markup); ok {
+	if _, ok := a[0].(markup); ok {
 		m, _ := escape(a[2])
 		to = string(m)
 	}
@@ -332,7 +332,7 @@ func strJoin(st *state, a []Value) (Value, error) {
 	}
 	sep, _ := text(a[0])
 	parts := make([]string, len(items))
-	_, isMarkup := a[0].(Markup)
+	_, isMarkup := a[0].(markup)
 	for i, v := range items {
 		s, ok := text(v)
 		if !ok {

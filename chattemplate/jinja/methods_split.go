@@ -144,7 +144,7 @@ func strPartition(_ *state, a []Value) (Value, error) {
 	if !found {
 		sep = ""
 	}
-	return &Tuple{items: textList(a[0], []string{before, sep, after}).items}, nil
+	return &tuple{items: textList(a[0], []string{before, sep, after}).items}, nil
 }
 
 func strRpartition(_ *state, a []Value) (Value, error) {
@@ -156,5 +156,5 @@ func strRpartition(_ *state, a []Value) (Value, error) {
 	if i := strings.LastIndex(s, sep); i >= 0 {
 		parts = []string{s[:i], sep, s[i+len(sep):]}
 	}
-	return &Tuple{items: textList(a[0], parts).items}, nil
+	return &tuple{items: textList(a[0], parts).items}, nil
 }

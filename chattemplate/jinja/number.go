@@ -12,7 +12,7 @@ const maxBits = 1 << 16
 
 func isNumber(v Value) bool {
 	switch v.(type) {
-	case int, float64, bool, *big.Int, *Decimal:
+	case int, float64, bool, *big.Int, *decimal:
 		return true
 	}
 	return false
@@ -47,7 +47,7 @@ func toFloat(v Value) float64 {
 	switch v := v.(type) {
 	case float64:
 		return v
-	case *Decimal:
+	case *decimal:
 		return v.Float
 	case *big.Int:
 		f, _ := new(big.Float).SetInt(v).Float64()
@@ -236,7 +236,7 @@ func negate(v Value) Value {
 	switch v := v.(type) {
 	case float64:
 		return -v
-	case *Decimal:
+	case *decimal:
 		return -v.Float
 	}
 	b, _ := whole(v)

@@ -16,7 +16,7 @@ func percent(st *state, like Value, format string, values Value) (Value, error) 
 
 func percentFormat(format string, values Value) (string, error) {
 	items := []Value{values}
-	if t, ok := values.(*Tuple); ok {
+	if t, ok := values.(*tuple); ok {
 		items = t.items
 	}
 	take := func() (Value, error) {

@@ -139,7 +139,7 @@ func (s *captureStmt) exec(st *state, f *frame) error {
 	}
 	st.captured = out
 	if s.escape {
-		st.captured = Markup(out)
+		st.captured = markup(out)
 	}
 	v, err := s.filtered.eval(st, f)
 	if err != nil {

@@ -32,7 +32,7 @@ func init() {
 			_, undef := v.(*undefined)
 			return ok || undef
 		})),
-		fn("escaped v", is(func(v Value) bool { _, ok := v.(Markup); return ok })),
+		fn("escaped v", is(func(v Value) bool { _, ok := v.(markup); return ok })),
 		fn("lower v", cased(unicode.IsLower, lower)),
 		fn("upper v", cased(unicode.IsUpper, upper)),
 		fn("odd v", remainder(2, 1)),
@@ -72,7 +72,7 @@ func isInteger(v Value) bool {
 
 func isFloat(v Value) bool {
 	switch v.(type) {
-	case float64, *Decimal:
+	case float64, *decimal:
 		return true
 	}
 	return false
@@ -82,7 +82,7 @@ func isFloat(v Value) bool {
 // counts as a sequence.
 func isSequence(v Value) bool {
 	switch v.(type) {
-	case string, Markup, *List, *Tuple, *Dict, *span, *undefined:
+	case string, markup, *List, *tuple, *Dict, *span, *undefined:
 		return true
 	}
 	return false

@@ -20,7 +20,7 @@ func appendStr(dst []byte, v Value) ([]byte, error) {
 	switch v := v.(type) {
 	case string:
 		return append(dst, v...), nil
-	case Markup:
+	case markup:
 		return append(dst, v...), nil
 	case *undefined:
 		return dst, nil
@@ -55,15 +55,15 @@ func appendRepr(dst []byte, v Value, depth int) ([]byte, error) {
 		return v.Append(dst, 10), nil
 	case float64:
 		return appendFloat(dst, v), nil
-	case *Decimal:
+	case *decimal:
 		return append(dst, v.Text...), nil
 	case string:
 		return appendQuoted(dst, v), nil
-	case Markup:
+	case markup:
 		return append(appendQuoted(append(dst, "Markup("...), string(v)), ')'), nil
 	case *List:
 		return appendSequence(dst, '[', v.items, ']', depth)
-	case *Tuple:
+	case *tuple:
 		dst, err := appendSequence(dst, '(', v.items, ')', depth)
 		if err == nil && len(v.items) == 1 {
 			dst = append(dst[:len(dst)-1], ",)"...)
@@ -169,10 +169,10 @@ func appendEscape(dst []byte, r rune) []byte {
 var htmlEscaper = strings.NewReplacer("&", "&amp;", ">", "&gt;", "<", "&lt;", "'", "&#39;", `"`, "&#34;")
 
 // escape returns str(v) safe for HTML.
-func escape(v Value) (Markup, error) {
-	if m, ok := v.(Markup); ok {
+func escape(v Value) (markup, error) {
+	if m, ok := v.(markup); ok {
 		return m, nil
 	}
 	s, err := str(v)
-	return Markup(htmlEscaper.Replace(s)), err
+	return markup(htmlEscaper.Replace(s)), err
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // Value is anything that a template can hold: [None], bool, int, *[big.Int],
-// float64, *[Decimal], string, [Markup], *[List], *[Tuple], *[Dict], or one of
-// this package's own callables and iterables. Values never change once a
+// float64, string, *[List], *[Dict], or one of this package's own kinds of text,
+// numbers, callables and iterables. Values never change once a
 // template sees them, except for namespaces, which live within one render.
 type Value any
 
@@ -17,8 +17,8 @@ type none struct{}
 // None is Python's None. A nil Value counts as None where it comes in.
 var None Value = none{}
 
-// Markup is text that autoescape and the escape filter leave alone.
-type Markup string
+// markup is text that autoescape and the escape filter leave alone.
+type markup string
 
 // List is a Python list.
 type List struct{ items []Value }
@@ -26,18 +26,18 @@ type List struct{ items []Value }
 // NewList returns a list of items, which it takes over.
 func NewList(items ...Value) *List { return &List{items} }
 
-// Tuple is a Python tuple.
-type Tuple struct {
+// tuple is a Python tuple.
+type tuple struct {
 	items []Value
 	// fields name the items, if it is one of those that groupby returns.
 	fields []string
 }
 
-func tuple(items ...Value) *Tuple { return &Tuple{items: items} }
+func newTuple(items ...Value) *tuple { return &tuple{items: items} }
 
-// Decimal is a JSON number that float64 cannot hold: it computes as the
+// decimal is a JSON number that float64 cannot hold: it computes as the
 // nearest float and prints as it was spelled.
-type Decimal struct {
+type decimal struct {
 	Text  string
 	Float float64
 }
@@ -110,15 +110,15 @@ func typeName(v Value) string {
 		return "bool"
 	case int, *big.Int:
 		return "int"
-	case float64, *Decimal:
+	case float64, *decimal:
 		return "float"
 	case string:
 		return "str"
-	case Markup:
+	case markup:
 		return "Markup"
 	case *List:
 		return "list"
-	case *Tuple:
+	case *tuple:
 		return "tuple"
 	case *Dict:
 		return "dict"
@@ -147,7 +147,7 @@ func text(v Value) (string, bool) {
 	switch v := v.(type) {
 	case string:
 		return v, true
-	case Markup:
+	case markup:
 		return string(v), true
 	}
 	return "", false
@@ -161,19 +161,19 @@ func truth(v Value) bool {
 		return false
 	case string:
 		return v != ""
-	case Markup:
+	case markup:
 		return v != ""
 	case int:
 		return v != 0
 	case float64:
 		return v != 0
-	case *Decimal:
+	case *decimal:
 		return v.Float != 0
 	case *big.Int:
 		return v.Sign() != 0
 	case *List:
 		return len(v.items) != 0
-	case *Tuple:
+	case *tuple:
 		return len(v.items) != 0
 	case *Dict:
 		return v.Len() != 0
@@ -191,7 +191,7 @@ func elements(v Value) ([]Value, error) {
 	switch v := v.(type) {
 	case *List:
 		return v.items, nil
-	case *Tuple:
+	case *tuple:
 		return v.items, nil
 	case *Dict:
 		return v.keys, nil
@@ -214,7 +214,7 @@ func elements(v Value) ([]Value, error) {
 		return items, nil
 	case string:
 		return characters(v), nil
-	case Markup:
+	case markup:
 		return characters(string(v)), nil
 	case *loop:
 		return v.rest()
@@ -240,11 +240,11 @@ func size(v Value) (int, error) {
 	switch v := v.(type) {
 	case string:
 		return runeCount(v), nil
-	case Markup:
+	case markup:
 		return runeCount(string(v)), nil
 	case *List:
 		return len(v.items), nil
-	case *Tuple:
+	case *tuple:
 		return len(v.items), nil
 	case *Dict:
 		return v.Len(), nil
@@ -297,8 +297,8 @@ func equalAt(a, b Value, depth int) bool {
 	case *List:
 		y, ok := b.(*List)
 		return ok && equalItems(x.items, y.items, depth)
-	case *Tuple:
-		y, ok := b.(*Tuple)
+	case *tuple:
+		y, ok := b.(*tuple)
 		return ok && equalItems(x.items, y.items, depth)
 	case *Dict:
 		y, ok := b.(*Dict)
@@ -360,8 +360,8 @@ func sequences(a, b Value) (x, y []Value, ok bool) {
 		if b, ok := b.(*List); ok {
 			return a.items, b.items, true
 		}
-	case *Tuple:
-		if b, ok := b.(*Tuple); ok {
+	case *tuple:
+		if b, ok := b.(*tuple); ok {
 			return a.items, b.items, true
 		}
 	}
@@ -371,7 +371,7 @@ func sequences(a, b Value) (x, y []Value, ok bool) {
 // contains is Python's "item in container".
 func contains(container, item Value) (bool, error) {
 	switch c := container.(type) {
-	case string, Markup:
+	case string, markup:
 		haystack, _ := text(c)
 		needle, ok := text(item)
 		if u, undef := item.(*undefined); undef {
