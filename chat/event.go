@@ -6,7 +6,7 @@ type EventKind uint8
 // Kinds of events, in the order in which an answer produces them.
 const (
 	// Start opens a choice: exactly once, first. Usage holds what is known of
-	// the prompt.
+	// the prompt, in every choice of it.
 	Start EventKind = iota + 1
 	// BlockStart opens a block. At most one block of a choice is open at a time,
 	// and indices count 0, 1, 2 without gaps.
@@ -21,7 +21,8 @@ const (
 	BlockStop
 	// UsageUpdate tells how many tokens were used so far; the last one wins.
 	UsageUpdate
-	// Finished ends a choice: exactly once, last.
+	// Finished ends a choice: exactly once, last. So that its Usage adds up over
+	// choices, only the first choice of a prompt counts the prompt.
 	Finished
 	// Dropped tells of generated text that belongs to no block (broken markup).
 	// It is counted and logged, and shown by no API.

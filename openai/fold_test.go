@@ -233,7 +233,7 @@ func oneChoice(t *rapid.T, choice int, first, logprobs, completion bool) []chat.
 			usage.Cached = p(16)
 		}
 	}
-	events := []chat.Event{{Kind: chat.Start, Usage: usage}}
+	events := []chat.Event{{Kind: chat.Start, Usage: chat.Usage{Prompt: 20, Cached: usage.Cached}}}
 	for i := range rapid.IntRange(0, 4).Draw(t, "blocks") {
 		kind := rapid.SampledFrom(kinds).Draw(t, "kind")
 		if completion {

@@ -71,7 +71,14 @@ func (f *frame) note(e *chat.Event) *choice {
 	c := &f.choices[e.Choice]
 	c.ids += len(e.IDs)
 	switch e.Kind {
-	case chat.Start, chat.UsageUpdate, chat.Finished:
+	case chat.Start:
+		// Whichever choice begins first tells how long the prompt is.
+		if first := &f.choices[e.Choice-e.Choice%f.call.choices]; first == c {
+			c.usage = e.Usage
+		} else {
+			first.usage.Prompt = max(first.usage.Prompt, e.Usage.Prompt)
+		}
+	case chat.UsageUpdate, chat.Finished:
 		c.usage = e.Usage
 		c.finished = e.Kind == chat.Finished
 	}

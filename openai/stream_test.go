@@ -99,9 +99,14 @@ var transcripts = []transcript{
 	{name: "chat_fingerprint", options: openai.Options{SystemFingerprint: "fp_1"}, events: plain},
 	{name: "chat_empty", events: []chat.Event{start(0, 3), finish(0, chat.FinishLength, chat.Usage{Prompt: 3, Output: 1})}},
 	{name: "chat_n2", members: `"n":2,"stream_options":{"include_usage":true}`, events: []chat.Event{
-		start(0, 21), start(1, 0), open(1, 0, chat.Text), delta(chat.TextDelta, 1, 0, "B"), open(0, 0, chat.Text),
+		start(0, 21), start(1, 21), open(1, 0, chat.Text), delta(chat.TextDelta, 1, 0, "B"), open(0, 0, chat.Text),
 		delta(chat.TextDelta, 0, 0, "A"), stop(1, 0), finish(1, chat.FinishLength, chat.Usage{Output: 1}),
 		delta(chat.TextDelta, 0, 0, "a"), stop(0, 0), finish(0, chat.FinishStopSequence, chat.Usage{Prompt: 21, Output: 2, Cached: p(16)}),
+	}},
+	{name: "chat_n2_continuous_usage", members: `"n":2,"stream_options":{"include_usage":true,"continuous_usage_stats":true}`, events: []chat.Event{
+		start(1, 21), open(1, 0, chat.Text), delta(chat.TextDelta, 1, 0, "B"), start(0, 21), open(0, 0, chat.Text),
+		delta(chat.TextDelta, 0, 0, "A"), stop(0, 0), finish(0, chat.FinishLength, chat.Usage{Prompt: 21, Output: 1}),
+		stop(1, 0), finish(1, chat.FinishLength, chat.Usage{Output: 1}),
 	}},
 	{name: "chat_agentic", members: `"stream_options":{"include_usage":true}`, events: agentic},
 	{name: "chat_reasoning_field", options: openai.Options{ReasoningField: "reasoning"}, events: agentic},

@@ -17,8 +17,9 @@ type answer struct {
 	// choice of a prompt does, so that usage adds up over choices.
 	counted bool
 	prompt  int
-	// echo is text that the answer begins with, although the model did not
-	// write it.
+	// echoes says that the answer begins with the prompt, although the model did
+	// not write it; echo is its text.
+	echoes bool
 	echo   string
 	parser *parser.Parser
 	// oneCall ends the answer with its first complete call.
@@ -80,8 +81,8 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 			}
 			if !started {
 				started = true
-				buf = append(buf, chat.Event{Kind: chat.Start, Usage: a.usage(engine.Usage{}, cached)})
-				if a.echo != "" || out.PromptLogprobs != nil {
+				buf = append(buf, chat.Event{Kind: chat.Start, Usage: chat.Usage{Prompt: a.prompt, Cached: cached}})
+				if a.echoes {
 					buf = a.parser.Push(buf, chat.Piece{Text: a.echo, Logprobs: out.PromptLogprobs})
 				}
 			}

@@ -258,8 +258,8 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 		oneCall: r.ToolChoice.Parallel != nil && !*r.ToolChoice.Parallel,
 	}
 	j.settled = a.settled
-	if r.Prompt != nil && r.Prompt.Echo {
-		a.echo = r.Prompt.Text
+	if j.echoes() {
+		a.echoes, a.echo = true, r.Prompt.Text
 		if r.Prompt.IDs != nil {
 			a.echo = j.model.Tokenizer.Decode(r.Prompt.IDs, !s.KeepSpecial)
 		}
@@ -272,6 +272,9 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 	}))
 	return j.counted(events)
 }
+
+// echoes says whether every choice begins with the prompt.
+func (j *job) echoes() bool { return j.request.Chat.Prompt != nil && j.request.Chat.Prompt.Echo }
 
 // counted counts what the parser had to drop.
 func (j *job) counted(events iter.Seq2[chat.Event, error]) iter.Seq2[chat.Event, error] {
@@ -311,7 +314,7 @@ func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card) 
 		seed := *s.Seed + int64(j.index)
 		out.Sampling.Seed = &seed
 	}
-	if len(delivered) == 0 && j.index == 0 {
+	if len(delivered) == 0 && (j.index == 0 || j.echoes()) {
 		out.PromptLogprobs = s.PromptLogprobs
 	}
 	if r.Output.Kind != chat.FormatText {

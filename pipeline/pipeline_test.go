@@ -136,6 +136,45 @@ func TestEcho(t *testing.T) {
 	}
 }
 
+// Log probabilities of the prompt belong to an answer that repeats the prompt,
+// and to every choice of it.
+func TestPromptLogprobs(t *testing.T) {
+	one := 1
+	for name, c := range map[string]struct {
+		prompt *chat.Prompt
+		want   int // entries in each choice
+	}{
+		"chat": {nil, 1}, "completion": {&chat.Prompt{Text: "hello"}, 1}, "echo": {&chat.Prompt{Text: "hello", Echo: true}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fake{}
+			h := newHouse(t, pipeline.Config{}, f)
+			id := h.ids("!")[0]
+			f.generate = func(_ context.Context, r *engine.Request, yield func(engine.Delta, error) bool) {
+				d := engine.Delta{TokenIDs: []uint32{id}, Logprobs: []engine.Logprob{{ID: id}}, Finish: engine.FinishLength}
+				if r.PromptLogprobs != nil {
+					d.PromptLogprobs = []engine.Logprob{{ID: id}, {ID: id}}
+				}
+				yield(d, nil)
+			}
+			r := request("hello")
+			if c.prompt != nil {
+				r.Chat.API, r.Chat.Turns, r.Chat.Prompt = chat.APICompletions, nil, c.prompt
+			}
+			r.Chat.Sampling.N, r.Chat.Sampling.Logprobs, r.Chat.Sampling.PromptLogprobs = 2, &one, &one
+			answers, err := chat.Fold(h.Run(t.Context(), r))
+			if err != nil || len(answers) != 2 {
+				t.Fatalf("%+v, %v", answers, err)
+			}
+			for i, a := range answers {
+				if len(a.Logprobs) != c.want {
+					t.Errorf("choice %d: %d log probabilities, want %d", i, len(a.Logprobs), c.want)
+				}
+			}
+		})
+	}
+}
+
 // Faults of the request are found before a worker is asked.
 func TestRefusals(t *testing.T) {
 	f := &fake{generate: func(context.Context, *engine.Request, func(engine.Delta, error) bool) {
