@@ -2,8 +2,10 @@ package openai_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -236,6 +238,23 @@ func TestThinking(t *testing.T) {
 		r := request(t, ask(members))
 		same(t, members, r.Thinking, want.Thinking)
 		same(t, members, string(r.TemplateArgs), want.args)
+	}
+}
+
+// Very many members take no longer than their bytes do.
+func TestManyMembers(t *testing.T) {
+	const n = 200_000
+	var args strings.Builder
+	for i := range n {
+		fmt.Fprintf(&args, `"name%06d":%d,`, i, i)
+	}
+	began := time.Now()
+	r := request(t, ask(`"chat_template_kwargs":{`+args.String()+`"name000000":7}`))
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if got := string(r.TemplateArgs); !strings.HasPrefix(got, `{"name000000":7,"name000001":1,`) || strings.Count(got, ":") != n {
+		t.Errorf("%d members: %.100s", strings.Count(got, ":"), got)
 	}
 }
 

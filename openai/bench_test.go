@@ -23,12 +23,11 @@ func BenchmarkAppendTextDelta(b *testing.B) {
 			e := chat.Event{Kind: chat.TextDelta, Text: delta, IDs: []uint32{7}}
 			var buf []byte
 			buf = enc.AppendEvent(buf, e)
+			b.SetBytes(int64(len(buf)))
 			b.ReportAllocs()
-			b.ResetTimer()
-			for range b.N {
+			for b.Loop() {
 				buf = enc.AppendEvent(buf[:0], e)
 			}
-			b.SetBytes(int64(len(buf)))
 		})
 	}
 }
@@ -43,7 +42,7 @@ func BenchmarkDecodeChat(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
-			for range b.N {
+			for b.Loop() {
 				c, err := openai.DecodeChat(body, openai.Options{})
 				if err != nil || len(c.Requests[0].Turns) != 500 {
 					b.Fatal(err)

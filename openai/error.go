@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -104,8 +105,8 @@ func ErrorOf(err error, overloadStatus int) *Error {
 	}
 	if bad := invalidArgument(err); bad != nil {
 		return &Error{
-			Status: http.StatusBadRequest, Message: or(bad.Message, "Invalid request"),
-			Type: "invalid_request_error", Param: bad.Param, Code: or(bad.Code, CodeInvalidValue),
+			Status: http.StatusBadRequest, Message: cmp.Or(bad.Message, "Invalid request"),
+			Type: "invalid_request_error", Param: bad.Param, Code: cmp.Or(bad.Code, CodeInvalidValue),
 		}
 	}
 	switch e.Kind {
@@ -116,13 +117,13 @@ func ErrorOf(err error, overloadStatus int) *Error {
 		}
 	case engine.NotFound:
 		return &Error{
-			Status: http.StatusNotFound, Message: or(e.Message, "Model not found"),
-			Type: "invalid_request_error", Param: or(e.Param, "model"), Code: or(e.Code, CodeModelNotFound),
+			Status: http.StatusNotFound, Message: cmp.Or(e.Message, "Model not found"),
+			Type: "invalid_request_error", Param: cmp.Or(e.Param, "model"), Code: cmp.Or(e.Code, CodeModelNotFound),
 		}
 	case engine.Unsupported:
 		return &Error{
-			Status: http.StatusNotImplemented, Message: or(e.Message, "Not supported by this model"),
-			Type: "invalid_request_error", Param: e.Param, Code: or(e.Code, CodeUnsupported),
+			Status: http.StatusNotImplemented, Message: cmp.Or(e.Message, "Not supported by this model"),
+			Type: "invalid_request_error", Param: e.Param, Code: cmp.Or(e.Code, CodeUnsupported),
 		}
 	case engine.CannotConnect, engine.ConnectionTimeout, engine.Disconnected,
 		engine.StreamIncomplete, engine.EngineShutdown, engine.Stale:
@@ -152,8 +153,8 @@ func internal(err error, e *engine.Error, overloadStatus int) *Error {
 		return serverError("Internal server error", nil)
 	case status < 500:
 		return &Error{
-			Status: status, Message: or(e.Message, http.StatusText(status)),
-			Type: "invalid_request_error", Param: e.Param, Code: or(e.Code, CodeInvalidValue),
+			Status: status, Message: cmp.Or(e.Message, http.StatusText(status)),
+			Type: "invalid_request_error", Param: e.Param, Code: cmp.Or(e.Code, CodeInvalidValue),
 		}
 	}
 	return serverError("Internal server error", map[string]int{"backend_status": status})
@@ -201,13 +202,6 @@ func invalidArgument(err error) *engine.Error {
 	}
 }
 
-func or(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
-}
-
 // AppendBody appends the body of an error answer: OpenAI's nested object and
 // the flat members of the reference beside it, for both kinds of client.
 func (e *Error) AppendBody(dst []byte) []byte {
@@ -241,7 +235,7 @@ func (e *Error) AppendFrame(dst []byte) []byte {
 const endMarker = "data: [DONE]\n\n"
 
 func (e *Error) appendNested(dst []byte) []byte {
-	kind := or(e.Type, typeOf(e.Status))
+	kind := cmp.Or(e.Type, typeOf(e.Status))
 	dst = append(dst, `{"message":`...)
 	dst = appendString(dst, e.Message)
 	dst = append(dst, `,"type":`...)
@@ -253,7 +247,7 @@ func (e *Error) appendNested(dst []byte) []byte {
 		dst = appendString(dst, e.Param)
 	}
 	dst = append(dst, `,"code":`...)
-	dst = appendString(dst, or(e.Code, or(codeOf(e.Status), kind)))
+	dst = appendString(dst, cmp.Or(e.Code, codeOf(e.Status), kind))
 	return append(dst, '}')
 }
 
@@ -300,5 +294,5 @@ func (e *Error) reason() string {
 	case e.Status == StatusClientClosedRequest:
 		return "Client Closed Request"
 	}
-	return or(http.StatusText(e.Status), "UnknownError")
+	return cmp.Or(http.StatusText(e.Status), "UnknownError")
 }

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -226,7 +227,7 @@ func (t *table) read(doc []byte, o Options) (*body, error) {
 	if o.RejectUnknown && len(b.unknown) > 0 {
 		return nil, rejectUnknown(b.unknown)
 	}
-	b.model = or(b.model, o.DefaultModel)
+	b.model = cmp.Or(b.model, o.DefaultModel)
 	return b, nil
 }
 

@@ -150,7 +150,7 @@ func (b *body) responseFormatOf() (chat.OutputFormat, error) {
 	}
 	schema := newReader(format.Schema, path)
 	if k := schema.kind(); k != '{' {
-		_, what, _ := strings.Cut(article(k), " ")
+		_, what, _ := strings.Cut(describe(k), " ")
 		return format, invalid(path+".schema", "`%s.schema` must be a JSON object, got %s", path, what)
 	}
 	format.Kind = chat.FormatJSONSchema
@@ -162,21 +162,9 @@ func readSchema(r *reader, key string, format *chat.OutputFormat) (err error) {
 	case "name":
 		format.Name, err = nullableText(r)
 	case "schema":
-		format.Schema = nil
-		if null, err := r.null(); null {
-			return err
-		}
-		var schema []byte
-		schema, err = r.raw()
-		format.Schema = cleanRaw(schema)
+		format.Schema, err = nullableRaw(r)
 	case "strict":
-		format.Strict = nil
-		if null, err := r.null(); null {
-			return err
-		}
-		var strict bool
-		strict, err = r.boolean()
-		format.Strict = &strict
+		format.Strict, err = nullableBoolean(r)
 	default:
 		err = r.skip()
 	}

@@ -20,10 +20,7 @@ type failer interface {
 // checkString compares our handling of a string with the JSON library's.
 func checkString(t failer, s string) {
 	t.Helper()
-	want := ""
-	for _, r := range s {
-		want += string(r)
-	}
+	want := string([]rune(s)) // with U+FFFD for each byte that is no UTF-8
 	body := openai.AppendPrompt(nil, s)
 	value := jsontext.Value(body)
 	if !value.IsValid() {

@@ -65,13 +65,6 @@ func readMessage(r *reader, m *message) error {
 	})
 }
 
-func nullableText(r *reader) (string, error) {
-	if null, err := r.null(); null {
-		return "", err
-	}
-	return r.text("a string")
-}
-
 // readReasoning reads one text, or segments: segment i stands before tool call
 // i, and the last one after all of them.
 func readReasoning(r *reader) ([]string, error) {

@@ -35,7 +35,7 @@ func readPrompt(r *reader, b *body) error {
 		}
 		switch {
 		case kind != form:
-			return r.mistyped(article(form) + ", as before it")
+			return r.mistyped(describe(form) + ", as before it")
 		case kind == '0':
 			id, err := r.integer(0, math.MaxUint32)
 			ids = append(ids, uint32(id))

@@ -9,13 +9,8 @@ import (
 // value goes to.
 
 func text(at func(*body) *string) func(*reader, *body) error {
-	return func(r *reader, b *body) error {
-		*at(b) = ""
-		if null, err := r.null(); null {
-			return err
-		}
-		s, err := r.text("a string")
-		*at(b) = s
+	return func(r *reader, b *body) (err error) {
+		*at(b), err = nullableText(r)
 		return err
 	}
 }
@@ -33,13 +28,8 @@ func optionalText(at func(*body) **string) func(*reader, *body) error {
 }
 
 func boolean(at func(*body) **bool) func(*reader, *body) error {
-	return func(r *reader, b *body) error {
-		*at(b) = nil
-		if null, err := r.null(); null {
-			return err
-		}
-		v, err := r.boolean()
-		*at(b) = &v
+	return func(r *reader, b *body) (err error) {
+		*at(b), err = nullableBoolean(r)
 		return err
 	}
 }
@@ -84,6 +74,31 @@ func raw(at func(*body) *[]byte) func(*reader, *body) error {
 		*at(b) = v
 		return err
 	}
+}
+
+// What is null counts as absent.
+
+func nullableText(r *reader) (string, error) {
+	if null, err := r.null(); null {
+		return "", err
+	}
+	return r.text("a string")
+}
+
+func nullableBoolean(r *reader) (*bool, error) {
+	if null, err := r.null(); null {
+		return nil, err
+	}
+	v, err := r.boolean()
+	return &v, err
+}
+
+func nullableRaw(r *reader) ([]byte, error) {
+	if null, err := r.null(); null {
+		return nil, err
+	}
+	v, err := r.raw()
+	return cleanRaw(v), err
 }
 
 // accept takes a value of any type, without effect.
@@ -255,7 +270,7 @@ func readLogitBias(r *reader, b *body) error {
 			return invalid(r.path(), "Logit bias key '%s' must be a token ID", clip(token))
 		}
 		if kind != '0' {
-			return invalid(r.path(), "Logit bias value for token '%s' must be a number, got %s", token, article(kind))
+			return invalid(r.path(), "Logit bias value for token '%s' must be a number, got %s", token, describe(kind))
 		}
 		bias, err := strconv.ParseFloat(string(v), 64)
 		if err != nil || bias < -100 || bias > 100 {

@@ -194,7 +194,7 @@ func (r *reader) mistyped(want string) error {
 	if _, err := r.raw(); err != nil {
 		return err
 	}
-	return malformed(r.path(), "expected %s, got %s", want, article(kind))
+	return malformed(r.path(), "expected %s, got %s", want, describe(kind))
 }
 
 // broken turns an error of the JSON syntax into the client's error.
@@ -230,7 +230,8 @@ func (r *reader) path() string {
 	return b.String()
 }
 
-func article(k jsontext.Kind) string {
+// describe names the kind of a value as a client knows it.
+func describe(k jsontext.Kind) string {
 	switch k {
 	case 'n':
 		return "null"

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"math"
 	"strings"
 
@@ -29,7 +30,7 @@ func (b *body) call(o Options, api chat.API) (*Call, error) {
 		Stream: isTrue(b.stream), IncludeUsage: usage, ContinuousUsage: usage && b.continuousUsage,
 		Model: b.model, PromptCacheKey: b.promptCacheKey, Unknown: b.unknown,
 		api: api, tokenIDs: isTrue(b.tokenIDs), namedToolStop: o.NamedToolStop,
-		reasoning: or(o.ReasoningField, "reasoning_content"), fingerprint: o.SystemFingerprint,
+		reasoning: cmp.Or(o.ReasoningField, "reasoning_content"), fingerprint: o.SystemFingerprint,
 	}, nil
 }
 
@@ -136,7 +137,7 @@ func (b *body) extension(c *Call, o Options, choices int) (*nvext.Ext, error) {
 		if ext == nil {
 			ext = new(nvext.Ext)
 		}
-		ext.CacheSalt = or(ext.CacheSalt, b.cacheSalt)
+		ext.CacheSalt = cmp.Or(ext.CacheSalt, b.cacheSalt)
 	}
 	if ext == nil {
 		return nil, nil

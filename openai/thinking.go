@@ -114,6 +114,7 @@ func (b *body) readArgs() ([]arg, error) {
 		return nil, nil
 	}
 	var args []arg
+	places := map[string]int{} // of names in args; there may be very many
 	r := newReader(b.templateArgs, "chat_template_args")
 	err := r.object("an object", func(name []byte) error {
 		if string(name) == "chat_template" {
@@ -121,8 +122,17 @@ func (b *body) readArgs() ([]arg, error) {
 		}
 		key := cleanText(string(name))
 		v, err := r.raw()
-		args = setArg(args, key, cleanRaw(v))
-		return err
+		if err != nil {
+			return err
+		}
+		i, again := places[key]
+		if !again {
+			i = len(args)
+			places[key] = i
+			args = append(args, arg{name: key})
+		}
+		args[i].value = cleanRaw(v)
+		return nil
 	})
 	return args, err
 }

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 
@@ -81,21 +82,9 @@ func readFunction(r *reader, name string, tool *chat.Tool) (err error) {
 	case "description":
 		tool.Description, err = nullableText(r)
 	case "parameters":
-		tool.Schema = nil
-		if null, err := r.null(); null {
-			return err
-		}
-		var schema []byte
-		schema, err = r.raw()
-		tool.Schema = cleanRaw(schema)
+		tool.Schema, err = nullableRaw(r)
 	case "strict":
-		tool.Strict = nil
-		if null, err := r.null(); null {
-			return err
-		}
-		var strict bool
-		strict, err = r.boolean()
-		tool.Strict = &strict
+		tool.Strict, err = nullableBoolean(r)
 	default:
 		err = r.skip()
 	}
@@ -133,6 +122,9 @@ func (b *body) choice() (chat.ToolChoice, error) {
 	if choice.Mode == chat.ToolRequired && b.toolCount == 0 {
 		return choice, invalid("tool_choice", "tool_choice is \"required\" but tools is empty")
 	}
+	if n := len(choice.Names); n > maxTools {
+		return choice, invalid("tool_choice.allowed_tools.tools", "Maximum of %d allowed tools are supported, got %d", maxTools, n)
+	}
 	for _, name := range choice.Names {
 		if !b.hasTool(name) {
 			return choice, invalid("tool_choice", "tool named %q in tool_choice is not present in tools", name)
@@ -142,12 +134,7 @@ func (b *body) choice() (chat.ToolChoice, error) {
 }
 
 func (b *body) hasTool(name string) bool {
-	for i := range b.tools {
-		if b.tools[i].Name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(b.tools, func(t chat.Tool) bool { return t.Name == name })
 }
 
 func readChoice(value []byte, choice *chat.ToolChoice) error {
