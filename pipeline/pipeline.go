@@ -18,6 +18,8 @@ package pipeline
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
 	"slices"
@@ -146,6 +148,9 @@ func (js jobs) release() {
 func (p *Pipeline) prepareAll(ctx context.Context, requests []*Request) (all jobs, err error) {
 	for k, r := range requests {
 		js, err := p.prepare(ctx, r, k)
+		if bad, ok := errors.AsType[*engine.Error](err); ok && len(requests) > 1 && bad.Param == "prompt" {
+			bad.Param = fmt.Sprintf("prompt[%d]", k)
+		}
 		all = append(all, js...)
 		if err != nil {
 			return all, err
@@ -341,28 +346,34 @@ func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card) 
 // unsupported refuses what a worker cannot do, before it is asked.
 func unsupported(r *Request, card *engine.Card) error {
 	var need engine.Feature
-	switch r.Chat.Output.Kind {
+	field := "response_format"
+	switch format := &r.Chat.Output; format.Kind {
 	case chat.FormatJSONObject:
 		need = engine.FeatureGuidedObject
 	case chat.FormatJSONSchema:
 		need = engine.FeatureGuidedJSON
+		if format.Name == "" {
+			field = "guided_json"
+		}
 	case chat.FormatRegex:
-		need = engine.FeatureGuidedRegex
+		need, field = engine.FeatureGuidedRegex, "guided_regex"
 	case chat.FormatGrammar:
-		need = engine.FeatureGuidedGrammar
+		need, field = engine.FeatureGuidedGrammar, "guided_grammar"
 	case chat.FormatChoice:
-		need = engine.FeatureGuidedChoice
+		need, field = engine.FeatureGuidedChoice, "guided_choice"
 	}
 	switch {
 	case need != "" && !card.Features.Has(need):
 	case r.KV.Namespace.LoRA != "" && !card.Features.Has(engine.FeatureLoRA):
-		need = engine.FeatureLoRA
+		need, field = engine.FeatureLoRA, "model"
 	case r.KV.Namespace.Salt != "" && !card.Features.Has(engine.FeatureCacheSalt):
-		need = engine.FeatureCacheSalt
+		need, field = engine.FeatureCacheSalt, "cache_salt"
 	default:
 		return nil
 	}
-	return engine.Errorf(engine.Unsupported, "the engine %s cannot do %s", card.Engine, need)
+	e := engine.Errorf(engine.Unsupported, "%s is not supported: the engine %s cannot do %s", field, card.Engine, need)
+	e.Param = field
+	return e
 }
 
 // ids returns the prompt as it continues behind what was delivered.

@@ -192,8 +192,10 @@ func TestRefusals(t *testing.T) {
 		"empty prompt":     {func(r *pipeline.Request) { r.Chat.Prompt = &chat.Prompt{} }, engine.InvalidArgument, "prompt", ""},
 		"unknown id":       {func(r *pipeline.Request) { r.Chat.Prompt = &chat.Prompt{IDs: []uint32{1 << 30}} }, engine.InvalidArgument, "prompt", ""},
 		"empty token data": {func(r *pipeline.Request) { r.Ext = &nvext.Ext{TokenData: []uint32{}} }, engine.InvalidArgument, "nvext.token_data", ""},
-		"guided output":    {func(r *pipeline.Request) { r.Chat.Output.Kind = chat.FormatJSONObject }, engine.Unsupported, "", ""},
-		"adapter":          {func(r *pipeline.Request) { r.KV.Namespace.LoRA = "x" }, engine.Unsupported, "", ""},
+		"guided output":    {func(r *pipeline.Request) { r.Chat.Output.Kind = chat.FormatJSONObject }, engine.Unsupported, "response_format", ""},
+		"guided schema":    {func(r *pipeline.Request) { r.Chat.Output.Kind = chat.FormatJSONSchema }, engine.Unsupported, "guided_json", ""},
+		"adapter":          {func(r *pipeline.Request) { r.KV.Namespace.LoRA = "x" }, engine.Unsupported, "model", ""},
+		"salt":             {func(r *pipeline.Request) { r.KV.Namespace.Salt = "x" }, engine.Unsupported, "cache_salt", ""},
 		"unknown worker":   {func(r *pipeline.Request) { id := nvext.WorkerID(99); r.Ext = &nvext.Ext{}; r.Ext.DecodeWorkerID = &id }, engine.Unavailable, "", ""},
 		"raw prompt, turns": {func(r *pipeline.Request) {
 			yes := true
@@ -215,6 +217,18 @@ func TestRefusals(t *testing.T) {
 			h.released(t)
 		})
 	}
+}
+
+// Of several prompts the one at fault is named.
+func TestRefusedPrompt(t *testing.T) {
+	h := newHouse(t, pipeline.Config{}, &fake{})
+	good, bad := request(""), request("")
+	good.Chat.Prompt, bad.Chat.Prompt = &chat.Prompt{Text: "fine"}, &chat.Prompt{IDs: []uint32{1 << 30}}
+	_, err := chat.Fold(h.Run(t.Context(), good, bad))
+	if e, ok := errors.AsType[*engine.Error](err); !ok || e.Param != "prompt[1]" {
+		t.Errorf("%+v", err)
+	}
+	h.released(t)
 }
 
 // However a request ends, the engine's loop ends and nothing stays booked.

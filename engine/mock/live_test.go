@@ -1,6 +1,7 @@
 package mock_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -385,13 +386,14 @@ func TestRefusals(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*engine.Request)
 		kind   engine.ErrorKind
-		code   string
+		code   string // or the field at fault
 	}{
 		"empty prompt":     {func(r *engine.Request) { r.TokenIDs = nil }, engine.InvalidArgument, ""},
 		"no output":        {func(r *engine.Request) { r.Stop.MaxTokens = 0 }, engine.InvalidArgument, ""},
 		"too long":         {func(r *engine.Request) { r.Stop.MaxTokens = 160 }, engine.InvalidArgument, "context_length_exceeded"},
 		"unknown id":       {func(r *engine.Request) { r.TokenIDs = []uint32{2000} }, engine.InvalidArgument, ""},
-		"too many choices": {func(r *engine.Request) { r.Logprobs = &k }, engine.InvalidArgument, ""},
+		"too many choices": {func(r *engine.Request) { r.Logprobs = &k }, engine.InvalidArgument, "logprobs"},
+		"in the prompt":    {func(r *engine.Request) { r.PromptLogprobs = &k }, engine.InvalidArgument, "prompt_logprobs"},
 		"guided":           {func(r *engine.Request) { r.Format = &chat.OutputFormat{Kind: chat.FormatRegex} }, engine.Unsupported, ""},
 	} {
 		r := good
@@ -399,7 +401,7 @@ func TestRefusals(t *testing.T) {
 		_, _, err := listen(e, &r)
 		var code string
 		if fault, ok := err.(*engine.Error); ok {
-			code = fault.Code
+			code = cmp.Or(fault.Code, fault.Param)
 		}
 		if engine.KindOf(err) != tc.kind || code != tc.code {
 			t.Errorf("%s: %v (code %q), want %s %s", name, err, code, tc.kind, tc.code)

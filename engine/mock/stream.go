@@ -88,9 +88,14 @@ func (e *Engine) check(r *engine.Request) error {
 	if len(r.Stop.Strings) > 0 {
 		return engine.Errorf(engine.Unsupported, "stop strings are not available on the mock engine")
 	}
-	for _, k := range []*int{r.Logprobs, r.PromptLogprobs} {
-		if k != nil && (*k < 0 || *k > maxLogprobs) {
-			return engine.Errorf(engine.InvalidArgument, "%d log probabilities asked for, want 0 to %d", *k, maxLogprobs)
+	for _, asked := range []struct {
+		field string
+		k     *int
+	}{{"logprobs", r.Logprobs}, {"prompt_logprobs", r.PromptLogprobs}} {
+		if asked.k != nil && (*asked.k < 0 || *asked.k > maxLogprobs) {
+			e := engine.Errorf(engine.InvalidArgument, "%s must be between 0 and %d, got %d", asked.field, maxLogprobs, *asked.k)
+			e.Param = asked.field
+			return e
 		}
 	}
 	if r.DPRank != nil && int(*r.DPRank) >= len(e.rank) {
