@@ -51,6 +51,9 @@ type folding struct {
 }
 
 func (f *folder) add(e Event) error {
+	if e.Choice < 0 {
+		return fmt.Errorf("chat: choice %d: choices count from 0", e.Choice)
+	}
 	for e.Choice >= len(f.choices) {
 		f.choices = append(f.choices, new(folding))
 	}

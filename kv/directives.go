@@ -1,11 +1,6 @@
 package kv
 
-import (
-	"encoding/binary"
-	"time"
-
-	"github.com/zeebo/xxh3"
-)
+import "time"
 
 // Directives is what one request asks of the KV cache. The frontend fills it
 // once; router, worker and store read it. All of it is advice, except the
@@ -66,17 +61,3 @@ const (
 	ClassNormal    Class = iota
 	ClassEphemeral       // evicted first, never written through
 )
-
-// SessionKey names a session across tenants and models.
-type SessionKey struct{ Model, Salt, ID string }
-
-// Hash returns the 64-bit name that blocks carry: XXH3-64, seed 1337, over
-// (u32 LE length, bytes) of model, salt and id in that order.
-func (k SessionKey) Hash() uint64 {
-	b := make([]byte, 0, 12+len(k.Model)+len(k.Salt)+len(k.ID))
-	for _, s := range [...]string{k.Model, k.Salt, k.ID} {
-		b = binary.LittleEndian.AppendUint32(b, uint32(len(s)))
-		b = append(b, s...)
-	}
-	return xxh3.HashSeed(b, HashSeed)
-}

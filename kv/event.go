@@ -1,5 +1,7 @@
 package kv
 
+import "fmt"
+
 // EventKind says what happened to a cache.
 type EventKind uint8
 
@@ -20,7 +22,7 @@ func (k EventKind) String() string {
 	case Cleared:
 		return "cleared"
 	}
-	return "unknown"
+	return fmt.Sprintf("event(%d)", uint8(k))
 }
 
 // Event is one change of one rank's cache.

@@ -64,6 +64,20 @@ func TestNamespaceSeeds(t *testing.T) {
 	}
 }
 
+// The names of the tiers and of the kinds of events are on the wire.
+func TestNames(t *testing.T) {
+	for got, want := range map[string]string{
+		kv.TierDevice.String(): "device", kv.TierHost.String(): "host_pinned", kv.TierDisk.String(): "disk", kv.TierShared.String(): "external",
+		kv.Stored.String(): "stored", kv.Removed.String(): "removed", kv.Cleared.String(): "cleared",
+		kv.Tier(9).String(): "tier(9)", kv.EventKind(9).String(): "event(9)",
+		kv.Target{Worker: 9007199254740991, Rank: 2}.String(): "9007199254740991/2",
+	} {
+		if got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
 // Two turns of a conversation share the hashes of what they share.
 func ExampleAppendSeqHashes() {
 	const blockSize = 4

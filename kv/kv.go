@@ -59,16 +59,3 @@ func (t Tier) String() string {
 	}
 	return fmt.Sprintf("tier(%d)", uint8(t))
 }
-
-// ParseTier reads a wire name; the empty string is the device tier.
-func ParseTier(s string) (Tier, error) {
-	if s == "" {
-		return TierDevice, nil
-	}
-	for i, name := range tierNames {
-		if s == name {
-			return Tier(i), nil
-		}
-	}
-	return 0, fmt.Errorf("kv: unknown tier %q (want device, host_pinned, disk or external)", s)
-}

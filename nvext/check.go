@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// MaxID is the greatest length of a session or trajectory id, in bytes after
+// maxID is the greatest length of a session or trajectory id, in bytes after
 // trimming.
-const MaxID = 256
+const maxID = 256
 
 // check holds the rules that types do not express. It trims ids and URLs in
 // place.
@@ -67,8 +67,8 @@ func checkID(path string, id *string) error {
 	switch *id = strings.TrimSpace(*id); {
 	case *id == "":
 		return wrong(path, "is required and must not be blank")
-	case len(*id) > MaxID:
-		return wrong(path, "must have at most %d bytes, got %d", MaxID, len(*id))
+	case len(*id) > maxID:
+		return wrong(path, "must have at most %d bytes, got %d", maxID, len(*id))
 	}
 	return nil
 }

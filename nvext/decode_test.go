@@ -1,6 +1,7 @@
 package nvext_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -137,8 +138,21 @@ func FuzzDecode(f *testing.F) {
 		if (err != nil) != (len(unknown) > 0) {
 			t.Fatalf("unknown %v, strict %v", unknown, err)
 		}
-		if ext != nil && ext.TokenData != nil && len(ext.TokenData) == 0 {
-			t.Fatal("empty token_data")
+		if ext == nil {
+			return
+		}
+		// What was taken in is what the interface says, so that it can be said
+		// again.
+		again, err := json.Marshal(ext)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same, unknown, err := nvext.Decode(again, true)
+		if err != nil || len(unknown) > 0 {
+			t.Fatalf("%s: %v, unknown %v", again, err, unknown)
+		}
+		if d := cmp.Diff(ext, same); d != "" {
+			t.Fatalf("%s: -first +again\n%s", again, d)
 		}
 	})
 }
