@@ -26,7 +26,7 @@ import (
 // Parser parses settings into the struct it was made for.
 type Parser struct {
 	kong *kong.Kong
-	file *File
+	file *settingsFile
 }
 
 // New returns a parser for the commands and settings of cli, a pointer to a
@@ -72,14 +72,14 @@ func (Path) BeforeResolve(p *Parser, ctx *kong.Context, trace *kong.Path) error 
 }
 
 // Parse reads all settings. The error names the setting at fault and where its
-// value came from.
+// value came from. Variables of settings that are set to nothing are unset.
 func (p *Parser) Parse(args []string) (*Parsed, error) {
 	// An empty variable is as good as none: that is how a shell, or a container's
 	// description, takes a setting back.
 	walk(p.kong.Model.Node, func(f *kong.Flag) {
 		for _, name := range f.Envs {
 			if v, ok := os.LookupEnv(name); ok && v == "" {
-				os.Unsetenv(name) //nolint:errcheck // the name is legal
+				_ = os.Unsetenv(name) // the name was found, so it is legal
 			}
 		}
 	})

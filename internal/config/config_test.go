@@ -137,6 +137,30 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
+// A wrong file is told by the line, and the first one at that.
+func TestBadFiles(t *testing.T) {
+	for text, want := range map[string]string{
+		"prt: 1":                         `line 1: there is no setting "prt"; did you mean port?`,
+		"port: 1\nzz: 2\nyy: 3":          `line 2: there is no setting "zz"`,
+		"port: 1\np:\n  ort: 5\nport: 2": `line 4: port stands in line 1 already`,
+		"port: [1]":                      `line 1: port: want one value`,
+		"- x":                            `line 1: want "name: value" lines`,
+		"name: a\nport: 70000":           `--port: 70000: want 0..65535 (FILE line 2)`,
+		"wait: soon":                     `--wait: "soon": want a duration such as 30s or 1m30s, or a number of milliseconds (FILE line 1)`,
+		"a: &x {b: 1, c: *x}":            `line 1: a-c: want one value`,
+	} {
+		path := write(t, text)
+		_, _, err := parse(t, "--config", path)
+		if want := strings.ReplaceAll(want, "FILE", path); err == nil || !strings.HasSuffix(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+	missing := filepath.Join(t.TempDir(), "none.yaml")
+	if _, _, err := parse(t, "--config", missing); err == nil || !strings.Contains(err.Error(), missing) {
+		t.Errorf("no file: %v", err)
+	}
+}
+
 func TestDumpRoundTrip(t *testing.T) {
 	args := []string{"--port", "81", "--wait", "90s", "--no-on", "--name", "yes: \"quoted\" # 'text'", "--weight", "0.25"}
 	want, parsed, err := parse(t, args...)

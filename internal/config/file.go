@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -10,13 +11,13 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// File is a settings file in YAML, or JSON, which is YAML too. Its keys are the
+// settingsFile is a settings file in YAML, or JSON, which is YAML too. Its keys are the
 // names of flags; a part that several share may stand above them:
 //
 //	http-port: 8001
 //	router:
 //	  mode: round-robin
-type File struct {
+type settingsFile struct {
 	path   string
 	values map[string]entry
 }
@@ -27,12 +28,12 @@ type entry struct {
 	line  int
 }
 
-func readFile(path string) (*File, error) {
+func readFile(path string) (*settingsFile, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	f := &File{path: path, values: map[string]entry{}}
+	f := &settingsFile{path: path, values: map[string]entry{}}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -44,7 +45,7 @@ func readFile(path string) (*File, error) {
 }
 
 // add flattens a mapping: the names of nested keys are joined by hyphens.
-func (f *File) add(prefix string, n *yaml.Node) error {
+func (f *settingsFile) add(prefix string, n *yaml.Node) error {
 	if n.Kind != yaml.MappingNode {
 		return fmt.Errorf("%s line %d: want \"name: value\" lines", f.path, n.Line)
 	}
@@ -77,27 +78,33 @@ func (f *File) add(prefix string, n *yaml.Node) error {
 
 // Validate implements kong.Resolver: every key must be a setting of some
 // command.
-func (f *File) Validate(app *kong.Application) error {
+func (f *settingsFile) Validate(app *kong.Application) error {
 	var known []string
 	walk(app.Node, func(flag *kong.Flag) {
 		known = append(append(known, flag.Name), flag.Aliases...)
 	})
-	for name, e := range f.values {
-		if slices.Contains(known, name) {
-			continue
+	var strangers []string
+	for name := range f.values {
+		if !slices.Contains(known, name) {
+			strangers = append(strangers, name)
 		}
-		hint := ""
-		if near := nearest(name, known); near != "" {
-			hint = fmt.Sprintf("; did you mean %s?", near)
-		}
-		return fmt.Errorf("%s line %d: there is no setting %q%s", f.path, e.line, name, hint)
 	}
-	return nil
+	if len(strangers) == 0 {
+		return nil
+	}
+	first := slices.MinFunc(strangers, func(a, b string) int {
+		return cmp.Or(cmp.Compare(f.values[a].line, f.values[b].line), cmp.Compare(a, b))
+	})
+	hint := ""
+	if near := nearest(first, known); near != "" {
+		hint = fmt.Sprintf("; did you mean %s?", near)
+	}
+	return fmt.Errorf("%s line %d: there is no setting %q%s", f.path, f.values[first].line, first, hint)
 }
 
 // Resolve implements kong.Resolver. It says nothing where the environment says
 // something, because kong asks here first.
-func (f *File) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+func (f *settingsFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	if fromEnv(flag) != "" {
 		return nil, nil
 	}

@@ -14,7 +14,7 @@ import (
 // Parsed is what a command line came to.
 type Parsed struct {
 	*kong.Context
-	file *File
+	file *settingsFile
 }
 
 // Setting is one setting and where its value came from.

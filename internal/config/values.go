@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -81,11 +82,11 @@ func integer(ctx *kong.DecodeContext, target reflect.Value) error {
 	if err != nil {
 		return err
 	}
-	want := cmpOr(ctx.Value.Tag.Get("range"), "a whole number")
+	want := cmp.Or(ctx.Value.Tag.Get("range"), "a whole number")
 	low, high, bounded := bounds(ctx.Value.Tag.Get("range"))
 	if target.Kind() == reflect.Uint64 {
 		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
+		if err != nil || bounded && (float64(n) < low || float64(n) > high) {
 			return fmt.Errorf("%s: want %s", s, want)
 		}
 		target.SetUint(n)
@@ -109,7 +110,7 @@ func float(ctx *kong.DecodeContext, target reflect.Value) error {
 	low, high, bounded := bounds(ctx.Value.Tag.Get("range"))
 	// A number that is none compares false with everything.
 	if err != nil || x-x != 0 || bounded && !(x >= low && x <= high) {
-		return fmt.Errorf("%s: want %s", s, cmpOr(ctx.Value.Tag.Get("range"), "a number"))
+		return fmt.Errorf("%s: want %s", s, cmp.Or(ctx.Value.Tag.Get("range"), "a number"))
 	}
 	target.SetFloat(x)
 	return nil
@@ -121,7 +122,7 @@ func duration(ctx *kong.DecodeContext, target reflect.Value) error {
 	if err != nil {
 		return err
 	}
-	unit := cmpOr(ctx.Value.Tag.Get("unit"), "s")
+	unit := cmp.Or(ctx.Value.Tag.Get("unit"), "s")
 	d, err := time.ParseDuration(s)
 	if err != nil {
 		if _, bare := strconv.ParseFloat(s, 64); bare == nil {
@@ -157,11 +158,4 @@ func pop(ctx *kong.DecodeContext) (string, error) {
 		return "", err
 	}
 	return t.String(), nil
-}
-
-func cmpOr(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
 }
