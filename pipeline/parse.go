@@ -2,7 +2,7 @@ package pipeline
 
 import (
 	"iter"
-	"slices"
+	"strings"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
@@ -32,6 +32,10 @@ func (a *answer) settled() bool {
 	completed, open := a.parser.Calls()
 	return completed > 0 && !open
 }
+
+// mostEvents is how many events of one delta are gathered before they go out.
+// A delta that waited for a slow client may have a whole answer in it.
+const mostEvents = 512
 
 // events turns text into the events of one choice. The parser is a machine
 // without time; this is the loop around it.
@@ -96,7 +100,7 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 				finish(chat.Finish{Reason: chat.FinishStop}, engine.Usage{Output: output})
 				return
 			}
-			if out.More {
+			if out.More && len(buf) < mostEvents {
 				continue
 			}
 			if !send() {
@@ -110,25 +114,33 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 // joined makes one event of neighbours that add to the same block, so that what
 // came in one delta goes out in one.
 func joined(events []chat.Event) []chat.Event {
-	n := 0 // events kept
-	for i := range events {
-		e := &events[i]
-		if i == 0 {
+	out := events[:0]
+	for len(events) > 0 {
+		n := 1
+		for n < len(events) && isDelta(events[0].Kind) && events[n].Kind == events[0].Kind && events[n].Index == events[0].Index {
 			n++
-			continue
 		}
-		if last := &events[n-1]; last.Kind == e.Kind && last.Index == e.Index && isDelta(e.Kind) {
-			last.Text += e.Text
-			last.IDs = append(slices.Clip(last.IDs), e.IDs...)
-			last.Logprobs = append(slices.Clip(last.Logprobs), e.Logprobs...)
-			continue
-		}
-		if n < i {
-			events[n] = *e
-		}
-		n++
+		out = append(out, join(events[:n]))
+		events = events[n:]
 	}
-	return events[:n]
+	return out
+}
+
+// join makes one event of a run.
+func join(run []chat.Event) chat.Event {
+	e := run[0]
+	if len(run) == 1 {
+		return e
+	}
+	var text strings.Builder
+	e.IDs, e.Logprobs = nil, nil // those of run[0] are not ours to grow
+	for i := range run {
+		text.WriteString(run[i].Text)
+		e.IDs = append(e.IDs, run[i].IDs...)
+		e.Logprobs = append(e.Logprobs, run[i].Logprobs...)
+	}
+	e.Text = text.String()
+	return e
 }
 
 func isDelta(k chat.EventKind) bool {

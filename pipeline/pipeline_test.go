@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -86,6 +87,40 @@ func TestBlocks(t *testing.T) {
 	answers, err := chat.Fold(h.Run(t.Context(), r))
 	if err != nil || len(answers[0].Blocks) != 1 || answers[0].Blocks[0].Kind != chat.Text {
 		t.Errorf("blocks %+v, error %v", answers, err)
+	}
+}
+
+// An answer that waited for a slow client comes in one delta, however long it
+// is, and costs in proportion to its length.
+func TestLongDelta(t *testing.T) {
+	const sentences, perToken = 2000, 4 << 10 // bytes allocated
+	f := &fake{}
+	h := newHouse(t, pipeline.Config{}, f)
+	want := strings.Repeat(sentence, sentences)
+	ids := h.ids(want)
+	f.generate = func(_ context.Context, _ *engine.Request, yield func(engine.Delta, error) bool) {
+		yield(engine.Delta{TokenIDs: ids, Finish: engine.FinishEOS, Usage: &engine.Usage{Output: len(ids)}}, nil)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	var got strings.Builder
+	var n, events int
+	for e, err := range h.Run(t.Context(), request("Hello")) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.WriteString(e.Text)
+		n += len(e.IDs)
+		events++
+	}
+	runtime.ReadMemStats(&after)
+	if got.String() != want || n != len(ids) || events > len(ids)/100 {
+		t.Errorf("%d bytes and %d ids in %d events, want %d and %d in a few", got.Len(), n, events, len(want), len(ids))
+	}
+	if per := (after.TotalAlloc - before.TotalAlloc) / uint64(len(ids)); per > perToken {
+		t.Errorf("%d bytes allocated for a token of %d, want at most %d", per, len(ids), perToken)
+	} else {
+		t.Logf("%d bytes allocated for a token of %d", per, len(ids))
 	}
 }
 
