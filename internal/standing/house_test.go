@@ -5,6 +5,7 @@
 package standing_test
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/http"
@@ -96,7 +97,7 @@ func build(t testing.TB, p plan) *house {
 	if p.maxRunning > 0 {
 		args.MaxNumSeqs = p.maxRunning
 	}
-	for i := range max(2, p.workers) {
+	for i := range cmp.Or(p.workers, 2) {
 		e, err := mock.New(mock.Config{
 			Model: demo.Name, Args: args, Seed: 1, Script: script, Encode: model.Tokenizer.Append,
 			EOS: model.EOS, VocabSize: model.Tokenizer.Size(), ContextLength: uint32(model.ContextLength),
@@ -143,19 +144,20 @@ func (h *house) idle(t testing.TB) {
 		}
 		return true
 	})
-	waitFor(t, "no engine runs anything", func() bool {
-		for _, w := range h.fleet.Snapshot() {
-			for load := range w.Engine().Load(t.Context()) {
-				for _, r := range load.Ranks {
-					if r.Running != 0 || r.Waiting != 0 {
-						return false
-					}
-				}
-				break
+	waitFor(t, "no engine runs anything", func() bool { return h.running(t) == 0 })
+}
+
+// running returns how many requests the engines have not come to the end of.
+func (h *house) running(t testing.TB) (n int64) {
+	for _, w := range h.fleet.Snapshot() {
+		for load := range w.Engine().Load(t.Context()) {
+			for _, r := range load.Ranks {
+				n += r.Running + r.Waiting
 			}
+			break
 		}
-		return true
-	})
+	}
+	return n
 }
 
 // waitFor waits for a condition that other goroutines bring about.
