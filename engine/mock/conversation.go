@@ -112,7 +112,7 @@ func (p *pattern) catch(prefix, s string, caught map[string]string) bool {
 }
 
 // placeholder is {{name}} or {{name|json}} in an emission.
-var placeholder = regexp.MustCompile(`\{\{([a-z]+(?:\.\w+)?)(\|json)?\}\}`)
+var placeholder = regexp.MustCompile(`\{\{([a-z]+(?:\.\w+)?)(\|\w+)?\}\}`)
 
 // checkPlaceholders returns an error for a name that no conversation could fill.
 func (r *rule) checkPlaceholders(text string) error {
@@ -130,6 +130,9 @@ func (r *rule) checkPlaceholders(text string) error {
 	for _, m := range placeholder.FindAllStringSubmatch(text, -1) {
 		if _, ok := known[m[1]]; !ok {
 			return fmt.Errorf("nothing fills %s: want user, result, tool, turn, model, or a group of user_regexp or result_regexp such as user.1", m[0])
+		}
+		if m[2] != "" && m[2] != "|json" {
+			return fmt.Errorf("%s asks for a form that is unknown: want {{%s}} or {{%s|json}}", m[0], m[1], m[1])
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,12 @@ type Script struct {
 
 	mu   sync.Mutex
 	used []int // how often each rule was followed
+}
+
+// document is a script as written.
+type document struct {
+	Rules   []*rule `yaml:"rules"`
+	Default *rule   `yaml:"default"`
 }
 
 // rule is one entry of a script, as written.
@@ -85,9 +92,12 @@ type pattern struct{ *regexp.Regexp }
 
 // UnmarshalYAML compiles the expression.
 func (p *pattern) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind != yaml.ScalarNode {
+		return fmt.Errorf("is %s, want a regular expression", kindOf(n))
+	}
 	re, err := regexp.Compile(n.Value)
-	if err != nil || n.Kind != yaml.ScalarNode {
-		return fmt.Errorf("not a regular expression: %w", err)
+	if err != nil {
+		return fmt.Errorf("is no regular expression: %w", err)
 	}
 	p.Regexp = re
 	return nil
@@ -98,6 +108,9 @@ func (s *steps) UnmarshalYAML(n *yaml.Node) error {
 	if n.Kind == yaml.ScalarNode {
 		*s = steps{{Text: n.Value}}
 		return nil
+	}
+	if n.Kind == yaml.MappingNode {
+		return errors.New("is a mapping, want a text, or a list of texts and steps")
 	}
 	var list []yaml.Node
 	if err := n.Load(&list); err != nil {
@@ -116,6 +129,8 @@ func (s *steps) UnmarshalYAML(n *yaml.Node) error {
 	return nil
 }
 
+var errNoRules = errors.New("mock script: it has no rules")
+
 // LoadScript reads a script. Errors name the line and the key.
 func LoadScript(r io.Reader) (*Script, error) {
 	data, err := io.ReadAll(r)
@@ -123,28 +138,29 @@ func LoadScript(r io.Reader) (*Script, error) {
 		return nil, fmt.Errorf("mock script: %w", err)
 	}
 	var root yaml.Node
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil, errNoRules
+	}
 	if err := yaml.Load(data, &root); err != nil {
 		return nil, fmt.Errorf("mock script: %w", err)
 	}
-	var doc struct {
-		Rules   []*rule `yaml:"rules"`
-		Default *rule   `yaml:"default"`
-	}
+	var doc document
 	if err := yaml.Load(data, &doc, yaml.WithKnownFields()); err != nil {
-		return nil, fmt.Errorf("mock script: %w", err)
+		return nil, fmt.Errorf("mock script: %w", explain(&root, err))
 	}
 	if doc.Default != nil {
 		doc.Rules = append(doc.Rules, doc.Default)
 	}
 	if len(doc.Rules) == 0 {
-		return nil, errors.New("mock script: it has no rules")
+		return nil, errNoRules
 	}
 	for i, r := range doc.Rules {
 		path := []any{"rules", i}
-		if r == doc.Default {
+		fallback := doc.Default != nil && r == doc.Default
+		if fallback {
 			path = []any{"default"}
 		}
-		if key, err := r.validate(r == doc.Default); err != nil {
+		if key, err := r.validate(fallback); err != nil {
 			where := locate(&root, append(path, key...))
 			return nil, fmt.Errorf("mock script: line %d: %s: %w", where.line, where.key, err)
 		}
