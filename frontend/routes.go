@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/pprof"
+	"path"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -89,6 +90,16 @@ func unhurried(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// CheckPath says what is wrong with a path in [Config.Paths].
+func CheckPath(override string) error {
+	clean := strings.TrimSuffix(override, "/")
+	strange := func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("{}?#%", r) }
+	if clean == "" || clean[0] != '/' || path.Clean(clean) != clean || strings.ContainsFunc(clean, strange) {
+		return fmt.Errorf("%q: want a path such as /v1/chat, without blanks, braces, ?, #, %%, . and ..", override)
+	}
+	return nil
+}
+
 // mux serves a table of routes, and answers what is not in it.
 func (s *Server) mux(table []route) (http.Handler, error) {
 	mux := http.NewServeMux()
@@ -96,8 +107,8 @@ func (s *Server) mux(table []route) (http.Handler, error) {
 	for _, r := range table {
 		path := r.path
 		if override := s.Paths[r.name]; r.name != "" && override != "" {
-			if !strings.HasPrefix(override, "/") || strings.ContainsAny(override, "{} \t") {
-				return nil, fmt.Errorf("path %s: %q: want a path that begins with / and has no blanks or braces", r.name, override)
+			if err := CheckPath(override); err != nil {
+				return nil, fmt.Errorf("path %s: %w", r.name, err)
 			}
 			override = strings.TrimSuffix(override, "/")
 			if _, rest, ok := strings.Cut(path, "/{"); ok {

@@ -165,12 +165,14 @@ func TestPathOverrides(t *testing.T) {
 	if a := s.do("POST", "/v1/chat/completions", ask); a.status != 404 {
 		t.Errorf("the old path still answers %d", a.status)
 	}
-	for name, path := range map[string]string{
-		frontend.PathHealth: "/live", frontend.PathChat: "/tokenize", frontend.PathLive: "live", frontend.PathModels: "/{x}",
+	for _, c := range [][2]string{
+		{frontend.PathHealth, "/live"}, {frontend.PathChat, "/tokenize"}, {frontend.PathLive, "live"}, {frontend.PathModels, "/{x}"},
+		{frontend.PathChat, "/"}, {frontend.PathModels, "//"}, {frontend.PathChat, "/a/../b"}, {frontend.PathChat, "/a b"},
+		{frontend.PathLive, "/a?b"}, {frontend.PathLive, "/a%20b"},
 	} {
-		_, err := frontend.New(frontend.Config{Backend: newFake(), Paths: map[string]string{name: path}})
-		if err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s at %s: %v", name, path, err)
+		_, err := frontend.New(frontend.Config{Backend: newFake(), Paths: map[string]string{c[0]: c[1]}})
+		if err == nil || !strings.Contains(err.Error(), c[1]) {
+			t.Errorf("%s at %s: %v", c[0], c[1], err)
 		}
 	}
 	// The same path under another method is no conflict.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/internal/demo"
+	"github.com/dynago/dynago/parser"
 	"github.com/dynago/dynago/prompt"
 )
 
@@ -26,7 +27,15 @@ type modelFiles struct {
 
 // newModelFiles finds the files. Nothing is read yet.
 func newModelFiles(s modelSettings) (*modelFiles, error) {
+	for flag, names := range map[string][2]string{
+		"--dyn-tool-call-parser": {s.ToolParser, ""}, "--dyn-reasoning-parser": {"", s.ReasoningParser},
+	} {
+		if _, err := (parser.Family{}).With(names[0], names[1]); err != nil {
+			return nil, fmt.Errorf("%s: %w", flag, err)
+		}
+	}
 	m := &modelFiles{name: s.Name, uri: builtin}
+	what := "the demo model"
 	read := func(name string) ([]byte, error) {
 		text, err := demo.File(name)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -46,6 +55,7 @@ func newModelFiles(s modelSettings) (*modelFiles, error) {
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 			return nil, fmt.Errorf("--model-path: %s: want an existing folder with tokenizer.json", s.Path)
 		}
+		what = "--model-path: " + s.Path
 		m.uri = "file://" + filepath.ToSlash(dir)
 		if m.name == "" {
 			m.name = filepath.Base(dir)
@@ -59,7 +69,7 @@ func newModelFiles(s modelSettings) (*modelFiles, error) {
 	m.load = sync.OnceValues(func() (*prompt.Model, error) {
 		model, err := prompt.Load(read, prompt.Parsers{Tool: s.ToolParser, Reasoning: s.ReasoningParser})
 		if err != nil {
-			return nil, fmt.Errorf("model %s: %w", m.name, err)
+			return nil, fmt.Errorf("%s: %w", what, err)
 		}
 		return model, nil
 	})

@@ -98,7 +98,37 @@ func (c *serveCommand) prepare(to outlet, parsed *config.Parsed) (*logs, error) 
 	if err := c.Ignored.check(logs.target("serve")); err != nil {
 		return nil, err
 	}
+	if err := errors.Join(c.HTTP.check(), c.Paths.check()); err != nil {
+		return nil, err
+	}
 	return logs, c.File.dump(parsed)
+}
+
+// check finds what single values do not show.
+func (s *httpSettings) check() error {
+	switch {
+	case s.APIKeysFile != nil && *s.APIKeysFile == "":
+		// It would be a mistake to take this for a server without keys.
+		return errors.New("--api-keys-file: \"\": want the name of a file")
+	case s.AdminPort != nil && *s.AdminPort == s.Port && s.Port != 0:
+		return fmt.Errorf("--admin-port: %d: want another port than --http-port", s.Port)
+	}
+	return nil
+}
+
+// check finds paths that cannot be served.
+func (s *pathSettings) check() error {
+	for flag, path := range map[string]string{
+		"chat": s.Chat, "cmp": s.Completions, "models": s.Models, "health": s.Health, "live": s.Live, "metrics": s.Metrics,
+	} {
+		if path == "" {
+			continue
+		}
+		if err := frontend.CheckPath(path); err != nil {
+			return fmt.Errorf("--http-svc-%s-path: %w", flag, err)
+		}
+	}
+	return nil
 }
 
 // dump writes the settings that hold, if that was asked for.
@@ -138,9 +168,9 @@ func (s *ignoredSettings) check(log *slog.Logger) error {
 // server makes the HTTP server.
 func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, *frontend.Keys, error) {
 	var keys *frontend.Keys
-	if path := c.HTTP.APIKeysFile; path != "" {
+	if path := c.HTTP.APIKeysFile; path != nil {
 		var err error
-		if keys, err = frontend.ReadKeys(path); err != nil {
+		if keys, err = frontend.ReadKeys(*path); err != nil {
 			return nil, nil, fmt.Errorf("--api-keys-file: %w", err)
 		}
 	}
@@ -200,7 +230,7 @@ func (c *serveCommand) announce(out io.Writer, sys *system, listener, admin net.
 		fmt.Fprintf(out, "  admin    %s\n", baseURL(admin))
 	}
 	auth := ""
-	if c.HTTP.APIKeysFile != "" {
+	if c.HTTP.APIKeysFile != nil {
 		auth = " -H 'Authorization: Bearer KEY'"
 	}
 	fmt.Fprintf(out, "\ncurl -N %s%s -H 'Content-Type: application/json'%s -d '{\"model\":%s,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"Which rivers cross Paris?\"}]}'\n\n",

@@ -28,7 +28,7 @@ type httpSettings struct {
 	Host           string        `name:"http-host" env:"DYN_HTTP_HOST" default:"127.0.0.1" placeholder:"ADDRESS" help:"Listen on this address; 0.0.0.0 is all."`
 	Port           int           `name:"http-port" env:"DYN_HTTP_PORT" default:"8000" range:"0..65535" placeholder:"PORT" help:"Listen on this port; 0 takes a free one."`
 	AdminPort      *int          `name:"admin-port" env:"DYN_ADMIN_PORT" range:"0..65535" placeholder:"PORT" help:"Serve /metrics, the admin routes and the profiler on this port instead of the public one."`
-	APIKeysFile    string        `name:"api-keys-file" env:"DYN_API_KEYS_FILE" placeholder:"FILE" help:"Want one of these keys on every route; lines of \"key [tenant]\". The file is read again when it changes."`
+	APIKeysFile    *string       `name:"api-keys-file" env:"DYN_API_KEYS_FILE" placeholder:"FILE" help:"Want one of these keys on every route; lines of \"key [tenant]\". The file is read again when it changes."`
 	DrainTimeout   time.Duration `name:"drain-timeout" env:"DYN_DRAIN_TIMEOUT,DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS" default:"30s" unit:"s" placeholder:"TIME" help:"How long running requests may take to finish after SIGTERM."`
 	BodyLimitMB    int64         `name:"http-body-limit-mb" env:"DYN_HTTP_BODY_LIMIT_MB" default:"192" range:"1..65536" placeholder:"MIB" help:"Largest request body, counted after decompression."`
 	OverloadStatus int           `name:"http-overload-status-code" env:"DYN_HTTP_OVERLOAD_STATUS_CODE" default:"529" range:"200..999" placeholder:"STATUS" help:"Status of an answer that all workers are busy."`
