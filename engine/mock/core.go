@@ -1,7 +1,6 @@
 package mock
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/dynago/dynago/engine"
@@ -18,7 +17,7 @@ import (
 // computed as a whole: Step returns when it ends and what it gives then.
 type Core struct {
 	args   Args
-	timing Timing
+	timing timing
 	pool   *kvcache.Pool
 	local  []kv.LocalHash // content of the published blocks, by slot
 	start  time.Duration  // of the last pass
@@ -260,10 +259,4 @@ func (c *Core) Stored() []kv.Event {
 		events = append(events, e)
 	}
 	return events
-}
-
-// String tells the state in one line, for tests.
-func (c *Core) String() string {
-	l := c.Load()
-	return fmt.Sprintf("running %d, waiting %d, blocks %d/%d", l.Running, l.Waiting, l.UsedBlocks, l.TotalBlocks)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/kvcache"
 )
 
@@ -15,6 +16,21 @@ var (
 
 // Predict is what the model of a would say, sped up.
 func Predict(a *Args, w *Work) time.Duration { return a.duration(a.timing(), w) }
+
+// Cache returns events that store everything a rank's cache holds now, and the
+// number of the newest event by then.
+func (e *Engine) Cache(rank uint32) (events []kv.Event, last uint64) {
+	r := e.rank[rank]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.core.Stored(), r.journal.last
+}
+
+// String tells the state in one line.
+func (c *Core) String() string {
+	l := c.Load()
+	return fmt.Sprintf("running %d, waiting %d, blocks %d/%d", l.Running, l.Waiting, l.UsedBlocks, l.TotalBlocks)
+}
 
 // Queues returns the running and the waiting requests in order.
 func (c *Core) Queues() (running, waiting []ID) {

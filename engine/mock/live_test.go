@@ -216,6 +216,46 @@ func TestRestart(t *testing.T) {
 	})
 }
 
+// However many restarts come at once, and whoever dies of them, all ranks are in
+// the life that the card tells.
+func TestRestartsAtOnce(t *testing.T) {
+	e := scripted(t, "default: {emit: abcdef, cut: {after: 2, as: death}}", func(a *mock.Args) { a.DPSize = 3 })
+	var work sync.WaitGroup
+	for range 8 {
+		work.Go(func() {
+			for range 100 {
+				e.Restart()
+				listen(e, ask(turn(chat.RoleUser, said("x"))))
+			}
+		})
+	}
+	work.Wait()
+	for rank := range uint32(3) {
+		r := ask(turn(chat.RoleUser, said("x")))
+		r.DPRank, r.Epoch, r.Stop.MaxTokens = &rank, e.Epoch(), 1
+		if _, _, err := listen(e, r); err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
+
+// Streams that a script kills in one pass die of one death.
+func TestOneDeath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := scripted(t, "default: {emit: abcdef, pace: {itl: 1s}, cut: {after: 2, as: death}}", func(a *mock.Args) { a.DPSize = 2 })
+		var streams sync.WaitGroup
+		for range 4 {
+			streams.Go(func() { listen(e, ask(turn(chat.RoleUser, said("x")))) })
+		}
+		streams.Wait()
+		synctest.Wait()
+		// A second one at the same moment would have got the next number.
+		if now := uint64(time.Now().UnixNano()); e.Epoch() != now {
+			t.Errorf("epoch %d, want that of the one death, %d", e.Epoch(), now)
+		}
+	})
+}
+
 func TestStartup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := open(t, mock.Config{}, func(a *mock.Args) { a.StartupTime = 3 })

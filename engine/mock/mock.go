@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/engine"
-	"github.com/dynago/dynago/kv"
 )
 
 // Config is what an [Engine] is made of.
@@ -67,6 +66,7 @@ type Engine struct {
 	rank    []*rank
 	ranks   sync.WaitGroup // their goroutines
 	next    atomic.Uint32  // rank of the next request that names none
+	life    sync.Mutex     // held while a life ends, so that all ranks begin the same one
 	epoch   atomic.Uint64
 	drained atomic.Bool
 	closed  atomic.Bool
@@ -160,12 +160,10 @@ func (e *Engine) chooseSource() error {
 
 // refusal is the error for requests that come at a wrong time, or nil.
 func (e *Engine) refusal() error {
-	switch state, reason := e.state(); state {
-	case engine.Ready:
-		return nil
-	default:
+	if state, reason := e.state(); state != engine.Ready {
 		return engine.Errorf(engine.Unavailable, "%s", reason)
 	}
+	return nil
 }
 
 func (e *Engine) state() (engine.State, string) {
@@ -192,13 +190,17 @@ func (e *Engine) rankFor(r *engine.Request) *rank {
 // streams end with engine_shutdown, the cache is empty, the epoch is another
 // one, and a drain is forgotten.
 func (e *Engine) Restart() {
+	e.life.Lock()
+	defer e.life.Unlock()
 	if e.closed.Load() {
 		return
 	}
 	epoch := max(e.epoch.Load()+1, uint64(time.Now().UnixNano()))
+	e.reset(epoch, engine.Errorf(engine.EngineShutdown, "the engine was restarted"))
+	// Told last: who hears of the new life finds it on every rank.
 	e.epoch.Store(epoch)
 	e.drained.Store(false)
-	e.reset(epoch, engine.Errorf(engine.EngineShutdown, "the engine was restarted"))
+	e.cards.ring()
 }
 
 // Drain makes the engine refuse new requests, with kind unavailable. Running
@@ -211,30 +213,24 @@ func (e *Engine) Drain() {
 // Close ends running streams with engine_shutdown and returns when nothing is
 // left running. It may be called any number of times.
 func (e *Engine) Close() error {
+	e.life.Lock()
 	if !e.closed.Swap(true) {
 		e.reset(e.epoch.Load(), engine.Errorf(engine.EngineShutdown, "the engine was closed"))
+		e.cards.ring()
 	}
+	e.life.Unlock()
 	e.ranks.Wait()
 	return nil
 }
 
+// reset ends what runs with err and drops what is cached, on every rank.
 func (e *Engine) reset(epoch uint64, err error) {
 	for _, r := range e.rank {
 		r.reset(epoch, err)
 	}
-	e.cards.ring()
 	e.events.ring()
 	e.loads.ring()
 }
 
 // Epoch returns the present epoch.
 func (e *Engine) Epoch() uint64 { return e.epoch.Load() }
-
-// Cache returns events that store everything a rank's cache holds now, and the
-// number of the newest event by then. It is the truth that tests compare with.
-func (e *Engine) Cache(rank uint32) (events []kv.Event, last uint64) {
-	r := e.rank[rank]
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.core.Stored(), r.journal.last
-}

@@ -124,11 +124,19 @@ func (r *rank) deliver(o *Output) {
 	if !o.Cut {
 		return
 	}
-	if s.fault == nil {
+	switch {
+	case s.fault != nil:
+		s.box.fail(s.fault)
+	case r.has(s): // else its life is over already
 		r.e.Restart()
-		return
 	}
-	s.box.fail(s.fault)
+}
+
+func (r *rank) has(s *stream) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.streams[s]
+	return ok
 }
 
 // reset drops the core and everything in it. Streams that run end with err.

@@ -16,11 +16,11 @@ type Work struct {
 	TotalTokens   int // … and all blocks
 }
 
-// Timing predicts how long the two parts of a pass take, before any speed-up.
+// timing predicts how long the two parts of a pass take, before any speed-up.
 // A pass that computes no prompt has no prefill part, one that gives no token
 // no decode part.
-type Timing interface {
-	Predict(w *Work) (prefill, decode time.Duration)
+type timing interface {
+	predict(w *Work) (prefill, decode time.Duration)
 }
 
 func milliseconds(ms float64) time.Duration {
@@ -30,7 +30,7 @@ func milliseconds(ms float64) time.Duration {
 // constant takes the same time for every pass.
 type constant struct{ prefill, decode float64 }
 
-func (c constant) Predict(w *Work) (prefill, decode time.Duration) {
+func (c constant) predict(w *Work) (prefill, decode time.Duration) {
 	if w.Tokens > 0 {
 		prefill = milliseconds(c.prefill)
 	}
@@ -44,7 +44,7 @@ func (c constant) Predict(w *Work) (prefill, decode time.Duration) {
 // comparison with it. Its decode time follows from the fill of the cache alone.
 type polynomial struct{}
 
-func (polynomial) Predict(w *Work) (prefill, decode time.Duration) {
+func (polynomial) predict(w *Work) (prefill, decode time.Duration) {
 	if w.Prefills > 0 {
 		fresh := w.Prefills * max(0, w.PromptEnds/w.Prefills-w.PromptStarts/w.Prefills)
 		prefill = milliseconds(polynomialPrefill(float64(fresh)))
@@ -66,7 +66,7 @@ func polynomialDecode(u float64) float64 { return -25.74*u*u + 54.01*u + 5.74 }
 // H100, roughly.
 type roofline struct{}
 
-func (roofline) Predict(w *Work) (prefill, decode time.Duration) {
+func (roofline) predict(w *Work) (prefill, decode time.Duration) {
 	const (
 		launch    = 6.0
 		perToken  = 0.030
@@ -85,7 +85,7 @@ func (roofline) Predict(w *Work) (prefill, decode time.Duration) {
 	return prefill, decode
 }
 
-func (a *Args) timing() Timing {
+func (a *Args) timing() timing {
 	switch a.TimingModel {
 	case "polynomial":
 		return polynomial{}
@@ -96,11 +96,11 @@ func (a *Args) timing() Timing {
 }
 
 // duration returns how long the pass takes at the engine's speed.
-func (a *Args) duration(t Timing, w *Work) time.Duration {
+func (a *Args) duration(t timing, w *Work) time.Duration {
 	if a.SpeedupRatio == 0 {
 		return 0
 	}
-	prefill, decode := t.Predict(w)
+	prefill, decode := t.predict(w)
 	d := float64(prefill) / a.SpeedupRatio
 	if a.DecodeSpeedupRatio > 0 {
 		d += float64(decode) / (a.SpeedupRatio * a.DecodeSpeedupRatio)
