@@ -230,6 +230,7 @@ func TestRestartsAtOnce(t *testing.T) {
 		})
 	}
 	work.Wait()
+	e.Restart() // waits for one that is under way
 	for rank := range uint32(3) {
 		r := ask(turn(chat.RoleUser, said("x")))
 		r.DPRank, r.Epoch, r.Stop.MaxTokens = &rank, e.Epoch(), 1

@@ -192,6 +192,20 @@ func (e *Engine) rankFor(r *engine.Request) *rank {
 func (e *Engine) Restart() {
 	e.life.Lock()
 	defer e.life.Unlock()
+	e.restart()
+}
+
+// die restarts the engine, unless the life with this epoch is over already.
+func (e *Engine) die(epoch uint64) {
+	e.life.Lock()
+	defer e.life.Unlock()
+	if e.epoch.Load() == epoch {
+		e.restart()
+	}
+}
+
+// restart begins another life. The lock on life must be held.
+func (e *Engine) restart() {
 	if e.closed.Load() {
 		return
 	}

@@ -42,7 +42,7 @@ func (r *rank) submit(s *stream, q Request) error {
 	if err != nil {
 		return err
 	}
-	s.core, s.id = r.core, id
+	s.core, s.id, s.epoch = r.core, id, r.journal.epoch
 	r.streams[s] = struct{}{}
 	if r.driven {
 		nudge(r.wake)
@@ -124,19 +124,11 @@ func (r *rank) deliver(o *Output) {
 	if !o.Cut {
 		return
 	}
-	switch {
-	case s.fault != nil:
-		s.box.fail(s.fault)
-	case r.has(s): // else its life is over already
-		r.e.Restart()
+	if s.fault == nil {
+		r.e.die(s.epoch)
+		return
 	}
-}
-
-func (r *rank) has(s *stream) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, ok := r.streams[s]
-	return ok
+	s.box.fail(s.fault)
 }
 
 // reset drops the core and everything in it. Streams that run end with err.

@@ -19,6 +19,7 @@ type stream struct {
 	fault error // how a script breaks it off; nil: with the whole engine
 	core  *Core // that has it; a restart makes another
 	id    ID
+	epoch uint64 // in which it runs
 
 	given int   // tokens yielded
 	begun bool  // something was yielded
