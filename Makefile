@@ -35,7 +35,7 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 	targets=$$($(GO) test -list '^Fuzz' ./... | awk '/^Fuzz/ {names = names " " $$1} /^ok/ {n = split(names, a); for (i = 1; i <= n; i++) print $$2 ":" a[i]; names = ""}'); \
 	for t in $$targets; do \
 		echo "== $${t%:*} $${t#*:}"; \
-		$(GO) test -run '^$$' -fuzz "^$${t#*:}$$" -fuzztime $(FUZZTIME) "$${t%:*}"; \
+		$(GO) test -run '^$$' -fuzz "^$${t#*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s "$${t%:*}"; \
 	done
 
 bench: ## the figures of bench/README.md (BENCH=B8,B9: some of them)

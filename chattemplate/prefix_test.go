@@ -119,7 +119,7 @@ func FuzzHistory(f *testing.F) {
 	templates = append(templates, compileFile(f, "hermes.jinja"), compileFile(f, "strict.jinja"))
 	f.Add([]byte("sduatATur\x00\xff"), "text", `{"a":1}`)
 	f.Add([]byte("uTtATtua"), "<|im_end|>", `{"a":`)
-	f.Add([]byte("uTtATtua"), "a", strings.Repeat(`{"a":`, 1000)+"1"+strings.Repeat("}", 1000))
+	f.Add([]byte("uTtATtua"), "a", strings.Repeat(`{"a":`, 460)+"1"+strings.Repeat("}", 460))
 	f.Fuzz(func(t *testing.T, plan []byte, said, args string) {
 		said, args = said[:min(len(said), 10_000)], args[:min(len(args), 10_000)]
 		turns := []chat.Turn{user("q")} // some templates want to hear a user first
