@@ -39,8 +39,8 @@ type Config struct {
 type Entry struct {
 	// Name is stable over restarts and unique: the engine's URL, or "mock-0".
 	Name string
-	// Engine belongs to the fleet from [Fleet.Add] on. If it is an io.Closer it
-	// is closed when the worker leaves.
+	// Engine belongs to the fleet once [Fleet.Add] has taken it. If it is an
+	// io.Closer it is closed when the worker leaves.
 	Engine engine.Engine
 	// ID is below 2^53. 0 takes [ID] of the name.
 	ID uint64
@@ -72,6 +72,7 @@ type Fleet struct {
 	sinks   []Sink
 	changed chan struct{}
 	closed  bool
+	leaving sync.WaitGroup // workers that are no longer in the list, and still at work
 }
 
 // New returns a fleet without workers.
@@ -146,8 +147,10 @@ func (f *Fleet) Remove(id uint64) {
 	list := slices.Delete(slices.Clone(old), i, i+1)
 	f.workers.Store(&list)
 	f.announceLocked()
+	f.leaving.Add(1)
 	f.mu.Unlock()
 
+	defer f.leaving.Done()
 	if err := w.leave(engine.ErrWorkerLost); err != nil {
 		f.log.Warn("engine did not close cleanly", "worker", w.name, "error", err)
 	}
@@ -176,7 +179,8 @@ func (f *Fleet) Worker(id uint64) *Worker {
 }
 
 // Changed returns a channel that is closed at the next change: a worker joins or
-// leaves, or tells a new status. Take the channel first, look then, wait last.
+// leaves, tells a new status, or is left alone for a while; the end of that while
+// is not announced. Take the channel first, look then, wait last.
 func (f *Fleet) Changed() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -191,18 +195,16 @@ func (f *Fleet) Close() error {
 	list := f.Snapshot()
 	f.workers.Store(new([]*Worker))
 	f.announceLocked()
-	f.mu.Unlock()
-
 	errs := make([]error, len(list))
-	var leaving sync.WaitGroup
 	for i, w := range list {
-		leaving.Go(func() {
+		f.leaving.Go(func() {
 			if err := w.leave(engine.ErrShutdown); err != nil {
 				errs[i] = fmt.Errorf("fleet: close %s: %w", w.name, err)
 			}
 		})
 	}
-	leaving.Wait()
+	f.mu.Unlock()
+	f.leaving.Wait()
 	return errors.Join(errs...)
 }
 

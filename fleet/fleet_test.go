@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -317,6 +318,44 @@ func TestMembership(t *testing.T) {
 			t.Error("a closed fleet takes workers")
 		}
 	})
+}
+
+// Close returns when everything has ended, also what others are ending.
+func TestCloseWaitsForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := fleet.New(fleet.Config{})
+		slow := &slowToClose{fake: newFake(), closing: make(chan struct{})}
+		if _, err := f.Add(fleet.Entry{Name: "slow", Engine: slow, ID: 1}); err != nil {
+			t.Fatal(err)
+		}
+		var ended atomic.Int32
+		for _, end := range []func(){func() { f.Remove(1) }, func() { f.Close() }, func() { f.Close() }} {
+			go func() {
+				end()
+				ended.Add(1)
+			}()
+			synctest.Wait()
+		}
+		if n := ended.Load(); n != 0 {
+			t.Errorf("%d calls returned while the engine was closing", n)
+		}
+		close(slow.closing)
+		synctest.Wait()
+		if n := ended.Load(); n != 3 {
+			t.Errorf("%d calls returned, want 3", n)
+		}
+	})
+}
+
+// slowToClose is an engine whose Close waits until closing is closed.
+type slowToClose struct {
+	*fake
+	closing chan struct{}
+}
+
+func (s *slowToClose) Close() error {
+	<-s.closing
+	return s.fake.Close()
 }
 
 func Example() {

@@ -86,14 +86,14 @@ func (f *follower) become(ctx context.Context, s engine.Status) {
 	}
 }
 
-// newLife ends everything that belonged to the life before s.
+// newLife ends everything that belonged to the life before s. The old life is
+// over before the sinks are told, so that they can tell what came too late.
 func (f *follower) newLife(s engine.Status) {
+	f.view.Load().lose(engine.ErrWorkerLost)
 	f.forget()
-	lose := f.view.Load().lose
 	v := &view{status: s, admitted: admits(s.Card)}
 	v.lost, v.lose = context.WithCancelCause(context.Background())
 	f.view.Store(v)
-	lose(engine.ErrWorkerLost)
 	f.fleet.announce()
 }
 

@@ -264,7 +264,8 @@ func (r *Router) book(q *Query, s *scratch, choice int, now time.Time) *Booking 
 		}
 	}
 	r.books.enter(b)
-	if !r.hears(side.card) {
+	// A worker that was lost meanwhile has been forgotten, once and for all.
+	if !r.hears(side.card) && b.load.life.Err() == nil {
 		r.routed.Add(c.Target, p.local, now)
 	}
 	return b

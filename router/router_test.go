@@ -628,6 +628,32 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
+// A worker that is removed between the choice and the booking takes the booking
+// with it: neither books nor index count on it afterwards.
+func TestRemovedWhileRouting(t *testing.T) {
+	var h *house
+	h = newHouse(t, router.Config{Policy: policyFunc(func(context.Context, *router.Query, []router.Candidate) (int, error) {
+		h.fleet.Remove(1)
+		return 0, nil
+	})})
+	defer h.fleet.Close()
+	silent := card(func(c *engine.Card) { c.Features = nil })
+	h.join(1, silent)
+	b := h.route(router.Query{Model: "m", Tokens: count(0, 40)})
+	if !errors.Is(context.Cause(b.Worker().Lost()), engine.ErrWorkerLost) {
+		t.Error("the booking does not tell that its worker is lost")
+	}
+	b.Prefilled()
+	b.Release()
+	h.join(1, silent)
+	if s := h.router.IndexStats(); s.Blocks != 0 {
+		t.Errorf("the index credits the worker that came back with %d blocks", s.Blocks)
+	}
+	if l := h.router.Loads(); !slices.Equal(l, []router.TargetLoad{{Target: kv.Target{Worker: 1}}}) {
+		t.Errorf("the books hold %+v", l)
+	}
+}
+
 // Everything at once; at the end nothing may be left in the books.
 func TestConcurrentUse(t *testing.T) {
 	tuning := router.DefaultTuning()
