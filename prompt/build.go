@@ -29,6 +29,10 @@ type Prompt struct {
 // where no text of it exists.
 const tailIDs = 32
 
+// unknownRoom is how long an answer may be where the context length is unknown:
+// engines want a number, and will refuse what they cannot hold.
+const unknownRoom = 1 << 20
+
 // Build makes the prompt of a request. Failures are the client's: errors of
 // kind invalid_argument that name the field at fault.
 func (m *Model) Build(r *chat.Request, ext *nvext.Ext) (*Prompt, error) {
@@ -61,17 +65,20 @@ func (m *Model) fill(p *Prompt, r *chat.Request, ext *nvext.Ext) error {
 		field = "prompt"
 	}
 	var data []uint32
-	if ext != nil && ext.TokenData != nil {
-		if data, field = ext.TokenData, "nvext.token_data"; len(data) == 0 {
-			return invalid(field, "nvext.token_data must not be empty")
-		}
-		if r.Prompt != nil && r.Prompt.IDs != nil && !slices.Equal(r.Prompt.IDs, data) {
-			return invalid(field, "prompt and nvext.token_data differ; send one of them")
-		}
-	} else if r.Prompt != nil && r.Prompt.IDs != nil {
+	if r.Prompt != nil {
 		data = r.Prompt.IDs
 	}
+	if ext != nil && ext.TokenData != nil {
+		field = "nvext.token_data"
+		if data != nil && !slices.Equal(data, ext.TokenData) {
+			return invalid(field, "prompt and nvext.token_data differ; send one of them")
+		}
+		data = ext.TokenData
+	}
 	if data != nil {
+		if len(data) == 0 {
+			return invalid(field, "%s must have at least one token id", field)
+		}
 		for i, id := range data {
 			if int(id) >= m.Tokenizer.Size() {
 				return invalid(field, "token id %d at index %d is not in the vocabulary of %d tokens", id, i, m.Tokenizer.Size())
@@ -139,7 +146,7 @@ func (m *Model) text(p *Prompt, r *chat.Request, ext *nvext.Ext) (string, error)
 // limit refuses a prompt that leaves no room for an answer, and resolves how
 // long the answer may be.
 func (m *Model) limit(p *Prompt, r *chat.Request) error {
-	room := 1 << 20
+	room := unknownRoom
 	if m.ContextLength > 0 {
 		room = m.ContextLength - len(p.IDs)
 		if room <= 0 {
