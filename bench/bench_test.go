@@ -117,6 +117,31 @@ func TestRecord(t *testing.T) {
 	}
 }
 
+func TestAimIsMetOnlyIfItWasTriedFor(t *testing.T) {
+	met, missed := count("a", 1).atMost(2).aim(1), count("b", 2).atMost(2).aim(1)
+	without := count("c", 0).atMost(0)
+	for _, tt := range []struct {
+		name  string
+		parts []part
+		want  bool
+	}{
+		{"met", []part{met, without}, true},
+		{"missed by one", []part{met, missed}, false},
+		{"no part has one", []part{without}, false},
+	} {
+		if got := newRecord(figure{}, tt.parts, machine{}).Aim; got != tt.want {
+			t.Errorf("%s: aim = %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	for soak, want := range map[time.Duration]bool{10 * time.Minute: false, 2 * time.Hour: true} {
+		b := &bench{soak: soak}
+		flat := []stats.Point{{At: soak / 2, Value: 1}, {At: soak, Value: 1}}
+		if got := newRecord(figure{}, b.soakParts(loadgen.Result{}, flat, leftovers{}), machine{}).Aim; got != want {
+			t.Errorf("clean soak of %v: aim = %v, want %v", soak, got, want)
+		}
+	}
+}
+
 func TestOnlyCountsBreakABuild(t *testing.T) {
 	slow := median("cost", "µs", []float64{200}).atMost(150)
 	wrong := count("wrong answers", 1).atMost(0)

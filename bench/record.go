@@ -82,18 +82,21 @@ type record struct {
 	Parts []part `json:"parts,omitempty"`
 
 	Pass    bool    `json:"pass"` // every judged part passes
-	Aim     bool    `json:"aim"`
+	Aim     bool    `json:"aim"`  // the aim was tried for and met by every part that has one
 	Short   bool    `json:"short,omitempty"` // taken in the short form
 	Seconds float64 `json:"seconds"`
 	Machine machine `json:"machine"`
 }
 
 func newRecord(f figure, parts []part, m machine) record {
-	r := record{ID: f.id, What: f.what, Parts: parts, Pass: true, Aim: true, Machine: m}
+	r := record{ID: f.id, What: f.what, Parts: parts, Pass: true, Machine: m}
+	aimed, missed := false, false
 	for _, p := range parts {
 		r.Pass = r.Pass && (p.Pass == nil || *p.Pass)
-		r.Aim = r.Aim && (p.Aim == nil || *p.Aim)
+		aimed = aimed || p.Aim != nil
+		missed = missed || p.Aim != nil && !*p.Aim
 	}
+	r.Aim = aimed && !missed
 	if len(parts) == 1 {
 		r.What, r.Parts, r.part = parts[0].What, nil, &parts[0]
 	}

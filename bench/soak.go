@@ -17,6 +17,7 @@ const (
 	// enough to tell a leak from the noise of what is under way.
 	soakWarmUp  = 3 * time.Minute
 	judgedFrom  = 8 * time.Minute
+	aimedSoak   = 2 * time.Hour
 	soakClients = 64
 )
 
@@ -107,6 +108,7 @@ func (s *server) liveHeap(ctx context.Context) (float64, error) {
 	return page.value("go_memstats_heap_inuse_bytes")
 }
 
+// soakParts judges a soak. What is aimed for are the same numbers after two hours.
 func (b *bench) soakParts(load loadgen.Result, heap []stats.Point, left leftovers) []part {
 	wrong := count("wrong answers", load.Wrong).atMost(0)
 	if load.FirstWrong != "" {
@@ -120,7 +122,7 @@ func (b *bench) soakParts(load loadgen.Result, heap []stats.Point, left leftover
 	if len(left.goroutines) > 0 {
 		leaked = leaked.noted("%v", left.goroutines)
 	}
-	return []part{
+	parts := []part{
 		count("answers verified", load.Requests).noted("in %v, besides %d abandoned; %d tokens", time.Duration(load.Seconds*float64(time.Second)).Round(time.Second), load.Aborted, load.Tokens),
 		count("hung requests", load.Hung).atMost(0),
 		wrong,
@@ -130,6 +132,12 @@ func (b *bench) soakParts(load loadgen.Result, heap []stats.Point, left leftover
 		leaked,
 		b.heapSlope(heap),
 	}
+	for i, p := range parts {
+		if b.soak >= aimedSoak && p.PassLine != nil {
+			parts[i] = p.aim(*p.PassLine)
+		}
+	}
+	return parts
 }
 
 func (b *bench) heapSlope(heap []stats.Point) part {
