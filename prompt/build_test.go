@@ -54,6 +54,13 @@ func TestBuild(t *testing.T) {
 		"max_tokens":                 {request: func(r *chat.Request) { r.Sampling.MaxTokens = number(7) }, stop: engine.Stop{MaxTokens: 7}},
 		"max_tokens beyond room":     {request: func(r *chat.Request) { r.Sampling.MaxTokens = number(1 << 30) }},
 		"the model's own limit":      {model: func(m *prompt.Model) { m.MaxNewTokens = 9 }, stop: engine.Stop{MaxTokens: 9}},
+		"no more than there is room": {model: func(m *prompt.Model) { m.MaxNewTokens = 1 << 30 }},
+		"ids that open a thought":    {request: func(r *chat.Request) { r.Prompt = &chat.Prompt{IDs: demo.Tokenizer.Append(nil, "hello <think>\n")} }, text: "hello <think>\n", start: parser.StartReasoning},
+		"tools that may not be called": {
+			request: func(r *chat.Request) {
+				r.Tools, r.ToolChoice.Mode = []chat.Tool{{Name: "ls", Wire: []byte(`{"type":"function","function":{"name":"ls"}}`)}}, chat.ToolNone
+			},
+		},
 		"the client's goes first":    {model: func(m *prompt.Model) { m.MaxNewTokens = 9 }, request: func(r *chat.Request) { r.Sampling.MaxTokens = number(12) }, stop: engine.Stop{MaxTokens: 12}},
 		"no context length":          {model: func(m *prompt.Model) { m.ContextLength = 0 }, stop: engine.Stop{MaxTokens: 1 << 20}},
 		"min_tokens":                 {request: func(r *chat.Request) { r.Sampling.MinTokens = 3 }, stop: engine.Stop{MinTokens: 3}},
