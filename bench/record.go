@@ -81,8 +81,8 @@ type record struct {
 	*part        // of a figure with a single one
 	Parts []part `json:"parts,omitempty"`
 
-	Pass    bool    `json:"pass"` // every judged part passes
-	Aim     bool    `json:"aim"`  // the aim was tried for and met by every part that has one
+	Pass    bool    `json:"pass"`            // every judged part passes
+	Aim     bool    `json:"aim"`             // the aim was tried for and met by every part that has one
 	Short   bool    `json:"short,omitempty"` // taken in the short form
 	Seconds float64 `json:"seconds"`
 	Machine machine `json:"machine"`
