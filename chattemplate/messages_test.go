@@ -186,7 +186,7 @@ func TestDemandingTemplate(t *testing.T) {
 	r := &chat.Request{API: chat.APIMessages, System: []chat.Block{text("s")}, Turns: []chat.Turn{
 		user("q"),
 		turn(chat.RoleAssistant, text("look"), use("call_1", "f", `{"a": 1}`), use("abcdefgh9", "g", `{"b":2}`)),
-		turn(chat.RoleUser, answer("abcdefgh9", text("two")), answer("call_1", text("one"))),
+		turn(chat.RoleUser, answer("nobodys_1", text("stray")), answer("abcdefgh9", text("two")), answer("call_1", text("one"))),
 		user("r"),
 	}}
 	const want = `[SYSTEM]s
@@ -195,6 +195,7 @@ func TestDemandingTemplate(t *testing.T) {
 [RESULT rwU906w5h f]one
 [ASSISTANT][CALL abcdefgh9 g]{"b":2}
 [RESULT abcdefgh9 g]two
+[RESULT EDJnJAI9F ]stray
 [USER]r
 [ASSISTANT]`
 	if diff := cmp.Diff(want, render(t, compileFile(t, "parts.jinja"), r)); diff != "" {

@@ -122,6 +122,14 @@ func TestUnknownMembers(t *testing.T) {
 	}
 }
 
+// The list goes into a log line, and a client decides how long it would be.
+func TestUnknownMembersAreBounded(t *testing.T) {
+	in := `{"x":0` + strings.Repeat(`,"x":0`, 99) + `}`
+	if _, got, err := nvext.Decode([]byte(in), false); err != nil || len(got) != 32 {
+		t.Errorf("listed %d members, %v", len(got), err)
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"agent_hints":{"osl":3},"token_data":[1],"x":{}}`))
 	f.Add([]byte(`{"retention":{"ranges":[{"end":3,"priority":1}]},"cache_control":{"ttl":1e400}}`))

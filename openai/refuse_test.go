@@ -138,6 +138,7 @@ var chatRefusals = []refusal{
 	{ask(function(`"name":"a b"`)), 0, "tools[0].function.name", "", validation + `Function at index 0 has an invalid name: "a b". Control characters, blanks, quotes, < and > are not allowed.`},
 	{ask(function(`"name":"a<b"`)), 0, "tools[0].function.name", "", validation + `Function at index 0 has an invalid name: "a<b". Control characters, blanks, quotes, < and > are not allowed.`},
 	{ask(function(`"name":"a\tb"`)), 0, "tools[0].function.name", "", validation + `Function at index 0 has an invalid name: "a\tb". Control characters, blanks, quotes, < and > are not allowed.`},
+	{ask(function(`"name":"a\u007fb"`)), 0, "tools[0].function.name", "", validation + `Function at index 0 has an invalid name: "a\x7fb". Control characters, blanks, quotes, < and > are not allowed.`},
 	{ask(function(`"name":"a","parameters":"x"`)), 0, "tools[0].function.parameters", "", validation + `Function parameters at index 0 for "a" must be a JSON Schema object`},
 	{ask(`"tool_choice":"required"`), 0, "tool_choice", "", validation + `tool_choice is "required" but tools is empty`},
 	{ask(`"tool_choice":"required","tools":[]`), 0, "tool_choice", "", validation + `tool_choice is "required" but tools is empty`},

@@ -101,13 +101,39 @@ func TestAppendLiteralYieldsNoSpecialToken(t *testing.T) {
 // Role markers count as control even in files that do not flag them.
 func TestAppendLiteralKnowsUnflaggedRoleMarkers(t *testing.T) {
 	file := demoFile(t)
-	file["added_tokens"] = encode(t, []map[string]any{{"id": 9000, "content": "<｜User｜>"}, {"id": 9001, "content": "<table>"}})
+	file["added_tokens"] = encode(t, []map[string]any{
+		{"id": 9000, "content": "<｜User｜>"}, {"id": 9001, "content": "<table>"}, {"id": 9002, "content": "<|user|>"},
+	})
 	tok := load(t, encode(t, file))
-	if got := tok.Append(nil, "<｜User｜><table>"); !slices.Equal(got, []uint32{9000, 9001}) {
+	const text = "<｜User｜><table><|user|>"
+	if got := tok.Append(nil, text); !slices.Equal(got, []uint32{9000, 9001, 9002}) {
 		t.Errorf("Append gives %d", got)
 	}
-	if got := tok.AppendLiteral(nil, "<｜User｜><table>"); slices.Contains(got, 9000) || !slices.Contains(got, 9001) {
-		t.Errorf("AppendLiteral gives %d, want 9001 and not 9000", got)
+	if got := tok.AppendLiteral(nil, text); slices.Contains(got, 9000) || !slices.Contains(got, 9001) || slices.Contains(got, 9002) {
+		t.Errorf("AppendLiteral gives %d, want 9001, and neither 9000 nor 9002", got)
+	}
+}
+
+func TestSingleWord(t *testing.T) {
+	file := demoFile(t)
+	file["added_tokens"] = encode(t, []map[string]any{{"id": 9000, "content": "qzx", "single_word": true}})
+	tok := load(t, encode(t, file))
+	for text, want := range map[string]bool{"qzx": true, "a qzx.": true, "(qzx)": true, "nonqzx": false, "qzxs": false, "qzx_": false, "éqzx": false, "qzx1": false} {
+		if got := slices.Contains(tok.Append(nil, text), 9000); got != want {
+			t.Errorf("%q holds the word qzx: %v, want %v", text, got, want)
+		}
+	}
+}
+
+// A run of unknown bytes is one unknown token, within a word and not beyond it.
+func TestFuseUnk(t *testing.T) {
+	const file = `{"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Digits"},{"type":"ByteLevel","add_prefix_space":false,"use_regex":false}]},
+		"decoder":{"type":"ByteLevel"},"model":{"type":"BPE","vocab":{"?":0,"a":1},"merges":[],"unk_token":"?","fuse_unk":%v}}`
+	for fuse, want := range map[bool][]uint32{false: {0, 0, 1, 0, 0, 0}, true: {0, 1, 0, 0}} {
+		tok := load(t, fmt.Appendf(nil, file, fuse))
+		if got := tok.Append(nil, "xyax12"); !slices.Equal(got, want) {
+			t.Errorf("fuse_unk %v: got %d, want %d", fuse, got, want)
+		}
 	}
 }
 
