@@ -23,6 +23,7 @@ import (
 type fake struct {
 	generate func(ctx context.Context, r *engine.Request, yield func(engine.Delta, error) bool)
 	features engine.Features
+	change   func(*engine.Card) // of the usual card
 
 	mu       sync.Mutex
 	requests []*engine.Request
@@ -31,10 +32,14 @@ type fake struct {
 
 func (f *fake) Card(ctx context.Context) iter.Seq2[engine.Status, error] {
 	return func(yield func(engine.Status, error) bool) {
-		if yield(engine.Status{Epoch: 1, Revision: 1, State: engine.Ready, Card: &engine.Card{
+		card := &engine.Card{
 			Model: "test/model", Aliases: []string{"alias"}, Engine: "fake 1", Accepts: []engine.Input{engine.InputTokens},
 			ContextLength: 4096, BlockSize: 16, HashScheme: engine.SchemeXXH3, TotalBlocks: 1000, DPSize: 1, Features: f.features,
-		}}, nil) {
+		}
+		if f.change != nil {
+			f.change(card)
+		}
+		if yield(engine.Status{Epoch: 1, Revision: 1, State: engine.Ready, Card: card}, nil) {
 			<-ctx.Done()
 		}
 	}
@@ -96,8 +101,10 @@ func newHouse(t testing.TB, c pipeline.Config, engines ...engine.Engine) *house 
 		t.Fatal(err)
 	}
 	h := &house{fleet: fleet.New(fleet.Config{}), model: model}
+	tuning := router.DefaultTuning()
+	tuning.TrackOutputBlocks = true
 	// Round robin makes the order of attempts plain.
-	if h.router, err = router.New(router.Config{Mode: router.RoundRobin}, h.fleet); err != nil {
+	if h.router, err = router.New(router.Config{Mode: router.RoundRobin, Tuning: &tuning}, h.fleet); err != nil {
 		t.Fatal(err)
 	}
 	c.Fleet, c.Router = h.fleet, h.router

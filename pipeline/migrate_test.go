@@ -118,6 +118,35 @@ func TestMigration(t *testing.T) {
 	}
 }
 
+// One choice among several moves before its first token, and not behind it.
+func TestMigrationOfChoices(t *testing.T) {
+	for after, want := range map[int]engine.ErrorKind{0: "", 1: engine.Disconnected} {
+		a, b := &fake{}, &fake{}
+		h := newHouse(t, pipeline.Config{MigrationLimit: 3}, a, b)
+		a.generate = h.breaks(after, engine.Errorf(engine.Disconnected, "injected"))
+		b.generate = h.say(sentence, 1, engine.FinishEOS)
+		r := request("Hello")
+		r.Chat.Sampling.N = 3
+		var end error
+		finished := 0
+		for e, err := range h.Run(t.Context(), r) {
+			if end != nil {
+				t.Errorf("broken after %d: %+v, %v behind the error", after, e, err)
+			}
+			if end = err; e.Kind == chat.Finished {
+				finished++
+			}
+		}
+		if want == "" && (end != nil || finished != 3) || want != "" && engine.KindOf(end) != want {
+			t.Errorf("broken after %d: %d answers, %v; want kind %q", after, finished, end, want)
+		}
+		if c := h.Counters(); c.MigratedOngoing != 0 || (c.MigratedNew == 3) != (want == "") {
+			t.Errorf("broken after %d: %+v", after, c)
+		}
+		h.released(t)
+	}
+}
+
 type failure = struct {
 	after int
 	kind  engine.ErrorKind
