@@ -2,7 +2,9 @@ package prompt
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,7 +39,7 @@ const unknownRoom = 1 << 20
 // kind invalid_argument that name the field at fault.
 func (m *Model) Build(r *chat.Request, ext *nvext.Ext) (*Prompt, error) {
 	p := &Prompt{}
-	if err := m.fill(p, r, ext); err != nil {
+	if err := m.fill(p, r, ext, true); err != nil {
 		return nil, err
 	}
 	if err := m.limit(p, r); err != nil {
@@ -58,8 +60,9 @@ func (m *Model) Build(r *chat.Request, ext *nvext.Ext) (*Prompt, error) {
 }
 
 // fill sets IDs and Start from whatever the request carries: ids, a raw text,
-// or turns for the chat template.
-func (m *Model) fill(p *Prompt, r *chat.Request, ext *nvext.Ext) error {
+// or turns for the chat template. With limited set it gives up on a text that
+// cannot fit.
+func (m *Model) fill(p *Prompt, r *chat.Request, ext *nvext.Ext, limited bool) error {
 	field := "messages"
 	if r.Prompt != nil {
 		field = "prompt"
@@ -92,6 +95,11 @@ func (m *Model) fill(p *Prompt, r *chat.Request, ext *nvext.Ext) error {
 	text, err := m.text(p, r, ext)
 	if err != nil {
 		return err
+	}
+	if limited {
+		if n := m.fewest(text); m.ContextLength > 0 && n >= m.ContextLength {
+			return m.tooLong(r, fmt.Sprintf("at least %d", n))
+		}
 	}
 	begin := time.Now()
 	// A template writes its own special tokens; a bare prompt gets those of the
@@ -150,12 +158,7 @@ func (m *Model) limit(p *Prompt, r *chat.Request) error {
 	if m.ContextLength > 0 {
 		room = m.ContextLength - len(p.IDs)
 		if room <= 0 {
-			e := invalid("messages", "This model's maximum context length is %d tokens. However, your messages resulted in %d tokens. Please reduce the length of the messages.", m.ContextLength, len(p.IDs))
-			if r.Prompt != nil {
-				e.Param = "prompt"
-			}
-			e.Code = "context_length_exceeded"
-			return e
+			return m.tooLong(r, strconv.Itoa(len(p.IDs)))
 		}
 	}
 	p.Stop.MaxTokens = room
@@ -166,6 +169,31 @@ func (m *Model) limit(p *Prompt, r *chat.Request) error {
 		p.Stop.MaxTokens = min(room, m.MaxNewTokens)
 	}
 	return nil
+}
+
+// tooLong is the error of a prompt that has so many tokens.
+func (m *Model) tooLong(r *chat.Request, tokens string) *engine.Error {
+	e := invalid("messages", "This model's maximum context length is %d tokens. However, your messages resulted in %s tokens. Please reduce the length of the messages.", m.ContextLength, tokens)
+	if r.Prompt != nil {
+		e.Param = "prompt"
+	}
+	e.Code = "context_length_exceeded"
+	return e
+}
+
+// shrinkage is more than normalization can shorten a text by.
+const shrinkage = 8
+
+// fewest returns how many tokens a text has at least: as if all of them were the
+// longest one. A compressed body of a few kilobytes can hold a text that takes
+// minutes to tokenize; this tells at once that it will not fit. It takes no
+// account of the whitespace that special tokens may swallow: a prompt of nothing
+// else is none.
+func (m *Model) fewest(text string) int {
+	if m.longest == 0 {
+		return 0
+	}
+	return len(text) / (m.longest * shrinkage)
 }
 
 func invalid(param, format string, args ...any) *engine.Error {
@@ -185,7 +213,7 @@ func (m *Model) Tokens(r *chat.Request, generationPrompt bool) ([]uint32, error)
 		return m.Tokenizer.Append(nil, text), nil
 	}
 	var p Prompt
-	err := m.fill(&p, r, nil)
+	err := m.fill(&p, r, nil, false)
 	return p.IDs, err
 }
 

@@ -114,6 +114,7 @@ func TestBuildRefusals(t *testing.T) {
 	}{
 		"too long":                  {request: func(r *chat.Request) { r.Turns[0].Blocks[0].Text = strings.Repeat("word ", 40000) }, param: "messages", want: "maximum context length is 32768 tokens", code: "context_length_exceeded"},
 		"a prompt that is too long": {request: func(r *chat.Request) { r.Prompt = &chat.Prompt{IDs: make([]uint32, 32768)} }, param: "prompt", want: "32768", code: "context_length_exceeded"},
+		"hopelessly too long":       {model: func(m *prompt.Model) { m.ContextLength = 10 }, request: func(r *chat.Request) { r.Turns[0].Blocks[0].Text = strings.Repeat(" ", 100_000) }, param: "messages", want: "resulted in at least ", code: "context_length_exceeded"},
 		"an empty prompt":           {request: func(r *chat.Request) { r.Prompt = &chat.Prompt{} }, param: "prompt", want: "empty"},
 		"no ids":                    {request: func(r *chat.Request) { r.Prompt = &chat.Prompt{IDs: []uint32{}} }, param: "prompt", want: "at least one"},
 		"no token data":             {ext: nvext.Ext{TokenData: []uint32{}}, param: "nvext.token_data", want: "at least one"},
@@ -139,6 +140,27 @@ func TestBuildRefusals(t *testing.T) {
 				t.Errorf("%#v, want invalid_argument of %s with %q, code %q", err, tc.param, tc.want, tc.code)
 			}
 		})
+	}
+}
+
+// No prompt that fits is refused for its length in bytes.
+func TestLongTokensFit(t *testing.T) {
+	m := demoModel(t)
+	longest := ""
+	for id := range m.Tokenizer.Size() {
+		if b := m.Tokenizer.Bytes(uint32(id)); len(b) > len(longest) && !m.Tokenizer.IsSpecial(uint32(id)) {
+			longest = string(b)
+		}
+	}
+	r := ask("")
+	r.Prompt = &chat.Prompt{Text: strings.Repeat(longest, 5000)}
+	ids, err := m.Tokens(r, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.ContextLength = len(ids) + 1
+	if p, err := m.Build(r, nil); err != nil || len(p.IDs) != len(ids) {
+		t.Errorf("%q 5000 times: %v", longest, err)
 	}
 }
 

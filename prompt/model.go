@@ -37,6 +37,8 @@ type Model struct {
 	// MaxNewTokens is the model's own default for the length of an answer; 0 is
 	// none.
 	MaxNewTokens int
+
+	longest int // token of the vocabulary, in bytes
 }
 
 // Parsers name the families of tool calls and of reasoning: empty or "auto" is
@@ -93,6 +95,9 @@ func Load(read func(name string) ([]byte, error), parsers Parsers) (*Model, erro
 		}
 	}
 	m.Tokenizer = m.Tokenizer.AddSpecial(special)
+	for id := range m.Tokenizer.Size() {
+		m.longest = max(m.longest, len(m.Tokenizer.Bytes(uint32(id))))
+	}
 	// Snapshots write 1e30 here for "no limit".
 	if m.ContextLength == 0 && tokenizerConfig.ModelMaxLength < 1e9 {
 		m.ContextLength = int(tokenizerConfig.ModelMaxLength)
