@@ -10,7 +10,10 @@
 // twice.
 package kv
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // LocalHash identifies the content of one block, whatever stands before it.
 type LocalHash uint64
@@ -38,6 +41,11 @@ type Target struct {
 
 // String returns "worker/rank" in decimal.
 func (t Target) String() string { return fmt.Sprintf("%d/%d", t.Worker, t.Rank) }
+
+// Compare orders targets by worker, then by rank, as cmp.Compare does.
+func (t Target) Compare(o Target) int {
+	return cmp.Or(cmp.Compare(t.Worker, o.Worker), cmp.Compare(t.Rank, o.Rank))
+}
 
 // Tier says on which kind of memory a block lies, fastest first.
 type Tier uint8

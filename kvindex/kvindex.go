@@ -250,7 +250,7 @@ func (x *Index) holder(t kv.Target) *holder {
 }
 
 func (x *Index) find(t kv.Target) (int, bool) {
-	return slices.BinarySearchFunc(x.order, t, func(h *holder, t kv.Target) int { return compare(h.target, t) })
+	return slices.BinarySearchFunc(x.order, t, func(h *holder, t kv.Target) int { return h.target.Compare(t) })
 }
 
 // child returns the node of content l below at, made if need be.

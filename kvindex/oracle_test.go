@@ -98,12 +98,7 @@ func (o oracle) match(local []kv.LocalHash) []kvindex.Match {
 			found = append(found, m)
 		}
 	}
-	slices.SortFunc(found, func(a, b kvindex.Match) int {
-		if a.Target.Worker != b.Target.Worker {
-			return int(a.Target.Worker) - int(b.Target.Worker)
-		}
-		return int(a.Target.Rank) - int(b.Target.Rank)
-	})
+	slices.SortFunc(found, func(a, b kvindex.Match) int { return a.Target.Compare(b.Target) })
 	return found
 }
 

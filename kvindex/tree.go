@@ -1,10 +1,6 @@
 package kvindex
 
-import (
-	"cmp"
-
-	"github.com/dynago/dynago/kv"
-)
+import "github.com/dynago/dynago/kv"
 
 // node is one block under everything before it. It lives as long as somebody
 // holds it or something below it.
@@ -168,7 +164,3 @@ func (s *slots) take() int {
 }
 
 func (s *slots) free(slot int) { s.used.remove(slot) }
-
-func compare(a, b kv.Target) int {
-	return cmp.Or(cmp.Compare(a.Worker, b.Worker), cmp.Compare(a.Rank, b.Rank))
-}

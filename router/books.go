@@ -1,7 +1,6 @@
 package router
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sort"
@@ -62,7 +61,7 @@ func (l *load) activeBlocks() int { return int((l.weight + one/2) / one) }
 
 // search returns where the load of t is, or belongs.
 func (b *books) search(t kv.Target) (int, bool) {
-	return slices.BinarySearchFunc(b.loads, t, func(l *load, t kv.Target) int { return compare(l.target, t) })
+	return slices.BinarySearchFunc(b.loads, t, func(l *load, t kv.Target) int { return l.target.Compare(t) })
 }
 
 // find returns the load of t, or nil.
@@ -260,8 +259,4 @@ func (h *holders) remove(l *load, guess int) int {
 	h.by[last] = hold{}
 	h.by = h.by[:last]
 	return at
-}
-
-func compare(a, b kv.Target) int {
-	return cmp.Or(cmp.Compare(a.Worker, b.Worker), cmp.Compare(a.Rank, b.Rank))
 }

@@ -69,7 +69,7 @@ func (r *Router) consider(q *Query, s *scratch) error {
 	for i := range s.rows {
 		c := &s.rows[i]
 		p := &s.prompts[s.sides[i].prompt]
-		for p.at < len(p.found.Found) && compare(p.found.Found[p.at].Target, c.Target) < 0 {
+		for p.at < len(p.found.Found) && p.found.Found[p.at].Target.Compare(c.Target) < 0 {
 			p.at++
 		}
 		if p.at < len(p.found.Found) && p.found.Found[p.at].Target == c.Target {
@@ -111,7 +111,7 @@ func (r *Router) weigh(q *Query, s *scratch) {
 	loads := r.books.loads
 	at := 0
 	find := func(c *Candidate) *load {
-		for at < len(loads) && compare(loads[at].target, c.Target) < 0 {
+		for at < len(loads) && loads[at].target.Compare(c.Target) < 0 {
 			at++
 		}
 		if at < len(loads) && loads[at].target == c.Target && loads[at].life == c.Worker.Lost() {

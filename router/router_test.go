@@ -654,6 +654,20 @@ func TestRemovedWhileRouting(t *testing.T) {
 	}
 }
 
+// Workers that come and go leave no page in the books.
+func TestBooksForgetTheGone(t *testing.T) {
+	h := newHouse(t, router.Config{})
+	defer h.fleet.Close()
+	for id := range uint64(20) {
+		h.join(id+1, card())
+		h.route(router.Query{Model: "m", Tokens: count(0, 40)}).Release()
+		h.fleet.Remove(id + 1)
+	}
+	if n := h.router.BookedTargets(); n != 0 {
+		t.Errorf("the books know %d targets of an empty fleet", n)
+	}
+}
+
 // Everything at once; at the end nothing may be left in the books.
 func TestConcurrentUse(t *testing.T) {
 	tuning := router.DefaultTuning()
