@@ -371,7 +371,7 @@ func TestTraceContext(t *testing.T) {
 func TestLogLine(t *testing.T) {
 	s := start(t, newFake())
 	s.do("POST", "/v1/chat/completions", ask)
-	s.do("POST", "/v1/chat/completions", `{"model":"demo"}`)
+	s.do("POST", "/v1/chat/completions", strings.Replace(ask, "{", `{"logit_bias":{"secret words":1},`, 1))
 	s.do("GET", "/metrics", "")
 	var lines []string
 	eventually(t, func() bool {
@@ -391,6 +391,7 @@ func TestLogLine(t *testing.T) {
 	}
 	for k, want := range map[string]any{
 		"msg": "request completed", "model": "unknown_model", "status": "error", "error_type": "validation", "http_status": 400.0, "level": "INFO",
+		"param": "logit_bias",
 	} {
 		if bad[k] != want {
 			t.Errorf("%s: %v, want %v", k, bad[k], want)

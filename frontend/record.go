@@ -5,6 +5,7 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/dynago/dynago/chat"
@@ -230,8 +231,8 @@ func (r *record) log(elapsed time.Duration, kind errorType) {
 			slog.String("error_type", kind.String()),
 			slog.String("error", explanations[kind]),
 		)
-		if r.fault.Param != "" {
-			attrs = append(attrs, slog.String("param", clip(r.fault.Param)))
+		if field := topField(r.fault.Param); field != "" {
+			attrs = append(attrs, slog.String("param", field))
 		}
 		if r.fault.Status >= 500 {
 			attrs = append(attrs, slog.String("cause", r.cause.Error()))
@@ -245,6 +246,16 @@ func (r *record) log(elapsed time.Duration, kind errorType) {
 		attrs = append(attrs, slog.Uint64("worker", r.notes[0].Target.Worker))
 	}
 	logger.LogAttrs(context.Background(), level, "request completed", attrs...)
+}
+
+// topField returns the member of the body that a path begins with. What stands
+// further down may be of the client's own making, as the keys of logit_bias are.
+func topField(path string) string {
+	end := strings.IndexFunc(path, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') })
+	if end >= 0 {
+		path = path[:end]
+	}
+	return clip(path)
 }
 
 // explanations are fixed texts: a message may quote what a client has sent.
