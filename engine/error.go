@@ -38,7 +38,7 @@ type Retry uint8
 // Answers to "may another worker be tried?".
 const (
 	RetryNever   Retry = iota
-	RetryEarly         // only before the first item
+	RetryEarly         // only before the first item of the attempt
 	RetryMigrate       // also after it, carrying on from the tokens delivered
 )
 

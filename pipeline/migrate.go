@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/router"
@@ -100,6 +101,7 @@ var errIncomplete = engine.Errorf(engine.StreamIncomplete, "the stream ended wit
 // begin makes the request of an attempt.
 func (c *carry) begin(worker *fleet.Worker) (*engine.Request, error) {
 	c.attempts++
+	c.pace = pace{}
 	if c.alone {
 		c.request.Notes.Attempts = c.attempts
 	}
@@ -204,13 +206,18 @@ func (c *carry) movable(kind engine.ErrorKind, ongoing bool) bool {
 	if kind == engine.StreamIncomplete && c.settled() {
 		return false
 	}
-	if !ongoing {
-		return kind.Retry() != engine.RetryNever
+	switch kind.Retry() {
+	case engine.RetryNever:
+		return false
+	case engine.RetryEarly:
+		// What earlier attempts delivered is safe: this one is to have no part.
+		if c.pace.begun() {
+			return false
+		}
 	}
 	// A constraint's state cannot be carried over, nor can the position of one
 	// choice among several.
-	return kind.Retry() == engine.RetryMigrate &&
-		c.request.Chat.Output.Kind == "" && c.request.Chat.Sampling.Choices() == 1
+	return !ongoing || c.request.Chat.Output.Kind == chat.FormatText && c.request.Chat.Sampling.Choices() == 1
 }
 
 func attemptID(id string, choice, attempt int) string {

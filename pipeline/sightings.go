@@ -54,7 +54,7 @@ type pace struct {
 // item notes n tokens, and says whether they are the first. Only the first item
 // looks at the clock.
 func (p *pace) item(n int, seen *sighting) (first bool) {
-	if !p.first.IsZero() {
+	if p.begun() {
 		p.tokens += n
 		return false
 	}
@@ -63,6 +63,9 @@ func (p *pace) item(n int, seen *sighting) (first bool) {
 	seen.input.Store(int64(p.input))
 	return true
 }
+
+// begun says whether an item has come.
+func (p *pace) begun() bool { return !p.first.IsZero() }
 
 func (p *pace) end(seen *sighting) {
 	if p.tokens > 0 {

@@ -12,9 +12,11 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/internal/demo"
 	"github.com/dynago/dynago/internal/sse"
 	"github.com/dynago/dynago/pipeline"
@@ -438,6 +440,45 @@ func TestMigrationIsInvisible(t *testing.T) {
 			moving.idle(t)
 		})
 	}
+}
+
+// Workers crash and come back under many streams at once: every answer is that
+// of a quiet day, and nothing stays booked. Three of five workers go, so that
+// three moves are enough for a request that meets them all.
+func TestRestartsUnderLoad(t *testing.T) {
+	const streams, crashes = 24, 3
+	body := func(i int) object {
+		return say(fmt.Sprint("question ", i), object{"max_tokens": 150, "ignore_eos": true, "seed": i})
+	}
+	quiet := build(t, plan{})
+	h := build(t, plan{workers: 5, migration: crashes, tokenMS: 3})
+	var work sync.WaitGroup
+	for i := range streams {
+		want := content(quiet.unary(t, chatRoute, body(i)))
+		work.Go(func() {
+			status, raw := h.post(t, chatRoute, body(i))
+			var got object
+			if err := json.Unmarshal(raw, &got); err != nil || status != http.StatusOK {
+				t.Errorf("stream %d: status %d, %v: %s", i, status, err, raw)
+			} else if content(got) != want {
+				t.Errorf("stream %d: %q, want %q", i, content(got), want)
+			}
+		})
+	}
+	for i := range crashes {
+		id := fleet.ID(fmt.Sprint("mock-", i))
+		waitFor(t, "a worker generates", func() bool {
+			return slices.ContainsFunc(h.router.Loads(), func(l router.TargetLoad) bool {
+				return l.Target.Worker == id && l.Requests > 0 && l.PrefillTokens == 0
+			})
+		})
+		h.engines[i].Restart()
+	}
+	work.Wait()
+	if n := h.pipeline.Counters().MigratedOngoing; n == 0 {
+		t.Error("no stream met a crash")
+	}
+	h.idle(t)
 }
 
 // What is sampled differs, from choice to choice and from call to call; a seed
