@@ -37,6 +37,7 @@ func said(text string) chat.Block { return chat.Block{Kind: chat.Text, Text: tex
 func called(id, name string) chat.Block {
 	return chat.Block{Kind: chat.ToolCall, Use: &chat.ToolUse{ID: id, Name: name}}
 }
+
 func result(id, text string) chat.Block {
 	return chat.Block{Kind: chat.ToolResult, Result: &chat.Result{ID: id, Blocks: []chat.Block{said(text)}}}
 }
@@ -179,9 +180,14 @@ default:
 		got, finish, err := listen(e, ask(turn(chat.RoleUser, said("x"))))
 		const ms = time.Millisecond
 		want := []item{
-			{"a", 100 * ms}, {"b", 110 * ms}, {"c", 120 * ms},
-			{"defg", 1120 * ms}, {"hi", 1170 * ms},
-			{"j", 1270 * ms}, {"k", 1280 * ms}, {"", 1290 * ms},
+			{"a", 100 * ms},
+			{"b", 110 * ms},
+			{"c", 120 * ms},
+			{"defg", 1120 * ms},
+			{"hi", 1170 * ms},
+			{"j", 1270 * ms},
+			{"k", 1280 * ms},
+			{"", 1290 * ms},
 		}
 		if !slices.Equal(got, want) || finish != engine.FinishEOS || err != nil {
 			t.Errorf("got  %v, %s, %v\nwant %v", got, finish, err, want)
