@@ -112,3 +112,6 @@ func (c *Core) checkQueue() error {
 	}
 	return nil
 }
+
+// Burst is how many passes without a delay are made in a row.
+const Burst = burst

@@ -62,10 +62,15 @@ func (r *rank) leave(s *stream) {
 	r.e.loads.ring()
 }
 
+// burst is how many passes without a delay follow each other before those who
+// read the answers get a turn. Waking a reader costs as much as several passes,
+// and with each pass it would be woken for a single token.
+const burst = 8
+
 // drive makes passes until nothing is left to do.
 func (r *rank) drive() {
 	clock := r.e.clock
-	for {
+	for n := 1; ; n++ {
 		now := clock.Now()
 		res, next, ok := r.pass(now)
 		switch {
@@ -77,7 +82,7 @@ func (r *rank) drive() {
 		}
 		if d := res.End - clock.Now(); d > 0 {
 			clock.Wait(d, r.halt)
-		} else {
+		} else if n%burst == 0 {
 			runtime.Gosched()
 		}
 		for i := range res.Outputs {
