@@ -95,7 +95,7 @@ func CheckPath(override string) error {
 	clean := strings.TrimSuffix(override, "/")
 	strange := func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("{}?#%", r) }
 	if len(clean) < 2 || clean[0] != '/' || path.Clean(clean) != clean || strings.ContainsFunc(clean, strange) {
-		return fmt.Errorf("%q: want a path such as /v1/chat, without blanks, braces, ?, #, %%, . and ..", override)
+		return fmt.Errorf("%q: want a path such as /v1/chat, with no dots between slashes and none of blanks, braces, ?, # and %%", override)
 	}
 	return nil
 }
