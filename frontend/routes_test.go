@@ -155,8 +155,13 @@ func TestPathOverrides(t *testing.T) {
 		}
 	})
 	for _, c := range [][3]string{
-		{"POST", "/chat", ask}, {"POST", "/cmp", `{"model":"demo","prompt":"x"}`}, {"GET", "/models", ""},
-		{"GET", "/models/acme/demo", ""}, {"GET", "/h", ""}, {"GET", "/l", ""}, {"GET", "/m", ""},
+		{"POST", "/chat", ask},
+		{"POST", "/cmp", `{"model":"demo","prompt":"x"}`},
+		{"GET", "/models", ""},
+		{"GET", "/models/acme/demo", ""},
+		{"GET", "/h", ""},
+		{"GET", "/l", ""},
+		{"GET", "/m", ""},
 	} {
 		if a := s.do(c[0], c[1], c[2]); a.status != 200 {
 			t.Errorf("%s %s: %d %s", c[0], c[1], a.status, a.body)
@@ -166,9 +171,16 @@ func TestPathOverrides(t *testing.T) {
 		t.Errorf("the old path still answers %d", a.status)
 	}
 	for _, c := range [][2]string{
-		{frontend.PathHealth, "/live"}, {frontend.PathChat, "/tokenize"}, {frontend.PathLive, "live"}, {frontend.PathModels, "/{x}"},
-		{frontend.PathChat, "/"}, {frontend.PathModels, "//"}, {frontend.PathChat, "/a/../b"}, {frontend.PathChat, "/a b"},
-		{frontend.PathLive, "/a?b"}, {frontend.PathLive, "/a%20b"},
+		{frontend.PathHealth, "/live"},
+		{frontend.PathChat, "/tokenize"},
+		{frontend.PathLive, "live"},
+		{frontend.PathModels, "/{x}"},
+		{frontend.PathChat, "/"},
+		{frontend.PathModels, "//"},
+		{frontend.PathChat, "/a/../b"},
+		{frontend.PathChat, "/a b"},
+		{frontend.PathLive, "/a?b"},
+		{frontend.PathLive, "/a%20b"},
 	} {
 		_, err := frontend.New(frontend.Config{Backend: newFake(), Paths: map[string]string{c[0]: c[1]}})
 		if err == nil || !strings.Contains(err.Error(), c[1]) {
