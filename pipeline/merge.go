@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"iter"
+	"runtime/debug"
 	"sync"
 
 	"github.com/dynago/dynago/chat"
@@ -33,6 +34,13 @@ func merge(ctx context.Context, jobs []*job) iter.Seq2[chat.Event, error] {
 		defer cancel(nil)
 		for _, j := range jobs {
 			running.Go(func() {
+				// A fault of ours ends this call, and not the process.
+				defer func() {
+					if v := recover(); v != nil {
+						j.p.Logger.Error("a choice panicked", "request", j.request.ID, "panic", v, "stack", string(debug.Stack()))
+						send(item{err: engine.Errorf(engine.Internal, "a choice panicked")})
+					}
+				}()
 				for e, err := range j.events(ctx) {
 					if !send(item{event: e, err: err}) {
 						return

@@ -61,6 +61,7 @@ type carry struct {
 	attempts  int
 	delivered []uint32 // tokens that went up already; kept only if a move is possible
 	exclude   []uint64 // workers that failed
+	stale     bool     // a worker had begun a new life, once
 	cached    *int     // of the first attempt that told
 	pace      pace     // of this attempt
 	seen      *sighting
@@ -180,7 +181,13 @@ func (c *carry) next(ctx context.Context, failure error) error {
 	} else {
 		c.p.count.migratedNew.Add(1)
 	}
-	c.exclude = append(c.exclude, worker.ID())
+	if kind == engine.Stale && !c.stale {
+		// The worker began a new life between the decision and the request. That
+		// says nothing against it, and costs no attempt.
+		c.stale = true
+	} else {
+		c.exclude = append(c.exclude, worker.ID())
+	}
 	c.p.Logger.Info("request moves to another worker", "request", c.request.ID, "from", worker.Name(), "kind", string(kind), "delivered", len(c.delivered))
 
 	booking, err := c.p.route(ctx, c.request, ids, 1, c.exclude)
@@ -198,9 +205,20 @@ func (c *carry) next(ctx context.Context, failure error) error {
 	return nil
 }
 
+// counted returns how many attempts count against the limit.
+func (c *carry) counted() int {
+	if c.stale {
+		return c.attempts - 1
+	}
+	return c.attempts
+}
+
 // movable says whether a failure may be mended by another worker.
 func (c *carry) movable(kind engine.ErrorKind, ongoing bool) bool {
-	if c.attempts > c.p.MigrationLimit || pinned(c.request) != nil {
+	switch {
+	case kind == engine.Stale && !c.stale && !c.pace.begun():
+		return true
+	case c.counted() > c.p.MigrationLimit, pinned(c.request) != nil:
 		return false
 	}
 	if kind == engine.StreamIncomplete && c.settled() {

@@ -34,6 +34,7 @@ func TestMigration(t *testing.T) {
 		// workers says after how many tokens each one fails with which kind; a
 		// kind of "" is a worker that does not fail.
 		workers  []failure
+		once     bool // they fail their first request alone
 		change   func(*pipeline.Request)
 		features engine.Features
 
@@ -58,6 +59,8 @@ func TestMigration(t *testing.T) {
 		"denied behind a token of its own":  {limit: 3, workers: fails(2, engine.Disconnected, 1, engine.Denied, 0, ""), attempts: 2, want: engine.Denied, counters: pipeline.Counters{MigratedOngoing: 1}},
 		"pinned stays":                      {limit: 3, workers: fails(0, engine.CannotConnect, 0, ""), change: pin(1), attempts: 1, want: engine.CannotConnect},
 		"grown too long":                    {limit: 3, maxTokens: 10, workers: fails(2, engine.Disconnected, 0, ""), attempts: 1, want: engine.Disconnected, counters: pipeline.Counters{MigrationTooLong: 1}},
+		"a new life costs no attempt":       {limit: 0, workers: fails(0, engine.Stale), once: true, attempts: 2, counters: pipeline.Counters{MigratedNew: 1}},
+		"the second does":                   {limit: 0, workers: fails(0, engine.Stale), attempts: 2, want: engine.Stale, counters: pipeline.Counters{MigratedNew: 1}},
 		"guided moves before the first":     {limit: 3, workers: fails(0, engine.Disconnected, 0, ""), change: guide, features: engine.Features{engine.FeatureGuidedObject}, attempts: 2, counters: pipeline.Counters{MigratedNew: 1}},
 		"guided stays after the first item": {limit: 3, workers: fails(1, engine.Disconnected, 0, ""), change: guide, features: engine.Features{engine.FeatureGuidedObject}, attempts: 1, want: engine.Disconnected},
 	} {
@@ -73,8 +76,9 @@ func TestMigration(t *testing.T) {
 			for i, w := range tc.workers {
 				fakes[i].generate = func(ctx context.Context, r *engine.Request, yield func(engine.Delta, error) bool) {
 					left := w.after
+					fails := w.kind != "" && (!tc.once || len(fakes[i].sent()) == 1)
 					say(ctx, r, func(d engine.Delta, err error) bool {
-						if w.kind != "" && left == 0 {
+						if fails && left == 0 {
 							yield(engine.Delta{}, fault(w.kind))
 							return false
 						}

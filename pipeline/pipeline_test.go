@@ -404,3 +404,16 @@ func TestOneCall(t *testing.T) {
 		t.Errorf("%+v, error %v, engine stopped: %v", answers, err, left)
 	}
 }
+
+// A panic of one choice is an error of the call, and nothing else ends.
+func TestPanicInAChoice(t *testing.T) {
+	f := &fake{}
+	h := newHouse(t, pipeline.Config{}, f)
+	f.generate = func(context.Context, *engine.Request, func(engine.Delta, error) bool) { panic("oops") }
+	r := request("Hello")
+	r.Chat.Sampling.N = 3
+	if _, err := chat.Fold(h.Run(t.Context(), r)); engine.KindOf(err) != engine.Internal {
+		t.Errorf("error %v", err)
+	}
+	h.released(t)
+}
