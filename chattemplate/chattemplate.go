@@ -100,21 +100,59 @@ func (e *TemplateError) Error() string { return e.Message }
 // what the template makes of the clock. The error is a *[TemplateError] where
 // the template refuses the conversation, and else wraps a *[jinja.Error].
 func (t *Template) Render(r *chat.Request, o Options) (string, error) {
+	text, _, err := t.render(r, o, nil)
+	return text, err
+}
+
+// Rendered is the text of a prompt in which the template's control tokens can be
+// told from those that a client typed.
+type Rendered struct {
+	Text string
+	// Inert are offsets into Text, in order. A control token that one of them
+	// lies inside of is, in part at least, what a client said: it is text, and
+	// no structure.
+	Inert []int
+}
+
+// RenderInert is [Template.Render] for a model with these control tokens. Where
+// a client spelled one, the template sees text like any other: what it would do
+// on finding the token there it does not do. Only then can Text differ from what
+// Render returns.
+func (t *Template) RenderInert(r *chat.Request, o Options, controls *Controls) (Rendered, error) {
+	g := &guard{controls: controls}
+	text, ran, err := t.render(r, o, g)
+	if ran {
+		return Rendered{Text: text}, err
+	}
+	g.marking = true
+	text, _, err = t.render(r, o, g)
+	if err != nil {
+		return Rendered{}, err
+	}
+	return unmarked(text), nil
+}
+
+// render gives up, ran being false, as soon as it is known that marks are needed
+// and not made.
+func (t *Template) render(r *chat.Request, o Options, g *guard) (text string, ran bool, err error) {
 	v, tools := t.plain, jinja.None
 	if !o.HideTools {
 		if list := t.shapes.tools(r.Tools); list != nil {
-			v, tools = t.tools, list
+			v, tools = t.tools, g.value(list)
 		}
 	}
-	vars := t.variables(v, r)
-	vars.Set("messages", v.messages(r))
+	vars := t.variables(v, r, g)
+	vars.Set("messages", v.messages(r, g))
 	vars.Set("tools", tools)
 	vars.Set("add_generation_prompt", o.AddGenerationPrompt)
-	if err := addArgs(vars, r.TemplateArgs); err != nil {
-		return "", err
+	if err := addArgs(vars, r.TemplateArgs, g); err != nil {
+		return "", true, err
 	}
-	text, err := v.tmpl.Render(vars, jinja.Env{Now: t.cfg.Now()})
-	return text, asTemplateError(err)
+	if g != nil && g.found && !g.marking {
+		return "", false, nil
+	}
+	text, err = v.tmpl.Render(vars, jinja.Env{Now: t.cfg.Now()})
+	return text, true, asTemplateError(err)
 }
 
 func asTemplateError(err error) error {
@@ -130,7 +168,7 @@ func asTemplateError(err error) error {
 
 // variables returns what a template sees beside the conversation. Thinking is
 // spelled in every way that templates know.
-func (t *Template) variables(v *variant, r *chat.Request) *jinja.Dict {
+func (t *Template) variables(v *variant, r *chat.Request, g *guard) *jinja.Dict {
 	vars := specials(t.cfg)
 	if on := r.Thinking.Enabled; on != nil {
 		vars.Set("thinking", *on)
@@ -144,7 +182,7 @@ func (t *Template) variables(v *variant, r *chat.Request) *jinja.Dict {
 		}
 	}
 	if r.Thinking.Effort != "" {
-		vars.Set("reasoning_effort", r.Thinking.Effort)
+		vars.Set("reasoning_effort", g.text(r.Thinking.Effort))
 	}
 	return vars
 }
@@ -159,7 +197,7 @@ func specials(cfg Config) *jinja.Dict {
 }
 
 // addArgs sets the client's own variables over all others.
-func addArgs(vars *jinja.Dict, args []byte) error {
+func addArgs(vars *jinja.Dict, args []byte, g *guard) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -172,7 +210,7 @@ func addArgs(vars *jinja.Dict, args []byte) error {
 		return errors.New("template arguments must be a JSON object")
 	}
 	for k, v := range d.All() {
-		vars.Set(k, v)
+		vars.Set(k, g.value(v))
 	}
 	return nil
 }

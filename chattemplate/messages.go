@@ -28,6 +28,7 @@ type message struct {
 type call struct {
 	id, name, args string
 	custom         bool // args are free text
+	guard          *guard
 }
 
 // blank stands between turns that are merged.
@@ -42,35 +43,37 @@ func (m *message) text() string {
 }
 
 // messages turns a conversation into what the template sees.
-func (t *traits) messages(r *chat.Request) jinja.Value {
-	return t.values(t.rewrite(flatten(r)))
+func (t *traits) messages(r *chat.Request, g *guard) jinja.Value {
+	return t.values(t.rewrite(flatten(r, g)))
 }
 
 // flatten makes one message of each turn, but for the results of tools, which
-// become messages of their own, before what else the turn says.
-func flatten(r *chat.Request) []message {
+// become messages of their own, before what else the turn says. All that clients
+// said goes through the guard here, but for the arguments of calls, which do so
+// when their form is known.
+func flatten(r *chat.Request, g *guard) []message {
 	out := make([]message, 0, len(r.Turns)+1)
 	names := map[string]string{} // of tools, by call id
 	if len(r.System) > 0 {
 		m := message{role: "system", sep: systemSeparator(r.API)}
-		m.add(r.System)
+		m.add(r.System, g)
 		out = append(out, m)
 	}
 	for i := range r.Turns {
 		turn := &r.Turns[i]
-		m := message{role: string(turn.Role), name: turn.Name, sep: separator(r.API)}
+		m := message{role: string(turn.Role), name: g.text(turn.Name), sep: separator(r.API)}
 		if turn.Role == chat.RoleSystem && r.API == chat.APIMessages {
 			m.sep = systemSeparator(r.API)
 		}
 		for j := range turn.Blocks {
 			switch b := &turn.Blocks[j]; b.Kind {
 			case chat.ToolResult:
-				out = append(out, result(b.Result, names, m.sep))
+				out = append(out, result(b.Result, names, m.sep, g))
 			case chat.ToolCall:
 				names[b.Use.ID] = b.Use.Name
-				m.calls = append(m.calls, call{b.Use.ID, b.Use.Name, b.Use.Args, b.Use.Kind == chat.ToolCustom})
+				m.calls = append(m.calls, call{g.text(b.Use.ID), g.text(b.Use.Name), b.Use.Args, b.Use.Kind == chat.ToolCustom, g})
 			default:
-				m.add(turn.Blocks[j : j+1])
+				m.add(turn.Blocks[j:j+1], g)
 			}
 		}
 		if m.parts == nil && m.calls == nil && m.thoughts == nil && slices.ContainsFunc(turn.Blocks, isResult) {
@@ -83,26 +86,27 @@ func flatten(r *chat.Request) []message {
 
 func isResult(b chat.Block) bool { return b.Kind == chat.ToolResult }
 
-func result(res *chat.Result, names map[string]string, sep string) message {
-	m := message{role: "tool", callID: res.ID, toolName: res.Name, sep: sep}
-	if m.toolName == "" {
-		m.toolName = names[res.ID]
+func result(res *chat.Result, names map[string]string, sep string, g *guard) message {
+	name := res.Name
+	if name == "" {
+		name = names[res.ID]
 	}
-	m.add(res.Blocks)
+	m := message{role: "tool", callID: g.text(res.ID), toolName: g.text(name), sep: sep}
+	m.add(res.Blocks, g)
 	return m
 }
 
 // add appends what blocks say. Media that reached this point stand in history,
 // and become a short text, the same on every turn.
-func (m *message) add(blocks []chat.Block) {
+func (m *message) add(blocks []chat.Block, g *guard) {
 	for i := range blocks {
 		switch b := &blocks[i]; b.Kind {
 		case chat.Text, chat.Refusal:
-			m.parts = append(m.parts, b.Text)
+			m.parts = append(m.parts, g.text(b.Text))
 		case chat.Thought:
-			m.thoughts = append(m.thoughts, b.Text)
+			m.thoughts = append(m.thoughts, g.text(b.Text))
 		case chat.Image, chat.Document:
-			m.parts = append(m.parts, placeholder(b))
+			m.parts = append(m.parts, g.text(placeholder(b)))
 		}
 	}
 }
@@ -352,7 +356,7 @@ func (c *call) text() string {
 	case c.args == "":
 		return "{}"
 	}
-	return c.args
+	return c.guard.text(c.args)
 }
 
 // object returns the arguments as a dict. History is never refused: text that
@@ -361,18 +365,18 @@ func (c *call) object() jinja.Value {
 	d := jinja.NewDict(1)
 	switch {
 	case c.custom:
-		d.Set("input", c.args)
+		d.Set("input", c.guard.text(c.args))
 		return d
 	case strings.TrimSpace(c.args) == "":
 		return d
 	}
 	v, err := jinja.FromJSON([]byte(c.args))
 	if err != nil {
-		d.Set("__invalid_json", c.args)
+		d.Set("__invalid_json", c.guard.text(c.args))
 		return d
 	}
 	if object, ok := v.(*jinja.Dict); ok {
-		return object
+		return c.guard.value(object)
 	}
 	return d
 }

@@ -1,8 +1,10 @@
 package jinja
 
 import (
+	"iter"
 	"math/big"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -25,6 +27,9 @@ type List struct{ items []Value }
 
 // NewList returns a list of items, which it takes over.
 func NewList(items ...Value) *List { return &List{items} }
+
+// All goes through the items in order.
+func (l *List) All() iter.Seq[Value] { return slices.Values(l.items) }
 
 // tuple is a Python tuple.
 type tuple struct {
