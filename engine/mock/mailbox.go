@@ -32,7 +32,8 @@ type end struct {
 	cached    int // known with the first delta
 }
 
-// post adds what a pass gave. The ids are copied.
+// post adds what a pass gave. The ids are copied. Whoever posts wakes the
+// consumer, when it sees fit.
 func (b *mailbox) post(o *Output) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,7 +54,6 @@ func (b *mailbox) post(o *Output) {
 		b.end.done, b.end.finish, b.end.matched = true, o.Finish, o.Matched
 		b.closed = true
 	}
-	nudge(b.wake)
 }
 
 // fail ends the stream with an error, after what is waiting.

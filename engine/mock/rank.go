@@ -63,13 +63,15 @@ func (r *rank) leave(s *stream) {
 }
 
 // burst is how many passes without a delay follow each other before those who
-// read the answers get a turn. Waking a reader costs as much as several passes,
+// read the answers are woken. Waking a reader costs as much as several passes,
 // and with each pass it would be woken for a single token.
 const burst = 8
 
 // drive makes passes until nothing is left to do.
 func (r *rank) drive() {
 	clock := r.e.clock
+	var posted readers
+	defer posted.wake() // to none of these comes anything more
 	for n := 1; ; n++ {
 		now := clock.Now()
 		res, next, ok := r.pass(now)
@@ -77,19 +79,38 @@ func (r *rank) drive() {
 		case !ok:
 			return
 		case res.Idle:
+			posted.wake()
 			clock.Wait(next-now, r.wake)
 			continue
 		}
-		if d := res.End - clock.Now(); d > 0 {
+		d := res.End - clock.Now()
+		if d > 0 {
+			posted.wake()
 			clock.Wait(d, r.halt)
-		} else if n%burst == 0 {
-			runtime.Gosched()
 		}
 		for i := range res.Outputs {
-			r.deliver(&res.Outputs[i])
+			r.deliver(&res.Outputs[i], &posted)
+		}
+		if d > 0 {
+			posted.wake()
+		} else if n%burst == 0 {
+			posted.wake()
+			runtime.Gosched()
 		}
 		r.e.loads.ring()
 	}
+}
+
+// readers are the streams that have something new and were not told yet.
+type readers []*stream
+
+func (rs *readers) wake() {
+	for i, s := range *rs {
+		s.told = true
+		nudge(s.box.wake)
+		(*rs)[i] = nil
+	}
+	*rs = (*rs)[:0]
 }
 
 // pass computes the next pass. If it is idle, next is when to try again; it is
@@ -121,10 +142,14 @@ func (r *rank) pass(now time.Duration) (res *Result, next time.Duration, ok bool
 	return res, 0, true
 }
 
-func (r *rank) deliver(o *Output) {
+func (r *rank) deliver(o *Output, posted *readers) {
 	s := o.Owner.(*stream)
 	if len(o.Tokens) > 0 || o.Finish != engine.Running {
 		s.box.post(o)
+		if s.told {
+			s.told = false
+			*posted = append(*posted, s)
+		}
 	}
 	if !o.Cut {
 		return

@@ -21,6 +21,10 @@ type stream struct {
 	id    ID
 	epoch uint64 // in which it runs
 
+	// told says that the consumer was woken since the last post. It belongs to
+	// the goroutine that drives the rank.
+	told bool
+
 	given int   // tokens yielded
 	begun bool  // something was yielded
 	spare []int // for the mailbox
@@ -60,7 +64,7 @@ func (e *Engine) submit(r *engine.Request) (*stream, error) {
 	if err := e.check(r); err != nil {
 		return nil, err
 	}
-	s := &stream{e: e, r: r, d: e.origin(r), rank: e.rankFor(r)}
+	s := &stream{e: e, r: r, d: e.origin(r), rank: e.rankFor(r), told: true}
 	s.box.wake = make(chan struct{}, 1)
 	q := Request{
 		Prompt:    r.TokenIDs,
