@@ -3,20 +3,26 @@ package tokenizer
 import (
 	"math/bits"
 	"sync/atomic"
+	"unicode/utf8"
 )
 
-// bpe is a byte-level model. It is immutable but for what it remembers: which
+// bpe is a model whose words are built up from bytes or, if text is set, from
+// characters, by merging pairs. It is immutable but for what it remembers: which
 // tokens come out whole, and the ids of recent words.
 type bpe struct {
 	pieces
 	index  index
 	other  map[string]uint32 // tokens that spell no bytes, so text never yields them
-	bytes1 [256]uint32       // id of each single byte, or none
+	bytes1 [256]uint32       // id of each single byte, of ASCII alone if text is set, or none
 	merges mergeTable
 
 	ignoreMerges bool   // a word of the vocabulary is one token, whatever the merges say
-	unk          uint32 // stands for a byte that is not in the vocabulary, or none
+	unk          uint32 // stands for a byte or character that is not in the vocabulary, or none
 	fuseUnk      bool   // a run of unk is one unk
+
+	text     bool
+	fallback *[256]uint32 // ids of the tokens <0x00> to <0xFF> for characters that are not in the vocabulary, or nil
+	joints   *joints      // where a word falls into parts that never merge, or nil
 
 	whole []atomic.Uint32 // two bits an id: does merging its bytes yield it?
 	cache wordCache
@@ -35,6 +41,18 @@ const (
 
 // appendWord appends the ids of a word, which must not be empty.
 func (m *bpe) appendWord(dst []uint32, word string, s *scratch) []uint32 {
+	if m.joints == nil {
+		return m.appendPart(dst, word, s)
+	}
+	for i := 0; i < len(word); {
+		end := m.joints.next(word, i)
+		dst = m.appendPart(dst, word[i:end], s)
+		i = end
+	}
+	return dst
+}
+
+func (m *bpe) appendPart(dst []uint32, word string, s *scratch) []uint32 {
 	if len(word) == 1 && m.bytes1[word[0]] != none {
 		return append(dst, m.bytes1[word[0]])
 	}
@@ -75,21 +93,71 @@ func (m *bpe) isWhole(id uint32, word string, s *scratch) bool {
 // a rank.
 func (m *bpe) merge(dst []uint32, word string, s *scratch) []uint32 {
 	start := len(dst)
-	for _, b := range []byte(word) {
-		id := m.bytes1[b]
-		if id == none {
-			id = m.unk
-			if id == none || m.fuseUnk && len(dst) > start && dst[len(dst)-1] == id {
-				continue
-			}
-		}
-		dst = append(dst, id)
-	}
+	dst = m.symbols(dst, word)
 	word32 := dst[start:]
 	if len(word32) <= len(s.ranks) {
 		return dst[:start+m.mergeShort(word32, &s.ranks)]
 	}
 	return dst[:start+m.mergeLong(word32, s)]
+}
+
+// symbols appends the ids that merging of word begins with.
+func (m *bpe) symbols(dst []uint32, word string) []uint32 {
+	unknown := false // an unknown token is due before the next known one
+	for i := 0; i < len(word); {
+		n := 1
+		if m.text && word[i] >= utf8.RuneSelf {
+			_, n = utf8.DecodeRuneInString(word[i:])
+		}
+		symbol := word[i : i+n]
+		i += n
+		if id, ok := m.symbol(symbol); ok {
+			if unknown {
+				dst = append(dst, m.unk)
+				unknown = false
+			}
+			dst = append(dst, id)
+			continue
+		}
+		if m.spells(symbol) {
+			// The reference implementation lets an unknown token that is due
+			// wait behind them.
+			for _, b := range []byte(symbol) {
+				dst = append(dst, m.fallback[b])
+			}
+			continue
+		}
+		if unknown && !m.fuseUnk {
+			dst = append(dst, m.unk)
+		}
+		unknown = m.unk != none
+	}
+	if unknown {
+		dst = append(dst, m.unk)
+	}
+	return dst
+}
+
+// symbol returns the id of one byte or character.
+func (m *bpe) symbol(symbol string) (uint32, bool) {
+	if len(symbol) == 1 {
+		id := m.bytes1[symbol[0]]
+		return id, id != none
+	}
+	return m.find(symbol)
+}
+
+// spells tells whether there are tokens for all bytes of a character.
+func (m *bpe) spells(symbol string) bool {
+	if m.fallback == nil {
+		return false
+	}
+	for _, b := range []byte(symbol) {
+		if m.fallback[b] == none {
+			return false
+		}
+	}
+	return true
 }
 
 // mergeShort merges ids in place and returns how many are left. Looking through

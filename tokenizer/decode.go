@@ -5,7 +5,8 @@ import "unicode/utf8"
 // Decode returns the text of ids. What is no valid UTF-8 becomes U+FFFD, one for
 // each longest beginning of a character, as the reference implementation does.
 // An id that no token has decodes to nothing, and with skipSpecial so does a
-// special one.
+// special one. Of a model whose vocabulary is text, bytes in a row that are no
+// valid UTF-8 all become U+FFFD.
 func (t *Tokenizer) Decode(ids []uint32, skipSpecial bool) string {
 	d := t.NewDecoder(skipSpecial)
 	text := make([]byte, 0, 4*len(ids))
@@ -17,17 +18,22 @@ func (t *Tokenizer) Decode(ids []uint32, skipSpecial bool) string {
 
 // Decoder turns ids into text one by one, and into the same text as
 // [Tokenizer.Decode] does all at once. It holds back at most the three bytes of
-// a character that is not complete. One goroutine at a time.
+// a character that is not complete; of a model whose vocabulary is text, a run
+// of tokens that are one byte each, since the run becomes text as a whole or not
+// at all. One goroutine at a time.
 type Decoder struct {
 	t           *Tokenizer
 	skipSpecial bool
 	held        [utf8.UTFMax]byte
 	n           int // bytes held
+	joiner      joiner
 }
 
 // NewDecoder returns a decoder at the start of a text.
 func (t *Tokenizer) NewDecoder(skipSpecial bool) *Decoder {
-	return &Decoder{t: t, skipSpecial: skipSpecial}
+	d := &Decoder{t: t, skipSpecial: skipSpecial}
+	d.Reset()
+	return d
 }
 
 // Append appends to dst the characters that id completes, often none, and
@@ -35,6 +41,9 @@ func (t *Tokenizer) NewDecoder(skipSpecial bool) *Decoder {
 func (d *Decoder) Append(dst []byte, id uint32) []byte {
 	if d.skipSpecial && d.t.IsSpecial(id) {
 		return dst
+	}
+	if d.t.chain != nil {
+		return d.joiner.append(dst, d.t, id)
 	}
 	b := d.t.Bytes(id)
 	for d.n > 0 && len(b) > 0 {
@@ -70,21 +79,29 @@ func (d *Decoder) Append(dst []byte, id uint32) []byte {
 	return dst
 }
 
-// Pending returns how many bytes of an incomplete character are held back.
-func (d *Decoder) Pending() int { return d.n }
+// Pending returns how many bytes are held back.
+func (d *Decoder) Pending() int { return d.n + len(d.joiner.run) }
 
 // Reset forgets what is held back; the decoder is then at the start of a new
 // text.
-func (d *Decoder) Reset() { d.n = 0 }
-
-// Flush ends the text: a held, incomplete character becomes U+FFFD. The decoder
-// is then at the start of a new text.
-func (d *Decoder) Flush(dst []byte) []byte {
-	if d.n == 0 {
-		return dst
-	}
+func (d *Decoder) Reset() {
 	d.n = 0
-	return utf8.AppendRune(dst, utf8.RuneError)
+	if d.t.chain != nil {
+		d.joiner.reset(d.t.chain)
+	}
+}
+
+// Flush ends the text: an incomplete character that is held becomes U+FFFD. The
+// decoder is then at the start of a new text.
+func (d *Decoder) Flush(dst []byte) []byte {
+	if d.n > 0 {
+		dst = utf8.AppendRune(dst, utf8.RuneError)
+	}
+	if d.t.chain != nil {
+		dst = d.joiner.endRun(dst, d.t.chain)
+	}
+	d.Reset()
+	return dst
 }
 
 // validLen returns the length of the valid UTF-8 that b begins with.

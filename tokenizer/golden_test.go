@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/dynago/dynago/internal/demo"
 	"github.com/dynago/dynago/tokenizer"
@@ -84,10 +85,28 @@ func (f tokenizerFile) replace(t testing.TB, members, model tokenizerFile, drop 
 	f["model"] = encode(t, m)
 }
 
-// The vectors are those of the Hugging Face library; testdata/golden.py made
-// them.
+// textFile is the small model of characters that testdata/golden_text.py trained.
+func textFile(t testing.TB) tokenizerFile {
+	t.Helper()
+	text, err := os.ReadFile("testdata/text.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f tokenizerFile
+	parse(t, text, &f)
+	return f
+}
+
+// The vectors are those of the Hugging Face library; testdata/golden.py and
+// golden_text.py made them.
 func TestGolden(t *testing.T) {
-	text, err := os.ReadFile("testdata/golden.jsonl")
+	for file, base := range map[string]func(testing.TB) tokenizerFile{"golden.jsonl": demoFile, "golden_text.jsonl": textFile} {
+		t.Run(file, func(t *testing.T) { checkGolden(t, file, base) })
+	}
+}
+
+func checkGolden(t *testing.T, file string, base func(testing.TB) tokenizerFile) {
+	text, err := os.ReadFile("testdata/" + file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +121,7 @@ func TestGolden(t *testing.T) {
 		}
 		parse(t, line, &v)
 		t.Run(v.Variant, func(t *testing.T) {
-			f := demoFile(t)
+			f := base(t)
 			f.replace(t, v.Members, v.Model, v.Drop)
 			tok := load(t, encode(t, f))
 			for _, c := range v.Encode {
@@ -130,7 +149,24 @@ func TestGolden(t *testing.T) {
 				if got := tok.Decode(ids, true); got != wantPlain {
 					t.Errorf("Decode(%d) without special tokens = %q, want %q", ids, got, wantPlain)
 				}
+				if got := decodeInPieces(t, tok, ids); got != want {
+					t.Errorf("decoded one by one, %d gives %q, want %q", ids, got, want)
+				}
 			}
 		})
 	}
+}
+
+func decodeInPieces(t *testing.T, tok *tokenizer.Tokenizer, ids []uint32) string {
+	t.Helper()
+	dec := tok.NewDecoder(false)
+	var all []byte
+	for _, id := range ids {
+		piece := dec.Append(nil, id)
+		if !utf8.Valid(piece) {
+			t.Errorf("id %d of %d released %q, which is no valid UTF-8", id, ids, piece)
+		}
+		all = append(all, piece...)
+	}
+	return string(dec.Flush(all))
 }

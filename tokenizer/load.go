@@ -29,19 +29,25 @@ func Load(tokenizerJSON []byte) (*Tokenizer, error) {
 	}
 	t := &Tokenizer{added: file.AddedTokens, scratch: &sync.Pool{New: func() any { return new(scratch) }}}
 	var err error
-	if t.model, err = file.Model.build(); err != nil {
-		return nil, fmt.Errorf("tokenizer: %w", err)
-	}
 	if t.normalize, err = loadNormalizer("normalizer", file.Normalizer); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
-	if t.split, err = loadPreTokenizer(file.PreTokenizer); err != nil {
+	pre, err := loadPreTokenizer(file.PreTokenizer)
+	if err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	// What the reference implementation takes for the first piece is then none.
+	if pre.first && len(t.normalized(" x")) == len(t.normalized("x")) {
+		return nil, fmt.Errorf("tokenizer: pre_tokenizer: prepend_scheme %q after a normalizer that strips the start of a text is not supported", prependFirst)
+	}
+	t.split, t.later = pre.stages, pre.later
+	if t.model, err = file.Model.build(pre.byteLevel); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
 	if t.before, t.after, err = loadPostProcessor("post_processor", file.PostProcessor); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
-	if err := checkDecoder("decoder", file.Decoder); err != nil {
+	if t.chain, err = loadDecoder(file.Decoder, pre.byteLevel); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
 	for i, a := range t.added {
@@ -85,33 +91,6 @@ func typeOf(path string, v jsontext.Value) (string, error) {
 	var c component
 	err := read(path, v, &c)
 	return c.Type, err
-}
-
-// checkDecoder accepts the decoder of byte-level models, which decode.go is.
-func checkDecoder(path string, v jsontext.Value) error {
-	if isNull(v) {
-		return fmt.Errorf("%s: must be a ByteLevel decoder", path)
-	}
-	kind, err := typeOf(path, v)
-	if err != nil {
-		return err
-	}
-	switch kind {
-	case "ByteLevel":
-		return nil
-	case "Sequence":
-		var seq struct {
-			Decoders []jsontext.Value `json:"decoders"`
-		}
-		if err := read(path, v, &seq); err != nil {
-			return err
-		}
-		if len(seq.Decoders) != 1 {
-			return fmt.Errorf("%s.decoders: must be one ByteLevel decoder", path)
-		}
-		return checkDecoder(path+".decoders[0]", seq.Decoders[0])
-	}
-	return unsupported(path, kind)
 }
 
 // loadPostProcessor returns the ids before and after a single text.

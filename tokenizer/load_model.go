@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -22,13 +23,12 @@ type modelFile struct {
 	Merges       mergesFile `json:"merges"`
 }
 
-// build checks the model and makes it ready for use.
-func (f *modelFile) build() (*bpe, error) {
+// build checks the model and makes it ready for use. Whether its vocabulary is
+// in the alphabet of bytes, the model alone does not tell.
+func (f *modelFile) build(byteLevel bool) (*bpe, error) {
 	switch {
 	case f.Type != "BPE" && (f.Type != "" || f.Merges.n == 0):
 		return nil, unsupported("model", f.Type)
-	case f.ByteFallback:
-		return nil, fmt.Errorf("model.byte_fallback: true is not supported: only byte-level BPE is")
 	case f.Prefix != "":
 		return nil, fmt.Errorf("model.continuing_subword_prefix: %q is not supported: only an empty one is", f.Prefix)
 	case f.Suffix != "":
@@ -38,18 +38,26 @@ func (f *modelFile) build() (*bpe, error) {
 	case f.Merges.err != nil:
 		return nil, f.Merges.err
 	}
+	opaque := map[uint32]bool{}
 	m := &bpe{
 		pieces:       f.Vocab.pieces,
 		index:        newIndex(f.Vocab.count),
-		other:        f.Vocab.other,
+		other:        map[string]uint32{},
 		count:        f.Vocab.count,
+		text:         !byteLevel,
 		ignoreMerges: f.IgnoreMerges,
 		fuseUnk:      f.FuseUnk,
 		unk:          none,
 		whole:        make([]atomic.Uint32, len(f.Vocab.at)/16+1),
 	}
+	if byteLevel {
+		m.pieces, opaque = f.Vocab.spelledBytes()
+		for id := range opaque {
+			m.other[string(m.bytes(id))] = id
+		}
+	}
 	for id := range uint32(len(m.at)) {
-		if !m.known(id) || f.Vocab.opaque[id] {
+		if !m.known(id) || opaque[id] {
 			continue
 		}
 		word := string(m.bytes(id))
@@ -60,19 +68,32 @@ func (f *modelFile) build() (*bpe, error) {
 	}
 	for b := range m.bytes1 {
 		m.bytes1[b] = none
-		if id, ok := m.find(string([]byte{byte(b)})); ok {
+		if id, ok := m.find(string([]byte{byte(b)})); ok && (byteLevel || b < utf8.RuneSelf) {
 			m.bytes1[b] = id
 		}
 	}
-	// Only a byte that is not in the vocabulary needs the unknown token.
-	if f.UnkToken != "" && slices.Contains(m.bytes1[:], none) {
+	complete := !slices.Contains(m.bytes1[:], none)
+	if f.ByteFallback && byteLevel && !complete {
+		return nil, fmt.Errorf("model.byte_fallback: true is not supported for a byte-level vocabulary without all bytes")
+	}
+	if f.ByteFallback && !byteLevel {
+		complete = m.setFallback()
+	}
+	// Only what is not in the vocabulary needs the unknown token.
+	if f.UnkToken != "" && !complete {
 		id, ok := m.id(f.UnkToken)
 		if !ok {
 			return nil, fmt.Errorf("model.unk_token: %q is not in the vocabulary", f.UnkToken)
 		}
 		m.unk = id
 	}
-	return m, f.Merges.addTo(m)
+	if err := f.Merges.addTo(m, byteLevel); err != nil {
+		return nil, err
+	}
+	if !byteLevel {
+		m.joints = m.findJoints(f.UnkToken)
+	}
+	return m, nil
 }
 
 // find returns the token of these bytes.
@@ -85,6 +106,9 @@ func (m *bpe) id(token string) (uint32, bool) {
 	if id, ok := m.other[token]; ok {
 		return id, true
 	}
+	if m.text {
+		return m.find(token)
+	}
 	word, ok := appendBytes(nil, token)
 	if !ok {
 		return 0, false
@@ -92,14 +116,29 @@ func (m *bpe) id(token string) (uint32, bool) {
 	return m.find(string(word))
 }
 
-// vocabFile reads the vocabulary straight into its final form. A token with
-// characters that stand for no byte is kept for decoding alone.
+// vocabFile reads the vocabulary as it is spelled.
 type vocabFile struct {
 	pieces
-	opaque map[uint32]bool
-	other  map[string]uint32
-	count  int
-	err    error // told only if the model's type calls for this kind of vocabulary
+	count int
+	err   error // told only if the model's type calls for this kind of vocabulary
+}
+
+// spelledBytes returns the tokens as the bytes that they spell in the alphabet.
+// One with characters that stand for no byte is opaque: kept for decoding alone.
+func (v *vocabFile) spelledBytes() (spelled pieces, opaque map[uint32]bool) {
+	spelled = pieces{blob: make([]byte, 0, len(v.blob)), at: slices.Clone(v.at)}
+	opaque = map[uint32]bool{}
+	for id := range uint32(len(v.at)) {
+		if !v.known(id) {
+			continue
+		}
+		start, ok := len(spelled.blob), false
+		if spelled.blob, ok = appendBytes(spelled.blob, v.bytes(id)); !ok {
+			opaque[id] = true
+		}
+		spelled.set(id, start)
+	}
+	return spelled, opaque
 }
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom.
@@ -108,7 +147,7 @@ func (v *vocabFile) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 		v.err = fmt.Errorf("model.vocab: must be an object of ids by token")
 		return dec.SkipValue()
 	}
-	*v = vocabFile{opaque: map[uint32]bool{}, other: map[string]uint32{}}
+	*v = vocabFile{}
 	if _, err := dec.ReadToken(); err != nil {
 		return err
 	}
@@ -153,17 +192,14 @@ func (v *vocabFile) add(name []byte, number uint64) {
 		v.err = fmt.Errorf("model.vocab[%q]: id %d is taken by another token", name, id)
 		return
 	}
-	start, ok := len(v.blob), false
-	if v.blob, ok = appendBytes(v.blob, name); !ok {
-		v.opaque[id] = true
-		v.other[string(name)] = id
-	}
+	start := len(v.blob)
+	v.blob = append(v.blob, name...)
 	v.set(id, start)
 	v.count++
 }
 
-// mergesFile reads merges, each "left right" or ["left", "right"], as the bytes
-// of both; the vocabulary that they refer to may come later in the file.
+// mergesFile reads merges, each "left right" or ["left", "right"]; the vocabulary
+// that they refer to may come later in the file.
 type mergesFile struct {
 	blob []byte
 	ends []uint32 // of left and right in turn
@@ -260,28 +296,34 @@ func (f *mergesFile) readText(dec *jsontext.Decoder) ([]byte, error) {
 	return f.text, err
 }
 
-// add keeps a merge; one with a token that spells no bytes can never apply and
-// is kept as empty.
 func (f *mergesFile) add(left, right []byte) {
-	start := len(f.blob)
-	blob, okL := appendBytes(f.blob, left)
-	mid := len(blob)
-	blob, okR := appendBytes(blob, right)
-	if !okL || !okR {
-		blob, mid = blob[:start], start
-	}
-	f.blob = blob
-	f.ends = append(f.ends, uint32(mid), uint32(len(blob)))
+	f.blob = append(f.blob, left...)
+	mid := len(f.blob)
+	f.blob = append(f.blob, right...)
+	f.ends = append(f.ends, uint32(mid), uint32(len(f.blob)))
 }
 
-// addTo resolves the merges with the vocabulary of m.
-func (f *mergesFile) addTo(m *bpe) error {
+// addTo resolves the merges with the vocabulary of m. One with a token that
+// spells no bytes can never apply to a byte-level vocabulary and is left out.
+func (f *mergesFile) addTo(m *bpe, byteLevel bool) error {
 	m.merges = newMergeTable(f.n)
+	var spelled []byte
 	start := uint32(0)
 	for i := range f.n {
 		mid, end := f.ends[2*i], f.ends[2*i+1]
-		left, right, both := string(f.blob[start:mid]), string(f.blob[mid:end]), string(f.blob[start:end])
+		pair, cut := f.blob[start:end], mid-start
 		start = end
+		if byteLevel {
+			var okL, okR bool
+			spelled, okL = appendBytes(spelled[:0], pair[:cut])
+			half := len(spelled)
+			spelled, okR = appendBytes(spelled, pair[cut:])
+			if !okL || !okR {
+				continue
+			}
+			pair, cut = spelled, uint32(half)
+		}
+		left, right, both := string(pair[:cut]), string(pair[cut:]), string(pair)
 		if both == "" {
 			continue
 		}

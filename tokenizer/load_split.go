@@ -3,69 +3,35 @@ package tokenizer
 import (
 	"fmt"
 
-	"github.com/dlclark/regexp2"
 	"github.com/go-json-experiment/json/jsontext"
-	"golang.org/x/text/unicode/norm"
 )
 
-var normalForms = map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC, "NFKD": norm.NFKD}
-
-// loadNormalizer returns the normal forms that text takes in turn.
-func loadNormalizer(path string, v jsontext.Value) ([]norm.Form, error) {
-	if isNull(v) {
-		return nil, nil
-	}
-	kind, err := typeOf(path, v)
-	if err != nil {
-		return nil, err
-	}
-	if form, ok := normalForms[kind]; ok {
-		return []norm.Form{form}, nil
-	}
-	if kind != "Sequence" {
-		return nil, unsupported(path, kind)
-	}
-	var seq struct {
-		Normalizers []jsontext.Value `json:"normalizers"`
-	}
-	if err := read(path, v, &seq); err != nil {
-		return nil, err
-	}
-	var all []norm.Form
-	for i, n := range seq.Normalizers {
-		forms, err := loadNormalizer(fmt.Sprintf("%s.normalizers[%d]", path, i), n)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, forms...)
-	}
-	return all, nil
-}
-
-// loadPreTokenizer returns the stages of pre-tokenization. The last must be a
-// ByteLevel, which maps bytes to the alphabet: that is what makes the model a
-// byte-level one, and stages behind it would see the alphabet.
-func loadPreTokenizer(v jsontext.Value) ([]splitter, error) {
-	const path = "pre_tokenizer"
-	if isNull(v) {
-		return nil, fmt.Errorf("%s: must be a ByteLevel, or a Sequence that ends in one", path)
-	}
-	l := preTokenizerLoader{}
-	if err := l.load(path, v); err != nil {
-		return nil, err
-	}
-	if !l.byteLevel {
-		return nil, fmt.Errorf("%s: must end in a ByteLevel", path)
-	}
-	return l.stages, nil
-}
-
-type preTokenizerLoader struct {
-	stages    []splitter
+// preTokenizer is what loadPreTokenizer read.
+type preTokenizer struct {
+	stages []splitter
+	// later are the stages for all pieces but one at the start of the text.
+	later     []splitter
 	byteLevel bool
+	first     bool // the first piece is prepended to
 }
 
-func (l *preTokenizerLoader) load(path string, v jsontext.Value) error {
+// loadPreTokenizer returns the stages of pre-tokenization. If one is a
+// ByteLevel, which maps bytes to the alphabet, the model is a byte-level one. It
+// must be the last: stages behind it would see the alphabet.
+func loadPreTokenizer(v jsontext.Value) (preTokenizer, error) {
+	l := preTokenizer{}
+	if isNull(v) {
+		return l, nil
+	}
+	return l, l.load("pre_tokenizer", v)
+}
+
+// add adds a stage that all pieces go through.
+func (l *preTokenizer) add(s splitter) {
+	l.stages, l.later = append(l.stages, s), append(l.later, s)
+}
+
+func (l *preTokenizer) load(path string, v jsontext.Value) error {
 	kind, err := typeOf(path, v)
 	if err != nil {
 		return err
@@ -83,8 +49,10 @@ func (l *preTokenizerLoader) load(path string, v jsontext.Value) error {
 			Individual bool `json:"individual_digits"`
 		}
 		err := read(path, v, &digits)
-		l.stages = append(l.stages, splitDigits{digits.Individual})
+		l.add(splitDigits{digits.Individual})
 		return err
+	case "Metaspace":
+		return l.loadMetaspace(path, v)
 	case "Sequence":
 		var seq struct {
 			PreTokenizers []jsontext.Value `json:"pretokenizers"`
@@ -102,7 +70,7 @@ func (l *preTokenizerLoader) load(path string, v jsontext.Value) error {
 	return unsupported(path, kind)
 }
 
-func (l *preTokenizerLoader) loadByteLevel(path string, v jsontext.Value) error {
+func (l *preTokenizer) loadByteLevel(path string, v jsontext.Value) error {
 	// Both default to true, the second because old files do not have it.
 	level := struct {
 		AddPrefixSpace bool `json:"add_prefix_space"`
@@ -113,22 +81,19 @@ func (l *preTokenizerLoader) loadByteLevel(path string, v jsontext.Value) error 
 	}
 	l.byteLevel = true
 	if level.AddPrefixSpace {
-		l.stages = append(l.stages, prefixSpace{})
+		l.add(prefixSpace{})
 	}
 	if level.UseRegex {
-		l.stages = append(l.stages, scanner(scanGPT2))
+		l.add(scanner(scanGPT2))
 	}
 	return nil
 }
 
-func (l *preTokenizerLoader) loadSplit(path string, v jsontext.Value) error {
+func (l *preTokenizer) loadSplit(path string, v jsontext.Value) error {
 	var split struct {
-		Pattern struct {
-			String *string
-			Regex  *string
-		} `json:"pattern"`
-		Behavior behavior `json:"behavior"`
-		Invert   bool     `json:"invert"`
+		Pattern  patternFile `json:"pattern"`
+		Behavior behavior    `json:"behavior"`
+		Invert   bool        `json:"invert"`
 	}
 	if err := read(path, v, &split); err != nil {
 		return err
@@ -136,26 +101,35 @@ func (l *preTokenizerLoader) loadSplit(path string, v jsontext.Value) error {
 	if !split.Behavior.valid() {
 		return fmt.Errorf("%s.behavior: %q is not supported", path, split.Behavior)
 	}
-	stage := splitPattern{behavior: split.Behavior, invert: split.Invert}
-	switch {
-	case split.Pattern.String != nil:
-		stage.find = literalFinder(*split.Pattern.String)
-	case split.Pattern.Regex != nil:
+	if re := split.Pattern.Regex; re != nil {
 		// The known patterns match every character, so keeping the matches as
 		// pieces and dropping what lies between them are the same.
-		scan, known := knownPatterns[*split.Pattern.Regex]
+		scan, known := knownPatterns[*re]
 		if known && (split.Behavior == isolated || split.Behavior == removed && split.Invert) {
-			l.stages = append(l.stages, scan)
+			l.add(scan)
 			return nil
 		}
-		re, err := regexp2.Compile(*split.Pattern.Regex, regexp2.None)
-		if err != nil {
-			return fmt.Errorf("%s.pattern.Regex: %w", path, err)
-		}
-		stage.find = regexpFinder(re)
-	default:
-		return fmt.Errorf("%s.pattern: must hold a String or a Regex", path)
 	}
+	find, err := split.Pattern.finder(path + ".pattern")
+	if err != nil {
+		return err
+	}
+	l.add(splitPattern{find: find, behavior: split.Behavior, invert: split.Invert})
+	return nil
+}
+
+func (l *preTokenizer) loadMetaspace(path string, v jsontext.Value) error {
+	f, err := loadMetaspace(path, v)
+	if err != nil {
+		return err
+	}
+	if f.PrependScheme == prependFirst && len(l.stages) > 0 {
+		return fmt.Errorf("%s.prepend_scheme: %q behind another stage is not supported", path, prependFirst)
+	}
+	l.first = l.first || f.PrependScheme == prependFirst
+	stage := metaspace{replacement: f.Replacement, prepend: f.PrependScheme != prependNever, cut: *f.Split}
 	l.stages = append(l.stages, stage)
+	stage.prepend = f.PrependScheme == prependAlways
+	l.later = append(l.later, stage)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dynago/dynago/tokenizer"
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -17,7 +18,7 @@ func TestLoadErrors(t *testing.T) {
 		{"model", `{"type":"Unigram","unk_id":0,"vocab":[["<unk>",0.0]]}`, `model.type: "Unigram" is not supported`},
 		{"model", `{"type":"WordPiece","vocab":{}}`, `model.type: "WordPiece" is not supported`},
 		{"model", `{}`, `model.type: "" is not supported`},
-		{"model", `{"type":"BPE","vocab":{},"merges":[],"byte_fallback":true}`, `model.byte_fallback: true`},
+		{"model", `{"type":"BPE","vocab":{},"merges":[],"byte_fallback":true}`, `model.byte_fallback: true is not supported for a byte-level`},
 		{"model", `{"type":"BPE","vocab":{},"merges":[],"continuing_subword_prefix":"##"}`, `model.continuing_subword_prefix: "##"`},
 		{"model", `{"type":"BPE","vocab":{},"merges":[],"end_of_word_suffix":"</w>"}`, `model.end_of_word_suffix: "</w>"`},
 		{"model", `{"type":"BPE","vocab":[],"merges":[]}`, `model.vocab: must be an object`},
@@ -32,18 +33,23 @@ func TestLoadErrors(t *testing.T) {
 		{"model", `{"type":"BPE","vocab":{"a":0},"merges":[7]}`, `model.merges[0]: must be a string or a pair`},
 		{"model", `{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b","a a"]}`, `model.merges[1]: "a" and "a"`},
 		{"model", `{"type":"BPE","vocab":{"a":0},"merges":[],"unk_token":"?"}`, `model.unk_token: "?" is not in the vocabulary`},
-		{"normalizer", `{"type":"Lowercase"}`, `normalizer.type: "Lowercase" is not supported`},
-		{"normalizer", `{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Prepend"}]}`, `normalizer.normalizers[1].type: "Prepend"`},
-		{"pre_tokenizer", `null`, `pre_tokenizer: must be a ByteLevel`},
-		{"pre_tokenizer", `{"type":"Metaspace"}`, `pre_tokenizer.type: "Metaspace" is not supported`},
-		{"pre_tokenizer", `{"type":"Digits"}`, `pre_tokenizer: must end in a ByteLevel`},
+		{"normalizer", `{"type":"Nmt"}`, `normalizer.type: "Nmt" is not supported`},
+		{"normalizer", `{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Precompiled"}]}`, `normalizer.normalizers[1].type: "Precompiled"`},
+		{"normalizer", `{"type":"Replace","pattern":{"Regex":"(a"},"content":""}`, `normalizer.pattern.Regex: `},
+		{"normalizer", `{"type":"Replace","pattern":{"String":""},"content":"x"}`, `normalizer.pattern.String: must not be empty`},
+		{"normalizer", `{"type":"Replace","pattern":{},"content":"x"}`, `normalizer.pattern: must hold`},
+		{"pre_tokenizer", `null`, `decoder.type: "ByteLevel" is not supported`},
+		{"pre_tokenizer", `{"type":"UnicodeScripts"}`, `pre_tokenizer.type: "UnicodeScripts" is not supported`},
+		{"pre_tokenizer", `{"type":"Metaspace"}`, `pre_tokenizer.replacement: "" must be one character`},
+		{"pre_tokenizer", `{"type":"Metaspace","replacement":"_","prepend_scheme":"last"}`, `pre_tokenizer.prepend_scheme: "last" must be`},
+		{"pre_tokenizer", `{"type":"Sequence","pretokenizers":[{"type":"Digits"},{"type":"Metaspace","replacement":"_","prepend_scheme":"first"}]}`, `pre_tokenizer.pretokenizers[1].prepend_scheme: "first" behind`},
 		{"pre_tokenizer", `{"type":"Sequence","pretokenizers":[` + level + `,{"type":"Digits"}]}`, `pre_tokenizer.pretokenizers[1].type: "Digits" after ByteLevel`},
 		{"pre_tokenizer", `{"type":"Split","pattern":{"Regex":"(a"},"behavior":"Isolated"}`, `pre_tokenizer.pattern.Regex: `},
 		{"pre_tokenizer", `{"type":"Split","pattern":{},"behavior":"Isolated"}`, `pre_tokenizer.pattern: must hold`},
 		{"pre_tokenizer", `{"type":"Split","pattern":{"Regex":"a"},"behavior":"Glued"}`, `pre_tokenizer.behavior: "Glued"`},
 		{"decoder", `null`, `decoder: must be a ByteLevel`},
-		{"decoder", `{"type":"Metaspace"}`, `decoder.type: "Metaspace" is not supported`},
-		{"decoder", `{"type":"Sequence","decoders":[{"type":"Fuse"}]}`, `decoder.decoders[0].type: "Fuse" is not supported`},
+		{"decoder", `{"type":"Metaspace"}`, `decoder.type: "Metaspace" is not supported for a byte-level model`},
+		{"decoder", `{"type":"Sequence","decoders":[{"type":"Fuse"}]}`, `decoder.decoders[0].type: "Fuse" is not supported for a byte-level model`},
 		{"post_processor", `{"type":"RobertaProcessing"}`, `post_processor.type: "RobertaProcessing" is not supported`},
 		{"post_processor", `{"type":"Sequence","processors":[{"type":"X"}]}`, `post_processor.processors[0].type: "X"`},
 		{"post_processor", `{"type":"TemplateProcessing","single":[],"special_tokens":{}}`, `post_processor.single: must hold sequence A once`},
@@ -58,6 +64,28 @@ func TestLoadErrors(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "tokenizer: ") {
 			t.Errorf("%s = %s: error %v, want one with %s", tc.member, tc.value, err, tc.want)
 		}
+	}
+	for value, want := range map[string]string{
+		`{"type":"CTC"}`: `decoder.type: "CTC" is not supported`,
+		`{"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"ByteFallback"}]}`:                                                                             `decoder.decoders[1].type: "ByteFallback" after Fuse`,
+		`{"type":"Sequence","decoders":[{"type":"ByteFallback"},{"type":"ByteFallback"}]}`:                                                                     `decoder.decoders[1].type: a second ByteFallback`,
+		`{"type":"Sequence","decoders":[{"type":"Metaspace","replacement":"_"},{"type":"ByteFallback"}]}`:                                                      `decoder.decoders[1].type: ByteFallback after`,
+		`{"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Strip","content":" ","start":0,"stop":1}]}`:                                                   `decoder.decoders[1]: stripping after Fuse`,
+		`{"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0},{"type":"Strip","content":" ","start":1,"stop":0}]}`: `decoder.decoders[2]: stripping after Fuse`,
+		`{"type":"Strip","content":"  ","start":1,"stop":0}`:                                                                                                   `decoder: must have one character`,
+		`{"type":"Replace","pattern":{"Regex":"(a"},"content":""}`:                                                                                             `decoder.pattern.Regex: `,
+	} {
+		f := textFile(t)
+		f["decoder"] = jsontext.Value(value)
+		if _, err := tokenizer.Load(encode(t, f)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("decoder = %s: error %v, want one with %s", value, err, want)
+		}
+	}
+	f := textFile(t)
+	f["normalizer"] = jsontext.Value(`{"type":"Strip","strip_left":true,"strip_right":true}`)
+	f["pre_tokenizer"] = jsontext.Value(`{"type":"Metaspace","replacement":"▁","prepend_scheme":"first"}`)
+	if _, err := tokenizer.Load(encode(t, f)); err == nil || !strings.Contains(err.Error(), `pre_tokenizer: prepend_scheme "first" after a normalizer that strips`) {
+		t.Errorf("a stripped start and a space before the first piece: error %v", err)
 	}
 	for _, text := range []string{"", "null", "[]", "{", `{"model":3}`, `{"model":{"vocab":{"a"`} {
 		if _, err := tokenizer.Load([]byte(text)); err == nil {
@@ -90,6 +118,10 @@ func FuzzLoad(f *testing.F) {
 		"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Digits"},{"type":"Split","pattern":{"Regex":"a|b*"},"behavior":"MergedWithNext","invert":true},{"type":"Split","pattern":{"String":" "},"behavior":"Contiguous"},{"type":"ByteLevel"}]},
 		"post_processor":{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>"}},{"Sequence":{"id":"A"}}],"special_tokens":{"<s>":{"ids":[3]}}},"decoder":{"type":"ByteLevel"},
 		"model":{"type":"BPE","unk_token":"a","fuse_unk":true,"vocab":{"a":0,"b":1,"ab":2,"你":4},"merges":["a b"]}}`))
+	f.Add([]byte(`{"added_tokens":[{"id":9,"content":"<0x41>","normalized":true},{"id":3,"content":"<s>","special":true}],"normalizer":{"type":"Sequence","normalizers":[{"type":"Lowercase"},{"type":"StripAccents"},{"type":"Strip","strip_left":true},{"type":"Prepend","prepend":"▁"},{"type":"Replace","pattern":{"Regex":"b+| "},"content":"▁"}]},
+		"pre_tokenizer":{"type":"Metaspace","replacement":"▁","prepend_scheme":"first","split":false},
+		"decoder":{"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]},
+		"model":{"type":"BPE","unk_token":"<unk>","fuse_unk":true,"byte_fallback":true,"vocab":{"<unk>":0,"▁":1,"a":2,"▁a":4,"a▁a":5,"<0xE4>":6,"<0xBD>":7,"<0xA0>":8},"merges":["▁ a","a ▁a"]}}`))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		tok, err := tokenizer.Load(file)
 		if err != nil {
@@ -105,14 +137,33 @@ func FuzzLoad(f *testing.F) {
 		if again := tok.Append([]uint32{7}, text); !slices.Equal(again[1:], ids) {
 			t.Errorf("%q is %d, then %d", text, ids, again[1:])
 		}
-		if literal := tok.AppendLiteral(nil, text); slices.ContainsFunc(literal, tok.IsSpecial) {
+		// What is unknown forges nothing, though its token may be special.
+		var model struct {
+			Model struct {
+				Unk string `json:"unk_token"`
+			} `json:"model"`
+		}
+		_ = json.Unmarshal(file, &model, jsontext.AllowDuplicateNames(true))
+		forged := func(id uint32) bool { return tok.IsSpecial(id) && string(tok.Bytes(id)) != model.Model.Unk }
+		if literal := tok.AppendLiteral(nil, text); slices.ContainsFunc(literal, forged) {
 			t.Errorf("%q taken literally is %d, which has a special id", text, literal)
 		}
 		if s := tok.Decode(append(tok.AppendWithSpecial(nil, text), 0, 1, 2, 3, 4, 1<<31), true); !utf8.ValidString(s) {
 			t.Errorf("decoded to %q", s)
 		}
+		for _, skip := range []bool{false, true} {
+			all := append(slices.Clone(ids), 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
+			dec := tok.NewDecoder(skip)
+			var pieces []byte
+			for _, id := range all {
+				pieces = dec.Append(pieces, id)
+			}
+			if pieces = dec.Flush(pieces); string(pieces) != tok.Decode(all, skip) {
+				t.Errorf("%d is %q one by one and %q at once", all, pieces, tok.Decode(all, skip))
+			}
+		}
 		more := tok.AddSpecial(map[uint32]string{1: "b", 9: "<x>"})
-		if id, ok := more.ID("<x>"); !ok || more.Bytes(id) == nil {
+		if id, ok := more.ID("<x>"); (!ok || more.Bytes(id) == nil) && tok.Bytes(9) == nil {
 			t.Errorf("<x> was added with id %d (known %v)", id, ok)
 		}
 	})

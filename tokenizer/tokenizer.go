@@ -1,7 +1,8 @@
 // Package tokenizer turns text into token ids and back, by the tokenizer.json
-// that a model is published with. It reads byte-level BPE, the kind of GPT-2,
-// Llama 3 and Qwen, and gives the very ids that the Hugging Face library gives;
-// what it does not know it refuses to load, naming the place in the file.
+// that a model is published with. It reads BPE over bytes, the kind of GPT-2,
+// Llama 3 and Qwen, and over characters, that of Llama 2, Mistral and Gemma, and
+// gives the very ids that the Hugging Face library gives; what it does not know
+// it refuses to load, naming the place in the file.
 //
 // The one idea: text goes through a chain of cuts, each of which only looks
 // forward. Added tokens are cut out first, then a hand-written scanner for the
@@ -15,8 +16,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-
-	"golang.org/x/text/unicode/norm"
 )
 
 // Tokenizer is one model's tokenizer. It is immutable and safe for concurrent
@@ -27,9 +26,12 @@ type Tokenizer struct {
 	added     []addedToken
 	ids       map[string]uint32 // of the added tokens, by content
 	special   []bool            // by id; shorter if the last ids are not special
-	normalize []norm.Form
-	split     []splitter
-	scan      scanner // the only stage of split, or nil
+	single    []bool            // by id: a token <0xNN> of a text model; shorter likewise
+	normalize []normalizer
+	split     []splitter // of a piece at the start of the text
+	later     []splitter // of other pieces
+	scan      scanner    // the only stage of both, or nil
+	chain     *chain     // how tokens join to text; nil if they are bytes
 	before    []uint32
 	after     []uint32 // what the post-processor puts around a text
 
@@ -70,38 +72,46 @@ func (t *Tokenizer) encode(dst []uint32, text string, literal bool) []uint32 {
 	if literal {
 		cut = &t.literal
 	}
+	stages := t.split
 	for part, token := range cut.raw.pieces(text) {
 		if token != nil {
 			dst = append(dst, token.ID)
+			stages = t.later
 			continue
 		}
 		for part, token := range cut.normalized.pieces(t.normalized(part)) {
 			if token != nil {
 				dst = append(dst, token.ID)
+				stages = t.later
 				continue
 			}
 			start := len(dst)
-			dst = t.appendWords(dst, part, s)
-			if literal && slices.ContainsFunc(dst[start:], t.IsSpecial) {
-				dst = t.appendWithoutSpecial(dst[:start], part, s)
+			dst = t.appendWords(dst, part, stages, s)
+			if literal && slices.ContainsFunc(dst[start:], t.forged) {
+				dst = t.appendUnforged(dst[:start], part, stages, s)
 			}
+			stages = t.later
 		}
 	}
 	return dst
 }
 
+// forged tells whether text from outside must not yield id. The unknown token of
+// a text model may be special too, but forges nothing.
+func (t *Tokenizer) forged(id uint32) bool {
+	return t.IsSpecial(id) && !(t.model.text && id == t.model.unk)
+}
+
 // normalized brings text into the model's normal form. Most text is in it.
 func (t *Tokenizer) normalized(text string) string {
-	for _, form := range t.normalize {
-		if !form.IsNormalString(text) {
-			text = form.String(text)
-		}
+	for _, normalize := range t.normalize {
+		text = normalize(text)
 	}
 	return text
 }
 
 // appendWords appends the ids of text that holds no added token.
-func (t *Tokenizer) appendWords(dst []uint32, text string, s *scratch) []uint32 {
+func (t *Tokenizer) appendWords(dst []uint32, text string, stages []splitter, s *scratch) []uint32 {
 	if t.scan != nil {
 		for i := 0; i < len(text); {
 			end := t.scan(text, i)
@@ -110,17 +120,17 @@ func (t *Tokenizer) appendWords(dst []uint32, text string, s *scratch) []uint32 
 		}
 		return dst
 	}
-	for _, word := range t.words(text, s) {
+	for _, word := range words(text, stages, s) {
 		dst = t.model.appendWord(dst, word, s)
 	}
 	return dst
 }
 
-// words runs text through all stages of pre-tokenization. The result is valid
+// words runs text through the stages of pre-tokenization. The result is valid
 // until the next use of s.
-func (t *Tokenizer) words(text string, s *scratch) []string {
+func words(text string, stages []splitter, s *scratch) []string {
 	in, out := append(s.words[0][:0], text), s.words[1]
-	for _, stage := range t.split {
+	for _, stage := range stages {
 		out = out[:0]
 		for _, word := range in {
 			out = stage.split(out, word)
@@ -131,21 +141,17 @@ func (t *Tokenizer) words(text string, s *scratch) []string {
 	return in
 }
 
-// appendWithoutSpecial is appendWords where a word that is a special token, which
-// only an unusual vocabulary has, is spelled in single bytes.
-func (t *Tokenizer) appendWithoutSpecial(dst []uint32, text string, s *scratch) []uint32 {
-	for _, word := range t.words(text, s) {
+// appendUnforged is appendWords where a word that is a special token, which only
+// an unusual vocabulary has, is spelled in single bytes or characters.
+func (t *Tokenizer) appendUnforged(dst []uint32, text string, stages []splitter, s *scratch) []uint32 {
+	for _, word := range words(text, stages, s) {
 		start := len(dst)
 		dst = t.model.appendWord(dst, word, s)
-		if !slices.ContainsFunc(dst[start:], t.IsSpecial) {
+		if !slices.ContainsFunc(dst[start:], t.forged) {
 			continue
 		}
-		dst = dst[:start]
-		for _, b := range []byte(word) {
-			if id := t.model.bytes1[b]; id != none && !t.IsSpecial(id) {
-				dst = append(dst, id)
-			}
-		}
+		dst = t.model.symbols(dst[:start], word)
+		dst = dst[:start+len(slices.DeleteFunc(dst[start:], t.forged))]
 	}
 	return dst
 }
@@ -206,13 +212,19 @@ func (t *Tokenizer) AddSpecial(tokens map[uint32]string) *Tokenizer {
 
 // setAdded derives from t.added all that depends on it.
 func (t *Tokenizer) setAdded() {
-	t.pieces = pieces{blob: slices.Clip(t.model.blob), at: slices.Clone(t.model.at)}
+	t.single = nil
+	t.pieces = t.spelled()
 	t.ids = make(map[string]uint32, len(t.added))
 	t.special = nil
 	for _, a := range t.added {
 		t.ids[a.Content] = a.ID
 		start := len(t.pieces.blob)
-		t.pieces.blob, _ = appendBytes(t.pieces.blob, a.Content)
+		if t.chain == nil {
+			t.pieces.blob, _ = appendBytes(t.pieces.blob, a.Content)
+		} else {
+			t.pieces.blob = append(t.pieces.blob, t.chain.form(a.Content, false)...)
+			t.setSingle(a.ID, a.Content)
+		}
 		t.pieces.set(a.ID, start)
 		if a.Special {
 			for uint64(len(t.special)) <= uint64(a.ID) {
@@ -223,6 +235,50 @@ func (t *Tokenizer) setAdded() {
 	}
 	t.text = t.newCutter(t.added)
 	t.literal = t.newCutter(slices.DeleteFunc(slices.Clone(t.added), addedToken.control))
+}
+
+// spelled returns the bytes of the model's tokens.
+func (t *Tokenizer) spelled() pieces {
+	if t.chain == nil {
+		return pieces{blob: slices.Clip(t.model.blob), at: slices.Clone(t.model.at)}
+	}
+	p := pieces{at: slices.Clone(t.model.at), blob: make([]byte, 0, len(t.model.blob))}
+	for id := range uint32(len(p.at)) {
+		if t.model.known(id) {
+			start := len(p.blob)
+			token := string(t.model.bytes(id))
+			p.blob = append(p.blob, t.chain.form(token, false)...)
+			p.set(id, start)
+			t.setSingle(id, token)
+		}
+	}
+	return p
+}
+
+// setSingle notes whether a token stands for one byte.
+func (t *Tokenizer) setSingle(id uint32, token string) {
+	is := t.chain.isByte(token)
+	for is && uint64(len(t.single)) <= uint64(id) {
+		t.single = append(t.single, false)
+	}
+	if uint64(id) < uint64(len(t.single)) {
+		t.single[id] = is
+	}
+}
+
+// isSingle tells whether id is one byte of a run.
+func (t *Tokenizer) isSingle(id uint32) bool {
+	return uint64(id) < uint64(len(t.single)) && t.single[id]
+}
+
+// content returns a token as the file of a text model spells it.
+func (t *Tokenizer) content(id uint32) string {
+	for _, a := range slices.Backward(t.added) {
+		if a.ID == id {
+			return a.Content
+		}
+	}
+	return string(t.model.bytes(id))
 }
 
 func (t *Tokenizer) newCutter(tokens []addedToken) cutter {

@@ -63,11 +63,15 @@ func classAt(text string, i int) (class, int) {
 	if n == 1 {
 		return 0, 1
 	}
+	return classOf(r), n
+}
+
+func classOf(r rune) class {
 	if r < 1<<16 {
-		return bmp[r], n
+		return bmp[r]
 	}
 	next := sort.Search(len(classRuns), func(k int) bool { return classRuns[k].first > r })
-	return classRuns[next-1].class, n
+	return classRuns[next-1].class
 }
 
 // run returns the end of the longest run of characters with a property in set

@@ -3,7 +3,7 @@
 Each variant is the demo model's tokenizer.json with some members replaced. Run
 it again when the demo model's tokenizer changes:
 
-    pip install tokenizers && python3 tokenizer/testdata/golden.py
+    pip install tokenizers==0.22.1 && python3 tokenizer/testdata/golden.py
 """
 
 import copy
@@ -128,4 +128,5 @@ def main():
             out.write(json.dumps(line, separators=(",", ":")) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()
