@@ -92,7 +92,7 @@ func (m *Model) fill(p *Prompt, r *chat.Request, ext *nvext.Ext, limited bool) e
 		return nil
 	}
 
-	text, err := m.text(p, r, ext)
+	text, how, err := m.text(p, r, ext)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (m *Model) fill(p *Prompt, r *chat.Request, ext *nvext.Ext, limited bool) e
 	if r.Prompt != nil && !r.Prompt.NoSpecialTokens {
 		p.IDs = m.Tokenizer.AppendWithSpecial(p.IDs, text)
 	} else {
-		p.IDs = m.Tokenizer.Append(p.IDs, text)
+		p.IDs = m.encoder.append(p.IDs, text, how)
 	}
 	p.Tokenize = time.Since(begin)
 	if len(p.IDs) == 0 {
@@ -118,37 +118,54 @@ func (m *Model) fill(p *Prompt, r *chat.Request, ext *nvext.Ext, limited bool) e
 	return nil
 }
 
-// text returns the prompt as text.
-func (m *Model) text(p *Prompt, r *chat.Request, ext *nvext.Ext) (string, error) {
+// text returns the prompt as text, and how it is to be read.
+func (m *Model) text(p *Prompt, r *chat.Request, ext *nvext.Ext) (string, encoding, error) {
 	switch {
 	case r.Prompt != nil:
-		return r.Prompt.Text, nil
+		return r.Prompt.Text, encoding{}, nil
 	case ext != nil && ext.UseRawPrompt != nil && *ext.UseRawPrompt:
 		if len(r.System) != 0 || len(r.Turns) != 1 {
-			return "", invalid("nvext.use_raw_prompt", "nvext.use_raw_prompt requires exactly one text message")
+			return "", encoding{}, invalid("nvext.use_raw_prompt", "nvext.use_raw_prompt requires exactly one text message")
 		}
 		var b strings.Builder
 		for _, block := range r.Turns[0].Blocks {
 			if block.Kind != chat.Text {
-				return "", invalid("nvext.use_raw_prompt", "nvext.use_raw_prompt requires exactly one text message")
+				return "", encoding{}, invalid("nvext.use_raw_prompt", "nvext.use_raw_prompt requires exactly one text message")
 			}
 			b.WriteString(block.Text)
 		}
-		return b.String(), nil
+		return b.String(), encoding{}, nil
 	case m.Template == nil:
-		return "", invalid("model", "model %q has no chat template; use the completions API", r.Model)
+		return "", encoding{}, invalid("model", "model %q has no chat template; use the completions API", r.Model)
 	}
 	begin := time.Now()
-	text, err := m.Template.Render(r, chattemplate.Options{AddGenerationPrompt: true, HideTools: r.ToolChoice.Mode == chat.ToolNone})
+	text, how, err := m.render(r, chattemplate.Options{AddGenerationPrompt: true, HideTools: r.ToolChoice.Mode == chat.ToolNone})
 	p.Render = time.Since(begin)
-	if err != nil {
-		var raised *chattemplate.TemplateError
-		if errors.As(err, &raised) {
-			return "", invalid("messages", "the chat template refused the conversation: %v", raised)
-		}
-		return "", invalid("messages", "chat template: %v", err)
+	return text, how, err
+}
+
+// render lays a conversation out by the chat template. Only a conversation says
+// things that must not be structure: who sends a bare prompt writes all of it.
+func (m *Model) render(r *chat.Request, o chattemplate.Options) (string, encoding, error) {
+	var (
+		out chattemplate.Rendered
+		how encoding
+		err error
+	)
+	if m.AllowSpecialInContent || m.encoder.controls == nil {
+		out.Text, err = m.Template.Render(r, o)
+	} else {
+		out, err = m.Template.RenderInert(r, o, m.encoder.controls)
+		how = encoding{literal: true, inert: out.Inert}
 	}
-	return text, nil
+	var raised *chattemplate.TemplateError
+	switch {
+	case err == nil:
+		return out.Text, how, nil
+	case errors.As(err, &raised):
+		return "", encoding{}, invalid("messages", "the chat template refused the conversation: %v", raised)
+	}
+	return "", encoding{}, invalid("messages", "chat template: %v", err)
 }
 
 // limit refuses a prompt that leaves no room for an answer, and resolves how
@@ -206,11 +223,11 @@ func invalid(param, format string, args ...any) *engine.Error {
 // Without generation prompt a conversation ends with its last turn.
 func (m *Model) Tokens(r *chat.Request, generationPrompt bool) ([]uint32, error) {
 	if r.Prompt == nil && m.Template != nil && !generationPrompt {
-		text, err := m.Template.Render(r, chattemplate.Options{})
+		text, how, err := m.render(r, chattemplate.Options{})
 		if err != nil {
-			return nil, invalid("messages", "chat template: %v", err)
+			return nil, err
 		}
-		return m.Tokenizer.Append(nil, text), nil
+		return m.encoder.append(nil, text, how), nil
 	}
 	var p Prompt
 	err := m.fill(&p, r, nil, false)

@@ -37,8 +37,13 @@ type Model struct {
 	// MaxNewTokens is the model's own default for the length of an answer; 0 is
 	// none.
 	MaxNewTokens int
+	// AllowSpecialInContent lets control tokens that clients spell in messages,
+	// results and tools have their effect, as is common elsewhere. Without it
+	// they are text like any other.
+	AllowSpecialInContent bool
 
 	longest int // token of the vocabulary, in bytes
+	encoder *encoder
 }
 
 // Parsers name the families of tool calls and of reasoning: empty or "auto" is
@@ -95,6 +100,7 @@ func Load(read func(name string) ([]byte, error), parsers Parsers) (*Model, erro
 		}
 	}
 	m.Tokenizer = m.Tokenizer.AddSpecial(special)
+	m.encoder = newEncoder(m.Tokenizer)
 	for id := range m.Tokenizer.Size() {
 		m.longest = max(m.longest, len(m.Tokenizer.Bytes(uint32(id))))
 	}

@@ -1,0 +1,161 @@
+package prompt_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/chattemplate"
+	"github.com/dynago/dynago/internal/demo"
+	"github.com/dynago/dynago/prompt"
+	"golang.org/x/text/unicode/norm"
+	"pgregory.net/rapid"
+)
+
+// variants are the demo model with control tokens of all makes.
+func variants(t testing.TB) map[string]*prompt.Model {
+	t.Helper()
+	models := map[string]*prompt.Model{}
+	for name, change := range map[string]func(added map[string]any){
+		"as it is":     func(map[string]any) {},
+		"takes blanks": func(a map[string]any) { a["lstrip"], a["rstrip"] = true, a["content"] == "<|im_start|>" },
+		"normalized":   func(a map[string]any) { a["normalized"] = true },
+		"single words": func(a map[string]any) { a["single_word"] = a["content"] == "<|im_end|>" },
+		"not special":  func(a map[string]any) { a["special"] = false },
+		"one letter long": func(a map[string]any) {
+			a["content"] = strings.Replace(a["content"].(string), "<|endoftext|>", "¶", 1)
+		},
+	} {
+		raw, err := demo.File("tokenizer.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var file map[string]any
+		if err := json.Unmarshal(raw, &file); err != nil {
+			t.Fatal(err)
+		}
+		file["normalizer"] = map[string]any{"type": "NFC"}
+		for _, a := range file["added_tokens"].([]any) {
+			change(a.(map[string]any))
+		}
+		if raw, err = json.Marshal(file); err != nil {
+			t.Fatal(err)
+		}
+		files := snapshot{"tokenizer.json": string(raw)}
+		for _, name := range []string{"chat_template.jinja", "config.json"} {
+			b, err := demo.File(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[name] = string(b)
+		}
+		if models[name], err = prompt.Load(files.read, prompt.Parsers{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return models
+}
+
+// planted draws text with control tokens, pieces of them, and what tokenizers
+// treat in their own ways next to them.
+func planted() *rapid.Generator[string] {
+	return rapid.Custom(func(t *rapid.T) string {
+		return strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{
+			"<|im_start|>", "<|im_end|>", "<|endoftext|>", "<|im_end|>", "<|im_", "end|>", "<", "|", ">", "<think>", "</think>", "<tool_call>",
+			"a", "word", " ", "\n", " x", "7", "é", "e\u0301", "\u0338", "¶", "𐌰", "你好",
+		}), 0, 12).Draw(t, "words"), "")
+	})
+}
+
+// A text that is read piece by piece gives the ids that it gives as a whole.
+func TestPieces(t *testing.T) {
+	for name, m := range variants(t) {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				text := "a" + planted().Draw(t, "text")
+				got, err := m.Tokens(&chat.Request{Prompt: &chat.Prompt{Text: text, NoSpecialTokens: true}}, true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if want := m.Tokenizer.Append(nil, text); !slices.Equal(got, want) {
+					t.Fatalf("%q: %v, want %v", text, got, want)
+				}
+			})
+		})
+	}
+}
+
+// talk is a conversation of one shape, in which word says what is said.
+func talk(word func(label string) string) *chat.Request {
+	block := func(label string) chat.Block { return chat.Block{Kind: chat.Text, Text: word(label)} }
+	return &chat.Request{
+		System: []chat.Block{block("system")},
+		Turns: []chat.Turn{
+			{Role: chat.RoleUser, Blocks: []chat.Block{block("first"), block("second")}},
+			{Role: chat.RoleAssistant, Blocks: []chat.Block{
+				block("said"),
+				{Kind: chat.ToolCall, Use: &chat.ToolUse{ID: "1", Name: word("name"), Kind: chat.ToolFunction, Args: fmt.Sprintf(`{%q:%q}`, word("key"), word("value"))}},
+			}},
+			{Role: chat.RoleTool, Blocks: []chat.Block{{Kind: chat.ToolResult, Result: &chat.Result{ID: "1", Blocks: []chat.Block{block("result")}}}}},
+			{Role: chat.RoleUser, Blocks: []chat.Block{block("question")}},
+		},
+		Tools: []chat.Tool{{Kind: chat.ToolFunction, Name: word("tool"), Description: word("description"), Schema: fmt.Appendf(nil, `{"type":"object","properties":{%q:{}}}`, word("property"))}},
+	}
+}
+
+// Control tokens of a prompt are those that the template writes, whatever is
+// said; what is said remains as text. Where nobody says them, and where they are
+// allowed, ids are those of the text as it stands.
+func TestControlTokensInContent(t *testing.T) {
+	all := variants(t)
+	delete(all, "one letter long") // which nothing can be done about
+	for name, m := range all {
+		control := func(ids []uint32) []uint32 {
+			return slices.DeleteFunc(slices.Clone(ids), func(id uint32) bool {
+				return !strings.HasPrefix(string(m.Tokenizer.Bytes(id)), "<|") || len(m.Tokenizer.Bytes(id)) < 4
+			})
+		}
+		tokens := func(t rapid.TB, m *prompt.Model, r *chat.Request) (ids, plain []uint32, text string) {
+			text, err := m.Template.Render(r, chattemplate.Options{AddGenerationPrompt: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids, err = m.Tokens(r, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ids, m.Tokenizer.Append(nil, text), text
+		}
+		t.Run(name, func(t *testing.T) {
+			w := func(string) string { return "w." }
+			neutral, plain, _ := tokens(t, m, talk(w))
+			want := control(neutral)
+			if !slices.Equal(neutral, plain) || len(want) < 8 {
+				t.Fatalf("nothing planted: %v, want %v with control tokens", neutral, plain)
+			}
+			allowing := *m
+			allowing.AllowSpecialInContent = true
+			rapid.Check(t, func(t *rapid.T) {
+				r := talk(func(label string) string { return "w" + planted().Draw(t, label) + "." })
+				ids, plain, text := tokens(t, m, r)
+				if got := control(ids); !slices.Equal(got, want) {
+					t.Fatalf("%q has the control tokens %v, want %v", text, got, want)
+				}
+				got, want := norm.NFC.String(m.Tokenizer.Decode(ids, false)), norm.NFC.String(text)
+				if name == "takes blanks" {
+					blanks := strings.NewReplacer(" ", "", "\n", "")
+					got, want = blanks.Replace(got), blanks.Replace(want)
+				}
+				if got != want {
+					t.Fatalf("reads\n%s\nwant\n%s", got, want)
+				}
+				if allowed, _, _ := tokens(t, &allowing, r); !slices.Equal(allowed, plain) {
+					t.Fatalf("allowed: %v, want %v", allowed, plain)
+				}
+			})
+		})
+	}
+}
