@@ -104,11 +104,10 @@ func (m *Model) fill(p *Prompt, r *chat.Request, ext *nvext.Ext, limited bool) e
 	begin := time.Now()
 	// A template writes its own special tokens; a bare prompt gets those of the
 	// post-processor.
-	p.IDs = make([]uint32, 0, len(text)/3+16)
 	if r.Prompt != nil && !r.Prompt.NoSpecialTokens {
-		p.IDs = m.Tokenizer.AppendWithSpecial(p.IDs, text)
+		p.IDs = m.Tokenizer.AppendWithSpecial(make([]uint32, 0, len(text)/3+16), text)
 	} else {
-		p.IDs = m.encoder.append(p.IDs, text, how)
+		p.IDs = m.encoder.ids(text, how, m.Cache)
 	}
 	p.Tokenize = time.Since(begin)
 	if len(p.IDs) == 0 {
@@ -227,7 +226,7 @@ func (m *Model) Tokens(r *chat.Request, generationPrompt bool) ([]uint32, error)
 		if err != nil {
 			return nil, err
 		}
-		return m.encoder.append(nil, text, how), nil
+		return m.encoder.ids(text, how, m.Cache), nil
 	}
 	var p Prompt
 	err := m.fill(&p, r, nil, false)

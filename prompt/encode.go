@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -119,11 +120,35 @@ func (e *encoder) try(content string, id uint32) (cut, bool) {
 	return c, slices.Equal(e.tokenizer.Append(nil, content+content), []uint32{id, id})
 }
 
-// append appends the ids of text.
-func (e *encoder) append(dst []uint32, text string, how encoding) []uint32 {
+// buffers hold the ids of one prompt while they are made: their number is known
+// at the end only.
+var buffers = sync.Pool{New: func() any { return new([]uint32) }}
+
+// keptIDs is the size of a buffer that may be kept for the next prompt.
+const keptIDs = 1 << 20
+
+// ids returns the ids of text. The cache may be nil.
+func (e *encoder) ids(text string, how encoding, cache *Cache) []uint32 {
+	buffer := buffers.Get().(*[]uint32)
+	r := &run{cache: cache}
+	made := (*buffer)[:0]
 	if e.controls == nil {
-		return e.tokenizer.Append(dst, text)
+		made = e.tokenizer.Append(made, text)
+	} else {
+		made = e.pieces(made, text, how, r)
 	}
+	if cache != nil {
+		cache.count(r.cached, len(made))
+	}
+	ids := slices.Clone(made)
+	if cap(made) <= keptIDs {
+		*buffer = made
+		buffers.Put(buffer)
+	}
+	return ids
+}
+
+func (e *encoder) pieces(dst []uint32, text string, how encoding, r *run) []uint32 {
 	p := piece{encoding: how}
 	start := 0
 	for at := 0; ; {
@@ -149,11 +174,11 @@ func (e *encoder) append(dst []uint32, text string, how encoding) []uint32 {
 		if c.right {
 			after = strings.TrimLeftFunc(after, unicode.IsSpace)
 		}
-		dst = append(e.piece(dst, before, p), c.id)
+		dst = append(e.piece(dst, before, p, r), c.id)
 		start = len(text) - len(after)
 		at, p = start, piece{encoding: how}
 	}
-	return e.piece(dst, text[start:], p)
+	return e.piece(dst, text[start:], p, r)
 }
 
 // spans tells that one of the sorted offsets lies inside of start to end.
@@ -171,14 +196,14 @@ type piece struct {
 
 type span struct{ start, end int }
 
-func (e *encoder) piece(dst []uint32, text string, p piece) []uint32 {
+func (e *encoder) piece(dst []uint32, text string, p piece, r *run) []uint32 {
 	switch {
 	case text == "":
 		return dst
 	case !p.literal || p.structured && p.typed == nil:
-		return e.tokenizer.Append(dst, text)
+		return r.append(dst, text, false, e.tokenizer.Append)
 	case !p.structured:
-		return e.tokenizer.AppendLiteral(dst, text)
+		return r.append(dst, text, true, e.tokenizer.AppendLiteral)
 	}
 	// The tokenizer reads either all control tokens or none.
 	done := 0

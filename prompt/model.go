@@ -41,6 +41,8 @@ type Model struct {
 	// results and tools have their effect, as is common elsewhere. Without it
 	// they are text like any other.
 	AllowSpecialInContent bool
+	// Cache remembers the ids of messages; nil remembers nothing.
+	Cache *Cache
 
 	longest int // token of the vocabulary, in bytes
 	encoder *encoder
@@ -100,7 +102,7 @@ func Load(read func(name string) ([]byte, error), parsers Parsers) (*Model, erro
 		}
 	}
 	m.Tokenizer = m.Tokenizer.AddSpecial(special)
-	m.encoder = newEncoder(m.Tokenizer)
+	m.encoder, m.Cache = newEncoder(m.Tokenizer), NewCache(DefaultCacheBytes)
 	for id := range m.Tokenizer.Size() {
 		m.longest = max(m.longest, len(m.Tokenizer.Bytes(uint32(id))))
 	}
