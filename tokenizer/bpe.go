@@ -350,7 +350,12 @@ func (t *mergeTable) rank(left, right uint32) uint32 {
 // add gives a pair the next rank. A pair that comes again has the later one, as
 // in the reference implementation.
 func (t *mergeTable) add(left, right, made uint32) {
-	key := pairKey(left, right)
-	t.slots[t.slot(key)] = mergeSlot{key, uint32(len(t.made))}
 	t.made = append(t.made, made)
+	t.addAnother(left, right)
+}
+
+// addAnother gives a pair the rank of the last one, with which it makes the same.
+func (t *mergeTable) addAnother(left, right uint32) {
+	key := pairKey(left, right)
+	t.slots[t.slot(key)] = mergeSlot{key, uint32(len(t.made) - 1)}
 }

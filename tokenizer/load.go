@@ -40,7 +40,7 @@ func Load(tokenizerJSON []byte) (*Tokenizer, error) {
 	if pre.first && len(t.normalized(" x")) == len(t.normalized("x")) {
 		return nil, fmt.Errorf("tokenizer: pre_tokenizer: prepend_scheme %q after a normalizer that strips the start of a text is not supported", prependFirst)
 	}
-	t.split, t.later = pre.stages, pre.later
+	t.setStages(pre)
 	if t.model, err = file.Model.build(pre.byteLevel); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
@@ -59,11 +59,15 @@ func Load(tokenizerJSON []byte) (*Tokenizer, error) {
 			t.added[i].ID = id
 		}
 	}
-	if len(t.split) == 1 {
-		t.scan, _ = t.split[0].(scanner)
-	}
 	t.setAdded()
 	return t, nil
+}
+
+func (t *Tokenizer) setStages(p preTokenizer) {
+	t.split, t.later = p.stages, p.later
+	if len(p.stages) == 1 {
+		t.scan, _ = p.stages[0].(scanner)
+	}
 }
 
 // component is what every component of the pipeline has.

@@ -56,16 +56,7 @@ func (f *modelFile) build(byteLevel bool) (*bpe, error) {
 			m.other[string(m.bytes(id))] = id
 		}
 	}
-	for id := range uint32(len(m.at)) {
-		if !m.known(id) || opaque[id] {
-			continue
-		}
-		word := string(m.bytes(id))
-		hash := m.index.hash(word)
-		if _, ok := m.index.lookup(&m.pieces, word, hash); !ok {
-			m.index.insert(id, hash)
-		}
-	}
+	m.fillIndex(opaque)
 	for b := range m.bytes1 {
 		m.bytes1[b] = none
 		if id, ok := m.find(string([]byte{byte(b)})); ok && (byteLevel || b < utf8.RuneSelf) {
@@ -94,6 +85,20 @@ func (f *modelFile) build(byteLevel bool) (*bpe, error) {
 		m.joints = m.findJoints(f.UnkToken)
 	}
 	return m, nil
+}
+
+// fillIndex makes all tokens but the opaque ones known to find.
+func (m *bpe) fillIndex(opaque map[uint32]bool) {
+	for id := range uint32(len(m.at)) {
+		if !m.known(id) || opaque[id] {
+			continue
+		}
+		word := string(m.bytes(id))
+		hash := m.index.hash(word)
+		if _, ok := m.index.lookup(&m.pieces, word, hash); !ok {
+			m.index.insert(id, hash)
+		}
+	}
 }
 
 // find returns the token of these bytes.

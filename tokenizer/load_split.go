@@ -101,20 +101,25 @@ func (l *preTokenizer) loadSplit(path string, v jsontext.Value) error {
 	if !split.Behavior.valid() {
 		return fmt.Errorf("%s.behavior: %q is not supported", path, split.Behavior)
 	}
-	if re := split.Pattern.Regex; re != nil {
+	return l.addPattern(path+".pattern", split.Pattern, split.Behavior, split.Invert)
+}
+
+// addPattern adds a stage that cuts at the pattern at path.
+func (l *preTokenizer) addPattern(path string, p patternFile, b behavior, invert bool) error {
+	if p.Regex != nil {
 		// The known patterns match every character, so keeping the matches as
 		// pieces and dropping what lies between them are the same.
-		scan, known := knownPatterns[*re]
-		if known && (split.Behavior == isolated || split.Behavior == removed && split.Invert) {
+		scan, known := knownPatterns[*p.Regex]
+		if known && (b == isolated || b == removed && invert) {
 			l.add(scan)
 			return nil
 		}
 	}
-	find, err := split.Pattern.finder(path + ".pattern")
+	find, err := p.finder(path)
 	if err != nil {
 		return err
 	}
-	l.add(splitPattern{find: find, behavior: split.Behavior, invert: split.Invert})
+	l.add(splitPattern{find: find, behavior: b, invert: invert})
 	return nil
 }
 

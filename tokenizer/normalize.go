@@ -107,6 +107,10 @@ func (p patternFile) finder(path string) (finder, error) {
 	case p.String != nil:
 		return literalFinder(*p.String), nil
 	case p.Regex != nil:
+		// The engine would take an intersection of classes for characters.
+		if strings.Contains(*p.Regex, "&&[") {
+			return nil, fmt.Errorf("%s.Regex: an intersection of classes (&&) is not supported", path)
+		}
 		re, err := regexp2.Compile(*p.Regex, regexp2.None)
 		if err != nil {
 			return nil, fmt.Errorf("%s.Regex: %w", path, err)

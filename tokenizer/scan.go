@@ -14,22 +14,25 @@ func (s scanner) split(dst []string, text string) []string {
 	return dst
 }
 
-// The split patterns that real models share, as their tokenizer.json spells
-// them. A regular expression engine with look-ahead reads about 5 MB/s of them;
-// these scanners do the same at more than 100.
+// The split patterns that real models share, as their files spell them. A
+// regular expression engine with look-ahead reads about 5 MB/s of them; these
+// scanners do the same at more than 100. Those of models that come with a rank
+// file, which does not hold the pattern, are for [LoadTiktoken].
 const (
 	patternGPT2   = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
-	patternLlama3 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	PatternLlama3 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	patternQwen2  = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	patternO200k  = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	PatternO200k  = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	PatternKimi   = `[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	patternTekken = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 )
 
 var knownPatterns = map[string]scanner{
 	patternGPT2:   scanGPT2,
-	patternLlama3: func(text string, i int) int { return scanCL100k(text, i, 3) },
+	PatternLlama3: func(text string, i int) int { return scanCL100k(text, i, 3) },
 	patternQwen2:  func(text string, i int) int { return scanCL100k(text, i, 1) },
-	patternO200k:  func(text string, i int) int { return scanO200k(text, i, 3, true) },
+	PatternO200k:  func(text string, i int) int { return scanO200k(text, i, 3, true) },
+	PatternKimi:   scanKimi,
 	patternTekken: func(text string, i int) int { return scanO200k(text, i, 1, false) },
 }
 
@@ -80,7 +83,7 @@ func scanCL100k(text string, i, digits int) int {
 // changes, and of Tekken, which has one digit a piece and no contractions.
 func scanO200k(text string, i, digits int, contractions bool) int {
 	c, n := classAt(text, i)
-	if end := o200kWord(text, i, c, n); end > i {
+	if end := o200kWord(text, i, c, n, 0); end > i {
 		if contractions {
 			return contraction(text, end, true)
 		}
@@ -95,24 +98,43 @@ func scanO200k(text string, i, digits int, contractions bool) int {
 	return spaces(text, i)
 }
 
+// scanKimi is the pattern of o200k with runs of Han cut out of words.
+func scanKimi(text string, i int) int {
+	c, n := classAt(text, i)
+	if c&han != 0 {
+		return han.run(text, i+n)
+	}
+	if end := o200kWord(text, i, c, n, han); end > i {
+		return contraction(text, end, true)
+	}
+	if c&nu != 0 {
+		return numbers(text, i, 3)
+	}
+	if end := symbols(text, i); end > i {
+		return newlines(text, end, false)
+	}
+	return spaces(text, i)
+}
+
 // o200kWord matches the two word alternatives at text[i:], where a character of
 // class c and length n stands, and returns i if neither does. A word is an upper
 // run and a lower one, the second alternative being for those without a lower
 // run; before both may stand one character that is no letter, number or newline.
-func o200kWord(text string, i int, c class, n int) int {
+// A character with a property in stop is part of no run.
+func o200kWord(text string, i int, c class, n int, stop class) int {
 	prefixed := i + n
 	if c&(letter|nu|nl) != 0 {
 		prefixed = i
 	}
-	if end := mixedCase(text, prefixed); end > prefixed {
+	if end := mixedCase(text, prefixed, stop); end > prefixed {
 		return end
 	}
 	// Without the prefix a word can begin here only if the character is a mark:
 	// a prefix too, and part of a word.
 	if c&mk != 0 {
-		return mixedCase(text, i)
+		return mixedCase(text, i, stop)
 	}
-	if end := (lu | lo | mk).run(text, prefixed); end > prefixed {
+	if end := (lu | lo | mk).runUntil(text, prefixed, stop); end > prefixed {
 		return end
 	}
 	return i
@@ -122,12 +144,12 @@ func o200kWord(text string, i int, c class, n int) int {
 // Characters without case belong to both, so a run of them that no lower-case
 // letter follows is given back, up to its last such character. It returns i if
 // there is no match.
-func mixedCase(text string, i int) int {
+func mixedCase(text string, i int, stop class) int {
 	both := i // end of the last character in the upper run that has no case
 	end := i
 	for end < len(text) {
 		c, n := classAt(text, end)
-		if c&(lu|lo|mk) == 0 {
+		if c&(lu|lo|mk) == 0 || c&stop != 0 {
 			break
 		}
 		end += n
@@ -135,7 +157,7 @@ func mixedCase(text string, i int) int {
 			both = end
 		}
 	}
-	if lower := (ll | lo | mk).run(text, end); lower > end {
+	if lower := (ll | lo | mk).runUntil(text, end, stop); lower > end {
 		return lower
 	}
 	return both

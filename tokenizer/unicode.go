@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"sort"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -14,13 +15,14 @@ type class uint8
 // No run of the table needs more than one letter bit: the patterns treat title
 // case as upper case, and modifier letters as other letters.
 const (
-	lu class = 1 << iota // \p{Lu}\p{Lt}
-	ll                   // \p{Ll}
-	lo                   // \p{Lm}\p{Lo}
-	mk                   // \p{M}
-	nu                   // \p{N}
-	sp                   // \s
-	nl                   // CR or LF, which are sp too
+	lu  class = 1 << iota // \p{Lu}\p{Lt}
+	ll                    // \p{Ll}
+	lo                    // \p{Lm}\p{Lo}
+	mk                    // \p{M}
+	nu                    // \p{N}
+	sp                    // \s
+	nl                    // CR or LF, which are sp too
+	han                   // \p{Han}
 
 	letter = lu | ll | lo
 )
@@ -48,6 +50,14 @@ var bmp = func() (table [1 << 16]class) {
 	for _, c := range "\t\n\v\f\r \u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000" {
 		table[c] |= sp
 	}
+	for _, r := range unicode.Han.R16 {
+		for c := r.Lo; ; c += r.Stride {
+			table[c] |= han
+			if c == r.Hi {
+				break
+			}
+		}
+	}
 	table['\r'] |= nl
 	table['\n'] |= nl
 	return table
@@ -71,7 +81,27 @@ func classOf(r rune) class {
 		return bmp[r]
 	}
 	next := sort.Search(len(classRuns), func(k int) bool { return classRuns[k].first > r })
-	return classRuns[next-1].class
+	c := classRuns[next-1].class
+	// Go's table has no extension I of Unicode 15.1.
+	if unicode.Is(unicode.Han, r) || r >= 0x2ebf0 && r <= 0x2ee5d {
+		c |= han
+	}
+	return c
+}
+
+// runUntil is run that ends before a character with a property in stop.
+func (set class) runUntil(text string, i int, stop class) int {
+	for i < len(text) {
+		c, n := bmp[text[i]], 1
+		if text[i] >= utf8.RuneSelf {
+			c, n = classAt(text, i)
+		}
+		if c&set == 0 || c&stop != 0 {
+			break
+		}
+		i += n
+	}
+	return i
 }
 
 // run returns the end of the longest run of characters with a property in set
