@@ -96,7 +96,9 @@ type TemplateError struct {
 func (e *TemplateError) Error() string { return e.Message }
 
 // Render returns the text of the prompt for a request's System, Turns, Tools,
-// Thinking and TemplateArgs. The same request always renders alike, but for
+// Thinking and TemplateArgs. Of the latter, continue_final_message does what it
+// does in transformers: the prompt ends with the text of the last turn, which
+// the model goes on with. The same request always renders alike, but for
 // what the template makes of the clock. The error is a *[TemplateError] where
 // the template refuses the conversation, and else wraps a *[jinja.Error].
 func (t *Template) Render(r *chat.Request, o Options) (string, error) {
@@ -135,23 +137,36 @@ func (t *Template) RenderInert(r *chat.Request, o Options, controls *Controls) (
 // render gives up, ran being false, as soon as it is known that marks are needed
 // and not made.
 func (t *Template) render(r *chat.Request, o Options, g *guard) (text string, ran bool, err error) {
+	args, err := readArgs(r.TemplateArgs)
+	if err != nil {
+		return "", true, err
+	}
 	v, tools := t.plain, jinja.None
 	if !o.HideTools {
 		if list := t.shapes.tools(r.Tools); list != nil {
 			v, tools = t.tools, g.value(list)
 		}
 	}
-	vars := t.variables(v, r, g)
-	vars.Set("messages", v.messages(r, g))
-	vars.Set("tools", tools)
-	vars.Set("add_generation_prompt", o.AddGenerationPrompt)
-	if err := addArgs(vars, r.TemplateArgs, g); err != nil {
+	messages := v.rewrite(flatten(r, g))
+	continues, err := continueFinal(messages, args)
+	if err != nil {
 		return "", true, err
+	}
+	vars := t.variables(v, r, g)
+	vars.Set("messages", v.values(messages))
+	vars.Set("tools", tools)
+	vars.Set("add_generation_prompt", o.AddGenerationPrompt && !continues)
+	for k, v := range args.All() {
+		vars.Set(k, g.value(v))
 	}
 	if g != nil && g.found && !g.marking {
 		return "", false, nil
 	}
 	text, err = v.tmpl.Render(vars, jinja.Env{Now: t.cfg.Now()})
+	if err == nil && continues {
+		text, err = cutAtTag(text)
+		return text, true, err
+	}
 	return text, true, asTemplateError(err)
 }
 
@@ -196,21 +211,18 @@ func specials(cfg Config) *jinja.Dict {
 	return vars
 }
 
-// addArgs sets the client's own variables over all others.
-func addArgs(vars *jinja.Dict, args []byte, g *guard) error {
+// readArgs reads the client's own variables, which go over all others.
+func readArgs(args []byte) (*jinja.Dict, error) {
 	if len(args) == 0 {
-		return nil
+		return jinja.NewDict(0), nil
 	}
 	v, err := jinja.FromJSON(args)
 	if err != nil {
-		return fmt.Errorf("template arguments: %w", err)
+		return nil, fmt.Errorf("template arguments: %w", err)
 	}
 	d, ok := v.(*jinja.Dict)
 	if !ok {
-		return errors.New("template arguments must be a JSON object")
+		return nil, errors.New("template arguments must be a JSON object")
 	}
-	for k, v := range d.All() {
-		vars.Set(k, g.value(v))
-	}
-	return nil
+	return d, nil
 }

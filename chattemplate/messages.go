@@ -42,11 +42,6 @@ func (m *message) text() string {
 	return strings.Join(m.parts, m.sep)
 }
 
-// messages turns a conversation into what the template sees.
-func (t *traits) messages(r *chat.Request, g *guard) jinja.Value {
-	return t.values(t.rewrite(flatten(r, g)))
-}
-
 // flatten makes one message of each turn, but for the results of tools, which
 // become messages of their own, before what else the turn says. All that clients
 // said goes through the guard here, but for the arguments of calls, which do so

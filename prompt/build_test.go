@@ -46,6 +46,13 @@ func TestBuild(t *testing.T) {
 			request: func(r *chat.Request) { r.Thinking.Enabled = &no },
 			text:    "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n", start: parser.StartResponse,
 		},
+		"a turn to go on with": {
+			request: func(r *chat.Request) {
+				r.Turns = append(r.Turns, said(chat.RoleAssistant, "Well, "))
+				r.TemplateArgs = []byte(`{"continue_final_message":true}`)
+			},
+			text: "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\nWell, ",
+		},
 		"raw":                        {ext: nvext.Ext{UseRawPrompt: &yes}, text: "hello"},
 		"a bare prompt":              {request: func(r *chat.Request) { r.Prompt = &chat.Prompt{Text: "hello <think>"} }, text: "hello <think>", start: parser.StartReasoning},
 		"ids":                        {request: func(r *chat.Request) { r.Prompt = &chat.Prompt{IDs: hello} }, text: "hello"},
