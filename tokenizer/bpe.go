@@ -194,7 +194,7 @@ func (m *bpe) mergeShort(ids []uint32, ranks *[shortWord]uint32) int {
 // shortWord is the length in bytes up to which words go to mergeShort.
 const shortWord = 64
 
-// mergeLong is mergeShort in n log n: a linked list of the ids and a heap of
+// mergeLong is mergeShort in n log n: a linked list of the ids and a queue of
 // their pairs, from which pairs that no longer exist are dropped when they come
 // up.
 func (m *bpe) mergeLong(ids []uint32, s *scratch) int {
@@ -203,37 +203,40 @@ func (m *bpe) mergeLong(ids []uint32, s *scratch) int {
 		list = append(list, link{int32(i) - 1, int32(i) + 1})
 	}
 	end := int32(len(ids))
-	queue := s.queue[:0]
-	for i := range int32(len(ids)) - 1 {
+	queue := &s.queue
+	queue.reset()
+	for i := range end - 1 {
 		if r := m.merges.rank(ids[i], ids[i+1]); r != none {
-			queue = append(queue, pair{r, i, ids[i], ids[i+1]})
+			queue.push(r, i)
 		}
 	}
-	queue.init()
-	for len(queue) > 0 {
-		p := queue.pop()
-		next := list[p.at].next
+	for {
+		rank, at, ok := queue.pop()
+		if !ok {
+			break
+		}
+		next := list[at].next
 		// A merged id leaves none at the place of its right half.
-		if ids[p.at] != p.left || next >= end || ids[next] != p.right {
+		if ids[at] == none || next >= end || m.merges.rank(ids[at], ids[next]) != rank {
 			continue
 		}
-		made := m.merges.made[p.rank]
-		ids[p.at], ids[next] = made, none
+		made := m.merges.made[rank]
+		ids[at], ids[next] = made, none
 		after := list[next].next
-		list[p.at].next = after
+		list[at].next = after
 		if after < end {
-			list[after].prev = p.at
+			list[after].prev = at
 			if r := m.merges.rank(made, ids[after]); r != none {
-				queue.push(pair{r, p.at, made, ids[after]})
+				queue.push(r, at)
 			}
 		}
-		if before := list[p.at].prev; before >= 0 {
+		if before := list[at].prev; before >= 0 {
 			if r := m.merges.rank(ids[before], made); r != none {
-				queue.push(pair{r, before, ids[before], made})
+				queue.push(r, before)
 			}
 		}
 	}
-	s.list, s.queue = list, queue
+	s.list = list
 	n := 0
 	for i := int32(0); i < end; i = list[i].next {
 		ids[n] = ids[i]
@@ -252,59 +255,6 @@ type scratch struct {
 }
 
 type link struct{ prev, next int32 }
-
-type pair struct {
-	rank        uint32
-	at          int32
-	left, right uint32
-}
-
-// pairQueue is a binary heap by rank, then place.
-type pairQueue []pair
-
-func (q pairQueue) less(i, j int) bool {
-	return q[i].rank < q[j].rank || q[i].rank == q[j].rank && q[i].at < q[j].at
-}
-
-func (q pairQueue) init() {
-	for i := len(q)/2 - 1; i >= 0; i-- {
-		q.down(i)
-	}
-}
-
-func (q *pairQueue) push(p pair) {
-	*q = append(*q, p)
-	for i := len(*q) - 1; i > 0; {
-		parent := (i - 1) / 2
-		if !q.less(i, parent) {
-			return
-		}
-		(*q)[i], (*q)[parent] = (*q)[parent], (*q)[i]
-		i = parent
-	}
-}
-
-func (q *pairQueue) pop() pair {
-	top, last := (*q)[0], len(*q)-1
-	(*q)[0] = (*q)[last]
-	*q = (*q)[:last]
-	q.down(0)
-	return top
-}
-
-func (q pairQueue) down(i int) {
-	for {
-		child := 2*i + 1
-		if child+1 < len(q) && q.less(child+1, child) {
-			child++
-		}
-		if child >= len(q) || !q.less(child, i) {
-			return
-		}
-		q[i], q[child] = q[child], q[i]
-		i = child
-	}
-}
 
 // mergeTable gives the rank of a pair of ids and what the pair becomes: open
 // addressing with linear probing, at most half full.

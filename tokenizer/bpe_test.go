@@ -137,14 +137,16 @@ func processorTime(t *testing.T, f func()) time.Duration {
 
 func BenchmarkLongWord(b *testing.B) {
 	tok := demoTokenizer(b)
-	for _, n := range []int{10_000, 100_000} {
-		word := strings.Repeat("ab", n/2)
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			b.SetBytes(int64(n))
-			var ids []uint32
-			for b.Loop() {
-				ids = tok.Append(ids[:0], word)
-			}
-		})
+	for name, unit := range map[string]string{"ab": "ab", "blanks": "  "} {
+		for _, n := range []int{10_000, 1_000_000} {
+			word := strings.Repeat(unit, n/2)
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				b.SetBytes(int64(n))
+				var ids []uint32
+				for b.Loop() {
+					ids = tok.Append(ids[:0], word)
+				}
+			})
+		}
 	}
 }

@@ -64,7 +64,7 @@ func Load(tokenizerJSON []byte) (*Tokenizer, error) {
 }
 
 func (t *Tokenizer) setStages(p preTokenizer) {
-	t.split, t.later = p.stages, p.later
+	t.split, t.later, t.regexps = p.stages, p.later, p.regexps
 	if len(p.stages) == 1 {
 		t.scan, _ = p.stages[0].(scanner)
 	}

@@ -12,7 +12,8 @@ type preTokenizer struct {
 	// later are the stages for all pieces but one at the start of the text.
 	later     []splitter
 	byteLevel bool
-	first     bool // the first piece is prepended to
+	regexps   []string // patterns of Split that no scanner is known for
+	first     bool     // the first piece is prepended to
 }
 
 // loadPreTokenizer returns the stages of pre-tokenization. If one is a
@@ -118,6 +119,9 @@ func (l *preTokenizer) addPattern(path string, p patternFile, b behavior, invert
 	find, err := p.finder(path)
 	if err != nil {
 		return err
+	}
+	if p.Regex != nil {
+		l.regexps = append(l.regexps, *p.Regex)
 	}
 	l.add(splitPattern{find: find, behavior: b, invert: invert})
 	return nil

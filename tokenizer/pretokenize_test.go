@@ -1,6 +1,7 @@
 package tokenizer_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,14 @@ func splitting(t testing.TB, pattern string) *tokenizer.Tokenizer {
 		map[string]any{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
 	}})
 	return load(t, encode(t, file))
+}
+
+func TestRegexps(t *testing.T) {
+	for pattern, want := range map[string][]string{`[ab]+|\s`: {`[ab]+|\s`}, tokenizer.PatternLlama3: nil} {
+		if got := splitting(t, pattern).Regexps(); !slices.Equal(got, want) {
+			t.Errorf("%s: the engine runs %q, want %q", pattern, got, want)
+		}
+	}
 }
 
 // What a pattern does not match is gone if the file says so, but never what was
