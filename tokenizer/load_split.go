@@ -115,6 +115,10 @@ func (l *preTokenizer) addPattern(path string, p patternFile, b behavior, invert
 			l.add(scan)
 			return nil
 		}
+		if scan, known = isolatedPatterns[*p.Regex]; known && b == isolated {
+			l.add(scan)
+			return nil
+		}
 	}
 	find, err := p.finder(path)
 	if err != nil {

@@ -36,6 +36,23 @@ var knownPatterns = map[string]scanner{
 	patternTekken: func(text string, i int) int { return scanO200k(text, i, 1, false) },
 }
 
+// deepSeekPatterns are those by which DeepSeek V3 and R1 cut a text in turn:
+// numbers, Chinese and Japanese, and all else.
+var deepSeekPatterns = [...]string{
+	`\p{N}{1,3}`,
+	"[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+	"[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
+}
+
+// isolatedPatterns are known too, but leave characters out, so that their pieces
+// are those of the behavior Isolated alone: what lies between two matches is a
+// piece.
+var isolatedPatterns = map[string]scanner{
+	deepSeekPatterns[0]: scanNumbers,
+	deepSeekPatterns[1]: scanKana,
+	deepSeekPatterns[2]: scanDeepSeek,
+}
+
 func scanGPT2(text string, i int) int {
 	if end := contraction(text, i, false); end > i {
 		return end

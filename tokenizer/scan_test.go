@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -11,13 +12,20 @@ import (
 	"pgregory.net/rapid"
 )
 
+// allScanners holds the scanners of both kinds.
+var allScanners = func() map[string]scanner {
+	m := maps.Clone(knownPatterns)
+	maps.Copy(m, isolatedPatterns)
+	return m
+}()
+
 // oracles are the known patterns run by a regular expression engine. It has Go's
 // tables of Unicode 15.0, so the texts hold no character that is newer, and it
 // does not always see that the long s is an s without case, so it is told. What
 // the patterns write as an intersection of classes it knows as a difference.
 var oracles = func() map[string]func(string) []string {
 	m := map[string]func(string) []string{}
-	for pattern := range knownPatterns {
+	for pattern := range allScanners {
 		stage := splitPattern{find: regexpFinder(regexp2.MustCompile(oracleSpelling.Replace(pattern), regexp2.None)), behavior: isolated}
 		m[pattern] = func(text string) []string { return stage.split(nil, text) }
 	}
@@ -32,7 +40,7 @@ var alike = []rune("aZéÉſǅʰªºاक你々⺀〇\u0301\u093f\u20dd09½Ⅷ²
 
 func checkScanners(t testing.TB, text string) {
 	t.Helper()
-	for pattern, scan := range knownPatterns {
+	for pattern, scan := range allScanners {
 		if got, want := scan.split(nil, text), oracles[pattern](text); !slices.Equal(got, want) {
 			t.Fatalf("pattern %s\ncuts %q\ninto %q\nwant %q", pattern, text, got, want)
 		}
@@ -42,7 +50,7 @@ func checkScanners(t testing.TB, text string) {
 func TestScannersCutAsTheirPatterns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.StringOf(rapid.SampledFrom(alike)).Draw(t, "text")
-		for pattern, scan := range knownPatterns {
+		for pattern, scan := range allScanners {
 			if got, want := scan.split(nil, text), oracles[pattern](text); !slices.Equal(got, want) {
 				t.Fatalf("pattern %s\ncuts %q\ninto %q\nwant %q", pattern, text, got, want)
 			}
@@ -87,13 +95,16 @@ func TestUnicodeVersion(t *testing.T) {
 		{'ǅ', lu},
 		{'ʰ', lo},
 		{'你', lo | han},
-		{'⺀', han},
+		{'⺀', ps | han},
 		{0x20000, lo | han},
 		{0x2ebf0, lo | han},
 		{'\u0301', mk},
 		{'5', nu},
 		{'½', nu},
-		{'€', 0},
+		{'€', ps},
+		{'!', ps},
+		{'+', ps},
+		{0x1ae0, 0},
 		{' ', sp},
 		{'\n', sp | nl},
 		{'\u0085', sp},

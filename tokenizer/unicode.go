@@ -10,7 +10,7 @@ import (
 // those of Unicode 16.0, whatever Go's own package unicode has: a letter that
 // only one side knows as such would cut words, and so tokens, differently from
 // the tokenizer that the model was trained with.
-type class uint8
+type class uint16
 
 // No run of the table needs more than one letter bit: the patterns treat title
 // case as upper case, and modifier letters as other letters.
@@ -20,6 +20,7 @@ const (
 	lo                    // \p{Lm}\p{Lo}
 	mk                    // \p{M}
 	nu                    // \p{N}
+	ps                    // \p{P}\p{S}
 	sp                    // \s
 	nl                    // CR or LF, which are sp too
 	han                   // \p{Han}

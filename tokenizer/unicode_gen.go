@@ -24,6 +24,8 @@ var classOf = map[string]string{
 	"Lu": "lu", "Lt": "lu", "Ll": "ll", "Lm": "lo", "Lo": "lo",
 	"Mn": "mk", "Mc": "mk", "Me": "mk",
 	"Nd": "nu", "Nl": "nu", "No": "nu",
+	"Pc": "ps", "Pd": "ps", "Ps": "ps", "Pe": "ps", "Pi": "ps", "Pf": "ps", "Po": "ps",
+	"Sm": "ps", "Sc": "ps", "Sk": "ps", "So": "ps",
 }
 
 func main() {

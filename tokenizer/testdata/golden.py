@@ -83,6 +83,14 @@ for behavior in ["Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", 
         stage = split({"Regex": r"[aeiou]| "}, behavior, invert)
         VARIANTS[f"split {behavior}, invert {invert}"] = ({"pre_tokenizer": sequence(stage, byte_level())}, {})
 
+# As DeepSeek V3 has them; the line ends stand for themselves.
+DEEPSEEK = [
+    r"\p{N}{1,3}",
+    "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
+]
+VARIANTS["deepseek"] = ({"normalizer": None, "pre_tokenizer": sequence(*(split({"Regex": p}) for p in DEEPSEEK), byte_level())}, {})
+
 FRAGMENTS = [
     "Hello", " world", "don't", "DON'T", "'\u017f", "'re", "'LL", "  ", "   ", "\n", "\r\n", "\n\n", "\t", " \n ", "123", "12345", " 7",
     "\u00bd", "\u2167", "\u00b2", "\u00e9", "e\u0301", "\u00c5", "\u212b", "\u4f60\u597d", "\u4eca\u5929\u5929\u6c14", "\u65e5\u672c\u8a9e", "\ud55c\uad6d\uc5b4",
@@ -118,7 +126,7 @@ def main():
                 file["model"]["merges"] = [m for m in file["model"]["merges"] if drop not in m]
             tokenizer = Tokenizer.from_str(json.dumps(file))
             line = {"variant": name, "members": members, "model": model, "drop": drop, "encode": [], "decode": []}
-            for text in strings(rng, 1000 if name == "demo" else 100):
+            for text in strings(rng, 1000 if name == "demo" else 300 if name == "deepseek" else 100):
                 plain = tokenizer.encode(text, add_special_tokens=False).ids
                 special = tokenizer.encode(text).ids
                 line["encode"].append([text, plain] if special == plain else [text, plain, special])
