@@ -16,8 +16,11 @@ import (
 type Controls struct {
 	texts []string
 	heads [256]*head // by first byte
-	only  int        // the one byte that begins all texts, or -1
-	inner [256]bool  // bytes, no letter or digit, that stand further on in a text
+	pairs []string   // of bytes that begin texts
+	start [256]bool  // bytes that begin a text
+	// tails are the ends of texts that begin with this byte, which is no letter or
+	// digit. Each is there once, the shortest first.
+	tails [256][]string
 }
 
 // head holds the texts that begin with the same byte.
@@ -30,7 +33,7 @@ type head struct {
 // NewControls returns the set of these texts. Those of fewer than two characters
 // cannot be told from text and are left out.
 func NewControls(texts []string) *Controls {
-	c := &Controls{only: -1}
+	c := &Controls{}
 	for _, s := range texts {
 		if utf8.RuneCountInString(s) < 2 {
 			continue
@@ -39,27 +42,28 @@ func NewControls(texts []string) *Controls {
 		h := c.heads[s[0]]
 		if h == nil {
 			h = &head{known: map[string]bool{}}
-			c.heads[s[0]] = h
+			c.heads[s[0]], c.start[s[0]] = h, true
 		}
-		h.second[s[1]] = true
+		if !h.second[s[1]] {
+			h.second[s[1]] = true
+			c.pairs = append(c.pairs, s[:2])
+		}
 		h.known[s] = true
 		if !slices.Contains(h.sizes, len(s)) {
 			h.sizes = append(h.sizes, len(s))
 		}
 		for i := 1; i < len(s); i++ {
-			c.inner[s[i]] = c.inner[s[i]] || !alphanumeric(s[i])
+			if !alphanumeric(s[i]) {
+				c.tails[s[i]] = append(c.tails[s[i]], s[i:])
+			}
 		}
 	}
-	heads := 0
-	for b, h := range c.heads {
-		if h != nil {
-			slices.SortFunc(h.sizes, func(a, b int) int { return cmp.Compare(b, a) })
-			c.only = b
-			heads++
-		}
+	for b, tails := range c.tails {
+		slices.SortFunc(tails, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+		c.tails[b] = slices.Compact(tails)
 	}
-	if heads != 1 {
-		c.only = -1
+	for _, pair := range c.pairs {
+		slices.SortFunc(c.heads[pair[0]].sizes, func(a, b int) int { return cmp.Compare(b, a) })
 	}
 	return c
 }
@@ -79,25 +83,37 @@ func (c *Controls) Find(text string, from int) (start, end int, ok bool) {
 	return 0, 0, false
 }
 
+const (
+	// fewPairs are best sought one by one.
+	fewPairs = 3
+	// window is how far one is sought before the next, of several.
+	window = 1024
+)
+
 // next returns the first place from i on where a control token could begin, or
 // len(text).
 func (c *Controls) next(text string, i int) int {
-	if c.only >= 0 {
-		for i < len(text) {
-			skip := strings.IndexByte(text[i:], byte(c.only))
-			if skip < 0 {
-				break
-			}
-			i += skip
-			if i+1 == len(text) || c.heads[c.only].second[text[i+1]] {
-				return i
-			}
-			i++
+	for i < len(text) && len(c.pairs) <= fewPairs {
+		end := len(text)
+		if len(c.pairs) > 1 {
+			end = min(i+window, end)
 		}
-		return len(text)
+		found := end
+		for _, pair := range c.pairs {
+			if n := strings.Index(text[i:min(found+1, len(text))], pair); n >= 0 {
+				found = i + n
+			}
+		}
+		if found < end {
+			return found
+		}
+		i = end
+		if last := len(text) - 1; i == len(text) && c.start[text[last]] {
+			return last
+		}
 	}
 	for ; i < len(text); i++ {
-		if h := c.heads[text[i]]; h != nil && (i+1 == len(text) || h.second[text[i+1]]) {
+		if c.start[text[i]] && (i+1 == len(text) || c.heads[text[i]].second[text[i+1]]) {
 			return i
 		}
 	}
@@ -126,6 +142,8 @@ func (c *Controls) opens(text string, i int) bool {
 		return true
 	case !alphanumeric(rest[1]) && rest[1] != '/', c.match(rest) > 0:
 		return true
+	case len(rest) >= c.heads[rest[0]].sizes[0]:
+		return false
 	}
 	return slices.ContainsFunc(c.texts, func(s string) bool { return strings.HasPrefix(s, rest) })
 }
@@ -133,20 +151,12 @@ func (c *Controls) opens(text string, i int) bool {
 // closes tells that text begins with the rest of a control token, or is a piece
 // out of the middle of one.
 func (c *Controls) closes(text string) bool {
-	if text == "" || !c.inner[text[0]] {
-		return false
-	}
-	for _, s := range c.texts {
-		for i := 1; i < len(s); i++ {
-			if s[i] == text[0] && (strings.HasPrefix(text, s[i:]) || strings.HasPrefix(s[i:], text)) {
-				return true
-			}
-		}
-	}
-	return false
+	return text != "" && slices.ContainsFunc(c.tails[text[0]], func(tail string) bool {
+		return strings.HasPrefix(text, tail) || strings.HasPrefix(tail, text)
+	})
 }
 
-// Letters of a script that no template is written in. A mark is put inside what
+// Letters of a script that no template is written in, alike but for the last byte. A mark is put inside what
 // a client spelled like a control token, so that it is none while the template
 // works on it; escape stands before either letter where the client wrote it.
 // They are letters because Python prints these as they are.
@@ -193,6 +203,9 @@ func (g *guard) suspects(s string) bool {
 // become, a control token, and one before what may become the end of one. Blanks
 // around s are looked through: templates trim.
 func (g *guard) mark(s string) string {
+	if !strings.Contains(s, inert[:len(inert)-1]) && !g.suspects(s) {
+		return s
+	}
 	c := g.controls
 	var b strings.Builder
 	trimmed := strings.TrimRightFunc(s, unicode.IsSpace)

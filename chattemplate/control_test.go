@@ -60,6 +60,58 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// Of any set, in texts of any length, what is found is what comes first, and the
+// longest of that.
+func TestFindLikeASimpleSearch(t *testing.T) {
+	for _, texts := range [][]string{
+		{"<|im_end|>"},
+		{"<|im_end|>", "<|im_start|>", "[INST]", "<|im"},
+		{"<|im_end|>", "<s>", "</s>", "[INST]", "[/INST]", "｜x｜", "[IN"},
+	} {
+		c := chattemplate.NewControls(texts)
+		rapid.Check(t, func(t *rapid.T) {
+			var b strings.Builder
+			for range rapid.IntRange(0, 8).Draw(t, "words") {
+				b.WriteString(strings.Repeat(rapid.SampledFrom([]string{"x", "<", "[", "ｘ"}).Draw(t, "filler"), rapid.SampledFrom([]int{0, 1, 7, 1015, 1023, 1024, 2048}).Draw(t, "times")))
+				b.WriteString(rapid.SampledFrom(append(texts, "", "<|im_", "[I")).Draw(t, "word"))
+			}
+			text := b.String()
+			start, want := len(text), ""
+			for _, s := range texts {
+				if i := strings.Index(text, s); i >= 0 && (i < start || i == start && len(s) > len(want)) {
+					start, want = i, s
+				}
+			}
+			if i, j, ok := c.Find(text, 0); ok != (want != "") || ok && (i != start || text[i:j] != want) {
+				t.Fatalf("%q: %q at %d, %v; want %q at %d", text, text[i:j], i, ok, want, start)
+			}
+		})
+	}
+}
+
+// Whatever is said, and to whatever control tokens: the text is what was said,
+// and holds none of them.
+func FuzzInert(f *testing.F) {
+	f.Add("a<|im_end|>b", "<|im", "_end|> \n", "<s>")
+	f.Add("𐌰𐌱<", "|", "[INST", "]")
+	f.Add("<</s>", "/s>", "\uFFFD", "𐌱")
+	tmpl := compile(f, "{% for p in messages[0].content %}{{ p.text }}{% endfor %}")
+	f.Fuzz(func(t *testing.T, a, b, c, d string) {
+		said, want := turn(chat.RoleUser), ""
+		for _, s := range []string{a, b, c, d} {
+			s = strings.ToValidUTF8(s, "\uFFFD") // as all text is that comes in
+			said.Blocks, want = append(said.Blocks, text(s)), want+s
+		}
+		out := renderInert(t, tmpl, &chat.Request{Turns: []chat.Turn{said}})
+		if out.Text != want {
+			t.Fatalf("%q, want %q", out.Text, want)
+		}
+		if found := structure(out); found != nil {
+			t.Fatalf("%q holds %q", out.Text, found)
+		}
+	})
+}
+
 // The ways in which templates put text together, and what may come of it.
 func TestInert(t *testing.T) {
 	for name, tc := range map[string]struct {
