@@ -10,23 +10,18 @@ import (
 // characters, by merging pairs. It is immutable but for what it remembers: which
 // tokens come out whole, and the ids of recent words.
 type bpe struct {
-	pieces
-	index  index
-	other  map[string]uint32 // tokens that spell no bytes, so text never yields them
-	bytes1 [256]uint32       // id of each single byte, of ASCII alone if text is set, or none
+	vocabulary
+	bytes1 [256]uint32 // id of each single byte, of ASCII alone if text is set, or none
 	merges mergeTable
 
-	ignoreMerges bool   // a word of the vocabulary is one token, whatever the merges say
-	unk          uint32 // stands for a byte or character that is not in the vocabulary, or none
-	fuseUnk      bool   // a run of unk is one unk
+	ignoreMerges bool // a word of the vocabulary is one token, whatever the merges say
+	fuseUnk      bool // a run of unk is one unk
 
-	text     bool
 	fallback *[256]uint32 // ids of the tokens <0x00> to <0xFF> for characters that are not in the vocabulary, or nil
 	joints   *joints      // where a word falls into parts that never merge, or nil
 
 	whole []atomic.Uint32 // two bits an id: does merging its bytes yield it?
 	cache wordCache
-	count int // tokens
 }
 
 // none is no id and no rank.
@@ -249,6 +244,7 @@ func (m *bpe) mergeLong(ids []uint32, s *scratch) int {
 type scratch struct {
 	ranks [shortWord]uint32
 	ids   []uint32
+	text  []byte
 	list  []link
 	queue pairQueue
 	words [2][]string

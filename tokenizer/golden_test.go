@@ -86,9 +86,14 @@ func (f tokenizerFile) replace(t testing.TB, members, model tokenizerFile, drop 
 }
 
 // textFile is the small model of characters that testdata/golden_text.py trained.
-func textFile(t testing.TB) tokenizerFile {
+func textFile(t testing.TB) tokenizerFile { return readFile(t, "testdata/text.json") }
+
+// bertFile is the small WordPiece model that testdata/golden_bert.py trained.
+func bertFile(t testing.TB) tokenizerFile { return readFile(t, "testdata/bert.json") }
+
+func readFile(t testing.TB, path string) tokenizerFile {
 	t.Helper()
-	text, err := os.ReadFile("testdata/text.json")
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,10 +102,10 @@ func textFile(t testing.TB) tokenizerFile {
 	return f
 }
 
-// The vectors are those of the Hugging Face library; testdata/golden.py and
-// golden_text.py made them.
+// The vectors are those of the Hugging Face library; the scripts of their names
+// made them.
 func TestGolden(t *testing.T) {
-	for file, base := range map[string]func(testing.TB) tokenizerFile{"golden.jsonl": demoFile, "golden_text.jsonl": textFile} {
+	for file, base := range map[string]func(testing.TB) tokenizerFile{"golden.jsonl": demoFile, "golden_text.jsonl": textFile, "golden_bert.jsonl": bertFile} {
 		t.Run(file, func(t *testing.T) { checkGolden(t, file, base) })
 	}
 }

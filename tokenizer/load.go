@@ -41,7 +41,7 @@ func Load(tokenizerJSON []byte) (*Tokenizer, error) {
 		return nil, fmt.Errorf("tokenizer: pre_tokenizer: prepend_scheme %q after a normalizer that strips the start of a text is not supported", prependFirst)
 	}
 	t.setStages(pre)
-	if t.model, err = file.Model.build(pre.byteLevel); err != nil {
+	if t.model, t.vocab, err = file.Model.load(pre.byteLevel); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
 	if t.before, t.after, err = loadPostProcessor("post_processor", file.PostProcessor); err != nil {
@@ -55,7 +55,7 @@ func Load(tokenizerJSON []byte) (*Tokenizer, error) {
 			return nil, fmt.Errorf("tokenizer: added_tokens[%d].id: %d is not below %d", i, a.ID, maxID)
 		}
 		// A token that the model has too keeps the model's id.
-		if id, ok := t.model.id(a.Content); ok {
+		if id, ok := t.vocab.id(a.Content); ok {
 			t.added[i].ID = id
 		}
 	}
@@ -109,6 +109,8 @@ func loadPostProcessor(path string, v jsontext.Value) (before, after []uint32, e
 	switch kind {
 	case "ByteLevel": // moves offsets only
 		return nil, nil, nil
+	case "BertProcessing", "RobertaProcessing":
+		return loadBertProcessor(path, v)
 	case "TemplateProcessing":
 		return loadTemplate(path, v)
 	case "Sequence":

@@ -170,6 +170,8 @@ func (c *chain) load(path string, v jsontext.Value) error {
 		return c.loadStrip(path, v)
 	case "ByteLevel":
 		return fmt.Errorf("%s.type: %q is not supported without a ByteLevel in pre_tokenizer", path, kind)
+	case "WordPiece":
+		return c.loadWordPiece(path, v)
 	case "Metaspace":
 		return c.loadMetaspace(path, v)
 	}

@@ -19,11 +19,28 @@ type modelFile struct {
 	FuseUnk      bool       `json:"fuse_unk"`
 	ByteFallback bool       `json:"byte_fallback"`
 	IgnoreMerges bool       `json:"ignore_merges"`
+	MaxChars     *int       `json:"max_input_chars_per_word"`
 	Vocab        vocabFile  `json:"vocab"`
 	Merges       mergesFile `json:"merges"`
 }
 
-// build checks the model and makes it ready for use. Whether its vocabulary is
+// load makes the model ready for use.
+func (f *modelFile) load(byteLevel bool) (model, *vocabulary, error) {
+	if f.Type == "WordPiece" && !byteLevel {
+		w, err := f.buildWordPiece()
+		if err != nil {
+			return nil, nil, err
+		}
+		return w, &w.vocabulary, nil
+	}
+	m, err := f.build(byteLevel)
+	if err != nil {
+		return nil, nil, err
+	}
+	return m, &m.vocabulary, nil
+}
+
+// build checks a BPE model and makes it ready for use. Whether its vocabulary is
 // in the alphabet of bytes, the model alone does not tell.
 func (f *modelFile) build(byteLevel bool) (*bpe, error) {
 	switch {
@@ -40,16 +57,12 @@ func (f *modelFile) build(byteLevel bool) (*bpe, error) {
 	}
 	opaque := map[uint32]bool{}
 	m := &bpe{
-		pieces:       f.Vocab.pieces,
-		index:        newIndex(f.Vocab.count),
-		other:        map[string]uint32{},
-		count:        f.Vocab.count,
-		text:         !byteLevel,
+		vocabulary:   f.Vocab.vocabulary(),
 		ignoreMerges: f.IgnoreMerges,
 		fuseUnk:      f.FuseUnk,
-		unk:          none,
 		whole:        make([]atomic.Uint32, len(f.Vocab.at)/16+1),
 	}
+	m.text = !byteLevel
 	if byteLevel {
 		m.pieces, opaque = f.Vocab.spelledBytes()
 		for id := range opaque {
@@ -87,45 +100,15 @@ func (f *modelFile) build(byteLevel bool) (*bpe, error) {
 	return m, nil
 }
 
-// fillIndex makes all tokens but the opaque ones known to find.
-func (m *bpe) fillIndex(opaque map[uint32]bool) {
-	for id := range uint32(len(m.at)) {
-		if !m.known(id) || opaque[id] {
-			continue
-		}
-		word := string(m.bytes(id))
-		hash := m.index.hash(word)
-		if _, ok := m.index.lookup(&m.pieces, word, hash); !ok {
-			m.index.insert(id, hash)
-		}
-	}
-}
-
-// find returns the token of these bytes.
-func (m *bpe) find(word string) (uint32, bool) {
-	return m.index.lookup(&m.pieces, word, m.index.hash(word))
-}
-
-// id returns the id of a token as the file spells it.
-func (m *bpe) id(token string) (uint32, bool) {
-	if id, ok := m.other[token]; ok {
-		return id, true
-	}
-	if m.text {
-		return m.find(token)
-	}
-	word, ok := appendBytes(nil, token)
-	if !ok {
-		return 0, false
-	}
-	return m.find(string(word))
-}
-
 // vocabFile reads the vocabulary as it is spelled.
 type vocabFile struct {
 	pieces
 	count int
 	err   error // told only if the model's type calls for this kind of vocabulary
+}
+
+func (v *vocabFile) vocabulary() vocabulary {
+	return vocabulary{pieces: v.pieces, index: newIndex(v.count), other: map[string]uint32{}, count: v.count, unk: none}
 }
 
 // spelledBytes returns the tokens as the bytes that they spell in the alphabet.

@@ -52,6 +52,9 @@ func (l *preTokenizer) load(path string, v jsontext.Value) error {
 		err := read(path, v, &digits)
 		l.add(splitDigits{digits.Individual})
 		return err
+	case "BertPreTokenizer":
+		l.add(splitBert{})
+		return nil
 	case "Metaspace":
 		return l.loadMetaspace(path, v)
 	case "Sequence":

@@ -50,7 +50,8 @@ func TestLoadErrors(t *testing.T) {
 		{"decoder", `null`, `decoder: must be a ByteLevel`},
 		{"decoder", `{"type":"Metaspace"}`, `decoder.type: "Metaspace" is not supported for a byte-level model`},
 		{"decoder", `{"type":"Sequence","decoders":[{"type":"Fuse"}]}`, `decoder.decoders[0].type: "Fuse" is not supported for a byte-level model`},
-		{"post_processor", `{"type":"RobertaProcessing"}`, `post_processor.type: "RobertaProcessing" is not supported`},
+		{"post_processor", `{"type":"Pairing"}`, `post_processor.type: "Pairing" is not supported`},
+		{"post_processor", `{"type":"BertProcessing","sep":["x"],"cls":["y",1]}`, `post_processor: `},
 		{"post_processor", `{"type":"Sequence","processors":[{"type":"X"}]}`, `post_processor.processors[0].type: "X"`},
 		{"post_processor", `{"type":"TemplateProcessing","single":[],"special_tokens":{}}`, `post_processor.single: must hold sequence A once`},
 		{"post_processor", `{"type":"TemplateProcessing","single":[{"Sequence":{"id":"B"}}]}`, `post_processor.single[0]: must be`},
@@ -82,6 +83,11 @@ func TestLoadErrors(t *testing.T) {
 		}
 	}
 	f := textFile(t)
+	f["model"] = jsontext.Value(`{"type":"WordPiece","vocab":{"a":0},"unk_token":"?"}`)
+	if _, err := tokenizer.Load(encode(t, f)); err == nil || !strings.Contains(err.Error(), `model.unk_token: "?" is not in the vocabulary`) {
+		t.Errorf("a WordPiece model without its unknown token: error %v", err)
+	}
+	f = textFile(t)
 	f["normalizer"] = jsontext.Value(`{"type":"Strip","strip_left":true,"strip_right":true}`)
 	f["pre_tokenizer"] = jsontext.Value(`{"type":"Metaspace","replacement":"▁","prepend_scheme":"first"}`)
 	if _, err := tokenizer.Load(encode(t, f)); err == nil || !strings.Contains(err.Error(), `pre_tokenizer: prepend_scheme "first" after a normalizer that strips`) {
@@ -122,6 +128,8 @@ func FuzzLoad(f *testing.F) {
 		"pre_tokenizer":{"type":"Metaspace","replacement":"▁","prepend_scheme":"first","split":false},
 		"decoder":{"type":"Sequence","decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0}]},
 		"model":{"type":"BPE","unk_token":"<unk>","fuse_unk":true,"byte_fallback":true,"vocab":{"<unk>":0,"▁":1,"a":2,"▁a":4,"a▁a":5,"<0xE4>":6,"<0xBD>":7,"<0xA0>":8},"merges":["▁ a","a ▁a"]}}`))
+	f.Add([]byte(`{"added_tokens":[{"id":0,"content":"?","special":true}],"normalizer":{"type":"BertNormalizer"},"pre_tokenizer":{"type":"BertPreTokenizer"},"post_processor":{"type":"BertProcessing","sep":["?",0],"cls":["a",1]},
+		"decoder":{"type":"WordPiece"},"model":{"type":"WordPiece","unk_token":"?","vocab":{"?":0,"a":1,"##b":2,"##bb":3,"12":4}}}`))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		tok, err := tokenizer.Load(file)
 		if err != nil {

@@ -26,16 +26,18 @@ func LoadTiktoken(ranks []byte, pattern string, special map[string]uint32) (*Tok
 		return nil, fmt.Errorf("tokenizer: ranks: %w", err)
 	}
 	t := &Tokenizer{scratch: &sync.Pool{New: func() any { return new(scratch) }}}
-	if t.model, err = vocab.buildRanked(); err != nil {
+	m, err := vocab.buildRanked()
+	if err != nil {
 		return nil, fmt.Errorf("tokenizer: ranks: %w", err)
 	}
+	t.model, t.vocab = m, &m.vocabulary
 	for content, id := range special {
 		switch {
 		case content == "":
 			return nil, fmt.Errorf("tokenizer: special tokens: %d has no content", id)
 		case id >= maxID:
 			return nil, fmt.Errorf("tokenizer: special tokens: id %d of %q is not below %d", id, content, maxID)
-		case t.model.known(id):
+		case t.vocab.known(id):
 			return nil, fmt.Errorf("tokenizer: special tokens: id %d of %q is taken by a token with a rank", id, content)
 		}
 		t.added = append(t.added, addedToken{ID: id, Content: content, Special: true})
@@ -94,11 +96,8 @@ func readRanks(file []byte) (*vocabFile, error) {
 // buildRanked makes a model of a vocabulary of bytes whose ids are ranks.
 func (v *vocabFile) buildRanked() (*bpe, error) {
 	m := &bpe{
-		pieces:       v.pieces,
-		index:        newIndex(v.count),
-		count:        v.count,
+		vocabulary:   v.vocabulary(),
 		ignoreMerges: true,
-		unk:          none,
 		whole:        make([]atomic.Uint32, len(v.at)/16+1),
 	}
 	for id := range uint32(len(m.at)) {

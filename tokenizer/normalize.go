@@ -38,6 +38,8 @@ func loadNormalizer(path string, v jsontext.Value) ([]normalizer, error) {
 		return []normalizer{toForm(form)}, nil
 	}
 	switch kind {
+	case "BertNormalizer":
+		return loadBert(path, v)
 	case "Lowercase":
 		return []normalizer{lowercase}, nil
 	case "StripAccents":

@@ -1,8 +1,9 @@
 // Package tokenizer turns text into token ids and back, by the tokenizer.json or
 // the rank file that a model is published with. It reads BPE over bytes, the kind
 // of GPT-2, Llama 3 and Qwen, and over characters, that of Llama 2, Mistral and
-// Gemma, and gives the very ids that the Hugging Face library and tiktoken give;
-// what it does not know it refuses to load, naming the place in the file.
+// Gemma, and WordPiece, that of BERT. It gives the very ids that the Hugging Face
+// library and tiktoken give; what it does not know it refuses to load, naming the
+// place in the file.
 //
 // The one idea: text goes through a chain of cuts, each of which only looks
 // forward. Added tokens are cut out first, then a hand-written scanner for the
@@ -21,8 +22,9 @@ import (
 // Tokenizer is one model's tokenizer. It is immutable and safe for concurrent
 // use.
 type Tokenizer struct {
-	model     *bpe
-	pieces    pieces // of all ids, those of added tokens included
+	model     model
+	vocab     *vocabulary // of model
+	pieces    pieces      // of all ids, those of added tokens included
 	added     []addedToken
 	ids       map[string]uint32 // of the added tokens, by content
 	special   []bool            // by id; shorter if the last ids are not special
@@ -39,6 +41,13 @@ type Tokenizer struct {
 	text    cutter // for Append
 	literal cutter // for AppendLiteral
 	scratch *sync.Pool
+}
+
+// model turns words into ids; a word must not be empty.
+type model interface {
+	appendWord(dst []uint32, word string, s *scratch) []uint32
+	// symbols appends the ids of the smallest parts of word.
+	symbols(dst []uint32, word string) []uint32
 }
 
 // cutter finds added tokens, first in the raw text and then, in what is left, in
@@ -100,7 +109,7 @@ func (t *Tokenizer) encode(dst []uint32, text string, literal bool) []uint32 {
 // forged tells whether text from outside must not yield id. The unknown token of
 // a text model may be special too, but forges nothing.
 func (t *Tokenizer) forged(id uint32) bool {
-	return t.IsSpecial(id) && !(t.model.text && id == t.model.unk)
+	return t.IsSpecial(id) && !(t.vocab.text && id == t.vocab.unk)
 }
 
 // normalized brings text into the model's normal form. Most text is in it.
@@ -167,7 +176,7 @@ func (t *Tokenizer) ID(token string) (uint32, bool) {
 	if id, ok := t.ids[token]; ok {
 		return id, true
 	}
-	return t.model.id(token)
+	return t.vocab.id(token)
 }
 
 // Regexps returns the split patterns that run in the engine of regular
@@ -184,9 +193,9 @@ func (t *Tokenizer) IsSpecial(id uint32) bool {
 // Size returns the number of tokens, added ones included. Ids may have gaps, so
 // that the largest can be beyond it.
 func (t *Tokenizer) Size() int {
-	n := t.model.count
+	n := t.vocab.count
 	for _, a := range t.added {
-		if !t.model.known(a.ID) {
+		if !t.vocab.known(a.ID) {
 			n++
 		}
 	}
@@ -246,13 +255,13 @@ func (t *Tokenizer) setAdded() {
 // spelled returns the bytes of the model's tokens.
 func (t *Tokenizer) spelled() pieces {
 	if t.chain == nil {
-		return pieces{blob: slices.Clip(t.model.blob), at: slices.Clone(t.model.at)}
+		return pieces{blob: slices.Clip(t.vocab.blob), at: slices.Clone(t.vocab.at)}
 	}
-	p := pieces{at: slices.Clone(t.model.at), blob: make([]byte, 0, len(t.model.blob))}
+	p := pieces{at: slices.Clone(t.vocab.at), blob: make([]byte, 0, len(t.vocab.blob))}
 	for id := range uint32(len(p.at)) {
-		if t.model.known(id) {
+		if t.vocab.known(id) {
 			start := len(p.blob)
-			token := string(t.model.bytes(id))
+			token := string(t.vocab.bytes(id))
 			p.blob = append(p.blob, t.chain.form(token, false)...)
 			p.set(id, start)
 			t.setSingle(id, token)
@@ -284,7 +293,7 @@ func (t *Tokenizer) content(id uint32) string {
 			return a.Content
 		}
 	}
-	return string(t.model.bytes(id))
+	return string(t.vocab.bytes(id))
 }
 
 func (t *Tokenizer) newCutter(tokens []addedToken) cutter {

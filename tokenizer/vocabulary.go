@@ -125,3 +125,47 @@ func (x *index) insert(id uint32, hash uint64) {
 	}
 	x.slots[i] = hash>>32<<32 | uint64(id) + 1
 }
+
+// vocabulary is the tokens of a model.
+type vocabulary struct {
+	pieces
+	index index
+	other map[string]uint32 // tokens that spell no bytes, so text never yields them
+	count int               // tokens
+	text  bool              // tokens are spelled as themselves, not in the alphabet
+	unk   uint32            // stands for what is not in the vocabulary, or none
+}
+
+// fillIndex makes all tokens but the opaque ones known to find.
+func (v *vocabulary) fillIndex(opaque map[uint32]bool) {
+	for id := range uint32(len(v.at)) {
+		if !v.known(id) || opaque[id] {
+			continue
+		}
+		word := string(v.bytes(id))
+		hash := v.index.hash(word)
+		if _, ok := v.index.lookup(&v.pieces, word, hash); !ok {
+			v.index.insert(id, hash)
+		}
+	}
+}
+
+// find returns the token of these bytes.
+func (v *vocabulary) find(word string) (uint32, bool) {
+	return v.index.lookup(&v.pieces, word, v.index.hash(word))
+}
+
+// id returns the id of a token as the file spells it.
+func (v *vocabulary) id(token string) (uint32, bool) {
+	if id, ok := v.other[token]; ok {
+		return id, true
+	}
+	if v.text {
+		return v.find(token)
+	}
+	word, ok := appendBytes(nil, token)
+	if !ok {
+		return 0, false
+	}
+	return v.find(string(word))
+}
