@@ -155,6 +155,38 @@ func TestInert(t *testing.T) {
 	}
 }
 
+// Nothing that a client can set gets past.
+func TestInertInAllFields(t *testing.T) {
+	const token = "<s>"
+	r := &chat.Request{
+		API:    chat.APIChat,
+		System: []chat.Block{text(token)},
+		Turns: []chat.Turn{
+			{Role: chat.RoleUser, Name: token, Blocks: []chat.Block{text(token), {Kind: chat.Image, Media: &chat.Media{MediaType: token}}}},
+			turn(chat.RoleAssistant, thought(token), text(token), use(token, token, `{"<s>":["<\u0073>",{"a":"<s>"}]}`), use("2", "f", token)),
+			turn(chat.RoleTool, answer(token, text(token)), chat.Block{Kind: chat.ToolResult, Result: &chat.Result{ID: "2", Name: token, Blocks: []chat.Block{text("r")}}}),
+			turn(chat.RoleAssistant, chat.Block{Kind: chat.ToolCall, Use: &chat.ToolUse{ID: "3", Name: "g", Kind: chat.ToolCustom, Args: token}}),
+		},
+		Tools:        []chat.Tool{{Kind: chat.ToolFunction, Name: token, Description: token, Schema: []byte(`{"title":"<\u0073>"}`)}},
+		Thinking:     chat.Thinking{Effort: token},
+		TemplateArgs: []byte(`{"documents":["<s>"]}`),
+	}
+	for name, source := range map[string]string{
+		"objects": "{{ messages }}{# reasoning_content #}{{ tools | tojson }}{{ reasoning_effort }}{{ documents }}",
+		"text":    "{% for m in messages %}{{ m.content }}{{ m.name }}{% for c in m.tool_calls or [] %}{% if c.function.arguments is string %}{{ c.function.arguments }}{% endif %}{{ c.function.name }}{% endfor %}{% endfor %}",
+	} {
+		tmpl := compile(t, source)
+		out := renderInert(t, tmpl, r)
+		plain, err := tmpl.Render(r, chattemplate.Options{AddGenerationPrompt: true})
+		if err != nil || out.Text != plain {
+			t.Errorf("%s: %q, want %q; %v", name, out.Text, plain, err)
+		}
+		if n := strings.Count(out.Text, token); n < 8 || structure(out) != nil {
+			t.Errorf("%s: %q of %d control tokens in\n%s", name, structure(out), n, out.Text)
+		}
+	}
+}
+
 // planted draws what an attacker, or a text about templates, holds.
 func planted() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {

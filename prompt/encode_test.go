@@ -24,6 +24,7 @@ func variants(t testing.TB) map[string]*prompt.Model {
 		"takes blanks": func(a map[string]any) { a["lstrip"], a["rstrip"] = true, a["content"] == "<|im_start|>" },
 		"normalized":   func(a map[string]any) { a["normalized"] = true },
 		"single words": func(a map[string]any) { a["single_word"] = a["content"] == "<|im_end|>" },
+		"a lone word":  func(a map[string]any) { a["single_word"] = a["content"] == "<|endoftext|>" },
 		"not special":  func(a map[string]any) { a["special"] = false },
 		"one letter long": func(a map[string]any) {
 			a["content"] = strings.Replace(a["content"].(string), "<|endoftext|>", "¶", 1)
