@@ -266,6 +266,9 @@ func (s *Server) respond(w http.ResponseWriter, status int, body []byte) error {
 		http.NewResponseController(w).SetWriteDeadline(time.Now().Add(s.Timing.Write)) //nolint:errcheck // not every connection has deadlines
 	}
 	w.WriteHeader(status)
-	_, err := w.Write(body)
-	return err
+	if _, err := w.Write(body); err != nil {
+		return err
+	}
+	// The client need not wait until the request is counted and logged.
+	return http.NewResponseController(w).Flush()
 }

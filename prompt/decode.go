@@ -134,7 +134,8 @@ type speller struct {
 	text   []byte // decoded, not released
 	sure   int    // so many bytes of text cannot become part of a stop string
 	tokens []spelled
-	open   int // last tokens, whose last byte is not decoded yet
+	open   int      // last tokens, whose last byte is not decoded yet
+	ids    []uint32 // what was given away of the array, see room
 }
 
 // spelled is a token whose text is not released, or not complete.
@@ -292,7 +293,7 @@ func (s *speller) release() chat.Piece {
 		k++
 	}
 	if k > 0 {
-		p.IDs = make([]uint32, k)
+		p.IDs = s.room(k)
 		for i, t := range s.tokens[:k] {
 			p.IDs[i] = t.id
 			if t.logprob != nil {
@@ -309,6 +310,17 @@ func (s *speller) release() chat.Piece {
 	}
 	s.sure -= n
 	return p
+}
+
+// room returns a slice for n ids, which nobody else has: most pieces have one id,
+// and share an array with their neighbours.
+func (s *speller) room(n int) []uint32 {
+	if cap(s.ids)-len(s.ids) < n {
+		s.ids = make([]uint32, 0, max(n, 32))
+	}
+	from := len(s.ids)
+	s.ids = s.ids[:from+n]
+	return s.ids[from : from+n : from+n]
 }
 
 // all gives away everything.
