@@ -114,7 +114,7 @@ func (m *bpe) symbols(dst []uint32, word string) []uint32 {
 			dst = append(dst, id)
 			continue
 		}
-		if m.spells(symbol) {
+		if spells(m.fallback, symbol) {
 			// The reference implementation lets an unknown token that is due
 			// wait behind them.
 			for _, b := range []byte(symbol) {
@@ -140,19 +140,6 @@ func (m *bpe) symbol(symbol string) (uint32, bool) {
 		return id, id != none
 	}
 	return m.find(symbol)
-}
-
-// spells tells whether there are tokens for all bytes of a character.
-func (m *bpe) spells(symbol string) bool {
-	if m.fallback == nil {
-		return false
-	}
-	for _, b := range []byte(symbol) {
-		if m.fallback[b] == none {
-			return false
-		}
-	}
-	return true
 }
 
 // mergeShort merges ids in place and returns how many are left. Looking through
@@ -245,6 +232,7 @@ type scratch struct {
 	ranks [shortWord]uint32
 	ids   []uint32
 	text  []byte
+	best  []bestEnd
 	list  []link
 	queue pairQueue
 	words [2][]string

@@ -91,6 +91,9 @@ func textFile(t testing.TB) tokenizerFile { return readFile(t, "testdata/text.js
 // bertFile is the small WordPiece model that testdata/golden_bert.py trained.
 func bertFile(t testing.TB) tokenizerFile { return readFile(t, "testdata/bert.json") }
 
+// unigramFile is the small Unigram model that testdata/golden_unigram.py trained.
+func unigramFile(t testing.TB) tokenizerFile { return readFile(t, "testdata/unigram.json") }
+
 func readFile(t testing.TB, path string) tokenizerFile {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -105,7 +108,7 @@ func readFile(t testing.TB, path string) tokenizerFile {
 // The vectors are those of the Hugging Face library; the scripts of their names
 // made them.
 func TestGolden(t *testing.T) {
-	for file, base := range map[string]func(testing.TB) tokenizerFile{"golden.jsonl": demoFile, "golden_text.jsonl": textFile, "golden_bert.jsonl": bertFile} {
+	for file, base := range map[string]func(testing.TB) tokenizerFile{"golden.jsonl": demoFile, "golden_text.jsonl": textFile, "golden_bert.jsonl": bertFile, "golden_unigram.jsonl": unigramFile} {
 		t.Run(file, func(t *testing.T) { checkGolden(t, file, base) })
 	}
 }

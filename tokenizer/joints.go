@@ -1,9 +1,6 @@
 package tokenizer
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // blank is what vocabularies of SentencePiece write for a space: U+2581.
 const blank = "\u2581"
@@ -73,18 +70,4 @@ func (m *bpe) findJoints(unk string) *joints {
 		}
 	}
 	return j
-}
-
-// setFallback looks up the tokens of single bytes and tells whether all exist.
-func (m *bpe) setFallback() bool {
-	m.fallback = new([256]uint32)
-	complete := true
-	for b := range m.fallback {
-		id, ok := m.find(fmt.Sprintf("<0x%02X>", b))
-		if !ok {
-			id, complete = none, false
-		}
-		m.fallback[b] = id
-	}
-	return complete
 }

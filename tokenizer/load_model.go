@@ -20,6 +20,7 @@ type modelFile struct {
 	ByteFallback bool       `json:"byte_fallback"`
 	IgnoreMerges bool       `json:"ignore_merges"`
 	MaxChars     *int       `json:"max_input_chars_per_word"`
+	UnkID        *uint64    `json:"unk_id"`
 	Vocab        vocabFile  `json:"vocab"`
 	Merges       mergesFile `json:"merges"`
 }
@@ -32,6 +33,13 @@ func (f *modelFile) load(byteLevel bool) (model, *vocabulary, error) {
 			return nil, nil, err
 		}
 		return w, &w.vocabulary, nil
+	}
+	if f.Type == "Unigram" && !byteLevel {
+		u, err := f.buildUnigram()
+		if err != nil {
+			return nil, nil, err
+		}
+		return u, &u.vocabulary, nil
 	}
 	m, err := f.build(byteLevel)
 	if err != nil {
@@ -50,6 +58,8 @@ func (f *modelFile) build(byteLevel bool) (*bpe, error) {
 		return nil, fmt.Errorf("model.continuing_subword_prefix: %q is not supported: only an empty one is", f.Prefix)
 	case f.Suffix != "":
 		return nil, fmt.Errorf("model.end_of_word_suffix: %q is not supported: only an empty one is", f.Suffix)
+	case f.Vocab.scores != nil:
+		return nil, fmt.Errorf("model.vocab: must be an object of ids by token")
 	case f.Vocab.err != nil:
 		return nil, f.Vocab.err
 	case f.Merges.err != nil:
@@ -81,7 +91,7 @@ func (f *modelFile) build(byteLevel bool) (*bpe, error) {
 		return nil, fmt.Errorf("model.byte_fallback: true is not supported for a byte-level vocabulary without all bytes")
 	}
 	if f.ByteFallback && !byteLevel {
-		complete = m.setFallback()
+		m.fallback, complete = m.byteTokens()
 	}
 	// Only what is not in the vocabulary needs the unknown token.
 	if f.UnkToken != "" && !complete {
@@ -103,8 +113,9 @@ func (f *modelFile) build(byteLevel bool) (*bpe, error) {
 // vocabFile reads the vocabulary as it is spelled.
 type vocabFile struct {
 	pieces
-	count int
-	err   error // told only if the model's type calls for this kind of vocabulary
+	scores []float64 // by id, if the file has them
+	count  int
+	err    error // told only if the model's type calls for this kind of vocabulary
 }
 
 func (v *vocabFile) vocabulary() vocabulary {
@@ -131,6 +142,9 @@ func (v *vocabFile) spelledBytes() (spelled pieces, opaque map[uint32]bool) {
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom.
 func (v *vocabFile) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	if dec.PeekKind() == '[' {
+		return v.readScored(dec)
+	}
 	if kind := dec.PeekKind(); kind != '{' {
 		v.err = fmt.Errorf("model.vocab: must be an object of ids by token")
 		return dec.SkipValue()

@@ -82,12 +82,24 @@ func TestLoadErrors(t *testing.T) {
 			t.Errorf("decoder = %s: error %v, want one with %s", value, err, want)
 		}
 	}
-	f := textFile(t)
-	f["model"] = jsontext.Value(`{"type":"WordPiece","vocab":{"a":0},"unk_token":"?"}`)
-	if _, err := tokenizer.Load(encode(t, f)); err == nil || !strings.Contains(err.Error(), `model.unk_token: "?" is not in the vocabulary`) {
-		t.Errorf("a WordPiece model without its unknown token: error %v", err)
+	for value, want := range map[string]string{
+		`{"type":"WordPiece","vocab":{"a":0},"unk_token":"?"}`:      `model.unk_token: "?" is not in the vocabulary`,
+		`{"type":"WordPiece","vocab":[["?",0]],"unk_token":"?"}`:    `model.vocab: must be an object`,
+		`{"type":"Unigram","vocab":{"?":0},"unk_id":0}`:             `model.vocab: must be a list`,
+		`{"type":"Unigram","vocab":[["?",0]]}`:                      `model.unk_id: must be`,
+		`{"type":"Unigram","vocab":[["?",0]],"unk_id":1}`:           `model.unk_id: must be`,
+		`{"type":"Unigram","vocab":[["?",0],["a"]],"unk_id":0}`:     `model.vocab[1]: want a token and its score`,
+		`{"type":"Unigram","vocab":[["?",0],["a","b"]],"unk_id":0}`: `model.vocab[1]: `,
+		`{"type":"Unigram","vocab":[["?",0],{"a":1}],"unk_id":0}`:   `model.vocab[1]: `,
+		`{"type":"WordLevel","vocab":{"?":0},"unk_token":"?"}`:      `model.type: "WordLevel" is not supported`,
+	} {
+		f := textFile(t)
+		f["model"] = jsontext.Value(value)
+		if _, err := tokenizer.Load(encode(t, f)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("model = %s: error %v, want one with %s", value, err, want)
+		}
 	}
-	f = textFile(t)
+	f := textFile(t)
 	f["normalizer"] = jsontext.Value(`{"type":"Strip","strip_left":true,"strip_right":true}`)
 	f["pre_tokenizer"] = jsontext.Value(`{"type":"Metaspace","replacement":"▁","prepend_scheme":"first"}`)
 	if _, err := tokenizer.Load(encode(t, f)); err == nil || !strings.Contains(err.Error(), `pre_tokenizer: prepend_scheme "first" after a normalizer that strips`) {
@@ -130,6 +142,8 @@ func FuzzLoad(f *testing.F) {
 		"model":{"type":"BPE","unk_token":"<unk>","fuse_unk":true,"byte_fallback":true,"vocab":{"<unk>":0,"▁":1,"a":2,"▁a":4,"a▁a":5,"<0xE4>":6,"<0xBD>":7,"<0xA0>":8},"merges":["▁ a","a ▁a"]}}`))
 	f.Add([]byte(`{"added_tokens":[{"id":0,"content":"?","special":true}],"normalizer":{"type":"BertNormalizer"},"pre_tokenizer":{"type":"BertPreTokenizer"},"post_processor":{"type":"BertProcessing","sep":["?",0],"cls":["a",1]},
 		"decoder":{"type":"WordPiece"},"model":{"type":"WordPiece","unk_token":"?","vocab":{"?":0,"a":1,"##b":2,"##bb":3,"12":4}}}`))
+	f.Add([]byte(`{"pre_tokenizer":{"type":"Metaspace","replacement":"▁"},"decoder":{"type":"Metaspace","replacement":"▁"},
+		"model":{"type":"Unigram","unk_id":0,"byte_fallback":true,"vocab":[["?",0],["a",-1],["ab",-1.5],["▁",-3],["b▁",-2],["<0xE4>",0],["<0xBD>",0],["<0xA0>",0]]}}`))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		tok, err := tokenizer.Load(file)
 		if err != nil {
@@ -148,11 +162,15 @@ func FuzzLoad(f *testing.F) {
 		// What is unknown forges nothing, though its token may be special.
 		var model struct {
 			Model struct {
-				Unk string `json:"unk_token"`
+				Unk   string `json:"unk_token"`
+				UnkID int    `json:"unk_id"`
+				Type  string `json:"type"`
 			} `json:"model"`
 		}
 		_ = json.Unmarshal(file, &model, jsontext.AllowDuplicateNames(true))
-		forged := func(id uint32) bool { return tok.IsSpecial(id) && string(tok.Bytes(id)) != model.Model.Unk }
+		forged := func(id uint32) bool {
+			return tok.IsSpecial(id) && string(tok.Bytes(id)) != model.Model.Unk && (model.Model.Type != "Unigram" || int(id) != model.Model.UnkID)
+		}
 		if literal := tok.AppendLiteral(nil, text); slices.ContainsFunc(literal, forged) {
 			t.Errorf("%q taken literally is %d, which has a special id", text, literal)
 		}

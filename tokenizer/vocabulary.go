@@ -1,6 +1,9 @@
 package tokenizer
 
-import "hash/maphash"
+import (
+	"fmt"
+	"hash/maphash"
+)
 
 // alphabet maps the 256 bytes to the printable characters that byte-level
 // vocabularies write for them: a printable Latin-1 byte stands for itself, the
@@ -168,4 +171,31 @@ func (v *vocabulary) id(token string) (uint32, bool) {
 		return 0, false
 	}
 	return v.find(string(word))
+}
+
+// byteTokens returns the ids of <0x00> to <0xFF>, none for those that do not
+// exist, and whether all do.
+func (v *vocabulary) byteTokens() (ids *[256]uint32, complete bool) {
+	ids, complete = new([256]uint32), true
+	for b := range ids {
+		id, ok := v.find(fmt.Sprintf("<0x%02X>", b))
+		if !ok {
+			id, complete = none, false
+		}
+		ids[b] = id
+	}
+	return ids, complete
+}
+
+// spells tells whether there are tokens for all bytes of text.
+func spells(fallback *[256]uint32, text string) bool {
+	if fallback == nil {
+		return false
+	}
+	for _, b := range []byte(text) {
+		if fallback[b] == none {
+			return false
+		}
+	}
+	return true
 }

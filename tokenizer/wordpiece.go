@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"errors"
 	"fmt"
 	"unicode/utf8"
 )
@@ -16,6 +17,9 @@ type wordPiece struct {
 }
 
 func (f *modelFile) buildWordPiece() (*wordPiece, error) {
+	if f.Vocab.scores != nil {
+		return nil, errors.New("model.vocab: must be an object of ids by token")
+	}
 	if f.Vocab.err != nil {
 		return nil, f.Vocab.err
 	}
