@@ -186,7 +186,7 @@ func (m *bpe) mergeLong(ids []uint32, s *scratch) int {
 	}
 	end := int32(len(ids))
 	queue := &s.queue
-	queue.reset()
+	queue.reset(len(ids))
 	for i := range end - 1 {
 		if r := m.merges.rank(ids[i], ids[i+1]); r != none {
 			queue.push(r, i)

@@ -7,14 +7,19 @@ import "slices"
 // the first of them goes, so that each rank has a list and only the ranks are in
 // a heap: a run of one character, however long, has few ranks and costs no more
 // than its length. A place that comes too late for its list goes to a heap of
-// single places. Thus n places take n log n at most.
+// single places, and so do all of a word that is short enough to be quicker
+// without lists. Thus n places take n log n at most.
 type pairQueue struct {
 	buckets []bucket
 	byRank  map[uint32]int32
 	recent  [64]recentBucket // a part of byRank, by rank
 	ranks   minHeap          // rank<<32 | index of a bucket that is not empty
 	late    minHeap          // rank<<32 | place
+	short   bool             // use late alone
 }
+
+// shortQueue is the length of a word from which lists are quicker.
+const shortQueue = 192
 
 type bucket struct {
 	places []int32
@@ -28,13 +33,18 @@ type recentBucket struct {
 	index int32 // plus one; 0 is none
 }
 
-func (q *pairQueue) reset() {
+// reset empties the queue for a word of n symbols.
+func (q *pairQueue) reset(n int) {
+	q.ranks, q.late = q.ranks[:0], q.late[:0]
+	if q.short = n < shortQueue; q.short {
+		return
+	}
 	if q.byRank == nil {
 		q.byRank = map[uint32]int32{}
 	}
 	clear(q.byRank)
 	clear(q.recent[:])
-	q.buckets, q.ranks, q.late = q.buckets[:0], q.ranks[:0], q.late[:0]
+	q.buckets = q.buckets[:0]
 }
 
 // bucket returns the bucket of a rank and its index.
@@ -59,6 +69,10 @@ func (q *pairQueue) bucket(rank uint32) (*bucket, int32) {
 }
 
 func (q *pairQueue) push(rank uint32, place int32) {
+	if q.short {
+		q.late.push(uint64(rank)<<32 | uint64(place))
+		return
+	}
 	b, index := q.bucket(rank)
 	if n := len(b.places); n > 0 && place < b.places[n-1] {
 		if b.next > 0 {
