@@ -71,6 +71,11 @@ func newModelFiles(s modelSettings) (*modelFiles, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", what, err)
 		}
+		model.AllowSpecialInContent = s.AllowSpecial
+		model.Cache = nil
+		if s.CacheBytes > 0 {
+			model.Cache = prompt.NewCache(s.CacheBytes)
+		}
 		return model, nil
 	})
 	return m, nil
