@@ -56,7 +56,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	if err != nil {
 		return err
 	}
-	if c.Workers.StartupTime == nil && sys.args.StartupTime == 0 {
+	if sys.args.StartupTime == 0 {
 		if err := sys.ready(context.Background()); err != nil {
 			return err
 		}
