@@ -63,6 +63,8 @@ func (t *Tokenizer) Append(dst []uint32, text string) []uint32 {
 // AppendLiteral is Append for text that comes from outside, such as what a user
 // typed: no special id results. Special tokens in it, and others whose content
 // begins with <| or <｜, are plain text. All other text gives the ids of Append.
+// The one exception is the token for what a vocabulary cannot spell: a model
+// without bytes has nothing else for such text, special or not.
 func (t *Tokenizer) AppendLiteral(dst []uint32, text string) []uint32 {
 	return t.encode(dst, text, true)
 }
