@@ -8,29 +8,50 @@ import (
 	"unicode/utf8"
 )
 
-// addedToken is a token that is cut out of the text before the model sees it.
-type addedToken struct {
+// AddedToken is a token that is cut out of the text before the model sees it.
+type AddedToken struct {
 	ID         uint32 `json:"id"`
 	Content    string `json:"content"`
 	SingleWord bool   `json:"single_word"` // only where no word character adjoins
 	LStrip     bool   `json:"lstrip"`      // takes the whitespace before it along
 	RStrip     bool   `json:"rstrip"`      // takes the whitespace after it along
 	Normalized bool   `json:"normalized"`  // sought after normalization
-	Special    bool   `json:"special"`     // structure, not text: dropped by decoding with skipSpecial
+	Special    bool   `json:"special"`     // dropped by decoding with skipSpecial
+	// Structure says that the token is a prompt's structure, which text from
+	// outside must not be able to forge: [Tokenizer.AppendLiteral] does not yield
+	// it. Every special token is, see [Tokenizer.AddedTokens] for the others.
+	Structure bool `json:"-"`
 }
 
-// control tells whether the token is structure that text from outside must not
-// be able to forge. Some models leave role markers such as <｜User｜> without the
-// special flag, so the shape counts too; words in plain tags, such as <think> or
-// <table>, are vocabulary of the text.
-func (a addedToken) control() bool {
-	return a.Special || strings.HasPrefix(a.Content, "<|") || strings.HasPrefix(a.Content, "<｜")
+// isStructure tells whether the token is structure by what is known of it alone;
+// own says that the model's own vocabulary has its content.
+func (a *AddedToken) isStructure(own bool) bool {
+	if a.Special || strings.HasPrefix(a.Content, "<|") || strings.HasPrefix(a.Content, "<｜") {
+		return true
+	}
+	return !own && a.isMark()
 }
+
+// isMark tells whether the content is a name between signs, as <think> and [INST]
+// are, and words, blanks and rows of signs are not.
+func (a *AddedToken) isMark() bool {
+	first, _ := utf8.DecodeRuneInString(a.Content)
+	last, _ := utf8.DecodeLastRuneInString(a.Content)
+	return isSign(first) && isSign(last) && strings.ContainsFunc(a.Content, isName)
+}
+
+func isSign(r rune) bool { return classOf(r)&ps != 0 }
+
+func isName(r rune) bool { return classOf(r)&(letter|nu) != 0 }
+
+// isBlank tells whether r is whitespace, or what vocabularies of SentencePiece
+// write for a space.
+func isBlank(r rune) bool { return unicode.IsSpace(r) || string(r) == blank }
 
 // matcher finds added tokens in text: leftmost first, then longest. It is a trie
 // over the bytes of their contents.
 type matcher struct {
-	tokens []addedToken
+	tokens []AddedToken
 	nodes  []trieNode
 	start  [256]bool // bytes that begin a content
 	only   int       // the one byte that begins all contents, or -1
@@ -47,7 +68,7 @@ type trieEdge struct {
 }
 
 // newMatcher seeks each token by the content that as returns for it.
-func newMatcher(tokens []addedToken, as func(addedToken) string) *matcher {
+func newMatcher(tokens []AddedToken, as func(AddedToken) string) *matcher {
 	m := &matcher{tokens: tokens, nodes: []trieNode{{token: -1}}, only: -1}
 	for i, a := range tokens {
 		content := as(a)
@@ -82,7 +103,7 @@ func (m *matcher) child(node int, b byte) int {
 }
 
 // match returns the longest token whose content begins at text[i:] and its end.
-func (m *matcher) match(text string, i int) (token *addedToken, end int) {
+func (m *matcher) match(text string, i int) (token *AddedToken, end int) {
 	node := &m.nodes[0]
 	for j := i; j < len(text); j++ {
 		at, found := slices.BinarySearchFunc(node.edges, text[j], func(e trieEdge, b byte) int { return int(e.b) - int(b) })
@@ -99,7 +120,7 @@ func (m *matcher) match(text string, i int) (token *addedToken, end int) {
 
 // find returns the first token in text[i:] and where it lies; nil if there is
 // none.
-func (m *matcher) find(text string, i int) (token *addedToken, start, end int) {
+func (m *matcher) find(text string, i int) (token *AddedToken, start, end int) {
 	for ; i < len(text); i++ {
 		if m.only >= 0 {
 			skip := strings.IndexByte(text[i:], byte(m.only))
@@ -119,8 +140,8 @@ func (m *matcher) find(text string, i int) (token *addedToken, start, end int) {
 
 // pieces cuts text at the added tokens. It yields each with its token, and what
 // lies between them, never empty, with nil.
-func (m *matcher) pieces(text string) iter.Seq2[string, *addedToken] {
-	return func(yield func(string, *addedToken) bool) {
+func (m *matcher) pieces(text string) iter.Seq2[string, *AddedToken] {
+	return func(yield func(string, *AddedToken) bool) {
 		done, next := 0, 0
 		for len(m.tokens) > 0 {
 			token, start, end := m.find(text, next)

@@ -17,7 +17,7 @@ const maxID = 1 << 22
 // type. Truncation, padding and dropout are for training and ignored.
 func Load(tokenizerJSON []byte) (*Tokenizer, error) {
 	var file struct {
-		AddedTokens   []addedToken   `json:"added_tokens"`
+		AddedTokens   []AddedToken   `json:"added_tokens"`
 		Normalizer    jsontext.Value `json:"normalizer"`
 		PreTokenizer  jsontext.Value `json:"pre_tokenizer"`
 		PostProcessor jsontext.Value `json:"post_processor"`

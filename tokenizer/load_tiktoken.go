@@ -40,9 +40,9 @@ func LoadTiktoken(ranks []byte, pattern string, special map[string]uint32) (*Tok
 		case t.vocab.known(id):
 			return nil, fmt.Errorf("tokenizer: special tokens: id %d of %q is taken by a token with a rank", id, content)
 		}
-		t.added = append(t.added, addedToken{ID: id, Content: content, Special: true})
+		t.added = append(t.added, AddedToken{ID: id, Content: content, Special: true})
 	}
-	slices.SortFunc(t.added, func(a, b addedToken) int { return int(a.ID) - int(b.ID) })
+	slices.SortFunc(t.added, func(a, b AddedToken) int { return int(a.ID) - int(b.ID) })
 	for i := 1; i < len(t.added); i++ {
 		if a, b := t.added[i-1], t.added[i]; a.ID == b.ID {
 			return nil, fmt.Errorf("tokenizer: special tokens: %q and %q both have the id %d", a.Content, b.Content, a.ID)

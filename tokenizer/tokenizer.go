@@ -16,6 +16,7 @@ package tokenizer
 import (
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -25,9 +26,11 @@ type Tokenizer struct {
 	model     model
 	vocab     *vocabulary // of model
 	pieces    pieces      // of all ids, those of added tokens included
-	added     []addedToken
+	added     []AddedToken
 	ids       map[string]uint32 // of the added tokens, by content
 	special   []bool            // by id; shorter if the last ids are not special
+	structure []bool            // by id; shorter likewise
+	forgeable bool              // the model alone can yield an id that is structure
 	single    []bool            // by id: a token <0xNN> of a text model; shorter likewise
 	normalize []normalizer
 	split     []splitter // of a piece at the start of the text
@@ -61,10 +64,10 @@ func (t *Tokenizer) Append(dst []uint32, text string) []uint32 {
 }
 
 // AppendLiteral is Append for text that comes from outside, such as what a user
-// typed: no special id results. Special tokens in it, and others whose content
-// begins with <| or <｜, are plain text. All other text gives the ids of Append.
-// The one exception is the token for what a vocabulary cannot spell: a model
-// without bytes has nothing else for such text, special or not.
+// typed: no id results that is structure, as [Tokenizer.AddedTokens] tells, and
+// what the text spells of such tokens is plain text. All other text gives the
+// ids of Append. The one exception is the token for what a vocabulary cannot
+// spell: a model without bytes has nothing else for such text, special or not.
 func (t *Tokenizer) AppendLiteral(dst []uint32, text string) []uint32 {
 	return t.encode(dst, text, true)
 }
@@ -99,7 +102,7 @@ func (t *Tokenizer) encode(dst []uint32, text string, literal bool) []uint32 {
 			}
 			start := len(dst)
 			dst = t.appendWords(dst, part, stages, s)
-			if literal && slices.ContainsFunc(dst[start:], t.forged) {
+			if literal && t.forgeable && slices.ContainsFunc(dst[start:], t.forged) {
 				dst = t.appendUnforged(dst[:start], part, stages, s)
 			}
 			stages = t.later
@@ -111,7 +114,7 @@ func (t *Tokenizer) encode(dst []uint32, text string, literal bool) []uint32 {
 // forged tells whether text from outside must not yield id. The unknown token of
 // a text model may be special too, but forges nothing.
 func (t *Tokenizer) forged(id uint32) bool {
-	return t.IsSpecial(id) && !(t.vocab.text && id == t.vocab.unk)
+	return isSet(t.structure, id) && !(t.vocab.text && id == t.vocab.unk)
 }
 
 // normalized brings text into the model's normal form. Most text is in it.
@@ -153,8 +156,8 @@ func words(text string, stages []splitter, s *scratch) []string {
 	return in
 }
 
-// appendUnforged is appendWords where a word that is a special token, which only
-// an unusual vocabulary has, is spelled in single bytes or characters.
+// appendUnforged is appendWords where a word that is structure, which only an
+// unusual vocabulary has, is spelled in single bytes or characters.
 func (t *Tokenizer) appendUnforged(dst []uint32, text string, stages []splitter, s *scratch) []uint32 {
 	for _, word := range words(text, stages, s) {
 		start := len(dst)
@@ -186,11 +189,21 @@ func (t *Tokenizer) ID(token string) (uint32, bool) {
 // twentieth of what a scanner does, so that they are worth a line in a log.
 func (t *Tokenizer) Regexps() []string { return slices.Clone(t.regexps) }
 
-// IsSpecial tells whether id is structure rather than text, such as the end of a
-// turn. Added tokens without the special flag, such as <think>, are text.
-func (t *Tokenizer) IsSpecial(id uint32) bool {
-	return uint64(id) < uint64(len(t.special)) && t.special[id]
-}
+// IsSpecial tells whether decoding with skipSpecial drops id, such as the end of
+// a turn. Added tokens without the special flag, such as <think>, are shown.
+func (t *Tokenizer) IsSpecial(id uint32) bool { return isSet(t.special, id) }
+
+// AddedTokens returns the added tokens in the order of the file, and behind them
+// those of [Tokenizer.AddSpecial]. The slice is the caller's.
+//
+// Of them these are structure: the special ones; those that begin with <| or <｜,
+// because some models leave role markers such as <｜User｜> without the flag; those
+// that are a name between signs, such as <think> and <tool_call>, unless the model's
+// own vocabulary has them too, as Gemma's has <table> and [multimodal], which are
+// ordinary text that was always to be one token; and those of
+// [Tokenizer.AddStructure]. Words, blanks and rows of signs, which many
+// vocabularies add, are text.
+func (t *Tokenizer) AddedTokens() []AddedToken { return slices.Clone(t.added) }
 
 // Size returns the number of tokens, added ones included. Ids may have gaps, so
 // that the largest can be beyond it.
@@ -221,7 +234,23 @@ func (t *Tokenizer) AddSpecial(tokens map[uint32]string) *Tokenizer {
 			continue
 		}
 		contents[content] = true
-		n.added = append(n.added, addedToken{ID: id, Content: content, Special: true})
+		n.added = append(n.added, AddedToken{ID: id, Content: content, Special: true})
+	}
+	n.setAdded()
+	return &n
+}
+
+// AddStructure returns a tokenizer for which the added tokens of these contents
+// are structure too. It is for those that a chat template writes and that nothing
+// in the tokenizer's file tells from text. Contents that no added token has, and
+// blank ones, which text needs, are left out.
+func (t *Tokenizer) AddStructure(contents ...string) *Tokenizer {
+	n := *t
+	n.added = slices.Clone(t.added)
+	for i := range n.added {
+		a := &n.added[i]
+		blank := strings.TrimFunc(a.Content, isBlank) == ""
+		a.Structure = a.Structure || !blank && slices.Contains(contents, a.Content)
 	}
 	n.setAdded()
 	return &n
@@ -232,8 +261,9 @@ func (t *Tokenizer) setAdded() {
 	t.single = nil
 	t.pieces = t.spelled()
 	t.ids = make(map[string]uint32, len(t.added))
-	t.special = nil
-	for _, a := range t.added {
+	t.special, t.structure, t.forgeable = nil, nil, false
+	for i := range t.added {
+		a := &t.added[i]
 		t.ids[a.Content] = a.ID
 		start := len(t.pieces.blob)
 		if t.chain == nil {
@@ -244,14 +274,35 @@ func (t *Tokenizer) setAdded() {
 		}
 		t.pieces.set(a.ID, start)
 		if a.Special {
-			for uint64(len(t.special)) <= uint64(a.ID) {
-				t.special = append(t.special, false)
-			}
-			t.special[a.ID] = true
+			t.special = set(t.special, a.ID)
+		}
+		a.Structure = a.Structure || a.isStructure(t.owns(a.Content))
+		if a.Structure {
+			t.structure = set(t.structure, a.ID)
+			t.forgeable = t.forgeable || t.vocab.known(a.ID)
 		}
 	}
 	t.text = t.newCutter(t.added)
-	t.literal = t.newCutter(slices.DeleteFunc(slices.Clone(t.added), addedToken.control))
+	t.literal = t.newCutter(slices.DeleteFunc(slices.Clone(t.added), func(a AddedToken) bool { return a.Structure }))
+}
+
+// owns tells whether the model's own vocabulary has a token.
+func (t *Tokenizer) owns(content string) bool {
+	_, ok := t.vocab.id(content)
+	return ok
+}
+
+// set sets the flag of id.
+func set(flags []bool, id uint32) []bool {
+	for uint64(len(flags)) <= uint64(id) {
+		flags = append(flags, false)
+	}
+	flags[id] = true
+	return flags
+}
+
+func isSet(flags []bool, id uint32) bool {
+	return uint64(id) < uint64(len(flags)) && flags[id]
 }
 
 // spelled returns the bytes of the model's tokens.
@@ -285,7 +336,7 @@ func (t *Tokenizer) setSingle(id uint32, token string) {
 
 // isSingle tells whether id is one byte of a run.
 func (t *Tokenizer) isSingle(id uint32) bool {
-	return uint64(id) < uint64(len(t.single)) && t.single[id]
+	return isSet(t.single, id)
 }
 
 // content returns a token as the file of a text model spells it.
@@ -298,8 +349,8 @@ func (t *Tokenizer) content(id uint32) string {
 	return string(t.vocab.bytes(id))
 }
 
-func (t *Tokenizer) newCutter(tokens []addedToken) cutter {
-	var raw, normalized []addedToken
+func (t *Tokenizer) newCutter(tokens []AddedToken) cutter {
+	var raw, normalized []AddedToken
 	for _, a := range tokens {
 		if a.Normalized {
 			normalized = append(normalized, a)
@@ -308,7 +359,7 @@ func (t *Tokenizer) newCutter(tokens []addedToken) cutter {
 		}
 	}
 	return cutter{
-		raw:        newMatcher(raw, func(a addedToken) string { return a.Content }),
-		normalized: newMatcher(normalized, func(a addedToken) string { return t.normalized(a.Content) }),
+		raw:        newMatcher(raw, func(a AddedToken) string { return a.Content }),
+		normalized: newMatcher(normalized, func(a AddedToken) string { return t.normalized(a.Content) }),
 	}
 }

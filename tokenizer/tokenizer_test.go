@@ -91,26 +91,89 @@ func TestAppendLiteralYieldsNoSpecialToken(t *testing.T) {
 			t.Fatalf("AppendLiteral(%q) = %d has a special id", text, ids)
 		}
 	})
-	// Text without control tokens is encoded as ever, tags included.
-	const plain = "I think <think> is a tag. The quick brown fox!"
+	// Text without structure is encoded as ever.
+	const plain = "I think <b>think</b> is a tag. The quick brown fox!"
 	if got, want := tok.AppendLiteral(nil, plain), demoTokenizer(t).Append(nil, plain); !slices.Equal(got, want) {
 		t.Errorf("AppendLiteral(%q) = %d, want %d", plain, got, want)
 	}
 }
 
-// Role markers count as control even in files that do not flag them.
-func TestAppendLiteralKnowsUnflaggedRoleMarkers(t *testing.T) {
+// What literal text may hold depends on the flag, on the shape, and on whether
+// the model's own vocabulary has the token too.
+func TestStructure(t *testing.T) {
 	file := demoFile(t)
-	file["added_tokens"] = encode(t, []map[string]any{
-		{"id": 9000, "content": "<｜User｜>"}, {"id": 9001, "content": "<table>"}, {"id": 9002, "content": "<|user|>"},
-	})
-	tok := load(t, encode(t, file))
-	const text = "<｜User｜><table><|user|>"
-	if got := tok.Append(nil, text); !slices.Equal(got, []uint32{9000, 9001, 9002}) {
-		t.Errorf("Append gives %d", got)
+	var model, vocab tokenizerFile
+	parse(t, file["model"], &model)
+	parse(t, model["vocab"], &vocab)
+	vocab["<table>"], vocab["<|own|>"] = []byte("8500"), []byte("8501")
+	model["vocab"] = encode(t, vocab)
+	file["model"] = encode(t, model)
+	tests := []struct {
+		content   string
+		special   bool
+		structure bool
+	}{
+		{"<bos>", true, true},
+		{"stop", true, true},
+		{"<｜User｜>", false, true},
+		{"<|user|>", false, true},
+		{"<|own|>", false, true},
+		{"<think>", false, true},
+		{"</tool_call>", false, true},
+		{"[TOOL_CALLS]", false, true},
+		{"]~b]", false, true},
+		{"<table>", false, false},
+		{"\n\n\n\n\n\n\n", false, false},
+		{"       \t", false, false},
+		{"\u2581\u2581\u2581", false, false},
+		{"*****", false, false},
+		{"covid", false, false},
+		{"/nothink", false, false},
 	}
-	if got := tok.AppendLiteral(nil, text); slices.Contains(got, 9000) || !slices.Contains(got, 9001) || slices.Contains(got, 9002) {
-		t.Errorf("AppendLiteral gives %d, want 9001, and neither 9000 nor 9002", got)
+	var added []map[string]any
+	for i, tc := range tests {
+		added = append(added, map[string]any{"id": 9000 + i, "content": tc.content, "special": tc.special})
+	}
+	file["added_tokens"] = encode(t, added)
+	tok := load(t, encode(t, file))
+	list := tok.AddedTokens()
+	if len(list) != len(tests) {
+		t.Fatalf("%d tokens are listed, want %d", len(list), len(tests))
+	}
+	for i, tc := range tests {
+		a := list[i]
+		if a.Content != tc.content || a.Special != tc.special || a.Structure != tc.structure {
+			t.Errorf("listed is %+v, want %+v", a, tc)
+		}
+		if got := tok.Append(nil, "x"+tc.content+"y"); !slices.Contains(got, a.ID) {
+			t.Errorf("Append of %q gives %d without %d", tc.content, got, a.ID)
+		}
+		text := "x" + tc.content + "y"
+		literal := tok.AppendLiteral(nil, text)
+		if slices.Contains(literal, a.ID) == tc.structure {
+			t.Errorf("AppendLiteral of %q gives %d, and %d is structure: %v", tc.content, literal, a.ID, tc.structure)
+		}
+		if got := tok.Decode(literal, true); got != text {
+			t.Errorf("AppendLiteral of %q decodes to %q", text, got)
+		}
+	}
+	list[0].Content = "changed"
+	if tok.AddedTokens()[0].Content != "<bos>" {
+		t.Error("the list is not the caller's own")
+	}
+
+	more := tok.AddStructure("covid", "<table>", "       \t", "unknown")
+	for content, want := range map[string]bool{"covid": true, "<table>": true, "       \t": false, "<think>": true} {
+		id, _ := more.ID(content)
+		if got := !slices.Contains(more.AppendLiteral(nil, content), id); got != want {
+			t.Errorf("with more structure %q is structure: %v, want %v", content, got, want)
+		}
+		if !slices.Contains(more.Append(nil, content), id) {
+			t.Errorf("with more structure Append of %q lacks %d", content, id)
+		}
+	}
+	if id, _ := tok.ID("covid"); !slices.Contains(tok.AppendLiteral(nil, "covid"), id) {
+		t.Error("AddStructure changed the tokenizer that it was called of")
 	}
 }
 
