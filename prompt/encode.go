@@ -1,7 +1,6 @@
 package prompt
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ type encoder struct {
 	tokenizer *tokenizer.Tokenizer
 	controls  *chattemplate.Controls // nil if the tokenizer leaves no choice
 	cuts      map[string]cut
+	longest   int // control token, in bytes
 }
 
 // cut is a control token that separates: a prompt's ids are those of the text
@@ -41,45 +41,22 @@ type encoding struct {
 func newEncoder(t *tokenizer.Tokenizer) *encoder {
 	e := &encoder{tokenizer: t, cuts: map[string]cut{}}
 	var contents []string
-	for id, left := uint32(0), t.Size(); left > 0 && id < maxID; id++ {
-		b := t.Bytes(id)
-		if b == nil {
+	for _, a := range t.AddedTokens() {
+		if !a.Structure || slices.Equal(t.Append(nil, a.Content), t.AppendLiteral(nil, a.Content)) {
 			continue
 		}
-		left--
-		if !t.IsSpecial(id) && !bytes.HasPrefix(b, []byte("<|")) && !bytes.HasPrefix(b, []byte("<｜")) {
-			continue
-		}
-		content, ok := contentOf(t, id)
-		if slices.Equal(t.Append(nil, content), t.AppendLiteral(nil, content)) && (ok || !t.IsSpecial(id)) {
-			continue
-		}
-		if !ok || utf8.RuneCountInString(content) < 2 {
+		if utf8.RuneCountInString(a.Content) < 2 {
 			return &encoder{tokenizer: t}
 		}
-		contents = append(contents, content)
-		if c, ok := e.try(content, id); ok {
-			e.cuts[content] = c
+		contents = append(contents, a.Content)
+		e.longest = max(e.longest, len(a.Content))
+		if c, ok := e.try(a.Content, a.ID); ok {
+			e.cuts[a.Content] = c
 		}
 	}
 	e.controls = chattemplate.NewControls(contents)
 	return e
 }
-
-// contentOf returns the text that stands for a token in a prompt, if there is
-// one. It may be that of another token too.
-func contentOf(t *tokenizer.Tokenizer, id uint32) (string, bool) {
-	content := string(t.Bytes(id))
-	for _, s := range []string{content, strings.ReplaceAll(content, " ", "▁")} {
-		if _, ok := t.ID(s); ok {
-			return s, true
-		}
-	}
-	return content, false
-}
-
-// maxID is beyond the ids of any tokenizer, which may have gaps.
-const maxID = 1 << 22
 
 // Texts that a tokenizer might treat in another way next to a token: what joins
 // words, combines with letters, or is blank.
