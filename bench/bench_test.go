@@ -77,6 +77,20 @@ func TestPartIsJudgedByItsLines(t *testing.T) {
 	}
 }
 
+func TestPartOfWhichMoreIsBetter(t *testing.T) {
+	p := median("rate", "1/s", []float64{70, 90, 65}).atLeast(60).aimAtLeast(150)
+	if !*p.Pass || *p.Aim {
+		t.Errorf("pass %v, aim %v; want it to pass and to miss the aim", *p.Pass, *p.Aim)
+	}
+	const want = "rate: 70 1/s (65 to 90 in 3 runs); pass ≥ 60: yes; aim ≥ 150: NO"
+	if got := p.line(); got != want {
+		t.Errorf("line %q, want %q", got, want)
+	}
+	if p = p.atLeast(71).aimAtLeast(70); *p.Pass || !*p.Aim {
+		t.Errorf("pass %v, aim %v; want only what reaches its line", *p.Pass, *p.Aim)
+	}
+}
+
 func TestRecord(t *testing.T) {
 	good := count("hung requests", 0).atMost(0)
 	bad := count("wrong answers", 2).atMost(0)
@@ -169,7 +183,7 @@ func TestChosenFigures(t *testing.T) {
 		err  string
 	}{
 		{idList{"B15", "B8"}, []string{"B8", "B15"}, ""},
-		{idList{"ALL"}, []string{"B8", "B9", "B14", "B15", "B16"}, ""},
+		{idList{"ALL"}, []string{"B8", "B9", "B10", "B14", "B15", "B16"}, ""},
 		{nil, nil, "no -id"},
 		{idList{"B99"}, nil, "-id B99: want one of B8"},
 	}

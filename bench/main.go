@@ -37,6 +37,7 @@ type figure struct {
 var figures = []figure{
 	{"B8", "short unary chat, in-process", takeUnary},
 	{"B9", "streamed events, in-process", takeStreams},
+	{"B10", "long prompts, in-process", takeLong},
 	{"B14", "start, idle memory, size", takeStart},
 	{"B15", "idle streams", takeIdle},
 	{"B16", "soak", takeSoak},

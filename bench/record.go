@@ -24,12 +24,14 @@ type part struct {
 	BaselineOf string   `json:"baseline_of,omitempty"`
 	Ratio      *float64 `json:"ratio,omitempty"`
 
-	// The most that passes, and the most that was aimed for. A number without a
-	// line is there to explain the others, and is not judged.
+	// The most that passes, and the most that was aimed for; where more is
+	// better, the least. A number without a line is there to explain the others,
+	// and is not judged.
 	PassLine *float64 `json:"pass_line,omitempty"`
 	AimLine  *float64 `json:"aim_line,omitempty"`
 	Pass     *bool    `json:"pass,omitempty"`
 	Aim      *bool    `json:"aim,omitempty"`
+	More     bool     `json:"more_is_better,omitempty"`
 
 	Note string `json:"note,omitempty"`
 }
@@ -66,6 +68,20 @@ func (p part) atMost(line float64) part {
 func (p part) aim(line float64) part {
 	met := p.Value <= line
 	p.AimLine, p.Aim = &line, &met
+	return p
+}
+
+// atLeast judges a part of which more is better by its pass line.
+func (p part) atLeast(line float64) part {
+	pass := p.Value >= line
+	p.PassLine, p.Pass, p.More = &line, &pass, true
+	return p
+}
+
+// aimAtLeast judges a part of which more is better by what was aimed for.
+func (p part) aimAtLeast(line float64) part {
+	met := p.Value >= line
+	p.AimLine, p.Aim, p.More = &line, &met, true
 	return p
 }
 
@@ -136,11 +152,15 @@ func (p part) line() string {
 	if p.Baseline != nil {
 		fmt.Fprintf(&b, ", %.2f× %s at %s", *p.Ratio, p.BaselineOf, number(*p.Baseline))
 	}
+	sign := "≤"
+	if p.More {
+		sign = "≥"
+	}
 	if p.Pass != nil {
-		fmt.Fprintf(&b, "; pass ≤ %s: %s", number(*p.PassLine), yes(*p.Pass))
+		fmt.Fprintf(&b, "; pass %s %s: %s", sign, number(*p.PassLine), yes(*p.Pass))
 	}
 	if p.Aim != nil {
-		fmt.Fprintf(&b, "; aim ≤ %s: %s", number(*p.AimLine), yes(*p.Aim))
+		fmt.Fprintf(&b, "; aim %s %s: %s", sign, number(*p.AimLine), yes(*p.Aim))
 	}
 	if p.Note != "" {
 		b.WriteString("; " + p.Note)

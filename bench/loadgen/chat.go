@@ -1,12 +1,15 @@
 package loadgen
 
 import (
+	"bytes"
 	"encoding/json"
 	"math/rand/v2"
+	"slices"
 )
 
 // chat is one request of the load.
 type chat struct {
+	past   []byte // messages before the prompt, as in [histories.of]; nil: none
 	prompt string
 	stream bool
 	seed   uint64
@@ -48,7 +51,11 @@ func (c *Config) body(r chat) []byte {
 	if err != nil {
 		panic(err) // strings and numbers always marshal
 	}
-	return body
+	if r.past == nil {
+		return body
+	}
+	before, after, _ := bytes.Cut(body, []byte(`"messages":[`))
+	return slices.Concat(before, []byte(`"messages":[`), r.past, []byte{','}, after)
 }
 
 // words are ordinary enough that any tokenizer knows them.

@@ -122,6 +122,7 @@ func (c *conn) roundTrip(request []byte) (*http.Response, error) {
 type answer struct {
 	text, reasoning, finish string // whole reads only
 	tokens                  int
+	prompt, cached          int // tokens of the prompt, and those of them that were cached
 	events                  int
 	first, whole            time.Duration
 	gaps                    []time.Duration
@@ -196,7 +197,11 @@ type chunk struct {
 		FinishReason string `json:"finish_reason"`
 	}
 	Usage *struct {
+		PromptTokens     int `json:"prompt_tokens"`
 		CompletionTokens int `json:"completion_tokens"`
+		PromptDetails    struct {
+			CachedTokens int `json:"cached_tokens"`
+		} `json:"prompt_tokens_details"`
 	}
 	Error *struct{ Message string }
 }
@@ -211,11 +216,17 @@ func (a *answer) readUnary(r io.Reader) error {
 	}
 	first := whole.Choices[0]
 	a.text, a.reasoning, a.finish = first.Message.Content, first.Message.Reasoning, first.FinishReason
-	a.tokens = whole.Usage.CompletionTokens
+	a.account(&whole)
 	if a.finish == "" {
 		return errors.New("answer: no finish_reason")
 	}
 	return nil
+}
+
+// account takes in the usage that a chunk tells.
+func (a *answer) account(c *chunk) {
+	a.tokens = c.Usage.CompletionTokens
+	a.prompt, a.cached = c.Usage.PromptTokens, c.Usage.PromptDetails.CachedTokens
 }
 
 // readStream reads to [DONE]. Unless the text is wanted it decodes only chunks
@@ -260,7 +271,7 @@ func (a *answer) readStream(r *bufio.Reader, start time.Time, how reading) error
 			return fmt.Errorf("error in stream: %s", c.Error.Message)
 		}
 		if c.Usage != nil {
-			a.tokens = c.Usage.CompletionTokens
+			a.account(&c)
 		}
 		for _, choice := range c.Choices {
 			text.WriteString(choice.Delta.Content)

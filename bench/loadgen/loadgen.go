@@ -11,6 +11,7 @@ package loadgen
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dynago/dynago/bench/stats"
@@ -50,9 +51,18 @@ type Config struct {
 	PromptWords int // length of a user message; Soak: of the short ones
 	LongWords   int // Soak: length of the long ones
 	Prompts     int // how many different ones there are; 0: every request has its own
-	MaxTokens   int
-	IgnoreEOS   bool // send ignore_eos: true, which engines know and OpenAI does not
-	Seed        uint64
+	// HistoryBytes is how much text stands before the user message: the past of
+	// one of so many Conversations, which take turns. 0: none. With it the user
+	// message is as the past is, of MessageBytes, and PromptWords does not count.
+	// Unary and Stream only.
+	HistoryBytes, MessageBytes, Conversations int
+	// First is the number of the first request: requests of one number are the
+	// same in every load of one seed.
+	First uint64
+
+	MaxTokens int
+	IgnoreEOS bool // send ignore_eos: true, which engines know and OpenAI does not
+	Seed      uint64
 
 	AbortShare float64       // Soak: share of requests that the client abandons
 	HangAfter  time.Duration // an answer not finished by then is hung, and dropped
@@ -75,6 +85,11 @@ type Result struct {
 	Events   int `json:"events"`   // data frames of those, [DONE] not counted
 	Tokens   int `json:"tokens"`   // completion tokens of those, as usage tells them
 
+	// Tokens of a prompt of those, and how many of them were cached, as usage
+	// tells them.
+	PromptTokens Range `json:"prompt_tokens"`
+	CachedTokens Range `json:"cached_tokens"`
+
 	FirstEvent stats.Latency `json:"first_event"` // Stream: request written to first data frame
 	Whole      stats.Latency `json:"whole"`       // request written to end of answer
 	Gap        stats.Latency `json:"gap"`         // Stream: between neighbouring data frames
@@ -90,6 +105,25 @@ type Result struct {
 	Failed map[string]int `json:"failed,omitempty"`
 	// FirstWrong shows one wrong answer.
 	FirstWrong string `json:"first_wrong,omitempty"`
+}
+
+// Range sums up a number that each request has.
+type Range struct {
+	Min  float64 `json:"min"`
+	Max  float64 `json:"max"`
+	Mean float64 `json:"mean"`
+}
+
+// rangeOf sums up values. It is the zero Range for none.
+func rangeOf(values []float64) Range {
+	if len(values) == 0 {
+		return Range{}
+	}
+	sum := 0.0
+	for _, v := range values {
+		sum += v
+	}
+	return Range{Min: slices.Min(values), Max: slices.Max(values), Mean: sum / float64(len(values))}
 }
 
 // Failures is the number of requests that ended in an error.
@@ -145,6 +179,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("prompt words %d: want at least 1", c.PromptWords)
 	case c.AbortShare < 0 || c.AbortShare > 1:
 		return fmt.Errorf("abort share %v: want 0 to 1", c.AbortShare)
+	case c.HistoryBytes < 0 || c.HistoryBytes > 0 && (c.MessageBytes < 1 || c.Conversations < 1):
+		return fmt.Errorf("history of %d bytes, messages of %d, %d conversations: want at least 1 of each", c.HistoryBytes, c.MessageBytes, c.Conversations)
 	case c.HangAfter <= 0:
 		return fmt.Errorf("hang after %v: want a positive time", c.HangAfter)
 	case c.Mode == Soak && (c.Prompts < 1 || c.LongWords < 1):

@@ -326,3 +326,67 @@ func TestBadConfigurationIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// Requests of one conversation begin with the same messages and end with one of
+// their own; another load with the same seed repeats what has the same number.
+func TestConversations(t *testing.T) {
+	type seen struct{ past, message string }
+	var mu sync.Mutex
+	var asked []seen
+	d := double{answers: func(_ http.ResponseWriter, r *request, _ int64) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		last := len(r.Messages) - 1
+		past, bytes := fmt.Sprint(r.Messages[:last]), 0
+		for i, m := range r.Messages[:last] {
+			bytes += len(m.Content)
+			want := []string{"assistant", "user"}[i%2]
+			if i == 0 {
+				want = "system"
+			}
+			if m.Role != want {
+				t.Errorf("message %d of %d is of %q, want %q", i, last+1, m.Role, want)
+			}
+		}
+		if bytes < 30_000 || bytes > 30_100 || len(r.Messages[last].Content) != 5000 || r.Messages[last].Role != "user" {
+			t.Errorf("%d bytes of past, %d of message by %q; want 30000 and 5000 by the user", bytes, len(r.Messages[last].Content), r.Messages[last].Role)
+		}
+		asked = append(asked, seen{past, r.Messages[last].Content})
+		return false
+	}}
+	c := config(d.start(t), loadgen.Stream)
+	c.Prompts, c.Requests, c.Concurrency = 0, 4, 1
+	c.HistoryBytes, c.MessageBytes, c.Conversations = 30_000, 5000, 2
+	run(t, c)
+	c.First, c.Requests = 2, 2
+	run(t, c)
+
+	if len(asked) != 6 {
+		t.Fatalf("%d requests came, want 6", len(asked))
+	}
+	for i, a := range asked {
+		for k, b := range asked[:i] {
+			again := i >= 4 && k == i-2
+			if (a.past == b.past) != (i%2 == k%2) || (a.message == b.message) != again {
+				t.Errorf("requests %d and %d: same past %v, same message %v", i, k, a.past == b.past, a.message == b.message)
+			}
+		}
+	}
+}
+
+func TestUsageOfPrompts(t *testing.T) {
+	d := double{answers: func(w http.ResponseWriter, _ *request, n int64) bool {
+		fmt.Fprintf(w, `{"choices":[{"message":{"content":"a"},"finish_reason":"length"}],`+
+			`"usage":{"completion_tokens":1,"prompt_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d}}}`, 100*n, 10*n)
+		return true
+	}}
+	c := config(d.start(t), loadgen.Unary)
+	c.Requests = 3
+	got := run(t, c)
+	if want := (loadgen.Range{Min: 100, Max: 300, Mean: 200}); got.PromptTokens != want {
+		t.Errorf("prompts %+v, want %+v", got.PromptTokens, want)
+	}
+	if want := (loadgen.Range{Min: 10, Max: 30, Mean: 20}); got.CachedTokens != want {
+		t.Errorf("cached %+v, want %+v", got.CachedTokens, want)
+	}
+}

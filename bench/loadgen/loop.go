@@ -3,6 +3,7 @@ package loadgen
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ type tally struct {
 	result             Result
 	first, whole, gaps []time.Duration
 	against            []time.Duration
+	prompts, cached    []float64 // tokens
 }
 
 // count files one answer or its error.
@@ -25,6 +27,7 @@ func (t *tally) count(a answer, err error) {
 		t.result.Requests++
 		t.result.Events += a.events
 		t.result.Tokens += a.tokens
+		t.prompts, t.cached = append(t.prompts, float64(a.prompt)), append(t.cached, float64(a.cached))
 		t.whole = append(t.whole, a.whole)
 		t.gaps = append(t.gaps, a.gaps...)
 		if a.events > 0 {
@@ -70,7 +73,9 @@ func merge(tallies []tally) Result {
 		sum.whole = append(sum.whole, t.whole...)
 		sum.gaps = append(sum.gaps, t.gaps...)
 		sum.against = append(sum.against, t.against...)
+		sum.prompts, sum.cached = append(sum.prompts, t.prompts...), append(sum.cached, t.cached...)
 	}
+	sum.result.PromptTokens, sum.result.CachedTokens = rangeOf(sum.prompts), rangeOf(sum.cached)
 	sum.result.FirstEvent = stats.LatencyOf(sum.first)
 	sum.result.Whole = stats.LatencyOf(sum.whole)
 	sum.result.Gap = stats.LatencyOf(sum.gaps)
@@ -155,19 +160,19 @@ func closedLoop(ctx context.Context, c Config, s *server) (Result, error) {
 		}
 	}
 
-	todo := c.tickets()
+	todo, past := c.tickets(), make(histories, c.Conversations)
 	tallies := make([]tally, c.Concurrency)
 	var wait sync.WaitGroup
 	for i := range tallies {
 		wait.Go(func() {
-			loop(ctx, &c, todo, &tallies[i], s, against)
+			loop(ctx, &c, todo, past, &tallies[i], s, against)
 		})
 	}
 	wait.Wait()
 	return merge(tallies), ctx.Err()
 }
 
-func loop(ctx context.Context, c *Config, todo *tickets, t *tally, s, against *server) {
+func loop(ctx context.Context, c *Config, todo *tickets, past histories, t *tally, s, against *server) {
 	first := line{server: s, limit: c.HangAfter}
 	defer first.close()
 	second := line{server: against, limit: c.HangAfter}
@@ -179,10 +184,7 @@ func loop(ctx context.Context, c *Config, todo *tickets, t *tally, s, against *s
 		if !ok {
 			return
 		}
-		if c.Prompts > 0 {
-			n %= uint64(c.Prompts)
-		}
-		body := c.body(chat{prompt: prompt(c.Seed, n, c.PromptWords), stream: how.stream, seed: c.Seed})
+		body := c.body(c.chat(n+c.First, past))
 
 		t.count(first.ask(ctx, body, how))
 		if against == nil {
@@ -195,4 +197,19 @@ func loop(ctx context.Context, c *Config, todo *tickets, t *tally, s, against *s
 		}
 		t.against = append(t.against, a.whole)
 	}
+}
+
+// chat is request n of a closed loop.
+func (c *Config) chat(n uint64, past histories) chat {
+	if c.Prompts > 0 {
+		n %= uint64(c.Prompts)
+	}
+	r := chat{stream: c.Mode == Stream, seed: c.Seed}
+	if c.HistoryBytes == 0 {
+		r.prompt = prompt(c.Seed, n, c.PromptWords)
+		return r
+	}
+	r.past = past.of(n%uint64(c.Conversations), c.Seed, c.HistoryBytes)
+	r.prompt = passage(rand.New(rand.NewPCG(c.Seed, n)), c.MessageBytes)
+	return r
 }
