@@ -131,7 +131,7 @@ func BenchmarkScan(b *testing.B) {
 	for text.Len() < 64<<10 {
 		text.WriteString(words[rng.IntN(len(words))])
 	}
-	for _, p := range []struct{ name, pattern string }{{"gpt2", patternGPT2}, {"qwen2", patternQwen2}, {"o200k", PatternO200k}} {
+	for _, p := range []struct{ name, pattern string }{{"gpt2", patternGPT2}, {"qwen2", PatternQwen2}, {"o200k", PatternO200k}} {
 		b.Run(p.name, func(b *testing.B) {
 			scan := knownPatterns[p.pattern]
 			b.SetBytes(int64(text.Len()))
