@@ -81,6 +81,8 @@ var plan = []room{
 	{name: "internal/demo", outside: true, never: noHTTP},
 	{name: "internal/demo/train", outside: true, sees: []string{"internal/demo", "tokenizer"}, seenBy: []string{}},
 	{name: "internal/sse", outside: true, sees: []string{"engine"}},
+	{name: "internal/models", outside: true, seenBy: []string{"internal/models/fetch"}},
+	{name: "internal/models/fetch", outside: true, sees: []string{"internal/models"}, seenBy: []string{}},
 	{name: "internal/importtest", outside: true, seenBy: []string{}},
 	{name: "internal/standing", outside: true, seenBy: []string{}},
 

