@@ -3,6 +3,7 @@ package pipeline
 import (
 	"iter"
 	"strings"
+	"sync"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
@@ -24,6 +25,8 @@ type answer struct {
 	parser *parser.Parser
 	// oneCall ends the answer with its first complete call.
 	oneCall bool
+	// remember takes the tokens of the answer, once it has ended in whatever way.
+	remember func(ids []uint32)
 }
 
 // settled says whether the answer so far could end here: a call is complete,
@@ -44,9 +47,11 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 		var (
 			buf     []chat.Event
 			started bool
-			output  int // tokens seen
+			ids     []uint32 // tokens seen
 			cached  *int
 		)
+		remember := sync.OnceFunc(func() { a.remember(ids) })
+		defer remember()
 		send := func() bool {
 			buf = joined(buf)
 			for i := range buf {
@@ -58,6 +63,7 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 			return true
 		}
 		finish := func(f chat.Finish, u engine.Usage) {
+			remember() // before the client can send what comes next
 			buf, f.Reason = a.parser.Finish(buf, f.Reason)
 			if u.Reasoning == nil {
 				if n := a.parser.ReasoningTokens(); n > 0 {
@@ -73,7 +79,7 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 				// A call that is complete is an answer, also from an engine that
 				// forgot to say so.
 				if engine.KindOf(err) == engine.StreamIncomplete && a.settled() {
-					finish(chat.Finish{Reason: chat.FinishStop}, engine.Usage{Output: output})
+					finish(chat.Finish{Reason: chat.FinishStop}, engine.Usage{Output: len(ids)})
 					return
 				}
 				yield(chat.Event{}, err)
@@ -90,14 +96,14 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 					buf = a.parser.Push(buf, chat.Piece{Text: a.echo, Logprobs: out.PromptLogprobs})
 				}
 			}
-			output += len(out.Piece.IDs)
+			ids = append(ids, out.Piece.IDs...)
 			buf = a.parser.Push(buf, out.Piece)
 			switch {
 			case out.End != nil:
 				finish(finishOf(out.End), out.End.Usage)
 				return
 			case a.oneCall && a.settled():
-				finish(chat.Finish{Reason: chat.FinishStop}, engine.Usage{Output: output})
+				finish(chat.Finish{Reason: chat.FinishStop}, engine.Usage{Output: len(ids)})
 				return
 			}
 			if out.More && len(buf) < mostEvents {

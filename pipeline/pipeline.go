@@ -260,7 +260,8 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 			ThinkOn:  r.Prompt == nil,
 			Parallel: r.ToolChoice.Parallel,
 		}),
-		oneCall: r.ToolChoice.Parallel != nil && !*r.ToolChoice.Parallel,
+		oneCall:  r.ToolChoice.Parallel != nil && !*r.ToolChoice.Parallel,
+		remember: func(ids []uint32) { j.model.Remember(j.prompt, ids) },
 	}
 	j.settled = a.settled
 	if j.echoes() {

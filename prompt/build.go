@@ -25,6 +25,8 @@ type Prompt struct {
 	Stop  engine.Stop
 	// Render and Tokenize are how long the two steps took.
 	Render, Tokenize time.Duration
+
+	opening *opening // where the answer begins; nil if no text of it is known
 }
 
 // tailIDs is how many ids at the end of a prompt decide how its answer begins,
@@ -107,7 +109,9 @@ func (m *Model) fill(p *Prompt, r *chat.Request, ext *nvext.Ext, limited bool) e
 	if r.Prompt != nil && !r.Prompt.NoSpecialTokens {
 		p.IDs = m.Tokenizer.AppendWithSpecial(make([]uint32, 0, len(text)/3+16), text)
 	} else {
-		p.IDs = m.encoder.ids(text, how, m.Cache)
+		w := m.walk(text, how)
+		w.run()
+		p.IDs, p.opening = w.ids, w.opening()
 	}
 	p.Tokenize = time.Since(begin)
 	if len(p.IDs) == 0 {
@@ -226,7 +230,9 @@ func (m *Model) Tokens(r *chat.Request, generationPrompt bool) ([]uint32, error)
 		if err != nil {
 			return nil, err
 		}
-		return m.encoder.ids(text, how, m.Cache), nil
+		w := m.walk(text, how)
+		w.run()
+		return w.ids, nil
 	}
 	var p Prompt
 	err := m.fill(&p, r, nil, false)

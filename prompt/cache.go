@@ -3,8 +3,6 @@ package prompt
 import (
 	"strings"
 	"sync"
-
-	"github.com/zeebo/xxh3"
 )
 
 // DefaultCacheBytes is the size of the cache that a loaded model has.
@@ -44,6 +42,7 @@ type cached struct {
 	text    string
 	literal bool
 	ids     []uint32
+	chain   chain // of ids
 }
 
 const (
@@ -82,9 +81,9 @@ func (c *Cache) count(cachedTokens, tokens int) {
 	c.stats.UncachedTokens += uint64(tokens - cachedTokens)
 }
 
-// get returns the ids of a text, which must not be changed. Two texts of one
-// hash keep each other out, and nothing worse.
-func (c *Cache) get(hash uint64, text string, literal bool) ([]uint32, bool) {
+// get returns what is known of a text, or nil. Two texts of one hash keep each
+// other out, and nothing worse.
+func (c *Cache) get(hash uint64, text string, literal bool) *cached {
 	c.mu.Lock()
 	e := c.byHash[hash]
 	if e != nil {
@@ -93,14 +92,14 @@ func (c *Cache) get(hash uint64, text string, literal bool) ([]uint32, bool) {
 	}
 	c.mu.Unlock()
 	if e == nil || e.literal != literal || e.text != text {
-		return nil, false
+		return nil
 	}
-	return e.ids, true
+	return e
 }
 
 // put remembers the ids of a text. It keeps neither.
-func (c *Cache) put(hash uint64, text string, literal bool, ids []uint32) {
-	e := &cached{hash: hash, literal: literal, ids: ids}
+func (c *Cache) put(hash uint64, text string, literal bool, ids []uint32, chain chain) {
+	e := &cached{hash: hash, literal: literal, ids: ids, chain: chain}
 	if e.bytes()+len(text) > c.limit {
 		return
 	}
@@ -134,26 +133,4 @@ func (c *Cache) drop(e *cached) {
 	delete(c.byHash, e.hash)
 	c.stats.Bytes -= e.bytes()
 	c.stats.Texts--
-}
-
-// run is one prompt on its way through the cache, which may be nil.
-type run struct {
-	cache  *Cache
-	cached int // tokens
-}
-
-// append appends the ids of a text, which encode makes where they are not known.
-func (r *run) append(dst []uint32, text string, literal bool, encode func([]uint32, string) []uint32) []uint32 {
-	if r.cache == nil || len(text) < minCached {
-		return encode(dst, text)
-	}
-	hash := xxh3.HashString(text)
-	if ids, ok := r.cache.get(hash, text, literal); ok {
-		r.cached += len(ids)
-		return append(dst, ids...)
-	}
-	start := len(dst)
-	dst = encode(dst, text)
-	r.cache.put(hash, text, literal, dst[start:])
-	return dst
 }

@@ -3,7 +3,6 @@ package prompt
 import (
 	"slices"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -28,14 +27,6 @@ type cut struct {
 	id uint32
 	// left and right tell that the token takes the blanks there along.
 	left, right bool
-}
-
-// encoding says how to read control tokens in a text.
-type encoding struct {
-	// literal makes text of all control tokens that are not the template's.
-	literal bool
-	// inert are the places of those, as in [chattemplate.Rendered].
-	inert []int
 }
 
 func newEncoder(t *tokenizer.Tokenizer) *encoder {
@@ -95,107 +86,4 @@ func (e *encoder) try(content string, id uint32) (cut, bool) {
 		}
 	}
 	return c, slices.Equal(e.tokenizer.Append(nil, content+content), []uint32{id, id})
-}
-
-// buffers hold the ids of one prompt while they are made: their number is known
-// at the end only.
-var buffers = sync.Pool{New: func() any { return new([]uint32) }}
-
-// keptIDs is the size of a buffer that may be kept for the next prompt.
-const keptIDs = 1 << 20
-
-// ids returns the ids of text. The cache may be nil.
-func (e *encoder) ids(text string, how encoding, cache *Cache) []uint32 {
-	buffer := buffers.Get().(*[]uint32)
-	r := &run{cache: cache}
-	made := (*buffer)[:0]
-	if e.controls == nil {
-		made = e.tokenizer.Append(made, text)
-	} else {
-		made = e.pieces(made, text, how, r)
-	}
-	if cache != nil {
-		cache.count(r.cached, len(made))
-	}
-	ids := slices.Clone(made)
-	if cap(made) <= keptIDs {
-		*buffer = made
-		buffers.Put(buffer)
-	}
-	return ids
-}
-
-func (e *encoder) pieces(dst []uint32, text string, how encoding, r *run) []uint32 {
-	p := piece{encoding: how}
-	start := 0
-	for at := 0; ; {
-		i, j, ok := e.controls.Find(text, at)
-		if !ok {
-			break
-		}
-		if how.literal && spans(how.inert, i, j) {
-			p.typed = append(p.typed, span{i - start, j - start})
-			at = i + 1
-			continue
-		}
-		c, ok := e.cuts[text[i:j]]
-		if !ok {
-			p.structured = true
-			at = j
-			continue
-		}
-		before, after := text[start:i], text[j:]
-		if c.left {
-			before = strings.TrimRightFunc(before, unicode.IsSpace)
-		}
-		if c.right {
-			after = strings.TrimLeftFunc(after, unicode.IsSpace)
-		}
-		dst = append(e.piece(dst, before, p, r), c.id)
-		start = len(text) - len(after)
-		at, p = start, piece{encoding: how}
-	}
-	return e.piece(dst, text[start:], p, r)
-}
-
-// spans tells that one of the sorted offsets lies inside of start to end.
-func spans(offsets []int, start, end int) bool {
-	i, _ := slices.BinarySearch(offsets, start+1)
-	return i < len(offsets) && offsets[i] < end
-}
-
-// piece is what is known of the text between two cuts.
-type piece struct {
-	encoding
-	structured bool   // the template wrote control tokens in it, which do not cut
-	typed      []span // control tokens of a client
-}
-
-type span struct{ start, end int }
-
-func (e *encoder) piece(dst []uint32, text string, p piece, r *run) []uint32 {
-	switch {
-	case text == "":
-		return dst
-	case !p.literal || p.structured && p.typed == nil:
-		return r.append(dst, text, false, e.tokenizer.Append)
-	case !p.structured:
-		return r.append(dst, text, true, e.tokenizer.AppendLiteral)
-	}
-	// The tokenizer reads either all control tokens or none.
-	done := 0
-	for _, s := range p.typed {
-		if s.start > done {
-			dst = e.tokenizer.Append(dst, text[done:s.start])
-			done = s.start
-		}
-		if s.end > done {
-			dst = e.tokenizer.AppendLiteral(dst, text[done:min(s.end, len(text))])
-			done = s.end
-		}
-	}
-	if done < len(text) {
-		dst = e.tokenizer.Append(dst, text[done:])
-	}
-	return dst
 }

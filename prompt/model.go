@@ -43,6 +43,8 @@ type Model struct {
 	AllowSpecialInContent bool
 	// Cache remembers the ids of messages; nil remembers nothing.
 	Cache *Cache
+	// Turns remembers the ids of answers; nil remembers nothing.
+	Turns *Turns
 
 	longest int // token of the vocabulary, in bytes
 	encoder *encoder
@@ -102,7 +104,7 @@ func Load(read func(name string) ([]byte, error), parsers Parsers) (*Model, erro
 		}
 	}
 	m.Tokenizer = m.Tokenizer.AddSpecial(special)
-	m.encoder, m.Cache = newEncoder(m.Tokenizer), NewCache(DefaultCacheBytes)
+	m.encoder, m.Cache, m.Turns = newEncoder(m.Tokenizer), NewCache(DefaultCacheBytes), NewTurns(DefaultTurnBytes)
 	for id := range m.Tokenizer.Size() {
 		m.longest = max(m.longest, len(m.Tokenizer.Bytes(uint32(id))))
 	}

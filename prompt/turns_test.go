@@ -1,0 +1,148 @@
+package prompt_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/prompt"
+	"github.com/dynago/dynago/tokenizer"
+	"pgregory.net/rapid"
+)
+
+// speller writes texts in tokens as no tokenizer would choose them.
+type speller struct {
+	tok     *tokenizer.Tokenizer
+	bytes   map[string]uint32 // plain tokens by their bytes
+	longest int
+}
+
+func newSpeller(tok *tokenizer.Tokenizer) *speller {
+	s := &speller{tok: tok, bytes: map[string]uint32{}}
+	structure := map[uint32]bool{}
+	for _, a := range tok.AddedTokens() {
+		structure[a.ID] = true
+	}
+	for id := range uint32(tok.Size()) {
+		if b := tok.Bytes(id); len(b) > 0 && !structure[id] {
+			s.bytes[string(b)] = id
+			s.longest = max(s.longest, len(b))
+		}
+	}
+	return s
+}
+
+// spell draws ids that decode to text. The control tokens in it are mostly ids of
+// their own, as models write them.
+func (s *speller) spell(t *rapid.T, text string) (ids []uint32) {
+	for len(text) > 0 {
+		if n := strings.IndexByte(text, '>') + 1; text[0] == '<' && n > 0 {
+			if id, ok := s.tok.ID(text[:n]); ok && rapid.IntRange(0, 9).Draw(t, "as text") > 0 {
+				ids, text = append(ids, id), text[n:]
+				continue
+			}
+		}
+		var choices []int
+		for n := 1; n <= min(len(text), s.longest); n++ {
+			if _, ok := s.bytes[text[:n]]; ok {
+				choices = append(choices, n)
+			}
+		}
+		n := rapid.SampledFrom(choices).Draw(t, "length")
+		ids, text = append(ids, s.bytes[text[:n]]), text[n:]
+	}
+	return ids
+}
+
+// answered is something that the demo model could say, as text and as blocks.
+func answered(t *rapid.T) (string, []chat.Block) {
+	words := func(label string) string {
+		return strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"Look", " at", " it", "\n", "é", " 東京", " <b>", "  ", "x", ":", "👍", " <|im_", "1234"}), 1, 8).Draw(t, label), "")
+	}
+	var (
+		text   string
+		blocks []chat.Block
+	)
+	if rapid.Bool().Draw(t, "thinks") {
+		thought := "So" + words("thought") + "."
+		text += "<think>\n" + thought + "\n</think>\n\n"
+		blocks = append(blocks, chat.Block{Kind: chat.Thought, Text: thought})
+	}
+	said := "Well" + words("said") + "."
+	text += said
+	blocks = append(blocks, chat.Block{Kind: chat.Text, Text: said})
+	for i := range rapid.IntRange(0, 2).Draw(t, "calls") {
+		args := fmt.Sprintf(`{"path":  %q}`, words("path"))
+		text += "\n<tool_call>\n{\"name\": \"read\", \"arguments\": " + args + "}\n</tool_call>"
+		blocks = append(blocks, chat.Block{Kind: chat.ToolCall, Use: &chat.ToolUse{ID: fmt.Sprint(i), Name: "read", Kind: chat.ToolFunction, Args: args}})
+	}
+	return text, blocks
+}
+
+// next is what a client sends after an answer.
+func next(t *rapid.T, blocks []chat.Block) []chat.Turn {
+	turns := []chat.Turn{{Role: chat.RoleAssistant, Blocks: blocks}}
+	for _, b := range blocks {
+		if b.Use != nil {
+			turns = append(turns, chat.Turn{Role: chat.RoleTool, Blocks: []chat.Block{{Kind: chat.ToolResult, Result: &chat.Result{ID: b.Use.ID, Blocks: []chat.Block{{Kind: chat.Text, Text: planted().Draw(t, "result")}}}}}})
+		}
+	}
+	if len(turns) == 1 || rapid.Bool().Draw(t, "speaks") {
+		turns = append(turns, said(chat.RoleUser, planted().Draw(t, "question")))
+	}
+	return turns
+}
+
+// A prompt begins with the one before it and its answer, token for token,
+// whichever tokens the model has chosen, and however the answer ended.
+func TestPromptsExtendAnswers(t *testing.T) {
+	all := variants(t)
+	for _, name := range []string{"as it is", "not special", "a lone word"} {
+		m := all[name]
+		spell := newSpeller(m.Tokenizer)
+		end, ok := m.Tokenizer.ID("<|im_end|>")
+		if !ok {
+			t.Fatal("the demo model has no <|im_end|>")
+		}
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				m := *m
+				m.EOS = []uint32{end}
+				m.Turns = prompt.NewTurns(1 << 20)
+				r := ask("w" + planted().Draw(t, "first"))
+				build := func() *prompt.Prompt {
+					p, err := m.Build(r, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return p
+				}
+				before := build()
+				for range rapid.IntRange(1, 5).Draw(t, "turns") {
+					// Of several choices the client goes on with one.
+					var (
+						blocks []chat.Block
+						ids    []uint32
+					)
+					for range rapid.IntRange(1, 3).Draw(t, "choices") {
+						var text string
+						text, blocks = answered(t)
+						ids = spell.spell(t, text)
+						if rapid.Bool().Draw(t, "ends") {
+							ids = append(ids, end)
+						}
+						m.Remember(before, ids)
+					}
+					r.Turns = append(r.Turns, next(t, blocks)...)
+					after := build()
+					if want := slices.Concat(before.IDs, ids); len(after.IDs) < len(want) || !slices.Equal(after.IDs[:len(want)], want) {
+						t.Fatalf("the prompt\n%q\ndoes not begin with\n%q\nas these tokens:\n%v\n%v", m.Tokenizer.Decode(after.IDs, false), m.Tokenizer.Decode(want, false), after.IDs, want)
+					}
+					before = after
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,224 @@
+package prompt
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+
+	"github.com/zeebo/xxh3"
+)
+
+// encoding says how to read control tokens in a text.
+type encoding struct {
+	// literal makes text of all control tokens that are not the template's.
+	literal bool
+	// inert are the places of those, as in [chattemplate.Rendered].
+	inert []int
+}
+
+// walk is one text on its way to ids, from cut to cut. Of what lies between two
+// cuts the ids may be known, from the cache; of what begins behind a cut, from
+// an answer that was given there.
+type walk struct {
+	*encoder
+	encoding
+	text  string
+	cache *Cache // or nil
+	turns *Turns // or nil
+
+	ids    []uint32
+	chain  chain // of ids up to the place that the walk has reached
+	cached int   // ids that came out of the cache
+	last   place // behind the last cut
+	places []place
+	note   bool // keep all places
+}
+
+// place is a position behind a cut, or the beginning.
+type place struct {
+	text  int // offset in bytes
+	ids   int
+	chain chain // of the ids before it
+}
+
+// buffers hold the ids of one prompt while they are made: their number is known
+// at the end only.
+var buffers = sync.Pool{New: func() any { return new([]uint32) }}
+
+// keptIDs is the size of a buffer that may be kept for the next prompt.
+const keptIDs = 1 << 20
+
+// run walks to the end of the text. The ids are the caller's own.
+func (w *walk) run() {
+	buffer := buffers.Get().(*[]uint32)
+	w.ids, w.chain = (*buffer)[:0], noIDs
+	if w.controls == nil {
+		w.ids = w.tokenizer.Append(w.ids, w.text)
+	} else {
+		w.pieces(place{chain: noIDs})
+	}
+	if w.cache != nil {
+		w.cache.count(w.cached, len(w.ids))
+	}
+	made := w.ids
+	w.ids = slices.Clone(made)
+	if cap(made) <= keptIDs {
+		*buffer = made
+		buffers.Put(buffer)
+	}
+}
+
+// pieces goes on from a place up to the end.
+func (w *walk) pieces(from place) {
+	start := w.reach(from)
+	p := piece{encoding: w.encoding}
+	for at := start; ; {
+		i, j, ok := w.controls.Find(w.text, at)
+		if !ok {
+			break
+		}
+		if w.literal && spans(w.inert, i, j) {
+			p.typed = append(p.typed, span{i - start, j - start})
+			at = i + 1
+			continue
+		}
+		c, ok := w.cuts[w.text[i:j]]
+		if !ok {
+			p.structured = true
+			at = j
+			continue
+		}
+		before, after := w.text[start:i], w.text[j:]
+		if c.left {
+			before = strings.TrimRightFunc(before, unicode.IsSpace)
+		}
+		if c.right {
+			after = strings.TrimLeftFunc(after, unicode.IsSpace)
+		}
+		w.piece(before, p)
+		w.ids = append(w.ids, c.id)
+		w.chain = w.chain.then(c.id)
+		start = w.reach(place{len(w.text) - len(after), len(w.ids), w.chain})
+		at, p = start, piece{encoding: w.encoding}
+	}
+	w.piece(w.text[start:], p)
+}
+
+// reach notes a place, and returns where the walk goes on: behind the answer that
+// is known to have been given there.
+func (w *walk) reach(to place) int {
+	w.last = to
+	if w.note {
+		w.places = append(w.places, to)
+	}
+	if w.turns == nil {
+		return to.text
+	}
+	known := w.turns.find(to.chain, w.text[to.text:], func(n int) bool { return w.cutAt(to.text + n) })
+	if known == nil {
+		return to.text
+	}
+	w.add(known.ids)
+	return to.text + len(known.text)
+}
+
+// cutAt tells that the text ends here, or that what stands here cuts.
+func (w *walk) cutAt(at int) bool {
+	if at == len(w.text) {
+		return true
+	}
+	i, j, ok := w.controls.Find(w.text[:min(len(w.text), at+w.longest)], at)
+	if !ok || i != at || w.literal && spans(w.inert, i, j) {
+		return false
+	}
+	_, ok = w.cuts[w.text[i:j]]
+	return ok
+}
+
+// add appends ids.
+func (w *walk) add(ids []uint32) {
+	w.ids = append(w.ids, ids...)
+	if w.turns != nil {
+		w.chain = w.chain.join(chainOf(ids))
+	}
+}
+
+// spans tells that one of the sorted offsets lies inside of start to end.
+func spans(offsets []int, start, end int) bool {
+	i, _ := slices.BinarySearch(offsets, start+1)
+	return i < len(offsets) && offsets[i] < end
+}
+
+// piece is what is known of the text between two cuts.
+type piece struct {
+	encoding
+	structured bool   // the template wrote control tokens in it, which do not cut
+	typed      []span // control tokens of a client
+}
+
+type span struct{ start, end int }
+
+// piece appends the ids of the text between two cuts.
+func (w *walk) piece(text string, p piece) {
+	switch {
+	case text == "":
+	case !p.literal || p.structured && p.typed == nil:
+		w.plain(text, false)
+	case !p.structured:
+		w.plain(text, true)
+	default:
+		w.mixed(text, p)
+	}
+}
+
+// plain appends the ids of a text in which all control tokens have their effect,
+// or, literal being true, none has.
+func (w *walk) plain(text string, literal bool) {
+	remember := w.cache != nil && len(text) >= minCached
+	var hash uint64
+	if remember {
+		hash = xxh3.HashString(text)
+		if known := w.cache.get(hash, text, literal); known != nil {
+			w.cached += len(known.ids)
+			w.ids = append(w.ids, known.ids...)
+			w.chain = w.chain.join(known.chain)
+			return
+		}
+	}
+	start := len(w.ids)
+	if literal {
+		w.ids = w.tokenizer.AppendLiteral(w.ids, text)
+	} else {
+		w.ids = w.tokenizer.Append(w.ids, text)
+	}
+	made := w.ids[start:]
+	var c chain
+	if remember || w.turns != nil {
+		c = chainOf(made)
+		w.chain = w.chain.join(c)
+	}
+	if remember {
+		w.cache.put(hash, text, literal, made, c)
+	}
+}
+
+// mixed appends the ids of a text in which some control tokens have their effect
+// and others, typed, have none: the tokenizer reads either all or none.
+func (w *walk) mixed(text string, p piece) {
+	start, done := len(w.ids), 0
+	for _, s := range p.typed {
+		if s.start > done {
+			w.ids = w.tokenizer.Append(w.ids, text[done:s.start])
+			done = s.start
+		}
+		if s.end > done {
+			w.ids = w.tokenizer.AppendLiteral(w.ids, text[done:min(s.end, len(text))])
+			done = s.end
+		}
+	}
+	if done < len(text) {
+		w.ids = w.tokenizer.Append(w.ids, text[done:])
+	}
+	w.chain = w.chain.join(chainOf(w.ids[start:]))
+}
