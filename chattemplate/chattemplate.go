@@ -35,6 +35,7 @@ type Template struct {
 	plain  *variant
 	tools  *variant // used when tools are passed; may be the same
 	shapes shapes
+	native bool // Harmony, without the template
 }
 
 // variant is one of the templates of a model with what was found out about it.
@@ -75,6 +76,7 @@ func CompileNamed(named map[string]string, cfg Config) (*Template, error) {
 	case t.tools == nil:
 		t.tools = t.plain
 	}
+	t.native = t.goesNative(named)
 	return t, nil
 }
 
@@ -102,6 +104,10 @@ func (e *TemplateError) Error() string { return e.Message }
 // what the template makes of the clock. The error is a *[TemplateError] where
 // the template refuses the conversation, and else wraps a *[jinja.Error].
 func (t *Template) Render(r *chat.Request, o Options) (string, error) {
+	if t.native {
+		out, err := t.harmony(r, o, nil)
+		return out.Text, err
+	}
 	text, _, err := t.render(r, o, nil)
 	return text, err
 }
@@ -121,6 +127,9 @@ type Rendered struct {
 // on finding the token there it does not do. Only then can Text differ from what
 // Render returns.
 func (t *Template) RenderInert(r *chat.Request, o Options, controls *Controls) (Rendered, error) {
+	if t.native {
+		return t.harmony(r, o, controls)
+	}
 	g := &guard{controls: controls}
 	text, ran, err := t.render(r, o, g)
 	if ran {

@@ -85,12 +85,12 @@ func ownAttribute(v Value, name string) (Value, error) {
 }
 
 // item is v[key]: an item if there is one, else the attribute.
-func item(v, key Value) (Value, error) {
+func item(st *state, v, key Value) (Value, error) {
 	switch c := v.(type) {
 	case *undefined:
 		return nil, c.error()
 	case *Dict:
-		if item, ok := c.Get(key); ok {
+		if item, ok := c.lookup(st, key); ok {
 			return item, nil
 		}
 	case *List:
@@ -104,6 +104,9 @@ func item(v, key Value) (Value, error) {
 	case string, markup:
 		s, _ := text(c)
 		if n, ok := small(key); ok {
+			if err := st.work(min(max(n, -n), len(s))); err != nil {
+				return nil, err
+			}
 			if r, ok := character(s, n); ok {
 				return likeText(v, r), nil
 			}
@@ -166,20 +169,20 @@ func character(s string, n int) (string, bool) {
 }
 
 // sliceOf is v[start:stop:step].
-func sliceOf(v Value, bounds [3]Value) (Value, error) {
+func sliceOf(st *state, v Value, bounds [3]Value) (Value, error) {
 	switch c := v.(type) {
 	case *undefined:
 		return nil, c.error()
 	case *List:
-		items, err := cut(c.items, bounds)
+		items, err := cut(st, c.items, bounds)
 		return &List{items}, err
 	case *tuple:
-		items, err := cut(c.items, bounds)
+		items, err := cut(st, c.items, bounds)
 		return &tuple{items: items}, err
 	case string, markup:
 		s, _ := text(c)
-		cutString, err := sliceString(s, bounds)
-		return likeText(v, cutString), err
+		part, err := sliceString(st, s, bounds)
+		return likeText(v, part), err
 	case *span:
 		lo, hi, step, err := limits(c.len(), bounds)
 		return &span{c.start + lo*c.step, c.start + hi*c.step, c.step * step}, err
@@ -187,7 +190,10 @@ func sliceOf(v Value, bounds [3]Value) (Value, error) {
 	return nil, fail(TypeError, "'%s' object cannot be sliced", typeName(v))
 }
 
-func sliceString(s string, bounds [3]Value) (string, error) {
+func sliceString(st *state, s string, bounds [3]Value) (string, error) {
+	if err := st.work(len(s)); err != nil {
+		return "", err
+	}
 	if isASCII(s) {
 		lo, hi, step, err := limits(len(s), bounds)
 		if err != nil {
@@ -197,7 +203,10 @@ func sliceString(s string, bounds [3]Value) (string, error) {
 			return s[lo:max(lo, hi)], nil
 		}
 	}
-	runes, err := cut([]rune(s), bounds)
+	if err := st.spend(len(s)); err != nil {
+		return "", err
+	}
+	runes, err := cut(st, []rune(s), bounds)
 	return string(runes), err
 }
 
@@ -210,13 +219,16 @@ func isASCII(s string) bool {
 	return true
 }
 
-func cut[T any](items []T, bounds [3]Value) ([]T, error) {
+func cut[T any](st *state, items []T, bounds [3]Value) ([]T, error) {
 	lo, hi, step, err := limits(len(items), bounds)
 	if err != nil {
 		return nil, err
 	}
 	if step == 1 {
 		return items[lo:max(lo, hi):max(lo, hi)], nil
+	}
+	if err := st.spendItems(len(items)); err != nil {
+		return nil, err
 	}
 	var out []T
 	for i := lo; step > 0 && i < hi || step < 0 && i > hi; i += step {

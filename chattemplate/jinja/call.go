@@ -34,8 +34,11 @@ func (a *arguments) eval(st *state, f *frame) (args, error) {
 		if err != nil {
 			return out, err
 		}
-		items, err := elements(v)
+		items, err := st.elements(v)
 		if err != nil {
+			return out, err
+		}
+		if err := st.spendItems(len(items)); err != nil {
 			return out, err
 		}
 		out.pos = append(out.pos, items...)
@@ -50,6 +53,9 @@ func (a *arguments) eval(st *state, f *frame) (args, error) {
 	d, ok := v.(*Dict)
 	if !ok {
 		return out, fail(TypeError, "argument after ** must be a mapping, not %s", typeName(v))
+	}
+	if err := st.spendItems(2 * d.Len()); err != nil {
+		return out, err
 	}
 	for i, k := range d.keys {
 		name, ok := text(k)
@@ -101,7 +107,7 @@ func table(list ...*builtin) map[string]*builtin {
 }
 
 // bind puts arguments in the order of the parameters.
-func (b *builtin) bind(a args) ([]Value, error) {
+func (b *builtin) bind(st *state, a args) ([]Value, error) {
 	out := make([]Value, len(b.params), len(b.params)+2)
 	n := copy(out, a.pos)
 	var rest []Value
@@ -116,7 +122,7 @@ func (b *builtin) bind(a args) ([]Value, error) {
 		p := b.param(key)
 		switch {
 		case p < 0 && b.keywords:
-			more.Set(key, a.vals[i])
+			more.put(st, key, a.vals[i])
 		case p < 0:
 			return nil, fail(TypeError, "%s() got an unexpected keyword argument '%s'", b.name, key)
 		case out[p] != nil:
@@ -146,11 +152,47 @@ func (b *builtin) param(name string) int {
 }
 
 func (b *builtin) call(st *state, a args) (Value, error) {
-	bound, err := b.bind(a)
+	bound, err := b.bind(st, a)
 	if err != nil {
 		return nil, err
 	}
-	return b.run(st, bound)
+	return b.do(st, bound)
+}
+
+// do runs b. Nearly every builtin takes as long as its values are large, which is
+// accounted for here; those that take longer account for the rest themselves.
+func (b *builtin) do(st *state, values []Value) (Value, error) {
+	n := 1
+	for _, v := range values {
+		n += weight(v)
+	}
+	if err := st.work(n); err != nil {
+		return nil, err
+	}
+	v, err := b.run(st, values)
+	if st.over != nil {
+		return nil, st.over
+	}
+	return v, err
+}
+
+// weight is about how much there is to see in a value.
+func weight(v Value) int {
+	switch v := v.(type) {
+	case string:
+		return len(v)
+	case markup:
+		return len(v)
+	case *List:
+		return len(v.items)
+	case *tuple:
+		return len(v.items)
+	case *generator:
+		return len(v.items)
+	case *Dict:
+		return v.Len()
+	}
+	return 0
 }
 
 // invoke calls b with a first argument that is already evaluated, if any, and
@@ -186,7 +228,7 @@ func (b *builtin) invoke(st *state, f *frame, self Value, a *arguments) (Value, 
 	for range len(b.params) - n {
 		st.stack = append(st.stack, nil)
 	}
-	return b.run(st, st.stack[mark:len(st.stack):len(st.stack)])
+	return b.do(st, st.stack[mark:len(st.stack):len(st.stack)])
 }
 
 // bound is a method of a value.

@@ -22,11 +22,14 @@ func (d *Dict) Len() int { return len(d.keys) }
 
 // Set puts a value under a key; a key that is already there keeps its place.
 // A dict must not be set once a template has seen it.
-func (d *Dict) Set(key, value Value) {
+func (d *Dict) Set(key, value Value) { d.put(nil, key, value) }
+
+// put is Set within a render.
+func (d *Dict) put(st *state, key, value Value) {
 	if value == nil {
 		value = None
 	}
-	if i := d.find(key); i >= 0 {
+	if i := d.find(st, key); i >= 0 {
 		d.vals[i] = value
 		return
 	}
@@ -67,8 +70,11 @@ func hashKey(key Value) (any, bool) {
 }
 
 // Get returns the value under a key.
-func (d *Dict) Get(key Value) (Value, bool) {
-	if i := d.find(key); i >= 0 {
+func (d *Dict) Get(key Value) (Value, bool) { return d.lookup(nil, key) }
+
+// lookup is Get within a render.
+func (d *Dict) lookup(st *state, key Value) (Value, bool) {
+	if i := d.find(st, key); i >= 0 {
 		return d.vals[i], true
 	}
 	return nil, false
@@ -101,8 +107,12 @@ func (d *Dict) get(key string) (Value, bool) {
 	return nil, false
 }
 
-func (d *Dict) find(key Value) int {
+// find returns -1 if the key is not there, or the time is up.
+func (d *Dict) find(st *state, key Value) int {
 	if d.index != nil {
+		if s, ok := text(key); ok && st.work(len(s)) != nil {
+			return -1
+		}
 		if h, ok := hashKey(key); ok {
 			if i, ok := d.index[h]; ok {
 				return i
@@ -111,7 +121,7 @@ func (d *Dict) find(key Value) int {
 		}
 	}
 	for i, k := range d.keys {
-		if equal(k, key) {
+		if equal(st, k, key) {
 			return i
 		}
 	}
@@ -119,19 +129,19 @@ func (d *Dict) find(key Value) int {
 }
 
 // merge sets all of other's keys in d.
-func (d *Dict) merge(other *Dict) {
+func (d *Dict) merge(st *state, other *Dict) {
 	for i, k := range other.keys {
-		d.Set(k, other.vals[i])
+		d.put(st, k, other.vals[i])
 	}
 }
 
-func (d *Dict) equal(o *Dict, depth int) bool {
+func (d *Dict) equal(st *state, o *Dict, depth int) bool {
 	if d.Len() != o.Len() {
 		return false
 	}
 	for i, k := range d.keys {
-		v, ok := o.Get(k)
-		if !ok || !equalAt(d.vals[i], v, depth+1) {
+		v, ok := o.lookup(st, k)
+		if !ok || !equalAt(st, d.vals[i], v, depth+1) {
 			return false
 		}
 	}

@@ -1,6 +1,9 @@
 package jinja
 
-import "strings"
+import (
+	"math/big"
+	"strings"
+)
 
 // expr is a node of the compiled tree that yields a value.
 type expr interface {
@@ -76,6 +79,11 @@ type (
 func (e constExpr) eval(*state, *frame) (Value, error) { return e.value, nil }
 
 func (e *nameExpr) eval(st *state, f *frame) (Value, error) {
+	if n := len(e.refs); n > 4 { // shadowed often, on purpose
+		if err := st.work(n * n); err != nil {
+			return nil, err
+		}
+	}
 	for _, r := range e.refs {
 		g := f
 		for range r.hops {
@@ -92,6 +100,9 @@ func (e *nameExpr) eval(st *state, f *frame) (Value, error) {
 }
 
 func evalAll(st *state, f *frame, exprs []expr) ([]Value, error) {
+	if err := st.spendItems(len(exprs)); err != nil {
+		return nil, err
+	}
 	values := make([]Value, len(exprs))
 	for i, e := range exprs {
 		v, err := e.eval(st, f)
@@ -114,6 +125,9 @@ func (e *listExpr) eval(st *state, f *frame) (Value, error) {
 }
 
 func (e *dictExpr) eval(st *state, f *frame) (Value, error) {
+	if err := st.spendItems(2 * len(e.keys)); err != nil {
+		return nil, err
+	}
 	d := NewDict(len(e.keys))
 	for i := range e.keys {
 		k, err := e.keys[i].eval(st, f)
@@ -124,21 +138,29 @@ func (e *dictExpr) eval(st *state, f *frame) (Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := hashable(k); err != nil {
+		if err := hashable(st, k); err != nil {
 			return nil, err
 		}
-		d.Set(k, v)
+		d.put(st, k, v)
 	}
 	return d, nil
 }
 
-func hashable(v Value) error {
+func hashable(st *state, v Value) error { return hashableAt(st, v, 0) }
+
+func hashableAt(st *state, v Value, depth int) error {
 	switch v := v.(type) {
 	case *List, *Dict:
 		return fail(TypeError, "unhashable type: '%s'", typeName(v))
 	case *tuple:
+		if depth > maxNesting {
+			return fail(LimitError, "tuple nested too deep for a key")
+		}
 		for _, item := range v.items {
-			if err := hashable(item); err != nil {
+			if err := st.work(1); err != nil {
+				return err
+			}
+			if err := hashableAt(st, item, depth+1); err != nil {
 				return err
 			}
 		}
@@ -188,12 +210,15 @@ func (e *compareExpr) eval(st *state, f *frame) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := st.work(len(e.links)); err != nil {
+		return nil, err
+	}
 	for _, link := range e.links {
 		right, err := link.operand.eval(st, f)
 		if err != nil {
 			return nil, err
 		}
-		ok, err := holds(link.op, left, right)
+		ok, err := holds(st, link.op, left, right)
 		if err != nil || !ok {
 			return false, err
 		}
@@ -202,19 +227,19 @@ func (e *compareExpr) eval(st *state, f *frame) (Value, error) {
 	return true, nil
 }
 
-func holds(op string, a, b Value) (bool, error) {
+func holds(st *state, op string, a, b Value) (bool, error) {
 	switch op {
 	case "==":
-		return equal(a, b), nil
+		return equal(st, a, b), nil
 	case "!=":
-		return !equal(a, b), nil
+		return !equal(st, a, b), nil
 	case "in":
-		return contains(b, a)
+		return contains(st, b, a)
 	case "not in":
-		ok, err := contains(b, a)
+		ok, err := contains(st, b, a)
 		return !ok && err == nil, err
 	}
-	c, err := compareAt(a, b, op, 0)
+	c, err := compareAt(st, a, b, op, 0)
 	if err != nil {
 		return false, err
 	}
@@ -300,7 +325,7 @@ func (e *sumExpr) collect(st *state, f *frame) (partial, error) {
 // add is Python's +.
 func add(st *state, a, b Value) (Value, error) {
 	if isNumber(a) && isNumber(b) {
-		return arith("+", a, b)
+		return numbers(st, "+", a, b)
 	}
 	switch x := a.(type) {
 	case *undefined:
@@ -323,14 +348,23 @@ func add(st *state, a, b Value) (Value, error) {
 		}
 	case *List:
 		if y, ok := b.(*List); ok {
-			return &List{join(x.items, y.items)}, st.spend(16 * (len(x.items) + len(y.items)))
+			return &List{join(x.items, y.items)}, st.spendItems(len(x.items) + len(y.items))
 		}
 	case *tuple:
 		if y, ok := b.(*tuple); ok {
-			return &tuple{items: join(x.items, y.items)}, st.spend(16 * (len(x.items) + len(y.items)))
+			return &tuple{items: join(x.items, y.items)}, st.spendItems(len(x.items) + len(y.items))
 		}
 	}
 	return nil, operandError("+", a, b)
+}
+
+// numbers computes a op b. Large integers take time and room.
+func numbers(st *state, op string, a, b Value) (Value, error) {
+	v, err := arith(op, a, b)
+	if n, ok := v.(*big.Int); ok {
+		err = st.spend(n.BitLen() / 8)
+	}
+	return v, err
 }
 
 func join(a, b []Value) []Value {
@@ -386,8 +420,11 @@ func (e *arithExpr) eval(st *state, f *frame) (Value, error) {
 }
 
 func operate(st *state, op string, a, b Value) (Value, error) {
+	if err := st.work(1); err != nil {
+		return nil, err
+	}
 	if isNumber(a) && isNumber(b) {
-		return arith(op, a, b)
+		return numbers(st, op, a, b)
 	}
 	switch op {
 	case "%":
@@ -481,7 +518,7 @@ func (e *itemExpr) eval(st *state, f *frame) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err = item(v, key)
+	v, err = item(st, v, key)
 	return v, at(err, e.line)
 }
 
@@ -503,7 +540,7 @@ func (e *sliceExpr) eval(st *state, f *frame) (Value, error) {
 			return nil, err
 		}
 	}
-	v, err = sliceOf(v, bounds)
+	v, err = sliceOf(st, v, bounds)
 	return v, at(err, e.line)
 }
 

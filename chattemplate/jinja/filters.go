@@ -92,6 +92,7 @@ func filterDefault(_ *state, a []Value) (Value, error) {
 
 func filterToJSON(st *state, a []Value) (Value, error) {
 	style := compactJSON
+	style.st = st
 	style.ascii, style.sortKeys = flag(a[1]), flag(a[4])
 	if a[2] != nil && a[2] != None {
 		style.multiline, style.item = true, ","
@@ -106,7 +107,7 @@ func filterToJSON(st *state, a []Value) (Value, error) {
 		}
 	}
 	if a[3] != nil && a[3] != None {
-		pair, err := elements(a[3])
+		pair, err := st.elements(a[3])
 		if err != nil {
 			return nil, err
 		}

@@ -7,12 +7,12 @@ import (
 
 func sequenceFilters() []*builtin {
 	return []*builtin{
-		fn("length value", func(_ *state, a []Value) (Value, error) { return boxed(size(a[0])) }),
-		fn("first value", func(_ *state, a []Value) (Value, error) { return end(a[0], false) }),
-		fn("last value", func(_ *state, a []Value) (Value, error) { return end(a[0], true) }),
-		fn("random value", func(_ *state, a []Value) (Value, error) { return end(a[0], false) }),
+		fn("length value", func(st *state, a []Value) (Value, error) { return boxed(size(st, a[0])) }),
+		fn("first value", func(st *state, a []Value) (Value, error) { return end(st, a[0], false) }),
+		fn("last value", func(st *state, a []Value) (Value, error) { return end(st, a[0], true) }),
+		fn("random value", func(st *state, a []Value) (Value, error) { return end(st, a[0], false) }),
 		fn("list value", func(st *state, a []Value) (Value, error) {
-			items, err := elements(a[0])
+			items, err := st.elements(a[0])
 			return NewList(items...), spent(st, err, len(items))
 		}),
 		fn("items value", filterItems),
@@ -39,10 +39,17 @@ func spent(st *state, err error, items int) error {
 	if err != nil {
 		return err
 	}
-	return st.spend(16 * items)
+	return st.spendItems(items)
 }
 
-func end(v Value, last bool) (Value, error) {
+func spentText(st *state, err error, s string) error {
+	if err != nil {
+		return err
+	}
+	return st.spend(len(s))
+}
+
+func end(st *state, v Value, last bool) (Value, error) {
 	if _, ok := v.(*generator); ok && last {
 		return nil, fail(TypeError, "'generator' object is not reversible")
 	}
@@ -54,7 +61,7 @@ func end(v Value, last bool) (Value, error) {
 		c, _ := character(s, n)
 		return likeText(v, c), nil
 	}
-	items, err := elements(v)
+	items, err := st.elements(v)
 	if err != nil {
 		return nil, err
 	}
@@ -67,22 +74,22 @@ func end(v Value, last bool) (Value, error) {
 	return items[0], nil
 }
 
-func filterItems(_ *state, a []Value) (Value, error) {
+func filterItems(st *state, a []Value) (Value, error) {
 	switch d := a[0].(type) {
 	case *undefined:
 		return &generator{}, nil
 	case *Dict:
-		return &generator{d.pairs()}, nil
+		return &generator{d.pairs()}, st.spendItems(3 * d.Len())
 	}
 	return nil, fail(TypeError, "can only get item pairs from a mapping")
 }
 
 func filterJoin(st *state, a []Value) (Value, error) {
-	items, err := elements(a[0])
+	items, err := st.elements(a[0])
 	if err != nil {
 		return nil, err
 	}
-	key, err := attributeGetter(a[2], nil)
+	key, err := attributeGetter(st, a[2], nil)
 	if err != nil {
 		return nil, err
 	}
@@ -107,25 +114,28 @@ func filterJoin(st *state, a []Value) (Value, error) {
 
 func filterReverse(st *state, a []Value) (Value, error) {
 	if s, ok := text(a[0]); ok {
+		if err := st.spend(4 * len(s)); err != nil {
+			return nil, err
+		}
 		runes := []rune(s)
 		slices.Reverse(runes)
-		return string(runes), st.spend(len(s))
+		return string(runes), nil
 	}
-	items, err := elements(a[0])
+	items, err := st.elements(a[0])
 	if err != nil {
 		return nil, err
 	}
 	items = slices.Clone(items)
 	slices.Reverse(items)
-	return &generator{items}, st.spend(16 * len(items))
+	return &generator{items}, st.spendItems(len(items))
 }
 
 func filterUnique(st *state, a []Value) (Value, error) {
-	items, err := elements(a[0])
+	items, err := st.elements(a[0])
 	if err != nil {
 		return nil, err
 	}
-	key, err := sortKey(a[2], flag(a[1]))
+	key, err := sortKey(st, a[2], flag(a[1]))
 	if err != nil {
 		return nil, err
 	}
@@ -138,26 +148,26 @@ func filterUnique(st *state, a []Value) (Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := hashable(k); err != nil {
+		if err := hashable(st, k); err != nil {
 			return nil, err
 		}
-		if _, ok := seen.Get(k); !ok {
-			seen.Set(k, v)
+		if _, ok := seen.lookup(st, k); !ok {
+			seen.put(st, k, v)
 		}
 	}
 	return &generator{seen.vals}, nil
 }
 
 func extreme(sign int) func(*state, []Value) (Value, error) {
-	return func(_ *state, a []Value) (Value, error) {
-		items, err := elements(a[0])
+	return func(st *state, a []Value) (Value, error) {
+		items, err := st.elements(a[0])
 		if err != nil {
 			return nil, err
 		}
 		if len(items) == 0 {
 			return &undefined{kind: UndefinedError, why: "no aggregated item, sequence was empty"}, nil
 		}
-		key, err := sortKey(a[2], flag(a[1]))
+		key, err := sortKey(st, a[2], flag(a[1]))
 		if err != nil {
 			return nil, err
 		}
@@ -171,7 +181,7 @@ func extreme(sign int) func(*state, []Value) (Value, error) {
 			if err != nil {
 				return nil, err
 			}
-			c, err := compare(k, bestKey)
+			c, err := compare(st, k, bestKey)
 			if err != nil {
 				return nil, err
 			}
@@ -184,11 +194,11 @@ func extreme(sign int) func(*state, []Value) (Value, error) {
 }
 
 func filterSum(st *state, a []Value) (Value, error) {
-	items, err := elements(a[0])
+	items, err := st.elements(a[0])
 	if err != nil {
 		return nil, err
 	}
-	key, err := attributeGetter(a[1], nil)
+	key, err := attributeGetter(st, a[1], nil)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +218,7 @@ func filterSum(st *state, a []Value) (Value, error) {
 }
 
 func filterBatch(st *state, a []Value) (Value, error) {
-	items, err := elements(a[0])
+	items, err := st.elements(a[0])
 	if err != nil {
 		return nil, err
 	}
@@ -230,11 +240,11 @@ func filterBatch(st *state, a []Value) (Value, error) {
 		}
 		rows = append(rows, &List{row})
 	}
-	return &generator{rows}, st.spend(16 * len(items))
+	return &generator{rows}, st.spendItems(len(items))
 }
 
 func filterSlice(st *state, a []Value) (Value, error) {
-	items, err := elements(a[0])
+	items, err := st.elements(a[0])
 	if err != nil {
 		return nil, err
 	}
@@ -266,11 +276,11 @@ func filterSlice(st *state, a []Value) (Value, error) {
 }
 
 func filterGroupBy(st *state, a []Value) (Value, error) {
-	items, err := elements(a[0])
+	items, err := st.elements(a[0])
 	if err != nil {
 		return nil, err
 	}
-	plain, err := attributeGetter(a[1], noneAsNil(a[2]))
+	plain, err := attributeGetter(st, a[1], noneAsNil(a[2]))
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +291,7 @@ func filterGroupBy(st *state, a []Value) (Value, error) {
 		}
 		return foldCase(k), nil
 	}
-	sorted, err := sortBy(items, key, false)
+	sorted, err := sortBy(st, items, key, false)
 	if err != nil {
 		return nil, err
 	}
@@ -293,7 +303,7 @@ func filterGroupBy(st *state, a []Value) (Value, error) {
 		if err != nil {
 			return nil, err
 		}
-		if members == nil || !equal(k, last) {
+		if members == nil || !equal(st, k, last) {
 			grouper, err := plain(v)
 			if err != nil {
 				return nil, err
@@ -303,21 +313,21 @@ func filterGroupBy(st *state, a []Value) (Value, error) {
 		}
 		members.items = append(members.items, v)
 	}
-	return &List{groups}, st.spend(32 * len(items))
+	return &List{groups}, st.spendItems(2 * len(items))
 }
 
 // some returns the elements of a sequence for filters that take anything empty
 // for an empty one.
-func some(v Value) ([]Value, error) {
+func some(st *state, v Value) ([]Value, error) {
 	if !truth(v) {
 		return nil, nil
 	}
-	return elements(v)
+	return st.elements(v)
 }
 
 // filterMap reads an attribute of each item, or runs a filter over it.
 func filterMap(st *state, a []Value) (Value, error) {
-	items, err := some(a[0])
+	items, err := some(st, a[0])
 	if err != nil {
 		return nil, err
 	}
@@ -329,7 +339,7 @@ func filterMap(st *state, a []Value) (Value, error) {
 			return nil, fail(ValueError, "map requires a filter argument")
 		}
 		fallback, _ := kw.get("default")
-		apply, err = attributeGetter(attr, fallback)
+		apply, err = attributeGetter(st, attr, fallback)
 	} else {
 		apply, err = applied(st, filters, "filter", pos, kw)
 	}
@@ -345,7 +355,7 @@ func filterMap(st *state, a []Value) (Value, error) {
 			return nil, err
 		}
 	}
-	return &generator{out}, st.spend(16 * len(out))
+	return &generator{out}, st.spendItems(len(out))
 }
 
 // applied makes a function of the filter or test that the first argument
@@ -374,7 +384,7 @@ func applied(st *state, table map[string]*builtin, what string, pos []Value, kw 
 // choose keeps the items that pass (or fail) a test, or whose attribute does.
 func choose(keep, byAttribute bool) func(*state, []Value) (Value, error) {
 	return func(st *state, a []Value) (Value, error) {
-		items, err := some(a[0])
+		items, err := some(st, a[0])
 		if err != nil {
 			return nil, err
 		}
@@ -386,7 +396,7 @@ func choose(keep, byAttribute bool) func(*state, []Value) (Value, error) {
 			}
 			attr, pos = pos[0], pos[1:]
 		}
-		get, err := attributeGetter(attr, nil)
+		get, err := attributeGetter(st, attr, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -412,6 +422,6 @@ func choose(keep, byAttribute bool) func(*state, []Value) (Value, error) {
 				out = append(out, v)
 			}
 		}
-		return &generator{out}, st.spend(16 * len(out))
+		return &generator{out}, st.spendItems(len(out))
 	}
 }

@@ -11,7 +11,7 @@ type getter func(Value) (Value, error)
 
 // attributeGetter reads a dotted path of attributes, or the value itself. What
 // is undefined becomes the fallback, unless that is nil.
-func attributeGetter(attr, fallback Value) (getter, error) {
+func attributeGetter(st *state, attr, fallback Value) (getter, error) {
 	if attr == nil || attr == None {
 		return func(v Value) (Value, error) { return v, nil }, nil
 	}
@@ -22,7 +22,7 @@ func attributeGetter(attr, fallback Value) (getter, error) {
 	return func(v Value) (Value, error) {
 		for _, part := range path {
 			var err error
-			if v, err = item(v, part); err != nil {
+			if v, err = item(st, v, part); err != nil {
 				return nil, err
 			}
 			if _, undef := v.(*undefined); undef && fallback != nil {
@@ -61,7 +61,7 @@ func foldCase(v Value) Value {
 
 // sortBy sorts items by their keys, stably, and in descending order too keeps
 // equal ones in the order in which they came.
-func sortBy(items []Value, key getter, reverse bool) ([]Value, error) {
+func sortBy(st *state, items []Value, key getter, reverse bool) ([]Value, error) {
 	type keyed struct{ key, item Value }
 	list := make([]keyed, len(items))
 	for i, v := range items {
@@ -73,7 +73,7 @@ func sortBy(items []Value, key getter, reverse bool) ([]Value, error) {
 	}
 	var failed error
 	slices.SortStableFunc(list, func(a, b keyed) int {
-		c, err := compare(a.key, b.key)
+		c, err := compare(st, a.key, b.key)
 		if err != nil && failed == nil {
 			failed = err
 		}
@@ -90,7 +90,7 @@ func sortBy(items []Value, key getter, reverse bool) ([]Value, error) {
 }
 
 // sortKey makes the key of one attribute, or of several separated by commas.
-func sortKey(attr Value, caseSensitive bool) (getter, error) {
+func sortKey(st *state, attr Value, caseSensitive bool) (getter, error) {
 	fold := foldCase
 	if caseSensitive {
 		fold = func(v Value) Value { return v }
@@ -98,7 +98,7 @@ func sortKey(attr Value, caseSensitive bool) (getter, error) {
 	if s, ok := text(optional(attr, None)); ok && strings.Contains(s, ",") {
 		var keys []getter
 		for part := range strings.SplitSeq(s, ",") {
-			key, err := attributeGetter(part, nil)
+			key, err := attributeGetter(st, part, nil)
 			if err != nil {
 				return nil, err
 			}
@@ -116,7 +116,7 @@ func sortKey(attr Value, caseSensitive bool) (getter, error) {
 			return list, nil
 		}, nil
 	}
-	key, err := attributeGetter(attr, nil)
+	key, err := attributeGetter(st, attr, nil)
 	return func(v Value) (Value, error) {
 		k, err := key(v)
 		if err != nil {
@@ -127,15 +127,15 @@ func sortKey(attr Value, caseSensitive bool) (getter, error) {
 }
 
 func filterSort(st *state, a []Value) (Value, error) {
-	items, err := elements(a[0])
+	items, err := st.elements(a[0])
 	if err != nil {
 		return nil, err
 	}
-	key, err := sortKey(a[3], flag(a[2]))
+	key, err := sortKey(st, a[3], flag(a[2]))
 	if err != nil {
 		return nil, err
 	}
-	sorted, err := sortBy(items, key, flag(a[1]))
+	sorted, err := sortBy(st, items, key, flag(a[1]))
 	return &List{sorted}, spent(st, err, len(items))
 }
 
@@ -159,6 +159,6 @@ func filterDictSort(st *state, a []Value) (Value, error) {
 		}
 		return foldCase(k), nil
 	}
-	sorted, err := sortBy(d.pairs(), key, flag(a[3]))
+	sorted, err := sortBy(st, d.pairs(), key, flag(a[3]))
 	return &List{sorted}, spent(st, err, d.Len())
 }

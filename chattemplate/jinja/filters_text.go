@@ -2,8 +2,8 @@ package jinja
 
 import (
 	"net/url"
-	"regexp"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -45,19 +45,31 @@ func method(signature, name string) *builtin {
 	})
 }
 
-var wordStart = regexp.MustCompile(`[-\s({\[<]+|[^-\s({\[<]+`)
-
+// filterTitle makes the first character of each word upper case, where words
+// end at blanks, hyphens and opening brackets only.
 func filterTitle(st *state, a []Value) (Value, error) {
 	s, err := str(a[0])
 	if err != nil {
 		return nil, err
 	}
-	out := wordStart.ReplaceAllStringFunc(s, func(w string) string {
-		_, n := utf8.DecodeRuneInString(w)
-		return upper(w[:n]) + lower(w[n:])
-	})
-	return out, st.spend(len(out))
+	var b strings.Builder
+	for s != "" {
+		first, size := utf8.DecodeRuneInString(s)
+		apart := separates(first)
+		n := strings.IndexFunc(s, func(r rune) bool { return separates(r) != apart })
+		if n < 0 {
+			n = len(s)
+		}
+		if err := st.work(slow + n); err != nil {
+			return nil, err
+		}
+		b.WriteString(upper(s[:size]) + lower(s[size:n]))
+		s = s[n:]
+	}
+	return b.String(), st.spend(b.Len())
 }
+
+func separates(r rune) bool { return isSpace(r) || strings.ContainsRune("-({[<", r) }
 
 func filterReplace(st *state, a []Value) (Value, error) {
 	s, err := str(a[0])
@@ -118,8 +130,8 @@ func filterIndent(st *state, a []Value) (Value, error) {
 	return likeText(a[0], b.String()), st.spend(b.Len())
 }
 
-func filterTruncate(_ *state, a []Value) (Value, error) {
-	n, err := size(a[0])
+func filterTruncate(st *state, a []Value) (Value, error) {
+	n, err := size(st, a[0])
 	if err != nil {
 		return nil, err
 	}
@@ -152,14 +164,18 @@ func filterTruncate(_ *state, a []Value) (Value, error) {
 	if i := strings.LastIndexByte(head, ' '); i >= 0 && !flag(a[2]) {
 		head = head[:i]
 	}
-	return likeText(a[0], head+end), nil
+	return likeText(a[0], head+end), st.spend(4 * len(head))
 }
-
-var word = regexp.MustCompile(`[\pL\pN_]+`)
 
 func filterWordCount(_ *state, a []Value) (Value, error) {
 	s, err := str(a[0])
-	return len(word.FindAllStringIndex(s, -1)), err
+	words, inWord := 0, false
+	for _, r := range s {
+		was := inWord
+		inWord = r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r)
+		words += boolInt(inWord && !was)
+	}
+	return words, err
 }
 
 // filterWordWrap breaks lines at blanks, and words longer than a line anywhere.
@@ -180,6 +196,9 @@ func filterWordWrap(st *state, a []Value) (Value, error) {
 		return nil, err
 	}
 	if err := st.spendTimes(len(newline)+1, len(s)); err != nil {
+		return nil, err
+	}
+	if err := st.spendItems(len(s)); err != nil { // as many lines there may be
 		return nil, err
 	}
 	var lines []string
@@ -226,22 +245,38 @@ func wrap(s string, width int, breakWords bool) []string {
 	return lines
 }
 
-var (
-	markupComment = regexp.MustCompile(`(?s)<!--.*?-->`)
-	markupTag     = regexp.MustCompile(`(?s)<.*?>`)
-	unescapeHTML  = strings.NewReplacer("&amp;", "&", "&gt;", ">", "&lt;", "<", "&#39;", "'", "&#34;", `"`, "&quot;", `"`)
-)
+var unescapeHTML = strings.NewReplacer("&amp;", "&", "&gt;", ">", "&lt;", "<", "&#39;", "'", "&#34;", `"`, "&quot;", `"`)
 
-func filterStripTags(_ *state, a []Value) (Value, error) {
+func filterStripTags(st *state, a []Value) (Value, error) {
 	s, err := str(a[0])
 	if err != nil {
 		return nil, err
 	}
-	s = markupTag.ReplaceAllString(markupComment.ReplaceAllString(s, ""), "")
-	return unescapeHTML.Replace(strings.Join(strings.Fields(s), " ")), nil
+	s = without(without(s, "<!--", "-->"), "<", ">")
+	s = unescapeHTML.Replace(strings.Join(strings.Fields(s), " "))
+	return s, st.spend(len(s))
 }
 
-func filterURLEncode(_ *state, a []Value) (Value, error) {
+// without takes out what stands between begin and the next end, and these.
+func without(s, begin, end string) string {
+	var b strings.Builder
+	for {
+		i := strings.Index(s, begin)
+		if i < 0 {
+			break
+		}
+		n := strings.Index(s[i+len(begin):], end)
+		if n < 0 {
+			break
+		}
+		b.WriteString(s[:i])
+		s = s[i+len(begin)+n+len(end):]
+	}
+	b.WriteString(s)
+	return b.String()
+}
+
+func filterURLEncode(st *state, a []Value) (Value, error) {
 	quote := func(v Value, form bool) (string, error) {
 		s, err := str(v)
 		s = strings.ReplaceAll(url.QueryEscape(s), "%7E", "~")
@@ -255,13 +290,14 @@ func filterURLEncode(_ *state, a []Value) (Value, error) {
 	case *Dict:
 		pairs = v.pairs()
 	case *List, *tuple, *view, *generator:
-		pairs, _ = elements(v)
+		pairs, _ = st.elements(v)
 	default:
-		return boxed(quote(v, false))
+		s, err := quote(v, false)
+		return s, spentText(st, err, s)
 	}
 	var b strings.Builder
 	for i, pair := range pairs {
-		kv, err := elements(pair)
+		kv, err := st.elements(pair)
 		if err != nil {
 			return nil, err
 		}
@@ -280,12 +316,15 @@ func filterURLEncode(_ *state, a []Value) (Value, error) {
 				b.WriteByte('=')
 			}
 			b.WriteString(s)
+			if err := st.spend(len(s)); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return b.String(), nil
 }
 
-func filterXMLAttr(_ *state, a []Value) (Value, error) {
+func filterXMLAttr(st *state, a []Value) (Value, error) {
 	d, ok := a[0].(*Dict)
 	if !ok {
 		return nil, fail(TypeError, "xmlattr needs a mapping, not %s", typeName(a[0]))
@@ -310,6 +349,9 @@ func filterXMLAttr(_ *state, a []Value) (Value, error) {
 		name, _ := escape(key)
 		if b.Len() > 0 || a[1] == nil || truth(a[1]) {
 			b.WriteByte(' ')
+		}
+		if err := st.spend(len(name) + len(value)); err != nil {
+			return nil, err
 		}
 		b.WriteString(string(name) + `="` + string(value) + `"`)
 	}

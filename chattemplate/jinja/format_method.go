@@ -9,7 +9,7 @@ import (
 // strFormat is Python's str.format.
 func strFormat(st *state, a []Value) (Value, error) {
 	format, _ := text(a[0])
-	f := formatter{pos: a[1].(*tuple).items, kw: a[2].(*Dict)}
+	f := formatter{st: st, pos: a[1].(*tuple).items, kw: a[2].(*Dict)}
 	if _, ok := a[0].(markup); ok {
 		f.escape = true
 	}
@@ -21,6 +21,7 @@ func strFormat(st *state, a []Value) (Value, error) {
 }
 
 type formatter struct {
+	st     *state
 	pos    []Value
 	kw     *Dict
 	auto   int
@@ -92,11 +93,17 @@ func (f *formatter) field(field string, depth int) (string, error) {
 	if converts {
 		switch conversion {
 		case "s":
-			v, err = boxed(str(v))
+			v, err = softText(v)
+			if err == nil {
+				err = f.st.work(weight(v))
+			}
 		case "r", "a":
 			var r []byte
 			r, err = appendRepr(nil, v, 0)
 			v = string(r)
+			if err == nil {
+				err = f.st.work(len(r))
+			}
 		default:
 			err = fail(ValueError, "unknown conversion specifier %q", conversion)
 		}
@@ -107,7 +114,7 @@ func (f *formatter) field(field string, depth int) (string, error) {
 	if format, err = f.format(format, depth-1+boolInt(!strings.Contains(format, "{"))); err != nil {
 		return "", err
 	}
-	out, err := formatValue(v, format)
+	out, err := formatValue(f.st, v, format)
 	if err == nil && f.escape {
 		if _, ok := v.(markup); !ok {
 			out = htmlEscaper.Replace(out)
@@ -163,7 +170,7 @@ func (f *formatter) lookup(name string) (Value, error) {
 			if n, numErr := strconv.Atoi(rest[1:end]); numErr == nil {
 				key = n
 			}
-			v, err = item(v, key)
+			v, err = item(f.st, v, key)
 			rest = rest[end+1:]
 		}
 		if err != nil {
@@ -173,12 +180,15 @@ func (f *formatter) lookup(name string) (Value, error) {
 	return v, nil
 }
 
-func formatValue(v Value, format string) (string, error) {
+func formatValue(st *state, v Value, format string) (string, error) {
 	if format == "" {
 		return str(v)
 	}
 	s, err := parseSpec(format)
 	if err != nil {
+		return "", err
+	}
+	if err := st.work(s.width + max(s.precision, 0) + weight(v)); err != nil {
 		return "", err
 	}
 	if t, ok := text(v); ok {
@@ -191,7 +201,7 @@ func formatValue(v Value, format string) (string, error) {
 		return s.pad("", clip(t, s.precision)), nil
 	}
 	if b, ok := v.(bool); ok && s.verb == 0 {
-		return formatValue(map[bool]string{true: "1", false: "0"}[b], format)
+		return formatValue(st, map[bool]string{true: "1", false: "0"}[b], format)
 	}
 	if !isNumber(v) {
 		return "", fail(TypeError, "unsupported format string passed to %s", typeName(v))

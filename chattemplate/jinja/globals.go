@@ -68,28 +68,28 @@ func makeDict(st *state, a []Value) (Value, error) {
 	switch m := a[0].(type) {
 	case nil:
 	case *Dict:
-		d.merge(m)
+		d.merge(st, m)
 	default:
-		items, err := elements(m)
+		items, err := st.elements(m)
 		if err != nil {
 			return nil, err
 		}
 		for _, pair := range items {
-			kv, err := elements(pair)
+			kv, err := st.elements(pair)
 			if err != nil {
 				return nil, err
 			}
 			if len(kv) != 2 {
 				return nil, fail(ValueError, "dictionary update sequence element has length %d; 2 is required", len(kv))
 			}
-			d.Set(kv[0], kv[1])
+			d.put(st, kv[0], kv[1])
 		}
 	}
 	if len(a[1].(*tuple).items) > 0 {
 		return nil, fail(TypeError, "dict expected at most 1 argument")
 	}
-	d.merge(a[2].(*Dict))
-	return d, st.spend(32 * d.Len())
+	d.merge(st, a[2].(*Dict))
+	return d, st.spendItems(2 * d.Len())
 }
 
 // cycler hands out its items in turn.

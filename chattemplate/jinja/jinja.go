@@ -9,7 +9,8 @@
 // numbered slots, and rendering walks that tree over ordered values that came
 // straight from JSON, so that neither key order nor the spelling of a number
 // is ever lost. A template is somebody else's program: it sees no clock and no
-// file, and runs within [Limits].
+// file, and runs within [Limits]; for the limit on time alone, Render looks at the
+// clock itself.
 package jinja
 
 import (
@@ -33,13 +34,6 @@ type Template struct {
 	globals []string // names read from outside, in the order of their numbers
 }
 
-// Limits bounds what one render may use. Zero fields mean the defaults.
-type Limits struct {
-	Output int // bytes of output (default 64 MiB)
-	Steps  int // rounds of loops and calls of functions (default 4,000,000)
-	Depth  int // nested calls of macros and recursive loops (default 200)
-}
-
 // Env is what a template sees beside its variables.
 type Env struct {
 	// Now is what strftime_now prints, in its location.
@@ -61,7 +55,11 @@ func (t *Template) Render(vars *Dict, env Env) (string, error) {
 	st := states.Get().(*state)
 	defer st.release()
 	st.begin(t, vars, env)
-	if err := execAll(st, &frame{slots: make([]Value, t.slots)}, t.body); err != nil {
+	err := execAll(st, &frame{slots: make([]Value, t.slots)}, t.body)
+	if st.over != nil {
+		err = st.over
+	}
+	if err != nil {
 		return "", err
 	}
 	return string(st.out), nil
@@ -79,21 +77,17 @@ type state struct {
 	steps  int
 	depth  int
 	spent  int // bytes of strings and lists made on the way
+	began  time.Time
+	left   int   // work until the clock is looked at
+	over   error // the time is up
 }
 
 var states = sync.Pool{New: func() any { return new(state) }}
 
 func (st *state) begin(t *Template, vars *Dict, env Env) {
 	st.now, st.limits = env.Now, env.Limits
-	if st.limits.Output <= 0 {
-		st.limits.Output = maxText
-	}
-	if st.limits.Steps <= 0 {
-		st.limits.Steps = 4_000_000
-	}
-	if st.limits.Depth <= 0 {
-		st.limits.Depth = 200
-	}
+	st.limits.fill()
+	st.began, st.left = time.Now(), between
 	for _, name := range t.globals {
 		v, ok := vars.get(name)
 		if !ok {
@@ -120,49 +114,12 @@ func (st *state) release() {
 	states.Put(st)
 }
 
-// step counts one round of a loop or one call.
-func (st *state) step() error {
-	if st.steps++; st.steps > st.limits.Steps {
-		return fail(LimitError, "template ran more than %d steps", st.limits.Steps)
-	}
-	return nil
-}
-
-func (st *state) enter() error {
-	if st.depth++; st.depth > st.limits.Depth {
-		return fail(LimitError, "template called more than %d levels deep", st.limits.Depth)
-	}
-	return nil
-}
-
-func (st *state) leave() { st.depth-- }
-
-// spendFactor is how many times the output limit a template may write in
-// strings and lists that it makes on the way.
-const spendFactor = 16
-
-// spend counts n bytes of a new string or list.
-func (st *state) spend(n int) error {
-	if st.spent += n; st.spent > spendFactor*st.limits.Output || n > st.limits.Output {
-		return fail(LimitError, "template built more than its %d bytes of text", st.limits.Output)
-	}
-	return nil
-}
-
-// spendTimes counts n times size bytes.
-func (st *state) spendTimes(size, n int) error {
-	if size > 0 && n > st.limits.Output/size {
-		return st.spend(st.limits.Output + 1)
-	}
-	return st.spend(size * n)
-}
-
 func (st *state) writeString(s string) error {
 	if len(st.out)+len(s) > st.limits.Output {
 		return fail(LimitError, "template wrote more than %d bytes", st.limits.Output)
 	}
 	st.out = append(st.out, s...)
-	return nil
+	return st.work(len(s))
 }
 
 // write appends str(v) to the output.
@@ -179,6 +136,9 @@ func (st *state) write(v Value, escaped bool) error {
 	}
 	out, err := appendStr(st.out, v)
 	if err != nil {
+		return err
+	}
+	if err := st.work(len(out) - len(st.out)); err != nil {
 		return err
 	}
 	st.out = out

@@ -109,6 +109,7 @@ func significant(s string) string {
 
 // jsonStyle is how tojson writes: Python's json.dumps with its options.
 type jsonStyle struct {
+	st              *state // whose limits hold; nil = none
 	ascii, sortKeys bool
 	indent          string
 	multiline       bool
@@ -211,7 +212,7 @@ func (s *jsonStyle) order(d *Dict) ([]int, error) {
 	}
 	var failed error
 	slices.SortStableFunc(order, func(a, b int) int {
-		c, err := compare(d.keys[a], d.keys[b])
+		c, err := compare(s.st, d.keys[a], d.keys[b])
 		if err != nil {
 			failed = err
 		}

@@ -13,6 +13,7 @@ type forStmt struct {
 	loopSlot     int
 	// The body's variables begin every round unset.
 	firstSlot, lastSlot int
+	cost                int // tokens of source, which is about the work of a round
 	line                int
 }
 
@@ -41,7 +42,7 @@ func (s *forStmt) exec(st *state, f *frame) error {
 }
 
 func (s *forStmt) run(st *state, f *frame, source Value, depth int) error {
-	items, err := elements(source)
+	items, err := st.elements(source)
 	if err != nil {
 		return at(err, s.line)
 	}
@@ -51,6 +52,9 @@ func (s *forStmt) run(st *state, f *frame, source Value, depth int) error {
 	}
 	body := f
 	if s.recursive {
+		if err := st.spendItems(s.fn.slots); err != nil {
+			return at(err, s.line)
+		}
 		body = &frame{slots: make([]Value, s.fn.slots), parent: f}
 	}
 	// Jinja's else stands for "no round came to its end".
@@ -62,6 +66,9 @@ func (s *forStmt) run(st *state, f *frame, source Value, depth int) error {
 		}
 		if v == nil {
 			break
+		}
+		if err := st.work(s.cost); err != nil {
+			return at(err, s.line)
 		}
 		clear(body.slots[s.firstSlot:s.lastSlot])
 		if s.usesLoop {
@@ -121,6 +128,9 @@ func (l *loop) peek() (Value, error) {
 
 func (l *loop) passes(v Value) (bool, error) {
 	if err := l.st.step(); err != nil {
+		return false, err
+	}
+	if err := l.st.work(l.stmt.cost); err != nil {
 		return false, err
 	}
 	if err := l.stmt.filterTarget.assign(l.st, l.frame, v); err != nil {
@@ -209,9 +219,9 @@ var loopCycle = fn("cycle loop *", func(_ *state, a []Value) (Value, error) {
 	return items[a[0].(*loop).index0%len(items)], nil
 })
 
-var loopChanged = fn("changed loop *", func(_ *state, a []Value) (Value, error) {
+var loopChanged = fn("changed loop *", func(st *state, a []Value) (Value, error) {
 	l, now := a[0].(*loop), &tuple{items: append([]Value(nil), a[1].(*tuple).items...)}
-	changed := l.changed == nil || !equal(l.changed, now)
+	changed := l.changed == nil || !equal(st, l.changed, now)
 	l.changed = now
 	return changed, nil
 })
@@ -232,5 +242,6 @@ func (l *loop) call(st *state, a args) (Value, error) {
 	if err := l.stmt.run(st, l.frame, a.pos[0], l.depth0+1); err != nil {
 		return nil, err
 	}
-	return st.cut(mark), nil
+	s := st.cut(mark)
+	return s, st.spend(len(s))
 }

@@ -7,6 +7,7 @@ type macroDef struct {
 	body   []stmt
 	slots  int
 	escape bool
+	cost   int // tokens of source, which is about the work of a call
 	line   int
 
 	usesCaller, usesVarargs, usesKwargs bool
@@ -29,6 +30,12 @@ func (m *macro) call(st *state, a args) (Value, error) {
 		return nil, err
 	}
 	defer st.leave()
+	if err := st.spendItems(m.def.slots); err != nil {
+		return nil, at(err, m.def.line)
+	}
+	if err := st.work(m.def.cost); err != nil {
+		return nil, at(err, m.def.line)
+	}
 	f := &frame{slots: make([]Value, m.def.slots), parent: m.outer}
 	if err := m.bind(st, f, a); err != nil {
 		return nil, at(err, m.def.line)
@@ -51,6 +58,9 @@ func (m *macro) bind(st *state, f *frame, a args) error {
 	}
 	kwargs := NewDict(0)
 	for i, key := range a.keys {
+		if err := st.work(len(def.params)); err != nil {
+			return err
+		}
 		slot := def.slot(key)
 		switch {
 		case slot >= 0 && f.slots[slot] != nil:
@@ -60,7 +70,7 @@ func (m *macro) bind(st *state, f *frame, a args) error {
 		case key == "caller" && def.usesCaller:
 			f.slots[callerSlot] = a.vals[i]
 		case def.usesKwargs:
-			kwargs.Set(key, a.vals[i])
+			kwargs.put(st, key, a.vals[i])
 		default:
 			return fail(TypeError, "macro '%s' takes no keyword argument '%s'", def.name, key)
 		}

@@ -19,9 +19,9 @@ func init() {
 		fn("upper s", onText(upper)),
 		fn("lower s", onText(lower)),
 		fn("casefold s", onText(cases.Fold().String)),
-		fn("title s", onText(title)),
+		fn("title s", onState(title)),
 		fn("capitalize s", onText(capitalize)),
-		fn("swapcase s", onText(swapcase)),
+		fn("swapcase s", onState(swapcase)),
 		fn("strip s chars?", strip(strings.TrimFunc)),
 		fn("lstrip s chars?", strip(strings.TrimLeftFunc)),
 		fn("rstrip s chars?", strip(strings.TrimRightFunc)),
@@ -56,7 +56,10 @@ func init() {
 		fn("isascii s", predicate(isASCII)),
 		fn("isupper s", predicate(func(s string) bool { return hasCase(s) && upper(s) == s })),
 		fn("islower s", predicate(func(s string) bool { return hasCase(s) && lower(s) == s })),
-		fn("istitle s", predicate(func(s string) bool { return hasCase(s) && title(s) == s })),
+		fn("istitle s", func(st *state, a []Value) (Value, error) {
+			s, _ := text(a[0])
+			return hasCase(s) && title(st, s) == s, nil
+		}),
 	)
 }
 
@@ -76,8 +79,8 @@ var dictMethods = table(
 	fn("values dict", func(_ *state, a []Value) (Value, error) { return &view{a[0].(*Dict), "values"}, nil }),
 	fn("items dict", func(_ *state, a []Value) (Value, error) { return &view{a[0].(*Dict), "items"}, nil }),
 	fn("copy dict", func(_ *state, a []Value) (Value, error) { return a[0], nil }),
-	fn("get dict key default?", func(_ *state, a []Value) (Value, error) {
-		if v, ok := a[0].(*Dict).Get(a[1]); ok {
+	fn("get dict key default?", func(st *state, a []Value) (Value, error) {
+		if v, ok := a[0].(*Dict).lookup(st, a[1]); ok {
 			return v, nil
 		}
 		return optional(a[2], None), nil
@@ -108,10 +111,13 @@ func lower(s string) string {
 }
 
 // title makes the first of each run of letters upper case, the rest lower.
-func title(s string) string {
+func title(st *state, s string) string {
 	var b strings.Builder
 	inWord := false
 	for _, r := range s {
+		if st.work(slow) != nil {
+			break
+		}
 		if inWord {
 			b.WriteString(lower(string(r)))
 		} else {
@@ -140,9 +146,12 @@ func capitalize(s string) string {
 	return titleCase(r) + lower(s[n:])
 }
 
-func swapcase(s string) string {
+func swapcase(st *state, s string) string {
 	var b strings.Builder
 	for _, r := range s {
+		if st.work(slow) != nil {
+			break
+		}
 		if unicode.IsUpper(r) {
 			b.WriteString(lower(string(r)))
 			continue
@@ -163,6 +172,19 @@ func onText(f func(string) string) func(*state, []Value) (Value, error) {
 		return likeText(a[0], out), st.spend(len(out))
 	}
 }
+
+// onState is onText for what goes character by character, and stops early when
+// the time is up.
+func onState(f func(*state, string) string) func(*state, []Value) (Value, error) {
+	return func(st *state, a []Value) (Value, error) {
+		s, _ := text(a[0])
+		out := f(st, s)
+		return likeText(a[0], out), st.spend(len(out))
+	}
+}
+
+// slow is the work that a character takes whose case changes by itself.
+const slow = 64
 
 func onTexts(f func(s, t string) string) func(*state, []Value) (Value, error) {
 	return func(_ *state, a []Value) (Value, error) {
@@ -326,7 +348,7 @@ func replace(st *state, s, from, to string, n int) (string, error) {
 }
 
 func strJoin(st *state, a []Value) (Value, error) {
-	items, err := elements(a[1])
+	items, err := st.elements(a[1])
 	if err != nil {
 		return nil, err
 	}
@@ -426,21 +448,21 @@ func strExpandtabs(st *state, a []Value) (Value, error) {
 	return likeText(a[0], b.String()), st.spend(len(s))
 }
 
-func sequenceIndex(_ *state, a []Value) (Value, error) {
-	items, _ := elements(a[0])
+func sequenceIndex(st *state, a []Value) (Value, error) {
+	items, _ := st.elements(a[0])
 	for i, v := range items {
-		if equal(v, a[1]) {
+		if equal(st, v, a[1]) {
 			return i, nil
 		}
 	}
 	return nil, fail(ValueError, "value is not in %s", typeName(a[0]))
 }
 
-func sequenceCount(_ *state, a []Value) (Value, error) {
-	items, _ := elements(a[0])
+func sequenceCount(st *state, a []Value) (Value, error) {
+	items, _ := st.elements(a[0])
 	n := 0
 	for _, v := range items {
-		if equal(v, a[1]) {
+		if equal(st, v, a[1]) {
 			n++
 		}
 	}

@@ -5,12 +5,15 @@ import (
 	"unicode/utf8"
 )
 
-func textList(like Value, parts []string) *List {
+func textList(st *state, like Value, parts []string) (*List, error) {
+	if err := st.spendItems(3 * len(parts)); err != nil {
+		return nil, err
+	}
 	items := make([]Value, len(parts))
 	for i, p := range parts {
 		items[i] = likeText(like, p)
 	}
-	return &List{items}
+	return &List{items}, nil
 }
 
 // splitArgs reads the arguments of split and rsplit.
@@ -37,13 +40,20 @@ func strSplit(st *state, a []Value) (Value, error) {
 		return nil, err
 	}
 	if !blank {
+		cuts := strings.Count(s, sep)
 		if n >= 0 {
-			n++
+			cuts = min(cuts, n)
 		}
-		return textList(a[0], strings.SplitN(s, sep, n)), nil
+		if err := st.spendItems(cuts); err != nil {
+			return nil, err
+		}
+		return boxed(textList(st, a[0], strings.SplitN(s, sep, cuts+1)))
 	}
 	var parts []string
 	for s = strings.TrimLeftFunc(s, isSpace); s != ""; s = strings.TrimLeftFunc(s, isSpace) {
+		if err := st.spendItems(1); err != nil {
+			return nil, err
+		}
 		end := strings.IndexFunc(s, isSpace)
 		if n >= 0 && len(parts) == n {
 			parts = append(parts, s)
@@ -55,7 +65,7 @@ func strSplit(st *state, a []Value) (Value, error) {
 		parts = append(parts, s[:end])
 		s = s[end:]
 	}
-	return textList(a[0], parts), nil
+	return boxed(textList(st, a[0], parts))
 }
 
 func strRsplit(st *state, a []Value) (Value, error) {
@@ -71,6 +81,9 @@ func strRsplit(st *state, a []Value) (Value, error) {
 	}
 	var tail []string // last first
 	for len(tail) < n {
+		if err := st.spendItems(1); err != nil {
+			return nil, err
+		}
 		if blank {
 			s = strings.TrimRightFunc(s, isSpace)
 		}
@@ -100,7 +113,7 @@ func strRsplit(st *state, a []Value) (Value, error) {
 	for i := len(tail) - 1; i >= 0; i-- {
 		parts = append(parts, tail[i])
 	}
-	return textList(a[0], parts), nil
+	return boxed(textList(st, a[0], parts))
 }
 
 func strSplitlines(st *state, a []Value) (Value, error) {
@@ -111,6 +124,9 @@ func strSplitlines(st *state, a []Value) (Value, error) {
 	keep := a[1] != nil && truth(a[1])
 	var parts []string
 	for s != "" {
+		if err := st.spendItems(1); err != nil {
+			return nil, err
+		}
 		end := strings.IndexFunc(s, isLineEnd)
 		next := len(s)
 		if end < 0 {
@@ -128,7 +144,7 @@ func strSplitlines(st *state, a []Value) (Value, error) {
 		parts = append(parts, s[:end])
 		s = s[next:]
 	}
-	return textList(a[0], parts), nil
+	return boxed(textList(st, a[0], parts))
 }
 
 func isLineEnd(r rune) bool {
@@ -144,7 +160,11 @@ func strPartition(_ *state, a []Value) (Value, error) {
 	if !found {
 		sep = ""
 	}
-	return &tuple{items: textList(a[0], []string{before, sep, after}).items}, nil
+	return triple(a[0], before, sep, after), nil
+}
+
+func triple(like Value, before, sep, after string) Value {
+	return newTuple(likeText(like, before), likeText(like, sep), likeText(like, after))
 }
 
 func strRpartition(_ *state, a []Value) (Value, error) {
@@ -152,9 +172,8 @@ func strRpartition(_ *state, a []Value) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	parts := []string{"", "", s}
 	if i := strings.LastIndex(s, sep); i >= 0 {
-		parts = []string{s[:i], sep, s[i+len(sep):]}
+		return triple(a[0], s[:i], sep, s[i+len(sep):]), nil
 	}
-	return &tuple{items: textList(a[0], parts).items}, nil
+	return triple(a[0], "", "", s), nil
 }

@@ -5,6 +5,9 @@ import (
 	"slices"
 )
 
+// maxParams bounds the parameters of a macro.
+const maxParams = 1000
+
 // maxParseDepth bounds how deep expressions and blocks may be nested.
 const maxParseDepth = 200
 
@@ -251,6 +254,7 @@ func (p *parser) ifStatement(line int) stmt {
 
 func (p *parser) forStatement(line int) stmt {
 	s := &forStmt{line: line}
+	begin := p.pos
 	target := p.pattern(false, "in")
 	if !p.skipName("in") {
 		p.fail("expected 'in', got %s", p.peek())
@@ -280,6 +284,7 @@ func (p *parser) forStatement(line int) stmt {
 	body, end := p.block("else", "endfor")
 	s.body = body
 	s.lastSlot = p.scope.fn.slots
+	s.cost = p.pos - begin
 	s.usesLoop = s.recursive || slices.ContainsFunc(p.names[before:], func(n *nameExpr) bool { return n.name == "loop" })
 	p.leave()
 	p.loops = loops
@@ -390,7 +395,7 @@ func (p *parser) skipParentheses() {
 // that does not follow its parameters begins at token resume.
 func (p *parser) macro(name, end string, line int, signature bool, resume ...int) *macroDef {
 	def := &macroDef{name: name, line: line, escape: p.autoescape}
-	loops := p.loops
+	loops, begin := p.loops, p.pos
 	p.loops = 0
 	fn := p.function(def)
 	for _, special := range []string{"caller", "varargs", "kwargs"} {
@@ -403,7 +408,7 @@ func (p *parser) macro(name, end string, line int, signature bool, resume ...int
 		p.pos = resume[0]
 	}
 	def.body, _ = p.block(end)
-	def.slots = fn.slots
+	def.slots, def.cost = fn.slots, p.pos-begin
 	p.leave()
 	p.loops = loops
 	return def
@@ -422,6 +427,9 @@ func (p *parser) parameters(def *macroDef) {
 	for !p.skipOp(")") {
 		if len(def.params) > 0 {
 			p.expectOp(",")
+		}
+		if len(def.params) == maxParams {
+			p.fail("a macro has at most %d parameters", maxParams)
 		}
 		param := macroParam{name: p.expectName()}
 		if slices.ContainsFunc(def.params, func(o macroParam) bool { return o.name == param.name }) {

@@ -206,11 +206,15 @@ func (p *parser) primary() expr {
 		}
 		return p.name(t.text)
 	case tokString:
-		s := t.text
-		for p.peek().kind == tokString {
-			s += p.next().text
+		if p.peek().kind != tokString {
+			return constExpr{t.text}
 		}
-		return constExpr{s}
+		var b strings.Builder
+		b.WriteString(t.text)
+		for p.peek().kind == tokString {
+			b.WriteString(p.next().text)
+		}
+		return constExpr{b.String()}
 	case tokInt:
 		base := 10
 		if len(t.text) > 1 && t.text[0] == '0' && !isDigit(t.text[1]) {
@@ -414,11 +418,11 @@ func (p *parser) filters(e expr) expr {
 }
 
 func (p *parser) dottedName() string {
-	name := p.expectName()
+	parts := []string{p.expectName()}
 	for p.skipOp(".") {
-		name += "." + p.expectName()
+		parts = append(parts, p.expectName())
 	}
-	return name
+	return strings.Join(parts, ".")
 }
 
 func (p *parser) test(e expr) expr {

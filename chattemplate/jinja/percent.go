@@ -7,14 +7,14 @@ import (
 
 // percent is Python's string % values.
 func percent(st *state, like Value, format string, values Value) (Value, error) {
-	out, err := percentFormat(format, values)
+	out, err := percentFormat(st, format, values)
 	if err != nil {
 		return nil, err
 	}
 	return likeText(like, out), st.spend(len(out))
 }
 
-func percentFormat(format string, values Value) (string, error) {
+func percentFormat(st *state, format string, values Value) (string, error) {
 	items := []Value{values}
 	if t, ok := values.(*tuple); ok {
 		items = t.items
@@ -64,7 +64,7 @@ func percentFormat(format string, values Value) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if err := s.writePercent(&b, v); err != nil {
+		if err := s.writePercent(st, &b, v); err != nil {
 			return "", err
 		}
 		if b.Len() > maxText {
@@ -142,7 +142,10 @@ func percentSpec(f string, take func() (Value, error)) (spec, string, error) {
 	return s, f[1:], nil
 }
 
-func (s spec) writePercent(b *strings.Builder, v Value) error {
+func (s spec) writePercent(st *state, b *strings.Builder, v Value) error {
+	if err := st.work(s.width + max(s.precision, 0)); err != nil {
+		return err
+	}
 	switch s.verb {
 	case 's', 'r', 'a':
 		t, err := str(v)
@@ -152,6 +155,9 @@ func (s spec) writePercent(b *strings.Builder, v Value) error {
 			t = string(r)
 		}
 		if err != nil {
+			return err
+		}
+		if err := st.work(len(t)); err != nil {
 			return err
 		}
 		if s.align == '=' {

@@ -24,6 +24,7 @@ type scope struct {
 	parent *scope
 	fn     *funcScope
 	names  map[string]int
+	known  map[string][]ref // what resolve found
 }
 
 func (s *scope) declare(name string) int {
@@ -42,18 +43,26 @@ func (s *scope) declare(name string) int {
 // ref is one place where a name may have its value.
 type ref struct{ hops, slot int }
 
-// resolve lists the places of a name, innermost first.
+// resolve lists the places of a name, innermost first. All scopes must be
+// complete.
 func (s *scope) resolve(name string) []ref {
-	var refs []ref
+	refs, ok := s.known[name]
+	if ok {
+		return refs
+	}
 	hops := 0
-	for ; s != nil; s = s.parent {
-		if slot, ok := s.names[name]; ok {
+	for at := s; at != nil; at = at.parent {
+		if slot, ok := at.names[name]; ok {
 			refs = append(refs, ref{hops, slot})
 		}
-		if s.parent != nil && s.parent.fn != s.fn {
+		if at.parent != nil && at.parent.fn != at.fn {
 			hops++
 		}
 	}
+	if s.known == nil {
+		s.known = map[string][]ref{}
+	}
+	s.known[name] = refs
 	return refs
 }
 

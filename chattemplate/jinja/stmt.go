@@ -62,6 +62,9 @@ var (
 )
 
 func execAll(st *state, f *frame, body []stmt) error {
+	if err := st.work(len(body)); err != nil {
+		return err
+	}
 	for _, s := range body {
 		if err := s.exec(st, f); err != nil {
 			return err
@@ -197,7 +200,7 @@ func (t slotTarget) assign(_ *state, f *frame, v Value) error {
 }
 
 func (t *tupleTarget) assign(st *state, f *frame, v Value) error {
-	items, err := elements(v)
+	items, err := st.elements(v)
 	if err != nil {
 		return fail(TypeError, "cannot unpack non-iterable %s object", typeName(v))
 	}
@@ -221,6 +224,6 @@ func (t *attrTarget) assign(st *state, f *frame, v Value) error {
 	if !ok {
 		return fail(TypeError, "cannot assign attribute on non-namespace object '%s'", t.name)
 	}
-	ns.attrs.Set(t.attr, v)
+	ns.attrs.put(st, t.attr, v)
 	return nil
 }

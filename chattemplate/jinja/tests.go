@@ -10,7 +10,7 @@ var tests map[string]*builtin
 
 func init() {
 	comparison := func(op string) func(*state, []Value) (Value, error) {
-		return func(_ *state, a []Value) (Value, error) { return holds(op, a[0], a[1]) }
+		return func(st *state, a []Value) (Value, error) { return holds(st, op, a[0], a[1]) }
 	}
 	tests = table(
 		fn("defined v", is(func(v Value) bool { _, ok := v.(*undefined); return !ok })),
@@ -37,10 +37,10 @@ func init() {
 		fn("upper v", cased(unicode.IsUpper, upper)),
 		fn("odd v", remainder(2, 1)),
 		fn("even v", remainder(2, 0)),
-		fn("divisibleby v num", func(_ *state, a []Value) (Value, error) { return divides(a[0], a[1]) }),
+		fn("divisibleby v num", func(st *state, a []Value) (Value, error) { return divides(st, a[0], a[1]) }),
 		// Identity as far as it can be told here.
 		fn("sameas v other", func(_ *state, a []Value) (Value, error) { return a[0] == a[1], nil }),
-		fn("in v container", func(_ *state, a []Value) (Value, error) { return contains(a[1], a[0]) }),
+		fn("in v container", func(st *state, a []Value) (Value, error) { return contains(st, a[1], a[0]) }),
 		fn("filter v", func(_ *state, a []Value) (Value, error) { return named(filters, a[0]), nil }),
 		fn("test v", func(_ *state, a []Value) (Value, error) { return named(tests, a[0]), nil }),
 	)
@@ -106,16 +106,16 @@ func cased(is func(rune) bool, to func(string) string) func(*state, []Value) (Va
 func remainder(divisor, want int) func(*state, []Value) (Value, error) {
 	return func(st *state, a []Value) (Value, error) {
 		r, err := operate(st, "%", a[0], divisor)
-		return err == nil && equal(r, want), err
+		return err == nil && equal(st, r, want), err
 	}
 }
 
-func divides(v, by Value) (Value, error) {
+func divides(st *state, v, by Value) (Value, error) {
 	if !isNumber(v) || !isNumber(by) {
 		return nil, operandError("%", v, by)
 	}
 	r, err := arith("%", v, by)
-	return err == nil && equal(r, 0), err
+	return err == nil && equal(st, r, 0), err
 }
 
 func named(table map[string]*builtin, name Value) bool {

@@ -192,16 +192,21 @@ func truth(v Value) bool {
 
 // elements returns what a for loop over v sees. The caller must not write to
 // the slice.
-func elements(v Value) ([]Value, error) {
+func (st *state) elements(v Value) ([]Value, error) {
 	switch v := v.(type) {
 	case *List:
-		return v.items, nil
+		return v.items, st.work(len(v.items))
 	case *tuple:
-		return v.items, nil
+		return v.items, st.work(len(v.items))
 	case *Dict:
-		return v.keys, nil
+		return v.keys, st.work(v.Len())
 	case *view:
-		return v.elements(), nil
+		if v.part == "items" {
+			if err := st.spendItems(3 * v.dict.Len()); err != nil {
+				return nil, err
+			}
+		}
+		return v.elements(), st.work(v.dict.Len())
 	case *undefined:
 		if v.kind == SecurityError {
 			return nil, v.error()
@@ -210,25 +215,32 @@ func elements(v Value) ([]Value, error) {
 	case *generator:
 		items := v.items
 		v.items = nil
-		return items, nil
+		return items, st.work(len(items))
 	case *span:
+		if err := st.spendItems(v.len()); err != nil {
+			return nil, err
+		}
 		items := make([]Value, 0, v.len())
 		for i, n := v.start, v.len(); n > 0; i, n = i+v.step, n-1 {
 			items = append(items, i)
 		}
 		return items, nil
 	case string:
-		return characters(v), nil
+		return st.characters(v)
 	case markup:
-		return characters(string(v)), nil
+		return st.characters(string(v))
 	case *loop:
 		return v.rest()
 	}
 	return nil, fail(TypeError, "'%s' object is not iterable", typeName(v))
 }
 
-func characters(s string) []Value {
-	items := make([]Value, 0, len(s))
+func (st *state) characters(s string) ([]Value, error) {
+	n := runeCount(s)
+	if err := st.spendItems(2 * n); err != nil {
+		return nil, err
+	}
+	items := make([]Value, 0, n)
 	for i, r := range s {
 		if r < 0x80 {
 			items = append(items, s[i:i+1])
@@ -236,12 +248,12 @@ func characters(s string) []Value {
 		}
 		items = append(items, string(r))
 	}
-	return items
+	return items, nil
 }
 
 // size is Python's len, except that None counts as empty: clients send null
 // for an absent content, and templates ask for its length.
-func size(v Value) (int, error) {
+func size(st *state, v Value) (int, error) {
 	switch v := v.(type) {
 	case string:
 		return runeCount(v), nil
@@ -274,20 +286,21 @@ func size(v Value) (int, error) {
 // or compared; Python gives up at about the same depth.
 const maxNesting = 900
 
-func equal(a, b Value) bool { return equalAt(a, b, 0) }
+func equal(st *state, a, b Value) bool { return equalAt(st, a, b, 0) }
 
-func equalAt(a, b Value, depth int) bool {
+// equalAt is false when the time is up.
+func equalAt(st *state, a, b Value, depth int) bool {
 	if x, ok := a.(string); ok {
 		if y, ok := b.(string); ok {
-			return x == y
+			return len(x) == len(y) && st.work(1+len(x)) == nil && x == y
 		}
 	}
-	if depth > maxNesting {
+	if depth > maxNesting || st.work(1) != nil {
 		return false
 	}
 	if x, ok := text(a); ok {
 		y, ok := text(b)
-		return ok && x == y
+		return ok && len(x) == len(y) && st.work(len(x)) == nil && x == y
 	}
 	if isNumber(a) {
 		return isNumber(b) && compareNumbers(a, b) == 0
@@ -301,16 +314,16 @@ func equalAt(a, b Value, depth int) bool {
 		return ok
 	case *List:
 		y, ok := b.(*List)
-		return ok && equalItems(x.items, y.items, depth)
+		return ok && equalItems(st, x.items, y.items, depth)
 	case *tuple:
 		y, ok := b.(*tuple)
-		return ok && equalItems(x.items, y.items, depth)
+		return ok && equalItems(st, x.items, y.items, depth)
 	case *Dict:
 		y, ok := b.(*Dict)
-		return ok && x.equal(y, depth)
+		return ok && x.equal(st, y, depth)
 	case *view:
 		y, ok := b.(*view)
-		return ok && x.part == y.part && x.part != "values" && x.dict.equal(y.dict, depth)
+		return ok && x.part == y.part && x.part != "values" && x.dict.equal(st, y.dict, depth)
 	case *span:
 		y, ok := b.(*span)
 		return ok && *x == *y
@@ -318,12 +331,12 @@ func equalAt(a, b Value, depth int) bool {
 	return a == b
 }
 
-func equalItems(a, b []Value, depth int) bool {
+func equalItems(st *state, a, b []Value, depth int) bool {
 	if len(a) != len(b) {
 		return false
 	}
 	for i := range a {
-		if !equalAt(a[i], b[i], depth+1) {
+		if !equalAt(st, a[i], b[i], depth+1) {
 			return false
 		}
 	}
@@ -331,12 +344,15 @@ func equalItems(a, b []Value, depth int) bool {
 }
 
 // compare orders two values as Python's < and > do.
-func compare(a, b Value) (int, error) { return compareAt(a, b, "<", 0) }
+func compare(st *state, a, b Value) (int, error) { return compareAt(st, a, b, "<", 0) }
 
-func compareAt(a, b Value, op string, depth int) (int, error) {
+func compareAt(st *state, a, b Value, op string, depth int) (int, error) {
+	if err := st.work(1); err != nil {
+		return 0, err
+	}
 	if x, ok := text(a); ok {
 		if y, ok := text(b); ok {
-			return strings.Compare(x, y), nil
+			return strings.Compare(x, y), st.work(min(len(x), len(y)))
 		}
 	}
 	if isNumber(a) && isNumber(b) {
@@ -352,8 +368,8 @@ func compareAt(a, b Value, op string, depth int) (int, error) {
 		return 0, fail(TypeError, "'%s' not supported between instances of '%s' and '%s'", op, typeName(a), typeName(b))
 	}
 	for i := 0; i < len(x) && i < len(y); i++ {
-		if !equalAt(x[i], y[i], depth+1) {
-			return compareAt(x[i], y[i], op, depth+1)
+		if !equalAt(st, x[i], y[i], depth+1) {
+			return compareAt(st, x[i], y[i], op, depth+1)
 		}
 	}
 	return len(x) - len(y), nil
@@ -374,7 +390,7 @@ func sequences(a, b Value) (x, y []Value, ok bool) {
 }
 
 // contains is Python's "item in container".
-func contains(container, item Value) (bool, error) {
+func contains(st *state, container, item Value) (bool, error) {
 	switch c := container.(type) {
 	case string, markup:
 		haystack, _ := text(c)
@@ -385,10 +401,13 @@ func contains(container, item Value) (bool, error) {
 		if !ok {
 			return false, fail(TypeError, "'in <string>' requires string as left operand, not %s", typeName(item))
 		}
-		return strings.Contains(haystack, needle), nil
+		return strings.Contains(haystack, needle), st.work(len(haystack) + len(needle))
 	case *Dict:
-		_, ok := c.Get(item)
-		return ok, hashable(item)
+		if err := hashable(st, item); err != nil {
+			return false, err
+		}
+		_, ok := c.lookup(st, item)
+		return ok, nil
 	case *span:
 		if !isNumber(item) {
 			return false, nil
@@ -396,12 +415,15 @@ func contains(container, item Value) (bool, error) {
 	case none:
 		return false, fail(TypeError, "argument of type 'NoneType' is not iterable")
 	}
-	items, err := elements(container)
+	items, err := st.elements(container)
+	if e, ok := err.(*Error); ok && e.Kind == LimitError {
+		return false, err
+	}
 	if err != nil {
 		return false, fail(TypeError, "argument of type '%s' is not iterable", typeName(container))
 	}
 	for _, v := range items {
-		if equal(v, item) {
+		if equal(st, v, item) {
 			return true, nil
 		}
 	}

@@ -1,0 +1,228 @@
+package chattemplate
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/chattemplate/jinja"
+)
+
+// Harmony is the prompt format of the gpt-oss models: every message has a
+// header with a role, a channel (analysis, commentary or final) and, for calls, a
+// recipient.
+//
+// The rule: a conversation is laid out natively when the model ships no template
+// but has the control tokens of Harmony, or when the template that it ships
+// loses something of a turn that thinks, speaks and makes two calls. The template
+// that came with gpt-oss does: of several calls it shows the first, of a text
+// before a call it makes a thought, it names every result after the last call,
+// and it leaves late system turns out. Which of the two renders is decided once
+// for a model and not for each conversation, since a conversation that changed
+// hands would lose its prefix.
+//
+// The layout is that of OpenAI's openai-harmony library, byte for byte, where it
+// and the template differ: text of tool results and arguments as it is (not as
+// a JSON string), types of TypeScript in the library's spelling, <|constrain|>
+// before json, names of users in the header, <|end|> and never <|return|> behind
+// an answer. In two things it is not the library's:
+//
+//   - A function without parameters is () => any, also if its schema is an object
+//     without properties: the format guide and the template say so.
+//   - Thoughts are dropped answer by answer, as the format guide describes it:
+//     all of an answer that ended in the final channel, once the user speaks
+//     again, and none of the others. The library looks only at the first final
+//     message and the last assistant message of a whole conversation, so that it
+//     brings old thoughts back while a later answer is calling tools.
+//
+// What neither knows: a system turn behind the first other turn is a developer
+// message where it stands, and response formats are a section at the end of the
+// developer message, as the guide describes it.
+
+// The control tokens of Harmony.
+const (
+	hStart     = "<|start|>"
+	hChannel   = "<|channel|>"
+	hMessage   = "<|message|>"
+	hConstrain = "<|constrain|>"
+	hEnd       = "<|end|>"
+	hCall      = "<|call|>"
+	hReturn    = "<|return|>"
+)
+
+// HarmonyTokens returns the control tokens without which a vocabulary cannot
+// write Harmony.
+func HarmonyTokens() []string {
+	return []string{hStart, hChannel, hMessage, hConstrain, hEnd, hCall, hReturn}
+}
+
+// Harmony returns the layout of a model that speaks Harmony and ships no
+// template.
+func Harmony(cfg Config) *Template {
+	// The template stands in for whatever is found out by rendering one; it is
+	// never rendered for a client.
+	t, err := Compile(`{%- for m in messages %}{{ "`+hStart+`" + m.role + "`+hMessage+`" + m.content + "`+hEnd+`" }}{% endfor %}`, cfg)
+	if err != nil {
+		panic(err)
+	}
+	t.native = true
+	return t
+}
+
+// goesNative tells that a template of these sources writes Harmony, and less of it
+// than a conversation holds.
+func (t *Template) goesNative(sources map[string]string) bool {
+	for _, source := range sources {
+		if strings.Contains(source, hStart) && strings.Contains(source, hChannel) && strings.Contains(source, hMessage) {
+			return !t.suffices()
+		}
+	}
+	return false
+}
+
+// suffices tells that the template shows in order, and under the right names, all
+// that a turn with several calls says, and a system turn behind it.
+func (t *Template) suffices() bool {
+	say := func(kind chat.Kind, text string) chat.Block { return chat.Block{Kind: kind, Text: text} }
+	use := func(name string) chat.Block {
+		return chat.Block{Kind: chat.ToolCall, Use: &chat.ToolUse{ID: "call_" + name, Name: name, Args: "{}"}}
+	}
+	result := func(name string) chat.Turn {
+		return chat.Turn{Role: chat.RoleTool, Blocks: []chat.Block{{
+			Kind: chat.ToolResult, Result: &chat.Result{ID: "call_" + name, Blocks: []chat.Block{say(chat.Text, "zqResult-"+name)}},
+		}}}
+	}
+	text, err := t.Render(&chat.Request{API: chat.APIChat, Turns: []chat.Turn{
+		{Role: chat.RoleUser, Blocks: []chat.Block{say(chat.Text, "zqQuestion")}},
+		{Role: chat.RoleAssistant, Blocks: []chat.Block{say(chat.Thought, "zqThought"), say(chat.Text, "zqPreamble"), use("zqFirst"), use("zqSecond")}},
+		result("zqFirst"), result("zqSecond"),
+		{Role: chat.RoleSystem, Blocks: []chat.Block{say(chat.Text, "zqLate")}},
+	}}, Options{AddGenerationPrompt: true})
+	if err != nil {
+		return false
+	}
+	for _, part := range []string{
+		"zqQuestion", hChannel + "analysis" + hMessage + "zqThought", hChannel + "commentary" + hMessage + "zqPreamble",
+		"functions.zqFirst", "functions.zqSecond", "functions.zqFirst", "zqResult-zqFirst", "functions.zqSecond", "zqResult-zqSecond", "zqLate",
+	} {
+		_, rest, ok := strings.Cut(text, part)
+		if !ok {
+			return false
+		}
+		text = rest
+	}
+	return true
+}
+
+// harmony lays a conversation out natively.
+func (t *Template) harmony(r *chat.Request, o Options, controls *Controls) (Rendered, error) {
+	args, err := readArgs(r.TemplateArgs)
+	if err != nil {
+		return Rendered{}, err
+	}
+	settings, err := harmonySettings(r, args)
+	if err != nil {
+		return Rendered{}, err
+	}
+	w := &harmonyWriter{request: r, harmony: settings, names: map[string]string{}}
+	if !o.HideTools {
+		w.tools = callable(r.Tools)
+	}
+	if w.date == "" {
+		w.date = t.cfg.Now().Format("2006-01-02")
+	}
+	w.system()
+	turns := w.developer()
+	kept := w.keptThoughts(turns)
+	for i := range turns {
+		w.turn(&turns[i], kept[i])
+	}
+	switch continues, _ := args.Get("continue_final_message"); {
+	case continues == true && o.AddGenerationPrompt && isTrue(args, "add_generation_prompt"):
+		return Rendered{}, errors.New("continue_final_message and add_generation_prompt exclude each other: either the last turn goes on, or a new one begins")
+	case continues == true && (len(turns) == 0 || w.ending != hEnd):
+		return Rendered{}, errors.New("continue_final_message needs a last turn with text to go on with")
+	case continues == true:
+		w.ending = ""
+	}
+	w.ours(w.ending)
+	if o.AddGenerationPrompt && !isTrue(args, "continue_final_message") {
+		w.ours(hStart, "assistant")
+	}
+	return w.rendered(controls), nil
+}
+
+func isTrue(args *jinja.Dict, name string) bool {
+	v, _ := args.Get(name)
+	return v == true
+}
+
+// callable returns the tools that the model may call.
+func callable(tools []chat.Tool) []chat.Tool {
+	var list []chat.Tool
+	for _, t := range tools {
+		if t.Kind != chat.ToolServer {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+// harmony is what a request says about the prompt beside its turns.
+type harmony struct {
+	identity, cutoff, date, effort string
+	browser, python                bool
+	keepThoughts                   bool
+}
+
+// harmonySettings reads the template arguments that the template of gpt-oss and
+// the library know.
+func harmonySettings(r *chat.Request, args *jinja.Dict) (harmony, error) {
+	h := harmony{
+		identity: "You are ChatGPT, a large language model trained by OpenAI.",
+		cutoff:   "2024-06",
+		effort:   r.Thinking.Effort,
+	}
+	for name, into := range map[string]*string{
+		"model_identity": &h.identity, "knowledge_cutoff": &h.cutoff,
+		"conversation_start_date": &h.date, "reasoning_effort": &h.effort,
+	} {
+		switch v, ok := args.Get(name); v := v.(type) {
+		case string:
+			*into = v
+		default:
+			if ok && v != jinja.None {
+				return h, fmt.Errorf("template arguments: %s must be a string", name)
+			}
+		}
+	}
+	switch h.effort {
+	case "":
+		h.effort = "medium"
+		if on := r.Thinking.Enabled; on != nil && !*on {
+			h.effort = "low" // these models cannot but think
+		}
+	case "none", "minimal":
+		h.effort = "low"
+	case "xhigh", "max":
+		h.effort = "high"
+	case "low", "medium", "high":
+	default:
+		return h, fmt.Errorf("reasoning_effort %q: want low, medium or high", h.effort)
+	}
+	if v, ok := args.Get("builtin_tools"); ok && v != jinja.None {
+		list, ok := v.(*jinja.List)
+		if !ok {
+			return h, errors.New(`template arguments: builtin_tools must be a list of "browser" and "python"`)
+		}
+		for item := range list.All() {
+			h.browser = h.browser || item == "browser"
+			h.python = h.python || item == "python"
+		}
+	}
+	if v, ok := args.Get("truncate_history_thinking"); ok {
+		h.keepThoughts = v == false
+	}
+	return h, nil
+}
