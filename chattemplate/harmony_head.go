@@ -129,11 +129,10 @@ func isEmpty(schema *jinja.Dict) bool {
 
 // lines splits a text like Rust's str::lines.
 func lines(s string) []string {
-	s = strings.TrimSuffix(s, "\n")
 	if s == "" {
 		return nil
 	}
-	list := strings.Split(s, "\n")
+	list := strings.Split(strings.TrimSuffix(s, "\n"), "\n")
 	for i := range list {
 		list[i] = strings.TrimSuffix(list[i], "\r")
 	}

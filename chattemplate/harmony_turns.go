@@ -72,21 +72,20 @@ func (w *harmonyWriter) rendered(controls *Controls) Rendered {
 	}
 }
 
-// keptThoughts tells of each turn whether its thoughts are shown: those of an
-// answer that is complete, and that the user has taken up, are not.
+// keptThoughts tells of each turn whether its analysis channel is shown: that of
+// an answer that is complete, and that the user has taken up, is not. Calls of
+// built-in tools and their results are in it.
 func (w *harmonyWriter) keptThoughts(turns []chat.Turn) []bool {
 	kept := make([]bool, len(turns))
 	var answered, takenUp, within bool
 	for i := len(turns) - 1; i >= 0; i-- {
 		switch turn := &turns[i]; {
-		case turn.Role == chat.RoleAssistant:
-			if !within {
-				within, answered = true, endsFinal(turn)
-			}
-			kept[i] = w.keepThoughts || !(answered && takenUp)
 		case turn.Role == chat.RoleUser && !slices.ContainsFunc(turn.Blocks, isResult):
-			takenUp, within = true, false
+			takenUp, within, answered = true, false, false
+		case turn.Role == chat.RoleAssistant && !within:
+			within, answered = true, endsFinal(turn)
 		}
+		kept[i] = w.keepThoughts || !(answered && takenUp)
 	}
 	return kept
 }
@@ -108,7 +107,7 @@ func endsFinal(turn *chat.Turn) bool {
 func (w *harmonyWriter) turn(turn *chat.Turn, thoughts bool) {
 	for i := range turn.Blocks {
 		if turn.Blocks[i].Kind == chat.ToolResult {
-			w.result(turn.Blocks[i].Result)
+			w.result(turn.Blocks[i].Result, thoughts)
 		}
 	}
 	switch turn.Role {
@@ -148,7 +147,7 @@ func (w *harmonyWriter) assistant(turn *chat.Turn, thoughts bool) {
 				w.body(b.Text)
 			}
 		case chat.ToolCall:
-			w.call(b.Use)
+			w.call(b.Use, thoughts)
 		case chat.Text, chat.Refusal, chat.Image, chat.Document:
 			n = w.texts(blocks)
 			m := message{sep: separator(w.request.API)}
@@ -190,24 +189,27 @@ func speaks(b chat.Block) bool {
 	return false
 }
 
-func (w *harmonyWriter) call(use *chat.ToolUse) {
+func (w *harmonyWriter) call(use *chat.ToolUse, thoughts bool) {
 	w.names[use.ID] = use.Name
-	c := call{args: use.Args, custom: use.Kind == chat.ToolCustom}
-	w.open("assistant to=")
-	w.ending = hCall
-	if w.builtin(use.Name) {
+	if !w.builtin(use.Name) {
+		c := call{args: use.Args, custom: use.Kind == chat.ToolCustom}
+		w.open("assistant to=functions.")
+		w.theirs(use.Name)
+		w.ours(hChannel, "commentary ", hConstrain, "json")
+		w.body(c.text())
+		w.ending = hCall
+		return
+	}
+	if thoughts {
+		w.open("assistant to=")
 		w.theirs(use.Name)
 		w.ours(hChannel, "analysis code")
 		w.body(use.Args)
-		return
+		w.ending = hCall
 	}
-	w.ours("functions.")
-	w.theirs(use.Name)
-	w.ours(hChannel, "commentary ", hConstrain, "json")
-	w.body(c.text())
 }
 
-func (w *harmonyWriter) result(r *chat.Result) {
+func (w *harmonyWriter) result(r *chat.Result, thoughts bool) {
 	name := r.Name
 	if name == "" {
 		name = w.names[r.ID]
@@ -218,6 +220,8 @@ func (w *harmonyWriter) result(r *chat.Result) {
 	switch {
 	case name == "":
 		w.open("tool") // history is never refused
+	case w.builtin(name) && !thoughts:
+		return
 	case w.builtin(name):
 		w.open("")
 		w.theirs(name)

@@ -106,6 +106,7 @@ case("browser", hi, args={"builtin_tools": ["browser"]})
 case("python", hi, args={"builtin_tools": ["python"]})
 case("both built-in", system("Cite."), hi, args={"builtin_tools": ["python", "browser"]}, tools=[weather])
 case("python call", hi, assistant(thought("Compute."), call("python", "print(2+2)\n")), result("python", "4\n"), args={"builtin_tools": ["python"]})
+case("browser call taken up", hi, assistant(thought("Search."), call("browser.search", '{"query": "go"}')), result("browser.search", "【0†go】"), assistant(thought("Good."), "Found."), user("More"), assistant(call("browser.open")), result("browser.open", "x"), args={"builtin_tools": ["browser"]}, drop="guide")
 case("browser call", hi, assistant(call("browser.search", '{"query": "go"}')), result("browser.search", "【0†go】"), assistant("Found."), user("More"), args={"builtin_tools": ["browser"]})
 
 # Functions.
@@ -283,7 +284,7 @@ def by_the_guide(list):
             taken_up, ends_final = True, False
         elif m.author.role == Role.ASSISTANT and (following is None or following.author.role == Role.USER):
             ends_final = m.channel == "final"
-        if not (m.channel == "analysis" and m.author.role == Role.ASSISTANT and not m.recipient and ends_final and taken_up):
+        if not (m.channel == "analysis" and ends_final and taken_up):
             keep.append(m)
     return keep[::-1]
 
