@@ -115,7 +115,7 @@ func (w *walk) reach(to place) int {
 	if w.turns == nil {
 		return to.text
 	}
-	known := w.turns.find(to.chain, w.text[to.text:], func(n int) bool { return w.cutAt(to.text + n) })
+	known := w.turns.find(to.chain, w.text[to.text:], func(n int) bool { return w.endsAt(to.text + n) })
 	if known == nil {
 		return to.text
 	}
@@ -123,11 +123,14 @@ func (w *walk) reach(to place) int {
 	return to.text + len(known.text)
 }
 
-// cutAt tells that the text ends here, or that what stands here cuts.
-func (w *walk) cutAt(at int) bool {
-	if at == len(w.text) {
+// endsAt tells that an answer may have ended here: what follows, if anything, are
+// blanks that the template put there, and what cuts.
+func (w *walk) endsAt(at int) bool {
+	rest := strings.TrimLeftFunc(w.text[at:], unicode.IsSpace)
+	if rest == "" {
 		return true
 	}
+	at = len(w.text) - len(rest)
 	i, j, ok := w.controls.Find(w.text[:min(len(w.text), at+w.longest)], at)
 	if !ok || i != at || w.literal && spans(w.inert, i, j) {
 		return false

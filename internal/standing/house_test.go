@@ -48,6 +48,10 @@ type plan struct {
 	bodyLimit  int64
 	maxRunning int
 	tokenMS    float64 // 0 = no delay
+	// encode makes tokens of what the engines say; nil = as the tokenizer does.
+	encode func(dst []uint32, text string) []uint32
+	// wrap, if not nil, goes around each engine.
+	wrap func(engine.Engine) engine.Engine
 }
 
 var files = sync.OnceValue(func() fstest.MapFS {
@@ -97,14 +101,22 @@ func build(t testing.TB, p plan) *house {
 	if p.maxRunning > 0 {
 		args.MaxNumSeqs = p.maxRunning
 	}
+	encode := model.Tokenizer.Append
+	if p.encode != nil {
+		encode = p.encode
+	}
 	for i := range cmp.Or(p.workers, 2) {
 		e, err := mock.New(mock.Config{
-			Model: demo.Name, Args: args, Seed: 1, Script: script, Encode: model.Tokenizer.Append,
+			Model: demo.Name, Args: args, Seed: 1, Script: script, Encode: encode,
 			EOS: model.EOS, VocabSize: model.Tokenizer.Size(), ContextLength: uint32(model.ContextLength),
 		})
 		check(t, err)
 		h.engines = append(h.engines, e)
-		_, err = h.fleet.Add(fleet.Entry{Name: fmt.Sprintf("mock-%d", i), Engine: e})
+		entry := fleet.Entry{Name: fmt.Sprintf("mock-%d", i), Engine: e}
+		if p.wrap != nil {
+			entry.Engine = p.wrap(e)
+		}
+		_, err = h.fleet.Add(entry)
 		check(t, err)
 	}
 	waitFor(t, "all workers are ready", func() bool {
