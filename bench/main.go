@@ -38,6 +38,8 @@ var figures = []figure{
 	{"B8", "short unary chat, in-process", takeUnary},
 	{"B9", "streamed events, in-process", takeStreams},
 	{"B10", "long prompts, in-process", takeLong},
+	{"B11", "tokenizer, one core", takeTokens},
+	{"B11L", "loading a tokenizer", takeVocabularies},
 	{"B14", "start, idle memory, size", takeStart},
 	{"B15", "idle streams", takeIdle},
 	{"B16", "soak", takeSoak},

@@ -10,15 +10,15 @@ import (
 
 // programs are the built programs that take part.
 type programs struct {
-	dir                    string // scratch, removed at the end
-	dynago, load, baseline string
+	dir                            string // scratch, removed at the end
+	dynago, load, baseline, tokens string
 }
 
 // build builds the programs into dir, as they are released: static, without
 // symbols. A given dynago is taken as it is.
 func build(ctx context.Context, dir, dynago string) (programs, error) {
-	p := programs{dir, filepath.Join(dir, "dynago"), filepath.Join(dir, "load"), filepath.Join(dir, "baseline")}
-	packages := []string{"./bench/load", "./bench/baseline"}
+	p := programs{dir, filepath.Join(dir, "dynago"), filepath.Join(dir, "load"), filepath.Join(dir, "baseline"), filepath.Join(dir, "tokens")}
+	packages := []string{"./bench/load", "./bench/baseline", "./bench/tokens"}
 	if dynago != "" {
 		p.dynago = dynago
 	} else {

@@ -91,6 +91,7 @@ var plan = []room{
 	{name: "bench/load", outside: true, sees: []string{"bench/loadgen"}, seenBy: []string{}},
 	{name: "bench/loadgen", outside: true, sees: []string{"bench/stats"}, seenBy: []string{"bench", "bench/load"}},
 	{name: "bench/stats", outside: true, seenBy: []string{"bench", "bench/loadgen"}},
+	{name: "bench/tokens", outside: true, sees: []string{"chat", "prompt", "tokenizer"}, seenBy: []string{}},
 	{name: "bench/baseline", outside: true, seenBy: []string{}},
 	{name: "e2e", outside: true, seenBy: []string{}},
 }
