@@ -27,11 +27,24 @@ type Decoder struct {
 	held        [utf8.UTFMax]byte
 	n           int // bytes held
 	joiner      joiner
+	joining     joining // in place of all else, or nil
+}
+
+// joining is how tokens join to text where they do not do so one by one. Its
+// append appends what id completes, in valid UTF-8.
+type joining interface {
+	append(dst []byte, id uint32) []byte
+	flush(dst []byte) []byte
+	pending() int
+	reset()
 }
 
 // NewDecoder returns a decoder at the start of a text.
 func (t *Tokenizer) NewDecoder(skipSpecial bool) *Decoder {
 	d := &Decoder{t: t, skipSpecial: skipSpecial}
+	if t.joining != nil {
+		d.joining = t.joining(t)
+	}
 	d.Reset()
 	return d
 }
@@ -41,6 +54,9 @@ func (t *Tokenizer) NewDecoder(skipSpecial bool) *Decoder {
 func (d *Decoder) Append(dst []byte, id uint32) []byte {
 	if d.skipSpecial && d.t.IsSpecial(id) {
 		return dst
+	}
+	if d.joining != nil {
+		return d.joining.append(dst, id)
 	}
 	if d.t.chain != nil {
 		return d.joiner.append(dst, d.t, id)
@@ -80,13 +96,20 @@ func (d *Decoder) Append(dst []byte, id uint32) []byte {
 }
 
 // Pending returns how many bytes are held back.
-func (d *Decoder) Pending() int { return d.n + len(d.joiner.run) }
+func (d *Decoder) Pending() int {
+	if d.joining != nil {
+		return d.joining.pending()
+	}
+	return d.n + len(d.joiner.run)
+}
 
 // Reset forgets what is held back; the decoder is then at the start of a new
 // text.
 func (d *Decoder) Reset() {
 	d.n = 0
-	if d.t.chain != nil {
+	if d.joining != nil {
+		d.joining.reset()
+	} else if d.t.chain != nil {
 		d.joiner.reset(d.t.chain)
 	}
 }
@@ -97,7 +120,9 @@ func (d *Decoder) Flush(dst []byte) []byte {
 	if d.n > 0 {
 		dst = utf8.AppendRune(dst, utf8.RuneError)
 	}
-	if d.t.chain != nil {
+	if d.joining != nil {
+		dst = d.joining.flush(dst)
+	} else if d.t.chain != nil {
 		dst = d.joiner.endRun(dst, d.t.chain)
 	}
 	d.Reset()

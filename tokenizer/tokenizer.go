@@ -37,7 +37,8 @@ type Tokenizer struct {
 	later     []splitter // of other pieces
 	scan      scanner    // the only stage of both, or nil
 	regexps   []string
-	chain     *chain // how tokens join to text; nil if they are bytes
+	chain     *chain                   // how tokens join to text; nil if they are bytes
+	joining   func(*Tokenizer) joining // in place of the chain, or nil
 	before    []uint32
 	after     []uint32 // what the post-processor puts around a text
 

@@ -18,6 +18,7 @@ type unigram struct {
 	unkScore float64   // of a character that is no token
 	longest  int       // bytes of the longest token
 	fallback *[256]uint32
+	narrow   bool // sums are kept in 32 bits, as SentencePiece does
 }
 
 // unknownPenalty is how much worse an unknown character is than any token.
@@ -65,6 +66,9 @@ func (m *unigram) appendWord(dst []uint32, word string, s *scratch) []uint32 {
 	reach := func(start, end int, id uint32, score float64) {
 		score += best[start].score
 		if b := &best[end]; b.start < 0 || score > b.score {
+			if m.narrow {
+				score = float64(float32(score))
+			}
 			*b = bestEnd{score, int32(start), id}
 		}
 	}
