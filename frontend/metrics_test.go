@@ -14,6 +14,7 @@ import (
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/frontend"
 	"github.com/dynago/dynago/pipeline"
+	"github.com/dynago/dynago/prompt"
 )
 
 // families reads the page: the labels of each family, sorted.
@@ -37,7 +38,9 @@ func families(t *testing.T, page string) map[string][]string {
 }
 
 func TestMetricNames(t *testing.T) {
-	s := start(t, newFake())
+	backend := newFake()
+	backend.models[0].Cache, backend.models[0].Turns = &prompt.CacheStats{}, &prompt.TurnStats{}
+	s := start(t, backend)
 	s.do("POST", "/v1/chat/completions", askStream)
 	s.metric(`dynamo_frontend_requests_total{endpoint="chat_completions",error_type="",model="acme/demo",request_type="stream",status="success"} 1`)
 	got := families(t, s.do("GET", "/metrics", "").body)
@@ -73,6 +76,19 @@ func TestMetricNames(t *testing.T) {
 		"dynamo_frontend_stage_duration_seconds histogram":              "stage",
 		"dynamo_frontend_tokenize_seconds histogram":                    "",
 		"dynamo_frontend_template_seconds histogram":                    "",
+		"dynamo_frontend_tokenizer_cache_hits_total counter":            "",
+		"dynamo_frontend_tokenizer_cache_misses_total counter":          "",
+		"dynamo_frontend_tokenizer_cache_cached_tokens_total counter":   "model",
+		"dynamo_frontend_tokenizer_cache_uncached_tokens_total counter": "model",
+		"dynago_tokenizer_cache_evictions_total counter":                "model",
+		"dynago_tokenizer_cache_bytes gauge":                            "model",
+		"dynago_tokenizer_cache_texts gauge":                            "model",
+		"dynago_turn_cache_hits_total counter":                          "model",
+		"dynago_turn_cache_misses_total counter":                        "model",
+		"dynago_turn_cache_tokens_total counter":                        "model",
+		"dynago_turn_cache_evictions_total counter":                     "model",
+		"dynago_turn_cache_bytes gauge":                                 "model",
+		"dynago_turn_cache_turns gauge":                                 "model",
 		"go_goroutines gauge":                                           "",
 		"process_resident_memory_bytes gauge":                           "",
 	} {
@@ -111,6 +127,38 @@ func TestMetricValues(t *testing.T) {
 }
 
 // A request that moved counts where it was when it moved.
+// What is remembered of prompts and answers is told for each model that has a
+// cache, and what the reference counts over all of them, once.
+func TestPromptMetrics(t *testing.T) {
+	backend := newFake()
+	s := start(t, backend)
+	if page := s.do("GET", "/metrics", "").body; strings.Contains(page, "tokenizer_cache") || strings.Contains(page, "turn_cache") {
+		t.Error("metrics of caches that are off")
+	}
+	backend.mu.Lock()
+	backend.models[0].Cache = &prompt.CacheStats{Hits: 3, Misses: 1, CachedTokens: 500, UncachedTokens: 70, Evictions: 9, Bytes: 4000, Texts: 8}
+	backend.models[1].Cache = &prompt.CacheStats{Hits: 4, Misses: 5}
+	backend.models[0].Turns = &prompt.TurnStats{Hits: 11, Misses: 12, Tokens: 130, Evictions: 14, Bytes: 1500, Turns: 16}
+	backend.mu.Unlock()
+	for _, line := range []string{
+		`dynamo_frontend_tokenizer_cache_hits_total 7`,
+		`dynamo_frontend_tokenizer_cache_misses_total 6`,
+		`dynamo_frontend_tokenizer_cache_cached_tokens_total{model="acme/demo"} 500`,
+		`dynamo_frontend_tokenizer_cache_uncached_tokens_total{model="acme/demo"} 70`,
+		`dynago_tokenizer_cache_evictions_total{model="acme/demo"} 9`,
+		`dynago_tokenizer_cache_bytes{model="acme/demo"} 4000`,
+		`dynago_tokenizer_cache_texts{model="acme/demo"} 8`,
+		`dynago_turn_cache_hits_total{model="acme/demo"} 11`,
+		`dynago_turn_cache_misses_total{model="acme/demo"} 12`,
+		`dynago_turn_cache_tokens_total{model="acme/demo"} 130`,
+		`dynago_turn_cache_evictions_total{model="acme/demo"} 14`,
+		`dynago_turn_cache_bytes{model="acme/demo"} 1500`,
+		`dynago_turn_cache_turns{model="acme/demo"} 16`,
+	} {
+		s.metric(line)
+	}
+}
+
 func TestMigrationMetrics(t *testing.T) {
 	backend := newFake()
 	backend.run = func(_ context.Context, requests []*pipeline.Request) iter.Seq2[chat.Event, error] {

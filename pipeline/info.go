@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/dynago/dynago/prompt"
 )
 
 // ModelInfo is what the edge may tell about one model.
@@ -18,6 +20,10 @@ type ModelInfo struct {
 	Workers       int    // workers that are ready
 	// Of the first worker that told them; 0: unknown.
 	BlockSize, TotalBlocks, MaxSeqs, MaxBatchedTokens int
+	// What is remembered of prompts and of answers; nil where nothing is, or the
+	// model was not asked yet.
+	Cache *prompt.CacheStats
+	Turns *prompt.TurnStats
 }
 
 // WorkerInfo is what the edge may tell about one worker.
@@ -64,6 +70,9 @@ func (p *Pipeline) Models() []ModelInfo {
 		m.TotalBlocks = cmp.Or(m.TotalBlocks, int(card.TotalBlocks))
 		m.MaxSeqs = cmp.Or(m.MaxSeqs, int(card.MaxSeqs))
 		m.MaxBatchedTokens = cmp.Or(m.MaxBatchedTokens, int(card.MaxBatchedTokens))
+		if m.Cache == nil && m.Turns == nil {
+			m.Cache, m.Turns = p.models.loaded(card).Remembered()
+		}
 		if w.Ready() {
 			m.Ready, m.Reason = true, ""
 			m.Workers++

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
@@ -28,6 +29,7 @@ type models struct {
 type loading struct {
 	fingerprint string
 	once        func() (*prompt.Model, error)
+	model       atomic.Pointer[prompt.Model] // once it is there
 }
 
 // get loads a model, or returns what an earlier call has loaded. Concurrent
@@ -64,7 +66,23 @@ func (m *models) find(card *engine.Card) *loading {
 			return l
 		}
 	}
-	return &loading{fingerprint: f, once: sync.OnceValues(func() (*prompt.Model, error) { return m.load(card) })}
+	l := &loading{fingerprint: f}
+	l.once = sync.OnceValues(func() (*prompt.Model, error) {
+		model, err := m.load(card)
+		l.model.Store(model)
+		return model, err
+	})
+	return l
+}
+
+// loaded returns the model of a card if an earlier call has loaded it.
+func (m *models) loaded(card *engine.Card) *prompt.Model {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l := m.byCard[card]; l != nil {
+		return l.model.Load()
+	}
+	return nil
 }
 
 // fingerprint names everything that a loaded model depends on.

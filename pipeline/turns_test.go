@@ -55,6 +55,10 @@ func TestNextPromptExtendsTheAnswer(t *testing.T) {
 					first = len(r.TokenIDs)
 				}
 				rest := spoken[min(len(spoken), len(r.TokenIDs)-first):]
+				if len(rest) == 0 {
+					yield(engine.Delta{Finish: engine.FinishEOS}, nil)
+					return
+				}
 				for i, id := range rest {
 					if tc.fail != "" && i == 3 && len(rest) == len(spoken) {
 						yield(engine.Delta{}, engine.Errorf(tc.fail, "a fault"))
@@ -89,7 +93,8 @@ func TestNextPromptExtendsTheAnswer(t *testing.T) {
 				chat.Turn{Role: chat.RoleUser, Blocks: []chat.Block{{Kind: chat.Text, Text: "go on"}}},
 			)
 			attempts := len(e.sent())
-			for range h.Run(t.Context(), r) { //nolint:revive // the fake has nothing more to say
+			if _, err := chat.Fold(h.Run(t.Context(), r)); err != nil {
+				t.Fatal(err)
 			}
 			after := e.sent()[attempts].TokenIDs
 			if said == "" || len(after) < len(before) || !slices.Equal(after[:len(before)], before) {

@@ -53,3 +53,21 @@ func (m *Model) Remember(p *Prompt, ids []uint32) {
 func (m *Model) ends(p *Prompt, id uint32) bool {
 	return slices.Contains(m.EOS, id) || slices.Contains(p.Stop.Hidden, id) || slices.Contains(p.Stop.IDs, id)
 }
+
+// Remembered tells what the caches of a model hold, nil for one that it does not
+// have. A nil model has none.
+func (m *Model) Remembered() (*CacheStats, *TurnStats) {
+	var (
+		texts   *CacheStats
+		answers *TurnStats
+	)
+	if m != nil && m.Cache != nil {
+		s := m.Cache.Stats()
+		texts = &s
+	}
+	if m != nil && m.Turns != nil {
+		s := m.Turns.Stats()
+		answers = &s
+	}
+	return texts, answers
+}

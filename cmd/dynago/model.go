@@ -76,6 +76,10 @@ func newModelFiles(s modelSettings) (*modelFiles, error) {
 		if s.CacheBytes > 0 {
 			model.Cache = prompt.NewCache(s.CacheBytes)
 		}
+		model.Turns = nil
+		if s.TurnCacheBytes > 0 {
+			model.Turns = prompt.NewTurns(s.TurnCacheBytes)
+		}
 		return model, nil
 	})
 	return m, nil
