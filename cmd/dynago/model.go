@@ -1,13 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/internal/demo"
@@ -26,7 +29,7 @@ type modelFiles struct {
 }
 
 // newModelFiles finds the files. Nothing is read yet.
-func newModelFiles(s modelSettings) (*modelFiles, error) {
+func newModelFiles(s modelSettings, log *slog.Logger) (*modelFiles, error) {
 	for flag, names := range map[string][2]string{
 		"--dyn-tool-call-parser": {s.ToolParser, ""}, "--dyn-reasoning-parser": {"", s.ReasoningParser},
 	} {
@@ -36,38 +39,33 @@ func newModelFiles(s modelSettings) (*modelFiles, error) {
 	}
 	m := &modelFiles{name: s.Name, uri: builtin}
 	what := "the demo model"
-	read := func(name string) ([]byte, error) {
-		text, err := demo.File(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fs.ErrNotExist
-		}
-		return text, err
+	load := func(p prompt.Parsers) (*prompt.Model, error) { return prompt.Load(demo.File, p) }
+	template, err := s.template()
+	if err != nil {
+		return nil, err
 	}
-	if s.Path == "" {
-		if m.name == "" {
-			m.name = demo.Name
-		}
-	} else {
-		dir, err := filepath.Abs(s.Path)
+	switch {
+	case s.Path != "":
+		snapshot, err := prompt.OpenSnapshot(s.Path)
 		if err != nil {
-			return nil, fmt.Errorf("--model-path: %w", err)
+			return nil, fmt.Errorf("--model-path: %s: %w", s.Path, err)
 		}
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return nil, fmt.Errorf("--model-path: %s: want an existing folder with tokenizer.json", s.Path)
-		}
+		snapshot.ChatTemplate = template
 		what = "--model-path: " + s.Path
-		m.uri = "file://" + filepath.ToSlash(dir)
-		if m.name == "" {
-			m.name = filepath.Base(dir)
-		}
-		root := os.DirFS(dir)
-		read = func(name string) ([]byte, error) { return fs.ReadFile(root, name) }
+		m.uri = "file://" + filepath.ToSlash(snapshot.Dir())
+		m.name = cmp.Or(m.name, snapshot.Name())
+		load = snapshot.Load
+	case template != "":
+		return nil, errors.New("--chat-template: want a --model-path with it: the demo model has its own")
+	default:
+		m.name = cmp.Or(m.name, demo.Name)
 	}
 	if strings.TrimSpace(m.name) == "" {
 		return nil, errors.New("--model-name: want a name that is not blank")
 	}
 	m.load = sync.OnceValues(func() (*prompt.Model, error) {
-		model, err := prompt.Load(read, prompt.Parsers{Tool: s.ToolParser, Reasoning: s.ReasoningParser})
+		begin := time.Now()
+		model, err := load(prompt.Parsers{Tool: s.ToolParser, Reasoning: s.ReasoningParser})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", what, err)
 		}
@@ -80,9 +78,53 @@ func newModelFiles(s modelSettings) (*modelFiles, error) {
 		if s.TurnCacheBytes > 0 {
 			model.Turns = prompt.NewTurns(s.TurnCacheBytes)
 		}
+		m.tell(log, model, s.Tokenizer, time.Since(begin))
 		return model, nil
 	})
 	return m, nil
+}
+
+// template reads the chat template that replaces the model's own.
+func (s *modelSettings) template() (string, error) {
+	if s.ChatTemplate == "" {
+		return "", nil
+	}
+	info, err := os.Stat(s.ChatTemplate)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() == 0 || info.Size() > maxTemplateBytes) {
+		err = fmt.Errorf("want a file of 1 to %d bytes", maxTemplateBytes)
+	}
+	if err != nil {
+		return "", fmt.Errorf("--chat-template: %s: %w", s.ChatTemplate, reason(err))
+	}
+	text, err := os.ReadFile(s.ChatTemplate)
+	if err != nil {
+		return "", fmt.Errorf("--chat-template: %s: %w", s.ChatTemplate, reason(err))
+	}
+	return string(text), nil
+}
+
+const maxTemplateBytes = 16 << 20
+
+// reason is an error about a file without the file's name.
+func reason(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}
+
+// tell logs what was loaded.
+func (m *modelFiles) tell(log *slog.Logger, model *prompt.Model, tokenizer string, took time.Duration) {
+	log.Info("model loaded", "model", m.name,
+		"tokenizer", model.Files.Kind, "kind", model.Tokenizer.Kind(), "vocabulary", model.Tokenizer.Size(),
+		"template", cmp.Or(model.Files.Template, "none"), "family", model.Family.String(),
+		"context_length", model.ContextLength, "took", took.Round(time.Millisecond))
+	for _, pattern := range model.Tokenizer.Regexps() {
+		log.Warn("a split pattern is read by the engine of regular expressions, at a twentieth of the usual speed", "pattern", pattern)
+	}
+	if tokenizer != "default" {
+		log.Info("one tokenizer serves, whose ids are those of all others", "asked", tokenizer, "serves", "dynago")
+	}
 }
 
 // card returns the files as a worker's card names them.

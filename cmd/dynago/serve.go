@@ -155,6 +155,12 @@ func (s *ignoredSettings) check(log *slog.Logger) error {
 	default:
 		return fmt.Errorf("--discovery-backend: %s: want mem, file, nats or kubernetes, of which this version has mem", s.Discovery)
 	}
+	if !s.TokenizerFallback {
+		log.Warn("setting has no effect", "setting", "--tokenizer-fallback", "value", "false")
+	}
+	if s.TrustRemoteCode {
+		log.Warn("setting has no effect", "setting", "--trust-remote-code", "value", "true")
+	}
 	for name, v := range map[string]*string{
 		"--request-plane": s.RequestPlane, "--event-plane": s.EventPlane, "--admission-control": s.AdmissionControl,
 	} {

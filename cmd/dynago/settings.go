@@ -44,8 +44,10 @@ type httpSettings struct {
 
 type modelSettings struct {
 	Demo            string `name:"demo" env:"DYN_DEMO" default:"mock" choice:"mock" help:"Engine behind the built-in demo model."`
-	Path            string `name:"model-path" env:"DYN_MODEL_PATH" placeholder:"DIR" help:"Take tokenizer and chat template from a Hugging Face snapshot instead of the demo model."`
-	Name            string `name:"model-name" env:"DYN_MODEL_NAME" placeholder:"NAME" help:"Serve the model under this name; otherwise that of the demo or of the folder."`
+	Path            string `name:"model-path" env:"DYN_MODEL_PATH" placeholder:"PATH" help:"Take tokenizer and chat template from a model's folder, its place in a Hugging Face cache, or a file such as tokenizer.json or model.gguf, instead of the demo model."`
+	Name            string `name:"model-name" aliases:"served-model-name" env:"DYN_MODEL_NAME" placeholder:"NAME" help:"Serve the model under this name; otherwise that of the demo, of the folder, or of the repository in a cache."`
+	ChatTemplate    string `name:"chat-template" aliases:"custom-jinja-template" env:"DYN_CHAT_TEMPLATE" placeholder:"FILE" help:"Use this chat template instead of the model's."`
+	Tokenizer       string `name:"tokenizer" env:"DYN_TOKENIZER" default:"default" choice:"default,fastokens,basetenkenizer" help:"Accepted for compatibility: one tokenizer serves, with the ids of all of these."`
 	ToolParser      string `name:"dyn-tool-call-parser" env:"DYN_TOOL_CALL_PARSER" default:"auto" placeholder:"NAME" help:"How the model writes tool calls: auto, none, or the name of a family."`
 	ReasoningParser string `name:"dyn-reasoning-parser" env:"DYN_REASONING_PARSER" default:"auto" placeholder:"NAME" help:"How the model writes its reasoning: auto, none, or the name of a family."`
 	ReasoningField  string `name:"reasoning-field-name" env:"DYN_REASONING_FIELD_NAME" default:"reasoning_content" choice:"reasoning_content,reasoning" help:"Member of answers that holds reasoning."`
@@ -65,7 +67,7 @@ type workerSettings struct {
 	NumBlocks          *int           `name:"num-gpu-blocks-override" env:"DYN_NUM_GPU_BLOCKS_OVERRIDE" range:"1..2147483647" placeholder:"BLOCKS" help:"KV blocks of each rank; otherwise 16384."`
 	MaxSeqs            *int           `name:"max-num-seqs" env:"DYN_MAX_NUM_SEQS" range:"1..2147483647" placeholder:"N" help:"Requests that run at once on one rank; otherwise 256."`
 	MaxBatchedTokens   *int           `name:"max-num-batched-tokens" env:"DYN_MAX_NUM_BATCHED_TOKENS" range:"1..2147483647" placeholder:"TOKENS" help:"Tokens computed in one pass; otherwise 8192."`
-	MaxModelLen        *int           `name:"max-model-len" env:"DYN_MAX_MODEL_LEN" range:"1..2147483647" placeholder:"TOKENS" help:"Longest prompt and answer together; otherwise what the model was made for."`
+	MaxModelLen        *int           `name:"max-model-len" aliases:"context-length" env:"DYN_MAX_MODEL_LEN" range:"1..2147483647" placeholder:"TOKENS" help:"Longest prompt and answer together; otherwise what the model was made for."`
 	PrefixCaching      *bool          `name:"enable-prefix-caching" env:"DYN_ENABLE_PREFIX_CACHING" negatable:"" help:"Let requests share KV blocks; otherwise true."`
 	ChunkedPrefill     *bool          `name:"enable-chunked-prefill" env:"DYN_ENABLE_CHUNKED_PREFILL" negatable:"" help:"Compute a long prompt over several passes; otherwise true."`
 	PreemptionMode     *string        `name:"preemption-mode" env:"DYN_PREEMPTION_MODE" choice:"lifo,fifo" placeholder:"MODE" help:"Who makes room when the cache is full; otherwise lifo."`
@@ -131,8 +133,10 @@ type pathSettings struct {
 // ignoredSettings change nothing: they let launch lines that were made for
 // other systems work.
 type ignoredSettings struct {
-	Discovery        string  `name:"discovery-backend" env:"DYN_DISCOVERY_BACKEND" default:"mem" placeholder:"NAME" help:"How processes find each other. This version is one process: mem."`
-	RequestPlane     *string `name:"request-plane" env:"DYN_REQUEST_PLANE" placeholder:"NAME" help:"No effect."`
-	EventPlane       *string `name:"event-plane" env:"DYN_EVENT_PLANE" placeholder:"NAME" help:"No effect."`
-	AdmissionControl *string `name:"admission-control" env:"DYN_ADMISSION_CONTROL" placeholder:"NAME" help:"No effect."`
+	Discovery         string  `name:"discovery-backend" env:"DYN_DISCOVERY_BACKEND" default:"mem" placeholder:"NAME" help:"How processes find each other. This version is one process: mem."`
+	RequestPlane      *string `name:"request-plane" env:"DYN_REQUEST_PLANE" placeholder:"NAME" help:"No effect."`
+	EventPlane        *string `name:"event-plane" env:"DYN_EVENT_PLANE" placeholder:"NAME" help:"No effect."`
+	AdmissionControl  *string `name:"admission-control" env:"DYN_ADMISSION_CONTROL" placeholder:"NAME" help:"No effect."`
+	TokenizerFallback bool    `name:"tokenizer-fallback" env:"DYN_TOKENIZER_FALLBACK" default:"true" negatable:"" help:"No effect: there is one tokenizer, and none to fall back to."`
+	TrustRemoteCode   bool    `name:"trust-remote-code" env:"DYN_TRUST_REMOTE_CODE" negatable:"" help:"No effect: no code of a model is ever run."`
 }

@@ -36,7 +36,7 @@ type system struct {
 func newSystem(s *settings, logs *logs) (*system, error) {
 	sys := &system{log: logs.target("fleet")}
 	var err error
-	if sys.files, err = newModelFiles(s.Model); err != nil {
+	if sys.files, err = newModelFiles(s.Model, logs.target("model")); err != nil {
 		return nil, err
 	}
 	if sys.args, err = s.Workers.engineArgs(); err != nil {
