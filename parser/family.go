@@ -30,11 +30,16 @@ type callGrammar struct {
 // The grammars. A name in them is what --dyn-reasoning-parser and
 // --dyn-tool-call-parser take.
 var (
+	// Harmony has a machine of its own, which these stand for.
+	gptOSS       = &thoughtGrammar{}
+	harmonyCalls = &callGrammar{}
+
 	thinkTags = &thoughtGrammar{open: "<think>", close: "</think>"}
 	thoughts  = map[string]*thoughtGrammar{
 		"none":  nil,
 		"think": thinkTags, "basic": thinkTags, "qwen3": thinkTags, "glm45": thinkTags,
 		"nemotron_deci": thinkTags,
+		"gpt_oss":       gptOSS,
 	}
 
 	hermes = &callGrammar{
@@ -44,6 +49,7 @@ var (
 	calls = map[string]*callGrammar{
 		"none":   nil,
 		"hermes": hermes, "qwen25": hermes,
+		"harmony": harmonyCalls,
 	}
 )
 
@@ -65,8 +71,14 @@ func (f Family) With(toolParser, reasoningParser string) (Family, error) {
 		}
 		f.thought = g
 	}
+	if f.harmony() && (f.thought != nil && f.thought != gptOSS || f.calls != nil && f.calls != harmonyCalls) {
+		return Family{}, fmt.Errorf("parsers %q for tool calls and %q for reasoning do not go together: with harmony goes gpt_oss, or none", toolParser, reasoningParser)
+	}
 	return f, nil
 }
+
+// harmony says whether any part of the family is Harmony's.
+func (f Family) harmony() bool { return f.thought == gptOSS || f.calls == harmonyCalls }
 
 func automatic(name string) bool { return name == "" || name == "auto" }
 
@@ -80,6 +92,9 @@ func list[G any](m map[string]G) string {
 func Detect(chatTemplate string) Family {
 	var f Family
 	has := func(s string) bool { return strings.Contains(chatTemplate, s) }
+	if has(hStart) && has(hChannel) && has(hMessage) {
+		return Family{thought: gptOSS, calls: harmonyCalls}
+	}
 	if has(thinkTags.open) || has(thinkTags.close) {
 		f.thought = thinkTags
 	}
@@ -94,6 +109,8 @@ func Detect(chatTemplate string) Family {
 // grammar, or else "none".
 func (f Family) String() string {
 	switch {
+	case f.harmony():
+		return "harmony"
 	case f.calls == hermes:
 		return "hermes"
 	case f.thought != nil:
@@ -111,6 +128,9 @@ func (f Family) Calls() bool { return f.calls != nil }
 // Markers returns the markers of the family. Those of them that are special
 // tokens of a vocabulary must stay visible in the text that is pushed.
 func (f Family) Markers() []string {
+	if f.harmony() {
+		return slices.Clone(harmonyMarkers)
+	}
 	var m []string
 	if f.thought != nil {
 		m = append(m, f.thought.open, f.thought.close)
@@ -125,6 +145,9 @@ func (f Family) Markers() []string {
 // prompt, of which the last hundred bytes are enough. The prompt decides, not
 // a flag: a template that switches thinking off closes an empty thought.
 func (f Family) StartOf(renderedPromptTail string) Start {
+	if f.harmony() {
+		return startOfHarmony(renderedPromptTail)
+	}
 	if f.thought == nil {
 		return StartNone
 	}

@@ -14,9 +14,10 @@ import (
 )
 
 var families = map[string]parser.Family{
-	"none":   {},
-	"think":  parser.Detect("<think>"),
-	"hermes": parser.Detect("<think><tool_call>"),
+	"none":    {},
+	"think":   parser.Detect("<think>"),
+	"hermes":  parser.Detect("<think><tool_call>"),
+	"harmony": parser.Detect("<|start|>assistant<|channel|>final<|message|>"),
 }
 
 var hermes = families["hermes"]
@@ -53,8 +54,8 @@ func TestWith(t *testing.T) {
 		{"hermes", "none", false, true, ""},
 		{"qwen25", "Qwen3", true, true, ""},
 		{"none", "none", false, false, ""},
-		{"hermse", "auto", false, false, `unknown tool-call parser "hermse": want auto or one of hermes, none, qwen25`},
-		{"auto", "hermes", false, false, `unknown reasoning parser "hermes": want auto or one of basic, glm45, nemotron_deci, none, qwen3, think`},
+		{"hermse", "auto", false, false, `unknown tool-call parser "hermse": want auto or one of harmony, hermes, none, qwen25`},
+		{"auto", "hermes", false, false, `unknown reasoning parser "hermes": want auto or one of basic, glm45, gpt_oss, nemotron_deci, none, qwen3, think`},
 	} {
 		f, err := hermes.With(tt.tool, tt.reasoning)
 		if got := fmt.Sprint(err); err != nil && got != tt.problem || err == nil && tt.problem != "" {
@@ -124,7 +125,8 @@ var kindNames = map[chat.EventKind]string{
 // Every id comes out once and in order, whatever the text is.
 func TestIDsAreKept(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		c, text := genCase(rt), genText(rt)
+		c := genCase(rt)
+		text := genText(rt, c)
 		p := parser.New(c.family, c.opts)
 		var events []chat.Event
 		var want, got []uint32
@@ -191,14 +193,15 @@ func TestHoldBack(t *testing.T) {
 // and inside thoughts.
 func TestNoMarkerLeaks(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		text := genText(rt)
-		p := parser.New(hermes, parser.Options{ThinkOn: true, ToolsOn: true})
+		c := &testCase{family: families[rapid.SampledFrom([]string{"hermes", "harmony"}).Draw(rt, "family")]}
+		text := genText(rt, c)
+		p := parser.New(c.family, parser.Options{ThinkOn: true, ToolsOn: true})
 		events, _ := p.Finish(p.Push(nil, chat.Piece{Text: text}), chat.FinishStop)
 		for _, e := range events {
 			if e.Kind != chat.TextDelta {
 				continue
 			}
-			for _, m := range hermes.Markers() {
+			for _, m := range c.family.Markers() {
 				if strings.Contains(e.Text, m) {
 					rt.Fatalf("%q: %q leaked into %q", text, m, e.Text)
 				}

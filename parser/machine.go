@@ -18,6 +18,12 @@ const (
 	inDraft                // a thought with a call in it: undecided from the call on
 	inBody                 // inside a tool-call wrapper
 	inSkip                 // the same, behind what its body can read
+
+	// Harmony alone:
+	inLead     // before a header
+	inHeader   // of a message
+	inCallArgs // the body of a call
+	inDropped  // the body of a message that is dropped
 )
 
 // draft is what is known of calls inside an open thought. If the thought is
@@ -51,6 +57,9 @@ func (p *Parser) run(s string, final bool) string {
 func (p *Parser) step(s string, final bool) (n int, wait bool) {
 	if s == "" && p.state != inBody {
 		return 0, true
+	}
+	if p.harmony != nil {
+		return p.stepHarmony(s, final)
 	}
 	switch p.state {
 	case inText:
@@ -436,6 +445,9 @@ func (p *Parser) end() {
 		p.discard()
 	case inSkip:
 		p.discard()
+	}
+	if p.harmony != nil {
+		p.endHarmony()
 	}
 	p.stop(p.kind == chat.ToolCall && !p.complete)
 	if len(p.waiting) > 0 {

@@ -16,6 +16,13 @@ const (
 	actThought        // closes a thought
 	actCall           // opens a tool-call wrapper
 	actCallEnd        // closes a tool-call wrapper
+
+	// Harmony alone:
+	actStart   // opens a header
+	actChannel // names a channel in a header
+	actFormat  // names a format in a header
+	actMessage // opens a body
+	actEnd     // closes a body
 )
 
 // markers is a set of markers that are looked for together.

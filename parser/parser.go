@@ -79,6 +79,7 @@ type Parser struct {
 	layout  int    // newlines that may still be layout
 	after   bool   // the gap follows a call
 	draft   draft
+	harmony *harmony // nil if the family is another
 
 	out
 }
@@ -90,6 +91,10 @@ func New(f Family, o Options) *Parser {
 	}
 	p := &Parser{family: f, opts: o}
 	p.single = o.Parallel != nil && !*o.Parallel
+	if f.harmony() {
+		p.startHarmony()
+		return p
+	}
 	p.compile()
 	switch {
 	case f.thought == nil && f.calls == nil:
@@ -181,6 +186,10 @@ func (p *Parser) Finish(dst []chat.Event, reason chat.FinishReason) ([]chat.Even
 	for p.draft.on {
 		p.settle()
 	}
+	for p.inDoubt() {
+		p.believe()
+		p.run("", true)
+	}
 	open := p.thought || p.openCall()
 	p.end()
 	switch {
@@ -197,7 +206,7 @@ func (p *Parser) Calls() (completed int, open bool) { return p.completed, p.open
 
 // openCall says whether the parser is inside a call that is not complete.
 func (p *Parser) openCall() bool {
-	return (p.state == inBody || p.kind == chat.ToolCall) && !p.complete && !p.muted
+	return (p.state == inBody || p.state == inCallArgs || p.kind == chat.ToolCall) && !p.complete && !p.muted
 }
 
 // ReasoningTokens returns how many ids went to thinking so far, the closing

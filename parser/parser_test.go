@@ -235,13 +235,25 @@ var fragments = []string{
 	`{"name":"ls","arguments":{"a":oops}}`, `[`, `]`, `,`, `{`, `}`, `"`, `\`, `{"name"`, `:`, `"x"`, `not json`,
 }
 
-func genText(t *rapid.T) string {
-	return strings.Join(rapid.SliceOfN(rapid.SampledFrom(fragments), 0, 14).Draw(t, "fragments"), "")
+// harmonyFragments are the same for Harmony.
+var harmonyFragments = []string{
+	"<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>", "<|call|>", "<|return|>", "<|start|>assistant", "<|channel|>analysis<|message|>",
+	"<|channel|>commentary to=functions.ls <|constrain|>json<|message|>", "<|start|>assistant to=functions.cat<|channel|>commentary json<|message|>",
+	"<|channel|>final<|message|>", "<|start|>user<|message|>", " to=", "functions.", "functions.ls", "assistant", "json", "code", "final", " ", "\n", "<", "<|", "|>",
+	"text", "naïve 漢字", `{"p": "/tmp"}`, `{"s":"<|call|>\"<|end|>"}`, `{"s":"`, `"`, `\`, "}", "]", "[1", `{"a":oops}`, "print(1)",
+}
+
+func genText(t *rapid.T, c *testCase) string {
+	from := fragments
+	if c.family.String() == "harmony" {
+		from = harmonyFragments
+	}
+	return strings.Join(rapid.SliceOfN(rapid.SampledFrom(from), 0, 14).Draw(t, "fragments"), "")
 }
 
 func genCase(t *rapid.T) *testCase {
 	c := &testCase{reason: chat.FinishStop}
-	c.family = families[rapid.SampledFrom([]string{"hermes", "hermes", "hermes", "think", "none"}).Draw(t, "family")]
+	c.family = families[rapid.SampledFrom([]string{"hermes", "hermes", "hermes", "harmony", "harmony", "think", "none"}).Draw(t, "family")]
 	c.opts.ThinkOn = rapid.IntRange(0, 4).Draw(t, "think") > 0
 	c.opts.ToolsOn = rapid.IntRange(0, 4).Draw(t, "tools") > 0
 	if rapid.Bool().Draw(t, "given") {
@@ -257,7 +269,8 @@ func genCase(t *rapid.T) *testCase {
 // However a text is cut, the blocks are the same, and no byte is lost.
 func TestSplitInvariance(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		c, text := genCase(rt), genText(rt)
+		c := genCase(rt)
+		text := genText(rt, c)
 		want := parse(t, c, text)
 		var pieces []string
 		for rest := text; rest != ""; {
@@ -273,10 +286,13 @@ func TestSplitInvariance(t *testing.T) {
 
 func FuzzParser(f *testing.F) {
 	for _, c := range readCases(f) {
-		f.Add(c.text, uint64(0x123456789), c.opts.ToolsOn, c.opts.ThinkOn, c.opts.Start == parser.StartReasoning, len(c.opts.Tools) > 0)
+		f.Add(c.text, uint64(0x123456789), c.opts.ToolsOn, c.opts.ThinkOn, c.opts.Start == parser.StartReasoning, len(c.opts.Tools) > 0, c.family.String() == "harmony")
 	}
-	f.Fuzz(func(t *testing.T, text string, cuts uint64, tools, think, reasoning, given bool) {
+	f.Fuzz(func(t *testing.T, text string, cuts uint64, tools, think, reasoning, given, harmony bool) {
 		c := &testCase{family: hermes, reason: chat.FinishStop, opts: parser.Options{ToolsOn: tools, ThinkOn: think}}
+		if harmony {
+			c.family = families["harmony"]
+		}
 		if reasoning {
 			c.opts.Start = parser.StartReasoning
 		}

@@ -1,0 +1,334 @@
+package parser
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/dynago/dynago/chat"
+)
+
+// Harmony is the format of the gpt-oss models. A generation is a list of messages,
+// each a header and a body:
+//
+//	<|start|>assistant to=RECIPIENT<|channel|>CHANNEL to=RECIPIENT <|constrain|>json<|message|>BODY<|end|>
+//
+// of which the prompt has begun the first. All parts of a header may be missing,
+// and the recipient stands in either place. What a message is follows from its
+// header: a call if a function is the recipient, in whatever channel; else a
+// thought in the analysis channel, and text in the others. A message ends with
+// <|end|>, <|call|> or <|return|>, or where the next one begins.
+//
+// The markers are found in the text. Inside a string of a call's arguments they
+// are data, unless the string never ends.
+const (
+	hStart     = "<|start|>"
+	hChannel   = "<|channel|>"
+	hMessage   = "<|message|>"
+	hConstrain = "<|constrain|>"
+	hEnd       = "<|end|>"
+	hCall      = "<|call|>"
+	hReturn    = "<|return|>"
+)
+
+var harmonyMarkers = []string{hStart, hChannel, hMessage, hConstrain, hEnd, hCall, hReturn}
+
+// maxHeader is how long a header may be. What is longer is none: a model that
+// forgot to end it must not keep the client waiting for its text.
+const maxHeader = 1024
+
+// harmony is what the machine keeps while it reads Harmony.
+type harmony struct {
+	marks    markers
+	thinks   bool // thoughts are blocks of their own
+	begun    bool // a message was read
+	withRole bool // the header begins with a role
+
+	name   string // of the call that is open
+	json   value
+	inJSON bool // the arguments are JSON, and not complete
+	read   bool // anything but blanks was read of the arguments
+	doubt  int  // where in held a marker stands inside a string; -1: nowhere
+}
+
+// startHarmony makes the machine read Harmony.
+func (p *Parser) startHarmony() {
+	h := &harmony{thinks: p.opts.ThinkOn && p.family.thought == gptOSS, doubt: -1}
+	for marker, act := range map[string]action{
+		hStart: actStart, hChannel: actChannel, hConstrain: actFormat, hMessage: actMessage,
+		hEnd: actEnd, hCall: actEnd, hReturn: actEnd,
+	} {
+		h.marks.add(marker, act)
+	}
+	p.harmony, p.textMarks, p.thoughtMarks = h, h.marks, h.marks
+	switch p.opts.Start {
+	case StartReasoning:
+		p.enterMessage(header{channel: "analysis"})
+	case StartResponse:
+		p.enterMessage(header{})
+	default:
+		p.state = inLead
+	}
+}
+
+// stepHarmony reads a part of s, as step does.
+func (p *Parser) stepHarmony(s string, final bool) (n int, wait bool) {
+	if p.state == inLead {
+		return p.readLead(s, final)
+	}
+	at, n, act := p.harmony.marks.next(s, final)
+	switch {
+	case act == actPartial && at == 0:
+		return 0, true
+	case p.state == inHeader:
+		return p.readHeader(s, at, n, act), false
+	case p.state == inCallArgs && (at > 0 || p.harmony.inString()):
+		return p.readArgs(s, at, n), false
+	case at > 0:
+		p.readMessage(s[:at])
+		return at, false
+	}
+	switch act {
+	case actEnd:
+		p.skip(n)
+		p.leaveMessage(true)
+	case actStart:
+		p.leaveMessage(true)
+		p.skip(n)
+		p.state, p.harmony.withRole = inHeader, true
+	case actChannel: // the model forgot to end the message
+		p.leaveMessage(true)
+		p.state, p.harmony.withRole = inHeader, false
+		return 0, false
+	default:
+		p.skip(n)
+	}
+	return n, false
+}
+
+// The beginnings of a header that lacks its <|start|>. The prompt has it for the
+// first message.
+var leads = []string{"to=", "assistant to=", "assistant<|"}
+
+// readLead reads what stands before a header: nothing, or text without one.
+func (p *Parser) readLead(s string, final bool) (n int, wait bool) {
+	if i := spaces(s); i > 0 {
+		p.hold(s[:i])
+		return i, false
+	}
+	n, act := p.harmony.marks.match(s, final)
+	switch act {
+	case actPartial:
+		return 0, true
+	case actNone:
+		for _, lead := range leads {
+			switch {
+			case strings.HasPrefix(s, lead):
+				p.skip(len(p.unhold()))
+				p.state, p.harmony.withRole = inHeader, lead != "to="
+				return 0, false
+			case !final && strings.HasPrefix(lead, s):
+				return 0, true
+			}
+		}
+		text := p.unhold()
+		p.enterMessage(header{})
+		p.readMessage(text)
+		return 0, false
+	}
+	p.skip(len(p.unhold()))
+	p.harmony.withRole = act == actStart
+	switch act {
+	case actChannel, actFormat:
+		p.state = inHeader
+		return 0, false
+	case actMessage:
+		p.enterMessage(header{})
+	case actStart:
+		p.state = inHeader
+	}
+	p.skip(n)
+	return n, false
+}
+
+func (p *Parser) readHeader(s string, at, n int, act action) int {
+	switch {
+	case at > 0:
+		n = min(at, maxHeader-len(p.held))
+		p.hold(s[:n])
+	case act == actChannel, act == actFormat:
+		p.hold(s[:n])
+	case act == actMessage:
+		text := p.unhold()
+		p.skip(len(text) + n)
+		p.enterMessage(readHarmonyHeader(text, p.harmony.withRole))
+		return n
+	default:
+		p.breakHeader(DroppedMalformed)
+		return 0
+	}
+	if len(p.held) >= maxHeader {
+		p.breakHeader(DroppedMalformed)
+	}
+	return n
+}
+
+// breakHeader goes on with a message whose body did not begin. Behind a channel
+// the model forgot <|message|>; what else there is has no meaning.
+func (p *Parser) breakHeader(reason string) {
+	text := p.unhold()
+	h := readHarmonyHeader(text, p.harmony.withRole)
+	if h.recipient != "" || h.foreign || h.channel == "" {
+		p.state, p.reason = inDropped, reason
+		p.hold(text)
+		return
+	}
+	p.skip(len(text) - len(h.rest))
+	p.enterMessage(h)
+	p.readMessage(h.rest)
+}
+
+// enterMessage decides what a message is.
+func (p *Parser) enterMessage(h header) {
+	on := p.opts.ToolsOn && p.family.calls == harmonyCalls
+	name, isCall := strings.CutPrefix(h.recipient, "functions.")
+	isCall = isCall && name != "" || p.known(h.recipient)
+	p.harmony.begun = true
+	switch {
+	case h.foreign:
+		p.state, p.reason = inDropped, DroppedMalformed
+	case isCall && (on || len(p.opts.Tools) > 0):
+		p.enterArgs(name, on)
+	case h.recipient != "" && !isCall, h.channel == "analysis":
+		if p.harmony.thinks {
+			p.state, p.thought = inThought, true
+			return
+		}
+		p.state = inText
+	default:
+		p.state = inText
+	}
+}
+
+// readMessage reads a part of the body of a message that is no call.
+func (p *Parser) readMessage(text string) {
+	switch p.state {
+	case inDropped:
+		p.hold(text)
+	case inThought:
+		p.say(chat.Thought, text)
+	default:
+		p.say(chat.Text, text)
+	}
+}
+
+// leaveMessage closes what is open. A message that was not ended by a marker is
+// complete only if that can be told from its body.
+func (p *Parser) leaveMessage(ended bool) {
+	switch p.state {
+	case inCallArgs:
+		p.leaveArgs(ended)
+	case inDropped:
+		p.discard()
+	case inLead:
+		if p.harmony.begun {
+			p.skip(len(p.unhold()))
+			break
+		}
+		p.say(chat.Text, p.unhold())
+		p.stop(false)
+	default:
+		p.stop(false)
+	}
+	p.state, p.thought = inLead, false
+}
+
+// endHarmony decides what is still open when nothing more will come.
+func (p *Parser) endHarmony() {
+	if p.state == inHeader {
+		p.breakHeader(DroppedTruncated)
+	}
+	p.leaveMessage(false)
+}
+
+// header is what is known of a message before its body.
+type header struct {
+	channel, recipient string
+	foreign            bool   // not the assistant's
+	rest               string // what stands behind all else
+}
+
+// readHarmonyHeader reads what stands between <|start|> and <|message|>.
+func readHarmonyHeader(text string, withRole bool) header {
+	var h header
+	const (
+		word = iota
+		role
+		channel
+		format
+	)
+	next, formatted := word, false
+	if withRole {
+		next = role
+	}
+	s := text
+	for {
+		s = s[spaces(s):]
+		h.rest = s
+		switch {
+		case s == "":
+			return h
+		case strings.HasPrefix(s, hChannel):
+			s, next = s[len(hChannel):], channel
+			continue
+		case strings.HasPrefix(s, hConstrain):
+			s, next = s[len(hConstrain):], format
+			continue
+		}
+		n := strings.IndexAny(s, " \t\r\n")
+		if n < 0 {
+			n = len(s)
+		}
+		if i := strings.Index(s[:n], "<|"); i > 0 {
+			n = i
+		}
+		w, is := s[:n], next
+		next = word
+		to, addressed := strings.CutPrefix(w, "to=")
+		switch {
+		case addressed || strings.HasPrefix(w, "functions.") && is == word:
+			if h.recipient == "" && !slices.Contains([]string{"all", "user", "assistant"}, to) {
+				h.recipient = to
+			}
+		case is == role:
+			h.foreign = !strings.HasPrefix(w, "assistant")
+		case is == channel:
+			if name, to, ok := strings.Cut(w, "to="); ok {
+				w, h.recipient = name, to
+			}
+			if h.channel == "" {
+				h.channel = w
+			}
+		case is == format || !formatted && (w == "json" || w == "code"):
+			formatted = true
+		default:
+			return h
+		}
+		s = s[n:]
+	}
+}
+
+// startOfHarmony returns how a generation begins behind the end of a prompt.
+func startOfHarmony(tail string) Start {
+	body := strings.LastIndex(tail, hMessage)
+	from := 0
+	for _, marker := range []string{hStart, hEnd, hCall, hReturn} {
+		from = max(from, strings.LastIndex(tail, marker))
+	}
+	switch {
+	case body < from:
+		return StartNone
+	case strings.Contains(tail[from:body], hChannel+"analysis"):
+		return StartReasoning
+	}
+	return StartResponse
+}
