@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 
 	"github.com/dynago/dynago/fleet"
-	"github.com/dynago/dynago/kv"
 )
 
 // Booking is the place of one request on one worker. While it is held the
@@ -27,8 +26,8 @@ type Booking struct {
 	load          *load
 	requests      int
 	prefillTokens int
-	hashes        []kv.SeqHash // of the prompt's blocks
-	output        int          // tokens
+	last          *run // that holds the end of the prompt
+	output        int  // tokens
 	outputBlocks  int
 	outputWeight  int64 // of each
 }

@@ -12,20 +12,20 @@ import (
 
 // at returns a booking of these blocks on l, in the books.
 func (b *books) at(l *load, blocks ...kv.SeqHash) *Booking {
-	k := &Booking{load: l, requests: 1, hashes: blocks, outputWeight: one}
-	b.enter(k)
+	k := &Booking{load: l, requests: 1, outputWeight: one}
+	b.enter(k, blocks)
 	return k
 }
 
 func TestSharedBlocksCountOnce(t *testing.T) {
-	b := newBooks()
+	var b books
 	l := b.open(kv.Target{Worker: 1}, context.Background())
 	first := b.at(l, 1, 2, 3)
 	second := b.at(l, 1, 2, 4, 5)
 	if n := l.activeBlocks(); n != 5 {
 		t.Errorf("%d blocks, want 5", n)
 	}
-	b.depths([]kv.SeqHash{1, 2, 4, 9})
+	b.blocks.depths([]kv.SeqHash{1, 2, 4, 9})
 	if l.depth != 3 {
 		t.Errorf("depth %d, want 3", l.depth)
 	}
@@ -34,14 +34,14 @@ func TestSharedBlocksCountOnce(t *testing.T) {
 		t.Errorf("%d blocks, want 4", n)
 	}
 	b.leave(second)
-	if l.weight != 0 || l.requests != 0 || len(b.blocks) != 0 {
+	if l.weight != 0 || l.requests != 0 || len(b.blocks.root.children) != 0 {
 		t.Errorf("left behind: %+v", l)
 	}
 }
 
 // The load of a worker that has left goes with its last booking, or at once.
 func TestLoadsOfTheDead(t *testing.T) {
-	b := newBooks()
+	var b books
 	life, end := context.WithCancel(context.Background())
 	idle, busy := b.open(kv.Target{Worker: 1}, life), b.open(kv.Target{Worker: 1, Rank: 1}, life)
 	other := b.open(kv.Target{Worker: 2}, context.Background())
@@ -66,10 +66,10 @@ func TestLoadsOfTheDead(t *testing.T) {
 // The worked example: 20 tokens in blocks of 16 and 40 more expected. After 13
 // of them a third block is needed, and 27/40 of the answer is ahead.
 func TestOutputBlocksDecay(t *testing.T) {
-	r := &Router{books: newBooks()}
+	r := new(Router)
 	l := r.books.open(kv.Target{Worker: 1}, context.Background())
-	k := &Booking{router: r, load: l, requests: 1, hashes: []kv.SeqHash{1}, prompt: 20, expected: 40, blockSize: 16, trackOutput: true}
-	r.books.enter(k)
+	k := &Booking{router: r, load: l, requests: 1, prompt: 20, expected: 40, blockSize: 16, trackOutput: true}
+	r.books.enter(k, []kv.SeqHash{1})
 	k.Output(12)
 	if l.weight != one {
 		t.Errorf("weight %v before the boundary", l.weight)
@@ -101,7 +101,12 @@ func TestOutputBlocksDecay(t *testing.T) {
 }
 
 // model is the books by definition: all bookings, and nothing else.
-type model []*Booking
+type model []booked
+
+type booked struct {
+	*Booking
+	hashes []kv.SeqHash
+}
 
 // weight returns how many blocks are in use on l: distinct prefixes, and what
 // was generated.
@@ -135,7 +140,7 @@ func (m model) depth(l *load, hashes []kv.SeqHash) int {
 
 func TestBooksProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := &Router{books: newBooks()}
+		r := new(Router)
 		var loads []*load
 		for w := range uint64(3) {
 			loads = append(loads, r.books.open(kv.Target{Worker: w}, context.Background()))
@@ -153,11 +158,11 @@ func TestBooksProperty(t *testing.T) {
 				hashes := chain()
 				k := &Booking{
 					router: r, load: rapid.SampledFrom(loads).Draw(t, "target"), requests: rapid.IntRange(1, 3).Draw(t, "choices"),
-					prefillTokens: rapid.IntRange(0, 9).Draw(t, "prefill"), hashes: slices.Clone(hashes),
-					prompt: 4 * len(hashes), blockSize: 4, trackOutput: true,
+					prefillTokens: rapid.IntRange(0, 9).Draw(t, "prefill"),
+					prompt:        4 * len(hashes), blockSize: 4, trackOutput: true,
 				}
-				r.books.enter(k)
-				live = append(live, k)
+				r.books.enter(k, hashes)
+				live = append(live, booked{k, hashes})
 			case op == 1:
 				rapid.SampledFrom(live).Draw(t, "booking").Prefilled()
 			case op == 2:
@@ -172,7 +177,7 @@ func TestBooksProperty(t *testing.T) {
 			for _, l := range loads {
 				l.depth = 0
 			}
-			r.books.depths(query)
+			r.books.blocks.depths(query)
 			for _, l := range loads {
 				requests, prefill := 0, 0
 				for _, k := range live {
@@ -198,8 +203,8 @@ func TestBooksProperty(t *testing.T) {
 				t.Fatalf("left behind: %+v", l)
 			}
 		}
-		if len(r.books.blocks) != 0 {
-			t.Fatalf("%d blocks left behind", len(r.books.blocks))
+		if n := len(r.books.blocks.root.children); n != 0 {
+			t.Fatalf("%d runs of blocks left behind", n)
 		}
 	})
 }
@@ -207,7 +212,7 @@ func TestBooksProperty(t *testing.T) {
 // Forecasts give blocks fractions of a weight, in any order; nothing is left.
 func TestForecastsLeaveNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := &Router{books: newBooks()}
+		r := new(Router)
 		l := r.books.open(kv.Target{Worker: 1}, context.Background())
 		var live []*Booking
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
@@ -216,9 +221,8 @@ func TestForecastsLeaveNothing(t *testing.T) {
 				k := &Booking{
 					router: r, load: l, requests: 1, prompt: 4 * n, blockSize: 4, trackOutput: true,
 					expected: rapid.Uint32Range(0, 30).Draw(t, "expected"),
-					hashes:   kv.AppendSeqHashes(nil, []kv.LocalHash{1, 1, 1, 1, 1}[:n]),
 				}
-				r.books.enter(k)
+				r.books.enter(k, kv.AppendSeqHashes(nil, []kv.LocalHash{1, 1, 1, 1, 1}[:n]))
 				live = append(live, k)
 			}
 			i := rapid.IntRange(0, len(live)-1).Draw(t, "i")

@@ -125,7 +125,7 @@ func (r *Router) weigh(q *Query, s *scratch) {
 	share := t.TrackActiveBlocks && t.AssumeKVReuse
 	if share {
 		for i := range s.prompts {
-			r.books.depths(s.prompts[i].seq)
+			r.books.blocks.depths(s.prompts[i].seq)
 		}
 	}
 	a := ask{tokens: len(q.Tokens), prefillPool: q.Role == engine.Prefill}

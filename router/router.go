@@ -81,7 +81,6 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 		log:     c.Logger,
 		policy:  c.Policy,
 		minimum: c.MinInitialWorkers,
-		books:   newBooks(),
 		rand:    rand.New(rand.NewPCG(seed, 0)),
 	}
 	r.routed = kvindex.NewRouted(r.index, tuning.TTL)
@@ -255,15 +254,16 @@ func (r *Router) book(q *Query, s *scratch, choice int, now time.Time) *Booking 
 	if t.TrackPrefillTokens {
 		b.prefillTokens = b.requests * (len(q.Tokens) - b.decision.CachedTokens)
 	}
-	if t.TrackActiveBlocks {
-		b.hashes, p.seq = p.seq, r.books.spare()
-		if !t.AssumeKVReuse {
-			for i := range b.hashes {
-				b.hashes[i] = kv.SeqHash(r.rand.Uint64())
-			}
+	hashes := p.seq
+	switch {
+	case !t.TrackActiveBlocks:
+		hashes = nil
+	case !t.AssumeKVReuse:
+		for i := range hashes {
+			hashes[i] = kv.SeqHash(r.rand.Uint64())
 		}
 	}
-	r.books.enter(b)
+	r.books.enter(b, hashes)
 	// A worker that was lost meanwhile has been forgotten, once and for all.
 	if !r.hears(side.card) && b.load.life.Err() == nil {
 		r.routed.Add(c.Target, p.local, now)
