@@ -146,9 +146,32 @@ func (t *Template) RenderInert(r *chat.Request, o Options, controls *Controls) (
 // render gives up, ran being false, as soon as it is known that marks are needed
 // and not made.
 func (t *Template) render(r *chat.Request, o Options, g *guard) (text string, ran bool, err error) {
-	args, err := readArgs(r.TemplateArgs)
+	p, err := t.prepare(r, o, g)
 	if err != nil {
 		return "", true, err
+	}
+	if g != nil && g.found && !g.marking {
+		return "", false, nil
+	}
+	text, err = p.variant.tmpl.Render(p.vars, jinja.Env{Now: t.cfg.Now()})
+	if err == nil && p.continues {
+		text, err = cutAtTag(text)
+		return text, true, err
+	}
+	return text, true, asTemplateError(err)
+}
+
+// prepared is a conversation in the form that its template shows.
+type prepared struct {
+	variant   *variant
+	vars      *jinja.Dict
+	continues bool // the last turn ends with the tag
+}
+
+func (t *Template) prepare(r *chat.Request, o Options, g *guard) (prepared, error) {
+	args, err := readArgs(r.TemplateArgs)
+	if err != nil {
+		return prepared{}, err
 	}
 	v, tools := t.plain, jinja.None
 	if !o.HideTools {
@@ -159,7 +182,7 @@ func (t *Template) render(r *chat.Request, o Options, g *guard) (text string, ra
 	messages := v.rewrite(flatten(r, g))
 	continues, err := continueFinal(messages, args)
 	if err != nil {
-		return "", true, err
+		return prepared{}, err
 	}
 	vars := t.variables(v, r, g)
 	vars.Set("messages", v.values(messages))
@@ -168,15 +191,7 @@ func (t *Template) render(r *chat.Request, o Options, g *guard) (text string, ra
 	for k, v := range args.All() {
 		vars.Set(k, g.value(v))
 	}
-	if g != nil && g.found && !g.marking {
-		return "", false, nil
-	}
-	text, err = v.tmpl.Render(vars, jinja.Env{Now: t.cfg.Now()})
-	if err == nil && continues {
-		text, err = cutAtTag(text)
-		return text, true, err
-	}
-	return text, true, asTemplateError(err)
+	return prepared{v, vars, continues}, nil
 }
 
 func asTemplateError(err error) error {

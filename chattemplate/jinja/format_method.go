@@ -24,7 +24,8 @@ type formatter struct {
 	st     *state
 	pos    []Value
 	kw     *Dict
-	auto   int
+	auto   int  // fields without a number so far
+	manual bool // a field had a number
 	escape bool
 }
 
@@ -137,6 +138,11 @@ func (f *formatter) lookup(name string) (Value, error) {
 		end = len(name)
 	}
 	first, rest := name[:end], name[end:]
+	numbered := first != "" && digits(first, "0123456789") == len(first)
+	if first == "" && f.manual || numbered && f.auto > 0 {
+		return nil, fail(ValueError, "cannot mix fields that are numbered with fields that are not")
+	}
+	f.manual = f.manual || numbered
 	if first == "" {
 		first = strconv.Itoa(f.auto)
 		f.auto++

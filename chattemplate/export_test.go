@@ -1,0 +1,16 @@
+package chattemplate
+
+import (
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/chattemplate/jinja"
+)
+
+// Prepare returns what Render hands to the template: its variables, whether it
+// is the one for tools, and the tag that ends a last turn to be continued.
+func (t *Template) Prepare(r *chat.Request, o Options) (vars *jinja.Dict, toolUse bool, tagged string, err error) {
+	p, err := t.prepare(r, o, nil)
+	if p.continues {
+		tagged = tag
+	}
+	return p.vars, p.variant == t.tools, tagged, err
+}
