@@ -26,6 +26,10 @@ type Prompt struct {
 	// Render and Tokenize are how long the two steps took.
 	Render, Tokenize time.Duration
 
+	// Breakpoints are the offsets of the request's Cache, in its order, as
+	// [Model.Offsets] tells them.
+	Breakpoints []int
+
 	opening *opening // where the answer begins; nil if no text of it is known
 }
 
@@ -41,11 +45,17 @@ const unknownRoom = 1 << 20
 // kind invalid_argument that name the field at fault.
 func (m *Model) Build(r *chat.Request, ext *nvext.Ext) (*Prompt, error) {
 	p := &Prompt{}
-	if err := m.fill(p, r, ext, true); err != nil {
+	w, err := m.fill(p, r, ext, true, len(r.Cache) > 0)
+	if err != nil {
 		return nil, err
 	}
 	if err := m.limit(p, r); err != nil {
 		return nil, err
+	}
+	if len(r.Cache) > 0 {
+		if p.Breakpoints, err = m.offsets(w, r, r.Cache); err != nil {
+			return nil, err
+		}
 	}
 	if !r.Sampling.IgnoreEOS {
 		for _, id := range m.EOS {
@@ -63,8 +73,9 @@ func (m *Model) Build(r *chat.Request, ext *nvext.Ext) (*Prompt, error) {
 
 // fill sets IDs and Start from whatever the request carries: ids, a raw text,
 // or turns for the chat template. With limited set it gives up on a text that
-// cannot fit.
-func (m *Model) fill(p *Prompt, r *chat.Request, ext *nvext.Ext, limited bool) error {
+// cannot fit. It returns the walk through the text of a conversation, nil for
+// what else a prompt can be, with its places if they are wanted.
+func (m *Model) fill(p *Prompt, r *chat.Request, ext *nvext.Ext, limited, places bool) (*walk, error) {
 	field := "messages"
 	if r.Prompt != nil {
 		field = "prompt"
@@ -76,49 +87,54 @@ func (m *Model) fill(p *Prompt, r *chat.Request, ext *nvext.Ext, limited bool) e
 	if ext != nil && ext.TokenData != nil {
 		field = "nvext.token_data"
 		if data != nil && !slices.Equal(data, ext.TokenData) {
-			return invalid(field, "prompt and nvext.token_data differ; send one of them")
+			return nil, invalid(field, "prompt and nvext.token_data differ; send one of them")
 		}
 		data = ext.TokenData
 	}
 	if data != nil {
 		if len(data) == 0 {
-			return invalid(field, "%s must have at least one token id", field)
+			return nil, invalid(field, "%s must have at least one token id", field)
 		}
 		for i, id := range data {
 			if int(id) >= m.Tokenizer.Size() {
-				return invalid(field, "token id %d at index %d is not in the vocabulary of %d tokens", id, i, m.Tokenizer.Size())
+				return nil, invalid(field, "token id %d at index %d is not in the vocabulary of %d tokens", id, i, m.Tokenizer.Size())
 			}
 		}
 		p.IDs = data
 		p.Start = m.Family.StartOf(m.Tokenizer.Decode(data[max(0, len(data)-tailIDs):], false))
-		return nil
+		return nil, nil
 	}
 
 	text, how, err := m.text(p, r, ext)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if limited {
 		if n := m.fewest(text); m.ContextLength > 0 && n >= m.ContextLength {
-			return m.tooLong(r, fmt.Sprintf("at least %d", n))
+			return nil, m.tooLong(r, fmt.Sprintf("at least %d", n))
 		}
 	}
 	begin := time.Now()
+	var w *walk
 	// A template writes its own special tokens; a bare prompt gets those of the
 	// post-processor.
 	if r.Prompt != nil && !r.Prompt.NoSpecialTokens {
 		p.IDs = m.Tokenizer.AppendWithSpecial(make([]uint32, 0, len(text)/3+16), text)
 	} else {
-		w := m.walk(text, how)
+		w = m.walk(text, how)
+		w.note = places
 		w.run()
 		p.IDs, p.opening = w.ids, w.opening()
 	}
 	p.Tokenize = time.Since(begin)
 	if len(p.IDs) == 0 {
-		return invalid(field, "the prompt is empty")
+		return nil, invalid(field, "the prompt is empty")
 	}
 	p.Start = m.Family.StartOf(text)
-	return nil
+	if r.Prompt != nil || how.raw {
+		return nil, nil
+	}
+	return w, nil
 }
 
 // text returns the prompt as text, and how it is to be read.
@@ -137,7 +153,7 @@ func (m *Model) text(p *Prompt, r *chat.Request, ext *nvext.Ext) (string, encodi
 			}
 			b.WriteString(block.Text)
 		}
-		return b.String(), encoding{}, nil
+		return b.String(), encoding{raw: true}, nil
 	case m.Template == nil:
 		return "", encoding{}, invalid("model", "model %q has no chat template; use the completions API", r.Model)
 	}
@@ -235,7 +251,7 @@ func (m *Model) Tokens(r *chat.Request, generationPrompt bool) ([]uint32, error)
 		return w.ids, nil
 	}
 	var p Prompt
-	err := m.fill(&p, r, nil, false)
+	_, err := m.fill(&p, r, nil, false, false)
 	return p.IDs, err
 }
 

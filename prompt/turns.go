@@ -124,8 +124,9 @@ func (c *Turns) tell() {
 }
 
 // find returns the longest known answer with which text goes on behind a prompt,
-// of those that ends accepts. Only where an answer could begin does it look.
-func (c *Turns) find(prompt chain, text string, ends func(at int) bool) *turn {
+// of those that ends accepts. Only where an answer could begin does it look, and,
+// if counted is set, count.
+func (c *Turns) find(prompt chain, text string, ends func(at int) bool, counted bool) *turn {
 	if !c.begins(text) {
 		return nil
 	}
@@ -138,14 +139,19 @@ func (c *Turns) find(prompt chain, text string, ends func(at int) bool) *turn {
 			best = e
 		}
 	}
-	if best == nil {
+	switch {
+	case best == nil && counted:
 		c.stats.Misses++
+		return nil
+	case best == nil:
 		return nil
 	}
 	c.used.MoveToFront(best)
 	t := best.Value.(*turn)
-	c.stats.Hits++
-	c.stats.Tokens += uint64(len(t.ids))
+	if counted {
+		c.stats.Hits++
+		c.stats.Tokens += uint64(len(t.ids))
+	}
 	return t
 }
 

@@ -120,6 +120,7 @@ func TestPromptsExtendAnswers(t *testing.T) {
 					return p
 				}
 				before := build()
+				settled := before.IDs[:0]
 				for range rapid.IntRange(1, 5).Draw(t, "turns") {
 					// Of several choices the client goes on with one.
 					var (
@@ -140,7 +141,14 @@ func TestPromptsExtendAnswers(t *testing.T) {
 					if want := slices.Concat(before.IDs, ids); len(after.IDs) < len(want) || !slices.Equal(after.IDs[:len(want)], want) {
 						t.Fatalf("the prompt\n%q\ndoes not begin with\n%q\nas these tokens:\n%v\n%v", m.Tokenizer.Decode(after.IDs, false), m.Tokenizer.Decode(want, false), after.IDs, want)
 					}
-					before = after
+					if len(after.IDs) < len(settled) || !slices.Equal(after.IDs[:len(settled)], settled) {
+						t.Fatalf("settled as %v, and now %v", settled, after.IDs)
+					}
+					at, err := m.Offsets(r, nil, chat.Breakpoint{Turn: len(r.Turns) - 1})
+					if err != nil || at[0] < len(before.IDs)+len(ids) {
+						t.Fatalf("of %d tokens %d are settled, %v", len(after.IDs), at, err)
+					}
+					settled, before = after.IDs[:at[0]], after
 				}
 			})
 		})

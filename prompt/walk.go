@@ -15,6 +15,8 @@ type encoding struct {
 	literal bool
 	// inert are the places of those, as in [chattemplate.Rendered].
 	inert []int
+	// raw tells that no template wrote the text.
+	raw bool
 }
 
 // walk is one text on its way to ids, from cut to cut. Of what lies between two
@@ -33,6 +35,7 @@ type walk struct {
 	last   place // behind the last cut
 	places []place
 	note   bool // keep all places
+	probes bool // is no prompt, and not counted
 }
 
 // place is a position behind a cut, or the beginning.
@@ -53,11 +56,7 @@ const keptIDs = 1 << 20
 func (w *walk) run() {
 	buffer := buffers.Get().(*[]uint32)
 	w.ids, w.chain = (*buffer)[:0], noIDs
-	if w.controls == nil {
-		w.ids = w.tokenizer.Append(w.ids, w.text)
-	} else {
-		w.pieces(place{chain: noIDs})
-	}
+	w.encode(place{chain: noIDs})
 	if w.cache != nil {
 		w.cache.count(w.cached, len(w.ids))
 	}
@@ -69,7 +68,16 @@ func (w *walk) run() {
 	}
 }
 
-// pieces goes on from a place up to the end.
+// encode goes on from a place up to the end.
+func (w *walk) encode(from place) {
+	if w.controls == nil {
+		w.ids = w.tokenizer.Append(w.ids, w.text)
+		return
+	}
+	w.pieces(from)
+}
+
+// pieces is encode where control tokens cut.
 func (w *walk) pieces(from place) {
 	start := w.reach(from)
 	p := piece{encoding: w.encoding}
@@ -115,7 +123,7 @@ func (w *walk) reach(to place) int {
 	if w.turns == nil {
 		return to.text
 	}
-	known := w.turns.find(to.chain, w.text[to.text:], func(n int) bool { return w.endsAt(to.text + n) })
+	known := w.turns.find(to.chain, w.text[to.text:], func(n int) bool { return w.endsAt(to.text + n) }, !w.probes)
 	if known == nil {
 		return to.text
 	}
