@@ -184,7 +184,12 @@ func (p *Parser) breakHeader(reason string) {
 	}
 	p.skip(len(text) - len(h.rest))
 	p.enterMessage(h)
-	p.readMessage(h.rest)
+	for rest := h.rest; rest != ""; {
+		at, n, _ := p.harmony.marks.next(rest, true)
+		p.readMessage(rest[:at])
+		p.skip(n)
+		rest = rest[at+n:]
+	}
 }
 
 // enterMessage decides what a message is.

@@ -188,7 +188,7 @@ func (b *jsonCalls) value(s string) (n int, t token) {
 	case inArgs:
 		b.args = append(b.args, s[:n]...)
 		b.argsDone = st == done
-		if b.called != "" && (b.argsDone || b.val.want != wantKeyOrEnd) {
+		if begun := b.val.want != wantKeyOrEnd || len(b.val.stack) > 1; b.called != "" && (b.argsDone || begun) {
 			b.opened = true
 			return n, tokOpen
 		}
