@@ -10,6 +10,8 @@ import (
 type prose struct {
 	opening [][]uint32 // without leading space
 	further [][]uint32 // with one
+	// heads tells which ids begin an opening, by id.
+	heads []bool
 }
 
 const stockSize = 384
@@ -50,6 +52,10 @@ func newProse(encode func(dst []uint32, text string) []uint32) *prose {
 			continue
 		}
 		p.opening = append(p.opening, opening)
+		if n := int(opening[0]) + 1; n > len(p.heads) {
+			p.heads = append(p.heads, make([]bool, n-len(p.heads))...)
+		}
+		p.heads[opening[0]] = true
 		p.further = append(p.further, further)
 	}
 	return p
@@ -80,7 +86,7 @@ const (
 // answer grows.
 func newAnswer(p *prose, d digest, prompt []uint32, end ending) *answer {
 	for j, id := range prompt {
-		if p.opening[d.pick(0, len(p.opening))][0] == id {
+		if int(id) < len(p.heads) && p.heads[id] && p.opening[d.pick(0, len(p.opening))][0] == id {
 			a := answer{prose: p, d: d}
 			if a.follows(prompt[j:]) {
 				a.end = end
