@@ -7,6 +7,7 @@ import (
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/chattemplate/jinja"
+	"github.com/dynago/dynago/harmony"
 )
 
 // Harmony is the prompt format of the gpt-oss models: every message has a
@@ -40,29 +41,12 @@ import (
 // message where it stands, and response formats are a section at the end of the
 // developer message, as the guide describes it.
 
-// The control tokens of Harmony.
-const (
-	hStart     = "<|start|>"
-	hChannel   = "<|channel|>"
-	hMessage   = "<|message|>"
-	hConstrain = "<|constrain|>"
-	hEnd       = "<|end|>"
-	hCall      = "<|call|>"
-	hReturn    = "<|return|>"
-)
-
-// HarmonyTokens returns the control tokens without which a vocabulary cannot
-// write Harmony.
-func HarmonyTokens() []string {
-	return []string{hStart, hChannel, hMessage, hConstrain, hEnd, hCall, hReturn}
-}
-
 // Harmony returns the layout of a model that speaks Harmony and ships no
 // template.
 func Harmony(cfg Config) *Template {
 	// The template stands in for whatever is found out by rendering one; it is
 	// never rendered for a client.
-	t, err := Compile(`{%- for m in messages %}{{ "`+hStart+`" + m.role + "`+hMessage+`" + m.content + "`+hEnd+`" }}{% endfor %}`, cfg)
+	t, err := Compile(`{%- for m in messages %}{{ "`+harmony.Start+`" + m.role + "`+harmony.Message+`" + m.content + "`+harmony.End+`" }}{% endfor %}`, cfg)
 	if err != nil {
 		panic(err)
 	}
@@ -74,7 +58,7 @@ func Harmony(cfg Config) *Template {
 // than a conversation holds.
 func (t *Template) goesNative(sources map[string]string) bool {
 	for _, source := range sources {
-		if strings.Contains(source, hStart) && strings.Contains(source, hChannel) && strings.Contains(source, hMessage) {
+		if harmony.Writes(source) {
 			return !t.suffices()
 		}
 	}
@@ -103,7 +87,7 @@ func (t *Template) suffices() bool {
 		return false
 	}
 	for _, part := range []string{
-		"zqQuestion", hChannel + "analysis" + hMessage + "zqThought", hChannel + "commentary" + hMessage + "zqPreamble",
+		"zqQuestion", harmony.Channel + "analysis" + harmony.Message + "zqThought", harmony.Channel + "commentary" + harmony.Message + "zqPreamble",
 		"functions.zqFirst", "functions.zqSecond", "functions.zqFirst", "zqResult-zqFirst", "functions.zqSecond", "zqResult-zqSecond", "zqLate",
 	} {
 		_, rest, ok := strings.Cut(text, part)
@@ -115,17 +99,17 @@ func (t *Template) suffices() bool {
 	return true
 }
 
-// harmony lays a conversation out natively.
-func (t *Template) harmony(r *chat.Request, o Options, controls *Controls) (Rendered, error) {
+// harmonyText lays a conversation out natively.
+func (t *Template) harmonyText(r *chat.Request, o Options, controls *Controls) (Rendered, error) {
 	args, err := readArgs(r.TemplateArgs)
 	if err != nil {
 		return Rendered{}, err
 	}
-	settings, err := harmonySettings(r, args)
+	settings, err := readHarmony(r, args)
 	if err != nil {
 		return Rendered{}, err
 	}
-	w := &harmonyWriter{request: r, harmony: settings, names: map[string]string{}}
+	w := &harmonyWriter{request: r, harmonySettings: settings, names: map[string]string{}}
 	if !o.HideTools {
 		w.tools = callable(r.Tools)
 	}
@@ -141,14 +125,14 @@ func (t *Template) harmony(r *chat.Request, o Options, controls *Controls) (Rend
 	switch continues, _ := args.Get("continue_final_message"); {
 	case continues == true && o.AddGenerationPrompt && isTrue(args, "add_generation_prompt"):
 		return Rendered{}, errors.New("continue_final_message and add_generation_prompt exclude each other: either the last turn goes on, or a new one begins")
-	case continues == true && (len(turns) == 0 || w.ending != hEnd):
+	case continues == true && (len(turns) == 0 || w.ending != harmony.End):
 		return Rendered{}, errors.New("continue_final_message needs a last turn with text to go on with")
 	case continues == true:
 		w.ending = ""
 	}
 	w.ours(w.ending)
 	if o.AddGenerationPrompt && !isTrue(args, "continue_final_message") {
-		w.ours(hStart, "assistant")
+		w.ours(harmony.Start, "assistant")
 	}
 	return w.rendered(controls), nil
 }
@@ -169,17 +153,17 @@ func callable(tools []chat.Tool) []chat.Tool {
 	return list
 }
 
-// harmony is what a request says about the prompt beside its turns.
-type harmony struct {
+// harmonySettings is what a request says about the prompt beside its turns.
+type harmonySettings struct {
 	identity, cutoff, date, effort string
 	browser, python                bool
 	keepThoughts                   bool
 }
 
-// harmonySettings reads the template arguments that the template of gpt-oss and
+// readHarmony reads the template arguments that the template of gpt-oss and
 // the library know.
-func harmonySettings(r *chat.Request, args *jinja.Dict) (harmony, error) {
-	h := harmony{
+func readHarmony(r *chat.Request, args *jinja.Dict) (harmonySettings, error) {
+	h := harmonySettings{
 		identity: "You are ChatGPT, a large language model trained by OpenAI.",
 		cutoff:   "2024-06",
 		effort:   r.Thinking.Effort,

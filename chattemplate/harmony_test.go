@@ -12,6 +12,7 @@ import (
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/chattemplate"
+	"github.com/dynago/dynago/harmony"
 )
 
 // golden is a conversation of testdata/harmony.jsonl, which harmony.py writes.
@@ -136,7 +137,7 @@ func harmonyAt() *chattemplate.Template {
 // The text is that of the openai-harmony library.
 func TestHarmonyGolden(t *testing.T) {
 	tmpl := harmonyAt()
-	controls := chattemplate.NewControls(chattemplate.HarmonyTokens())
+	controls := chattemplate.NewControls(harmony.Tokens())
 	for _, g := range goldens(t) {
 		r, o := g.request()
 		got, err := tmpl.Render(r, o)

@@ -5,11 +5,12 @@ import (
 	"strings"
 
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/harmony"
 )
 
 // harmonyWriter writes one conversation.
 type harmonyWriter struct {
-	harmony
+	harmonySettings
 	request *chat.Request
 	tools   []chat.Tool
 	names   map[string]string // of tools, by call id
@@ -38,13 +39,13 @@ func (w *harmonyWriter) theirs(s string) {
 
 // open ends the last message and begins one.
 func (w *harmonyWriter) open(role string) {
-	w.ours(w.ending, hStart, role)
-	w.ending = hEnd
+	w.ours(w.ending, harmony.Start, role)
+	w.ending = harmony.End
 }
 
 // body ends a header.
 func (w *harmonyWriter) body(s string) {
-	w.ours(hMessage)
+	w.ours(harmony.Message)
 	w.theirs(s)
 }
 
@@ -143,7 +144,7 @@ func (w *harmonyWriter) assistant(turn *chat.Turn, thoughts bool) {
 		case chat.Thought:
 			if thoughts && b.Text != "" {
 				w.open("assistant")
-				w.ours(hChannel, "analysis")
+				w.ours(harmony.Channel, "analysis")
 				w.body(b.Text)
 			}
 		case chat.ToolCall:
@@ -161,7 +162,7 @@ func (w *harmonyWriter) assistant(turn *chat.Turn, thoughts bool) {
 				break
 			}
 			w.open("assistant")
-			w.ours(hChannel, channel)
+			w.ours(harmony.Channel, channel)
 			w.body(text)
 		}
 		blocks = blocks[n:]
@@ -193,19 +194,21 @@ func (w *harmonyWriter) call(use *chat.ToolUse, thoughts bool) {
 	w.names[use.ID] = use.Name
 	if !w.builtin(use.Name) {
 		c := call{args: use.Args, custom: use.Kind == chat.ToolCustom}
-		w.open("assistant to=functions.")
+		before, after := harmony.FormOfID(use.ID).Header()
+		w.open("assistant")
+		w.ours(before)
 		w.theirs(use.Name)
-		w.ours(hChannel, "commentary ", hConstrain, "json")
+		w.ours(after)
 		w.body(c.text())
-		w.ending = hCall
+		w.ending = harmony.Call
 		return
 	}
 	if thoughts {
 		w.open("assistant to=")
 		w.theirs(use.Name)
-		w.ours(hChannel, "analysis code")
+		w.ours(harmony.Channel, "analysis code")
 		w.body(use.Args)
-		w.ending = hCall
+		w.ending = harmony.Call
 	}
 }
 
@@ -230,7 +233,7 @@ func (w *harmonyWriter) result(r *chat.Result, thoughts bool) {
 		w.open("functions.")
 		w.theirs(name)
 	}
-	w.ours(" to=assistant", hChannel, channel)
+	w.ours(" to=assistant", harmony.Channel, channel)
 	w.body(m.text())
 }
 

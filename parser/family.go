@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/dynago/dynago/harmony"
 )
 
 // Family is the grammar of the models of one family: how they mark reasoning,
@@ -92,7 +94,7 @@ func list[G any](m map[string]G) string {
 func Detect(chatTemplate string) Family {
 	var f Family
 	has := func(s string) bool { return strings.Contains(chatTemplate, s) }
-	if has(hStart) && has(hChannel) && has(hMessage) {
+	if harmony.Writes(chatTemplate) {
 		return Family{thought: gptOSS, calls: harmonyCalls}
 	}
 	if has(thinkTags.open) || has(thinkTags.close) {
@@ -129,7 +131,7 @@ func (f Family) Calls() bool { return f.calls != nil }
 // tokens of a vocabulary must stay visible in the text that is pushed.
 func (f Family) Markers() []string {
 	if f.harmony() {
-		return slices.Clone(harmonyMarkers)
+		return harmony.Tokens()
 	}
 	var m []string
 	if f.thought != nil {

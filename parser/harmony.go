@@ -1,13 +1,18 @@
 package parser
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/harmony"
 )
 
-// Harmony is the format of the gpt-oss models. A generation is a list of messages,
+// maxHeader is how long a header may be. What is longer is none: a model that
+// forgot to end it must not keep the client waiting for its text.
+const maxHeader = 1024
+
+// harmonyReader is what the machine keeps while it reads Harmony, the format of
+// the gpt-oss models. A generation is a list of messages,
 // each a header and a body:
 //
 //	<|start|>assistant to=RECIPIENT<|channel|>CHANNEL to=RECIPIENT <|constrain|>json<|message|>BODY<|end|>
@@ -20,30 +25,14 @@ import (
 //
 // The markers are found in the text. Inside a string of a call's arguments they
 // are data, unless the string never ends.
-const (
-	hStart     = "<|start|>"
-	hChannel   = "<|channel|>"
-	hMessage   = "<|message|>"
-	hConstrain = "<|constrain|>"
-	hEnd       = "<|end|>"
-	hCall      = "<|call|>"
-	hReturn    = "<|return|>"
-)
-
-var harmonyMarkers = []string{hStart, hChannel, hMessage, hConstrain, hEnd, hCall, hReturn}
-
-// maxHeader is how long a header may be. What is longer is none: a model that
-// forgot to end it must not keep the client waiting for its text.
-const maxHeader = 1024
-
-// harmony is what the machine keeps while it reads Harmony.
-type harmony struct {
+type harmonyReader struct {
 	marks    markers
 	thinks   bool // thoughts are blocks of their own
 	begun    bool // a message was read
 	withRole bool // the header begins with a role
 
 	name   string // of the call that is open
+	form   harmony.Form
 	json   value
 	inJSON bool // the arguments are JSON, and not complete
 	read   bool // anything but blanks was read of the arguments
@@ -52,10 +41,10 @@ type harmony struct {
 
 // startHarmony makes the machine read Harmony.
 func (p *Parser) startHarmony() {
-	h := &harmony{thinks: p.opts.ThinkOn && p.family.thought == gptOSS, doubt: -1}
+	h := &harmonyReader{thinks: p.opts.ThinkOn && p.family.thought == gptOSS, doubt: -1}
 	for marker, act := range map[string]action{
-		hStart: actStart, hChannel: actChannel, hConstrain: actFormat, hMessage: actMessage,
-		hEnd: actEnd, hCall: actEnd, hReturn: actEnd,
+		harmony.Start: actStart, harmony.Channel: actChannel, harmony.Constrain: actFormat, harmony.Message: actMessage,
+		harmony.End: actEnd, harmony.Call: actEnd, harmony.Return: actEnd,
 	} {
 		h.marks.add(marker, act)
 	}
@@ -160,7 +149,9 @@ func (p *Parser) readHeader(s string, at, n int, act action) int {
 	case act == actMessage:
 		text := p.unhold()
 		p.skip(len(text) + n)
-		p.enterMessage(readHarmonyHeader(text, p.harmony.withRole))
+		h := readHarmonyHeader(text, p.harmony.withRole)
+		h.text = text
+		p.enterMessage(h)
 		return n
 	default:
 		p.breakHeader(DroppedMalformed)
@@ -195,14 +186,15 @@ func (p *Parser) breakHeader(reason string) {
 // enterMessage decides what a message is.
 func (p *Parser) enterMessage(h header) {
 	on := p.opts.ToolsOn && p.family.calls == harmonyCalls
-	name, isCall := strings.CutPrefix(h.recipient, "functions.")
-	isCall = isCall && name != "" || p.known(h.recipient)
+	name, isCall := harmony.IsFunction(h.recipient)
+	isCall = isCall || p.known(h.recipient)
 	p.harmony.begun = true
 	switch {
 	case h.foreign:
 		p.state, p.reason = inDropped, DroppedMalformed
 	case isCall && (on || len(p.opts.Tools) > 0):
 		p.enterArgs(name, on)
+		p.harmony.form, _ = harmony.FormOf(strings.TrimPrefix(h.text, "assistant"), name)
 	case h.recipient != "" && !isCall, h.channel == "analysis":
 		if p.harmony.thinks {
 			p.state, p.thought = inThought, true
@@ -260,6 +252,7 @@ type header struct {
 	channel, recipient string
 	foreign            bool   // not the assistant's
 	rest               string // what stands behind all else
+	text               string // all of it
 }
 
 // readHarmonyHeader reads what stands between <|start|> and <|message|>.
@@ -282,11 +275,11 @@ func readHarmonyHeader(text string, withRole bool) header {
 		switch {
 		case s == "":
 			return h
-		case strings.HasPrefix(s, hChannel):
-			s, next = s[len(hChannel):], channel
+		case strings.HasPrefix(s, harmony.Channel):
+			s, next = s[len(harmony.Channel):], channel
 			continue
-		case strings.HasPrefix(s, hConstrain):
-			s, next = s[len(hConstrain):], format
+		case strings.HasPrefix(s, harmony.Constrain):
+			s, next = s[len(harmony.Constrain):], format
 			continue
 		}
 		n := strings.IndexAny(s, " \t\r\n")
@@ -301,7 +294,7 @@ func readHarmonyHeader(text string, withRole bool) header {
 		to, addressed := strings.CutPrefix(w, "to=")
 		switch {
 		case addressed || strings.HasPrefix(w, "functions.") && is == word:
-			if h.recipient == "" && !slices.Contains([]string{"all", "user", "assistant"}, to) {
+			if h.recipient == "" && !harmony.IsNobody(to) {
 				h.recipient = to
 			}
 		case is == role:
@@ -324,15 +317,15 @@ func readHarmonyHeader(text string, withRole bool) header {
 
 // startOfHarmony returns how a generation begins behind the end of a prompt.
 func startOfHarmony(tail string) Start {
-	body := strings.LastIndex(tail, hMessage)
+	body := strings.LastIndex(tail, harmony.Message)
 	from := 0
-	for _, marker := range []string{hStart, hEnd, hCall, hReturn} {
+	for _, marker := range []string{harmony.Start, harmony.End, harmony.Call, harmony.Return} {
 		from = max(from, strings.LastIndex(tail, marker))
 	}
 	switch {
 	case body < from:
 		return StartNone
-	case strings.Contains(tail[from:body], hChannel+"analysis"):
+	case strings.Contains(tail[from:body], harmony.Channel+"analysis"):
 		return StartReasoning
 	}
 	return StartResponse

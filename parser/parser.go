@@ -79,7 +79,7 @@ type Parser struct {
 	layout  int    // newlines that may still be layout
 	after   bool   // the gap follows a call
 	draft   draft
-	harmony *harmony // nil if the family is another
+	harmony *harmonyReader // nil if the family is another
 
 	out
 }

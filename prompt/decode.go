@@ -158,7 +158,12 @@ func (s *speller) push(id uint32, lp *engine.Logprob) *End {
 		s.silent(id, lp)
 		return s.ended(&End{Finish: engine.FinishStop, StopID: &id})
 	case checked && slices.Contains(s.Stop.Hidden, id):
-		s.silent(id, lp)
+		// What ends a turn may close a call, too, and the parser must see it.
+		if slices.Contains(s.Markers, id) {
+			s.spell(id, lp)
+		} else {
+			s.silent(id, lp)
+		}
 		return s.ended(&End{Finish: engine.FinishEOS})
 	}
 	s.spell(id, lp)

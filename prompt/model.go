@@ -96,12 +96,14 @@ func (s *Snapshot) Load(parsers Parsers) (*Model, error) {
 	}
 	slices.Sort(m.EOS)
 	m.EOS = slices.Compact(m.EOS)
+	cfg := chattemplate.Config{BOS: c.bos, EOS: c.eos, UNK: c.unk}
 	if len(c.templates) > 0 {
-		m.Template, err = chattemplate.CompileNamed(c.templates, chattemplate.Config{BOS: c.bos, EOS: c.eos, UNK: c.unk})
+		m.Template, err = chattemplate.CompileNamed(c.templates, cfg)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", c.templateFile, err)
 		}
 	}
-	m.Family, err = parser.Detect(c.templates["default"]).With(parsers.Tool, parsers.Reasoning)
+	shown := m.withHarmony(c.templates["default"], cfg)
+	m.Family, err = parser.Detect(shown).With(parsers.Tool, parsers.Reasoning)
 	return m, err
 }

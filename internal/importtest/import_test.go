@@ -52,6 +52,7 @@ var plan = []room{
 	{name: "kv", floor: 0, never: noIO},
 	{name: "chat", floor: 0, never: noHTTP},
 	{name: "nvext", floor: 0},
+	{name: "harmony", floor: 0, never: noIO},
 
 	{name: "tokenizer", floor: 1, never: noHTTP},
 	{name: "chattemplate", floor: 1, sees: []string{"chattemplate/jinja"}, never: noHTTP},
