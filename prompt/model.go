@@ -71,16 +71,12 @@ func Load(read func(name string) ([]byte, error), parsers Parsers) (*Model, erro
 // Load reads the model. An error names the file, the place in it, what is wrong
 // there and what would be right.
 func (s *Snapshot) Load(parsers Parsers) (*Model, error) {
-	c, err := s.settings()
-	if err != nil {
-		return nil, err
-	}
-	v, t, err := s.vocabulary(c)
+	c, t, files, err := s.parts()
 	if err != nil {
 		return nil, err
 	}
 	m := &Model{
-		Tokenizer: t, Files: Files{Vocabulary: v.name, Kind: v.kind, Template: c.templateFile},
+		Tokenizer: t, Files: files,
 		ContextLength: c.contextLength, MaxNewTokens: c.maxNewTokens,
 		EOS: c.eosIDs, Cache: NewCache(DefaultCacheBytes), Turns: NewTurns(DefaultTurnBytes),
 	}
@@ -100,10 +96,45 @@ func (s *Snapshot) Load(parsers Parsers) (*Model, error) {
 	if len(c.templates) > 0 {
 		m.Template, err = chattemplate.CompileNamed(c.templates, cfg)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", c.templateFile, err)
+			return nil, fmt.Errorf("%s: %w", files.Template, err)
 		}
 	}
 	shown := m.withHarmony(c.templates["default"], cfg)
 	m.Family, err = parser.Detect(shown).With(parsers.Tool, parsers.Reasoning)
 	return m, err
+}
+
+// parts reads the files: of a GGUF file, that one alone.
+func (s *Snapshot) parts() (*settings, *tokenizer.Tokenizer, Files, error) {
+	file, err := s.ggufFile()
+	if err != nil {
+		return nil, nil, Files{}, err
+	}
+	if file == "" {
+		c, err := s.settings()
+		if err != nil {
+			return nil, nil, Files{}, err
+		}
+		v, t, err := s.vocabulary(c)
+		if err != nil {
+			return nil, nil, Files{}, err
+		}
+		return c, t, Files{Vocabulary: v.name, Kind: v.kind, Template: c.templateFile}, nil
+	}
+	g, err := s.readGGUF(file)
+	if err != nil {
+		return nil, nil, Files{}, fmt.Errorf("%s: %w", file, err)
+	}
+	c, t, kind, err := loadGGUF(g)
+	if err != nil {
+		return nil, nil, Files{}, fmt.Errorf("%s: %w", file, plainly(nil, err))
+	}
+	files := Files{Vocabulary: file, Kind: kind}
+	if len(c.templates) > 0 {
+		files.Template = file
+	}
+	if s.ChatTemplate != "" {
+		c.templates, files.Template = map[string]string{"default": s.ChatTemplate}, "chat template"
+	}
+	return c, t, files, nil
 }

@@ -61,7 +61,7 @@ func loaderOf(name string) func(*vocabulary) (*tokenizer.Tokenizer, error) {
 	return nil
 }
 
-// load finds the vocabulary of a snapshot and makes a tokenizer of it.
+// vocabulary finds the vocabulary of a snapshot and makes a tokenizer of it.
 func (s *Snapshot) vocabulary(c *settings) (*vocabulary, *tokenizer.Tokenizer, error) {
 	v := &vocabulary{settings: c, snapshot: s}
 	if err := v.find(); err != nil {

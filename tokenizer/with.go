@@ -54,3 +54,7 @@ func (t *Tokenizer) Kind() string {
 	}
 	return "BPE"
 }
+
+// PatternsDeepSeek returns the patterns by which DeepSeek V3 and R1 cut a text in
+// turn.
+func PatternsDeepSeek() []string { return slices.Clone(deepSeekPatterns[:]) }
