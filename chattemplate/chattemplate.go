@@ -105,7 +105,7 @@ func (e *TemplateError) Error() string { return e.Message }
 // the template refuses the conversation, and else wraps a *[jinja.Error].
 func (t *Template) Render(r *chat.Request, o Options) (string, error) {
 	if t.native {
-		out, err := t.harmony(r, o, nil)
+		out, err := t.harmonyText(r, o, nil)
 		return out.Text, err
 	}
 	text, _, err := t.render(r, o, nil)
@@ -128,7 +128,7 @@ type Rendered struct {
 // Render returns.
 func (t *Template) RenderInert(r *chat.Request, o Options, controls *Controls) (Rendered, error) {
 	if t.native {
-		return t.harmony(r, o, controls)
+		return t.harmonyText(r, o, controls)
 	}
 	g := &guard{controls: controls}
 	text, ran, err := t.render(r, o, g)
