@@ -16,7 +16,7 @@ export CGO_ENABLED := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: build test lint fuzz bench bench-short soak e2e generate help
+.PHONY: build test lint fuzz bench bench-short soak e2e templates generate help
 
 build: ## static binary bin/dynago
 	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/dynago ./cmd/dynago
@@ -50,6 +50,9 @@ soak: ## ten minutes of load, aborts and worker churn
 
 e2e: build ## the built binary against the official OpenAI SDKs
 	e2e/run
+
+templates: ## all chat templates of npm, PyPI and Go packages against Python's Jinja2
+	chattemplate/testdata/corpus/run
 
 generate: ## what is generated
 	$(GO) generate ./...

@@ -223,6 +223,7 @@ func tasks(t testing.TB, name string, named map[string]string, list []conversati
 		t.Errorf("%s: %v", name, err)
 		return nil
 	}
+	tmpl = tmpl.AsShipped()
 	engines := map[string]*jinja.Template{}
 	for k, source := range named {
 		if engines[k], err = jinja.Compile(source); err != nil {
@@ -309,6 +310,8 @@ func agree(got, want outcome) string {
 	switch {
 	case want.Kind == "" && got.Kind == "":
 		return cmp.Diff(want.Text, got.Text)
+	case strings.HasPrefix(want.Message, "No filter named 'from_json'"):
+		return "" // a filter that templates use although transformers has none
 	case (want.Kind == raised) != (got.Kind == raised), want.Kind == raised && got.Message != want.Message:
 		return fmt.Sprintf("%+v, want %+v", got, want)
 	case want.Kind == "TypeError" && strings.HasSuffix(want.Message, "'NoneType' has no len()"):

@@ -5,6 +5,12 @@ import (
 	"github.com/dynago/dynago/chattemplate/jinja"
 )
 
+// AsShipped returns the template without the layout of our own that Render has for
+// some formats.
+func (t *Template) AsShipped() *Template {
+	return &Template{cfg: t.cfg, plain: t.plain, tools: t.tools}
+}
+
 // Prepare returns what Render hands to the template: its variables, whether it
 // is the one for tools, and the tag that ends a last turn to be continued.
 func (t *Template) Prepare(r *chat.Request, o Options) (vars *jinja.Dict, toolUse bool, tagged string, err error) {
