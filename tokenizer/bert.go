@@ -143,13 +143,19 @@ func (c *chain) loadWordPiece(path string, v jsontext.Value) error {
 			}
 		}
 		if f.Cleanup {
-			for _, s := range bertSpaces {
-				token = strings.ReplaceAll(token, s[0], s[1])
-			}
+			token = cleanup(token)
 		}
 		return token
 	})
 	return nil
+}
+
+// cleanup takes out the spaces that joining put before punctuation.
+func cleanup(token string) string {
+	for _, s := range bertSpaces {
+		token = strings.ReplaceAll(token, s[0], s[1])
+	}
+	return token
 }
 
 // loadBertProcessor reads the post-processor of BERT or RoBERTa, which puts one

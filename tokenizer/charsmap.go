@@ -112,9 +112,6 @@ func loadPrecompiled(path string, v jsontext.Value) (normalizer, error) {
 	if err := read(path, v, &f); err != nil {
 		return nil, err
 	}
-	if len(f.Charsmap) == 0 {
-		return func(text string) string { return text }, nil
-	}
 	c, err := parseCharsmap(f.Charsmap)
 	if err != nil {
 		return nil, fmt.Errorf("%s.precompiled_charsmap: %w", path, err)

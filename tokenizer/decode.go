@@ -24,10 +24,9 @@ func (t *Tokenizer) Decode(ids []uint32, skipSpecial bool) string {
 type Decoder struct {
 	t           *Tokenizer
 	skipSpecial bool
-	held        [utf8.UTFMax]byte
-	n           int // bytes held
-	joiner      joiner
-	joining     joining // in place of all else, or nil
+	utf8Joiner
+	joiner  joiner
+	joining joining // in place of all else, or nil
 }
 
 // joining is how tokens join to text where they do not do so one by one. Its
@@ -61,38 +60,7 @@ func (d *Decoder) Append(dst []byte, id uint32) []byte {
 	if d.t.chain != nil {
 		return d.joiner.append(dst, d.t, id)
 	}
-	b := d.t.Bytes(id)
-	for d.n > 0 && len(b) > 0 {
-		// Complete the held character byte by byte; a byte that does not fit
-		// proves it broken and begins anew.
-		if extends(d.held[:d.n], b[0]) {
-			d.held[d.n] = b[0]
-			d.n++
-			b = b[1:]
-			if utf8.FullRune(d.held[:d.n]) {
-				dst = append(dst, d.held[:d.n]...)
-				d.n = 0
-			}
-			continue
-		}
-		dst = utf8.AppendRune(dst, utf8.RuneError)
-		d.n = 0
-	}
-	for len(b) > 0 {
-		if n := validLen(b); n > 0 {
-			dst = append(dst, b[:n]...)
-			b = b[n:]
-			continue
-		}
-		n := brokenLen(b)
-		if n == len(b) && !utf8.FullRune(b) {
-			d.n = copy(d.held[:], b)
-			break
-		}
-		dst = utf8.AppendRune(dst, utf8.RuneError)
-		b = b[n:]
-	}
-	return dst
+	return d.utf8Joiner.append(dst, d.t.Bytes(id))
 }
 
 // Pending returns how many bytes are held back.
@@ -117,15 +85,63 @@ func (d *Decoder) Reset() {
 // Flush ends the text: an incomplete character that is held becomes U+FFFD. The
 // decoder is then at the start of a new text.
 func (d *Decoder) Flush(dst []byte) []byte {
-	if d.n > 0 {
-		dst = utf8.AppendRune(dst, utf8.RuneError)
-	}
+	dst = d.utf8Joiner.flush(dst)
 	if d.joining != nil {
 		dst = d.joining.flush(dst)
 	} else if d.t.chain != nil {
 		dst = d.joiner.endRun(dst, d.t.chain)
 	}
 	d.Reset()
+	return dst
+}
+
+// utf8Joiner puts characters together from bytes that come in parts; what is no
+// character becomes U+FFFD, one for each longest beginning of one.
+type utf8Joiner struct {
+	held [utf8.UTFMax]byte
+	n    int // bytes held
+}
+
+func (j *utf8Joiner) append(dst, b []byte) []byte {
+	for j.n > 0 && len(b) > 0 {
+		// Complete the held character byte by byte; a byte that does not fit
+		// proves it broken and begins anew.
+		if extends(j.held[:j.n], b[0]) {
+			j.held[j.n] = b[0]
+			j.n++
+			b = b[1:]
+			if utf8.FullRune(j.held[:j.n]) {
+				dst = append(dst, j.held[:j.n]...)
+				j.n = 0
+			}
+			continue
+		}
+		dst = utf8.AppendRune(dst, utf8.RuneError)
+		j.n = 0
+	}
+	for len(b) > 0 {
+		if n := validLen(b); n > 0 {
+			dst = append(dst, b[:n]...)
+			b = b[n:]
+			continue
+		}
+		n := brokenLen(b)
+		if n == len(b) && !utf8.FullRune(b) {
+			j.n = copy(j.held[:], b)
+			break
+		}
+		dst = utf8.AppendRune(dst, utf8.RuneError)
+		b = b[n:]
+	}
+	return dst
+}
+
+// flush ends the text.
+func (j *utf8Joiner) flush(dst []byte) []byte {
+	if j.n > 0 {
+		dst = utf8.AppendRune(dst, utf8.RuneError)
+	}
+	j.n = 0
 	return dst
 }
 

@@ -40,6 +40,9 @@ func Load(tokenizerJSON []byte) (*Tokenizer, error) {
 	if pre.first && len(t.normalized(" x")) == len(t.normalized("x")) {
 		return nil, fmt.Errorf("tokenizer: pre_tokenizer: prepend_scheme %q after a normalizer that strips the start of a text is not supported", prependFirst)
 	}
+	if pre.byteLevel && !(file.Model.bytewise() && isByteLevel(file.Decoder)) {
+		pre.spellBytes()
+	}
 	t.setStages(pre)
 	if t.model, t.vocab, err = file.Model.load(pre.byteLevel); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
@@ -49,6 +52,9 @@ func Load(tokenizerJSON []byte) (*Tokenizer, error) {
 	}
 	if t.chain, err = loadDecoder(file.Decoder, pre.byteLevel); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
+	if c := t.chain; c != nil && c.staged {
+		t.joining = func(t *Tokenizer) joining { return &stagedJoiner{t: t, make: c.stages} }
 	}
 	for i, a := range t.added {
 		if a.ID >= maxID {

@@ -21,6 +21,9 @@ type chain struct {
 
 	varies bool // the first token of a text differs
 	fused  bool // while loading: tokens have been joined
+
+	stages []func() stage // the same, for what the steps cannot do
+	staged bool           // there is such
 }
 
 // step turns a token into what it shows. The first token of a text can differ.
@@ -74,12 +77,10 @@ func hexDigit(c byte) (byte, bool) {
 	return 0, false
 }
 
-// loadDecoder returns the chain of a text model, and nil for a byte-level one,
-// whose decoder can only be ByteLevel.
+// loadDecoder returns the chain of a text model, and nil for a byte-level one.
 func loadDecoder(v jsontext.Value, byteLevel bool) (*chain, error) {
-	const path = "decoder"
 	if byteLevel {
-		return nil, checkByteLevel(path, v)
+		return nil, nil
 	}
 	c := &chain{}
 	if isNull(v) {
@@ -92,32 +93,17 @@ func loadDecoder(v jsontext.Value, byteLevel bool) (*chain, error) {
 		})
 		return c, nil
 	}
-	return c, c.load(path, v)
+	return c, c.load("decoder", v)
 }
 
-// checkByteLevel accepts the decoder of byte-level models.
-func checkByteLevel(path string, v jsontext.Value) error {
-	if isNull(v) {
-		return fmt.Errorf("%s: must be a ByteLevel decoder", path)
+// isByteLevel tells whether a decoder is that of byte-level models, alone.
+func isByteLevel(v jsontext.Value) bool {
+	kind, err := typeOf("decoder", v)
+	if err != nil || kind != "Sequence" {
+		return err == nil && kind == "ByteLevel"
 	}
-	kind, err := typeOf(path, v)
-	if err != nil {
-		return err
-	}
-	switch kind {
-	case "ByteLevel":
-		return nil
-	case "Sequence":
-		all, err := loadDecoders(path, v)
-		if err != nil {
-			return err
-		}
-		if len(all) != 1 {
-			return fmt.Errorf("%s.decoders: must be one ByteLevel decoder", path)
-		}
-		return checkByteLevel(path+".decoders[0]", all[0])
-	}
-	return fmt.Errorf("%s.type: %q is not supported for a byte-level model", path, kind)
+	all, err := loadDecoders("decoder", v)
+	return err == nil && len(all) == 1 && isByteLevel(all[0])
 }
 
 func loadDecoders(path string, v jsontext.Value) ([]jsontext.Value, error) {
@@ -133,10 +119,6 @@ func (c *chain) load(path string, v jsontext.Value) error {
 	if err != nil {
 		return err
 	}
-	// Of what follows joining, only stripping does not ask for the whole text.
-	if c.fused && kind != "Strip" && kind != "Fuse" && kind != "Sequence" {
-		return fmt.Errorf("%s.type: %q after Fuse is not supported", path, kind)
-	}
 	switch kind {
 	case "Sequence":
 		all, err := loadDecoders(path, v)
@@ -150,18 +132,15 @@ func (c *chain) load(path string, v jsontext.Value) error {
 		}
 		return nil
 	case "Replace":
-		replace, err := loadReplace(path, v)
-		c.add(func(token string, _ bool) string { return replace(token) })
-		return err
+		return c.loadReplace(path, v)
 	case "ByteFallback":
-		if c.fallback {
-			return fmt.Errorf("%s.type: a second ByteFallback is not supported", path)
+		if c.fused || c.fallback || c.varies {
+			c.staged = true
+		} else {
+			c.fallback = true
+			c.before, c.after = c.after, nil
 		}
-		if c.varies {
-			return fmt.Errorf("%s.type: ByteFallback after what treats the first token differently is not supported", path)
-		}
-		c.fallback = true
-		c.before, c.after = c.after, nil
+		c.stage(func() stage { return &fallbackStage{} })
 		return nil
 	case "Fuse":
 		c.fused = true
@@ -169,7 +148,16 @@ func (c *chain) load(path string, v jsontext.Value) error {
 	case "Strip":
 		return c.loadStrip(path, v)
 	case "ByteLevel":
-		return fmt.Errorf("%s.type: %q is not supported without a ByteLevel in pre_tokenizer", path, kind)
+		c.addStaged(func(token string, _ bool) string {
+			b, _ := appendBytes(nil, token)
+			return string(b)
+		}, func() stage { return &alphabetStage{} })
+		c.fused = true
+		return nil
+	case "BPEDecoder":
+		return c.loadSuffix(path, v)
+	case "CTC":
+		return c.loadCTC(path, v)
 	case "WordPiece":
 		return c.loadWordPiece(path, v)
 	case "Metaspace":
@@ -178,7 +166,93 @@ func (c *chain) load(path string, v jsontext.Value) error {
 	return unsupported(path, kind)
 }
 
-func (c *chain) add(s step) { c.after = append(c.after, s) }
+// add adds a step that each token passes on its own.
+func (c *chain) add(s step) {
+	c.staged = c.staged || c.fused
+	c.after = append(c.after, s)
+	c.stage(func() stage { return &eachStage{show: s} })
+}
+
+// addStaged adds a stage that asks for more than one token at a time. Of a token
+// alone, it shows what the step does.
+func (c *chain) addStaged(s step, of func() stage) {
+	c.staged = true
+	c.after = append(c.after, s)
+	c.stage(of)
+}
+
+// stage adds a stage. After Fuse all of the text is one token.
+func (c *chain) stage(of func() stage) {
+	if c.fused {
+		c.stages = append(c.stages, func() stage { return &wholeStage{stage: of()} })
+		return
+	}
+	c.stages = append(c.stages, of)
+}
+
+func (c *chain) loadReplace(path string, v jsontext.Value) error {
+	replace, err := loadReplace(path, v)
+	if err != nil {
+		return err
+	}
+	var f struct {
+		Pattern patternFile `json:"pattern"`
+		Content string      `json:"content"`
+	}
+	if err := read(path, v, &f); err != nil {
+		return err
+	}
+	show := func(token string, _ bool) string { return replace(token) }
+	if !c.fused || f.Pattern.String == nil {
+		c.add(show)
+		return nil
+	}
+	c.staged = true
+	c.after = append(c.after, show)
+	c.stages = append(c.stages, func() stage { return &replaceStage{old: *f.Pattern.String, new: f.Content} })
+	return nil
+}
+
+// loadSuffix reads the decoder of models whose words end in a suffix.
+func (c *chain) loadSuffix(path string, v jsontext.Value) error {
+	f := struct {
+		Suffix string `json:"suffix"`
+	}{"</w>"}
+	if err := read(path, v, &f); err != nil {
+		return err
+	}
+	if f.Suffix == "" {
+		return fmt.Errorf("%s.suffix: must not be empty", path)
+	}
+	c.addStaged(func(token string, _ bool) string {
+		return strings.ReplaceAll(token, f.Suffix, " ")
+	}, func() stage { return &suffixStage{suffix: f.Suffix} })
+	return nil
+}
+
+// loadCTC reads the decoder of models that say a token again until it changes.
+func (c *chain) loadCTC(path string, v jsontext.Value) error {
+	f := struct {
+		Pad       string `json:"pad_token"`
+		Delimiter string `json:"word_delimiter_token"`
+		Cleanup   bool   `json:"cleanup"`
+	}{"<pad>", "|", true}
+	if err := read(path, v, &f); err != nil {
+		return err
+	}
+	if f.Pad == "" || f.Delimiter == "" {
+		return fmt.Errorf("%s: pad_token and word_delimiter_token must not be empty", path)
+	}
+	show := func(token string, _ bool) string {
+		token = strings.ReplaceAll(token, f.Pad, "")
+		if f.Cleanup {
+			token = strings.ReplaceAll(cleanup(token), f.Delimiter, " ")
+		}
+		return token
+	}
+	c.addStaged(show, func() stage { return &repeatStage{show: show} })
+	return nil
+}
 
 func (c *chain) loadStrip(path string, v jsontext.Value) error {
 	var f struct {
@@ -204,9 +278,10 @@ func (c *chain) loadStrip(path string, v jsontext.Value) error {
 		})
 		return nil
 	}
-	if f.Stop > 0 || c.strips > 0 {
-		return fmt.Errorf("%s: stripping after Fuse is supported once, and at the start alone", path)
-	}
+	c.staged = c.staged || f.Stop > 0 || c.strips > 0
+	c.stages = append(c.stages, func() stage {
+		return &stripStage{content: f.Content, start: f.Start, stop: f.Stop}
+	})
 	c.stripped, c.strips = f.Content, f.Start
 	return nil
 }

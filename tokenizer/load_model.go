@@ -41,11 +41,31 @@ func (f *modelFile) load(byteLevel bool) (model, *vocabulary, error) {
 		}
 		return u, &u.vocabulary, nil
 	}
+	if f.Type == "WordLevel" && !byteLevel {
+		w, err := f.buildWordLevel()
+		if err != nil {
+			return nil, nil, err
+		}
+		return w, &w.vocabulary, nil
+	}
+	if f.Prefix != "" || f.Suffix != "" {
+		a, err := f.buildAffixed()
+		if err != nil {
+			return nil, nil, err
+		}
+		return a, &a.vocabulary, nil
+	}
 	m, err := f.build(byteLevel)
 	if err != nil {
 		return nil, nil, err
 	}
 	return m, &m.vocabulary, nil
+}
+
+// bytewise tells whether the model can have its tokens as bytes, if they are in
+// the alphabet.
+func (f *modelFile) bytewise() bool {
+	return f.Prefix == "" && f.Suffix == "" && f.Type != "WordPiece" && f.Type != "Unigram" && f.Type != "WordLevel"
 }
 
 // build checks a BPE model and makes it ready for use. Whether its vocabulary is
@@ -54,10 +74,6 @@ func (f *modelFile) build(byteLevel bool) (*bpe, error) {
 	switch {
 	case f.Type != "BPE" && (f.Type != "" || f.Merges.n == 0):
 		return nil, unsupported("model", f.Type)
-	case f.Prefix != "":
-		return nil, fmt.Errorf("model.continuing_subword_prefix: %q is not supported: only an empty one is", f.Prefix)
-	case f.Suffix != "":
-		return nil, fmt.Errorf("model.end_of_word_suffix: %q is not supported: only an empty one is", f.Suffix)
 	case f.Vocab.scores != nil:
 		return nil, fmt.Errorf("model.vocab: must be an object of ids by token")
 	case f.Vocab.err != nil:
@@ -203,12 +219,13 @@ func (v *vocabFile) add(name []byte, number uint64) {
 // mergesFile reads merges, each "left right" or ["left", "right"]; the vocabulary
 // that they refer to may come later in the file.
 type mergesFile struct {
-	blob []byte
-	ends []uint32 // of left and right in turn
-	n    int
-	err  error
-	text []byte    // scratch for one string
-	pair [2][]byte // and for two
+	blob   []byte
+	ends   []uint32 // of left and right in turn
+	prefix int      // bytes of the right token that are not in the merged one
+	n      int
+	err    error
+	text   []byte    // scratch for one string
+	pair   [2][]byte // and for two
 }
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom.
@@ -326,6 +343,12 @@ func (f *mergesFile) addTo(m *bpe, byteLevel bool) error {
 			pair, cut = spelled, uint32(half)
 		}
 		left, right, both := string(pair[:cut]), string(pair[cut:]), string(pair)
+		if f.prefix > 0 {
+			if len(right) < f.prefix {
+				return fmt.Errorf("model.merges[%d]: %q is shorter than continuing_subword_prefix", i, right)
+			}
+			both = left + right[f.prefix:]
+		}
 		if both == "" {
 			continue
 		}

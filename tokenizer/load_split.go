@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -16,9 +17,8 @@ type preTokenizer struct {
 	first     bool     // the first piece is prepended to
 }
 
-// loadPreTokenizer returns the stages of pre-tokenization. If one is a
-// ByteLevel, which maps bytes to the alphabet, the model is a byte-level one. It
-// must be the last: stages behind it would see the alphabet.
+// loadPreTokenizer returns the stages of pre-tokenization. If the last is a
+// ByteLevel, which maps bytes to the alphabet, the model is a byte-level one.
 func loadPreTokenizer(v jsontext.Value) (preTokenizer, error) {
 	l := preTokenizer{}
 	if isNull(v) {
@@ -32,13 +32,20 @@ func (l *preTokenizer) add(s splitter) {
 	l.stages, l.later = append(l.stages, s), append(l.later, s)
 }
 
+// spellBytes makes the mapping of the last stage, a ByteLevel, one that is done:
+// what comes behind it sees the alphabet.
+func (l *preTokenizer) spellBytes() {
+	l.add(splitAlphabet{})
+	l.byteLevel = false
+}
+
 func (l *preTokenizer) load(path string, v jsontext.Value) error {
 	kind, err := typeOf(path, v)
 	if err != nil {
 		return err
 	}
 	if l.byteLevel {
-		return fmt.Errorf("%s.type: %q after ByteLevel is not supported", path, kind)
+		l.spellBytes()
 	}
 	switch kind {
 	case "ByteLevel":
@@ -52,6 +59,21 @@ func (l *preTokenizer) load(path string, v jsontext.Value) error {
 		err := read(path, v, &digits)
 		l.add(splitDigits{digits.Individual})
 		return err
+	case "Whitespace":
+		l.add(splitWords{})
+		return nil
+	case "WhitespaceSplit":
+		l.add(splitPattern{find: charFinder(isSpace), behavior: removed})
+		return nil
+	case "UnicodeScripts":
+		l.add(splitScripts{})
+		return nil
+	case "Punctuation":
+		return l.loadPunctuation(path, v)
+	case "CharDelimiterSplit":
+		return l.loadDelimiter(path, v)
+	case "FixedLength":
+		return l.loadLength(path, v)
 	case "BertPreTokenizer":
 		l.add(splitBert{})
 		return nil
@@ -72,6 +94,48 @@ func (l *preTokenizer) load(path string, v jsontext.Value) error {
 		return nil
 	}
 	return unsupported(path, kind)
+}
+
+func (l *preTokenizer) loadPunctuation(path string, v jsontext.Value) error {
+	f := struct {
+		Behavior behavior `json:"behavior"`
+	}{isolated}
+	if err := read(path, v, &f); err != nil {
+		return err
+	}
+	if !f.Behavior.valid() {
+		return fmt.Errorf("%s.behavior: %q is not supported", path, f.Behavior)
+	}
+	l.add(splitPattern{find: charFinder(isPunctuation), behavior: f.Behavior})
+	return nil
+}
+
+func (l *preTokenizer) loadDelimiter(path string, v jsontext.Value) error {
+	var f struct {
+		Delimiter string `json:"delimiter"`
+	}
+	if err := read(path, v, &f); err != nil {
+		return err
+	}
+	if utf8.RuneCountInString(f.Delimiter) != 1 {
+		return fmt.Errorf("%s.delimiter: %q must be one character", path, f.Delimiter)
+	}
+	l.add(splitPattern{find: literalFinder(f.Delimiter), behavior: removed})
+	return nil
+}
+
+func (l *preTokenizer) loadLength(path string, v jsontext.Value) error {
+	f := struct {
+		Length int `json:"length"`
+	}{5}
+	if err := read(path, v, &f); err != nil {
+		return err
+	}
+	if f.Length < 1 {
+		return fmt.Errorf("%s.length: %d must be 1 or more", path, f.Length)
+	}
+	l.add(splitLength(f.Length))
+	return nil
 }
 
 func (l *preTokenizer) loadByteLevel(path string, v jsontext.Value) error {
@@ -113,7 +177,7 @@ func (l *preTokenizer) addPattern(path string, p patternFile, b behavior, invert
 	if p.Regex != nil {
 		// The known patterns match every character, so keeping the matches as
 		// pieces and dropping what lies between them are the same.
-		scan, known := knownPatterns[*p.Regex]
+		scan, known := p.dialect.scanner(*p.Regex)
 		if known && (b == isolated || b == removed && invert) {
 			l.add(scan)
 			return nil

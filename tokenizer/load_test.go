@@ -13,14 +13,13 @@ import (
 
 // A file that cannot be read is told by the place and what is wrong there.
 func TestLoadErrors(t *testing.T) {
-	const level = `{"type":"ByteLevel","add_prefix_space":false,"use_regex":false}`
 	for _, tc := range []struct{ member, value, want string }{
-		{"model", `{"type":"Unigram","unk_id":0,"vocab":[["<unk>",0.0]]}`, `model.type: "Unigram" is not supported`},
-		{"model", `{"type":"WordPiece","vocab":{}}`, `model.type: "WordPiece" is not supported`},
+		{"model", `{"type":"Morphemes","vocab":{}}`, `model.type: "Morphemes" is not supported`},
+		{"model", `{"type":"WordPiece","vocab":{}}`, `model.unk_token: "" is not in the vocabulary`},
 		{"model", `{}`, `model.type: "" is not supported`},
 		{"model", `{"type":"BPE","vocab":{},"merges":[],"byte_fallback":true}`, `model.byte_fallback: true is not supported for a byte-level`},
-		{"model", `{"type":"BPE","vocab":{},"merges":[],"continuing_subword_prefix":"##"}`, `model.continuing_subword_prefix: "##"`},
-		{"model", `{"type":"BPE","vocab":{},"merges":[],"end_of_word_suffix":"</w>"}`, `model.end_of_word_suffix: "</w>"`},
+		{"model", `{"type":"BPE","vocab":{"a":0,"b":1},"merges":["a b"],"continuing_subword_prefix":"##"}`, `model.merges[0]: "b" is shorter than continuing_subword_prefix`},
+		{"model", `{"type":"BPE","vocab":{"a":0,"b":1},"merges":["a b"],"end_of_word_suffix":"</w>"}`, `model.merges[0]: "a" and "b", or both together`},
 		{"model", `{"type":"BPE","vocab":[],"merges":[]}`, `model.vocab: must be an object`},
 		{"model", `{"type":"BPE","vocab":{"a":-1},"merges":[]}`, `model.vocab["a"]`},
 		{"model", `{"type":"BPE","vocab":{"a":0.5},"merges":[]}`, `model.vocab["a"]`},
@@ -33,23 +32,24 @@ func TestLoadErrors(t *testing.T) {
 		{"model", `{"type":"BPE","vocab":{"a":0},"merges":[7]}`, `model.merges[0]: must be a string or a pair`},
 		{"model", `{"type":"BPE","vocab":{"a":0,"b":1,"ab":2},"merges":["a b","a a"]}`, `model.merges[1]: "a" and "a"`},
 		{"model", `{"type":"BPE","vocab":{"a":0},"merges":[],"unk_token":"?"}`, `model.unk_token: "?" is not in the vocabulary`},
-		{"normalizer", `{"type":"Nmt"}`, `normalizer.type: "Nmt" is not supported`},
-		{"normalizer", `{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Precompiled"}]}`, `normalizer.normalizers[1].type: "Precompiled"`},
+		{"normalizer", `{"type":"Precompiled","precompiled_charsmap":"CAAAAAA="}`, `normalizer.precompiled_charsmap: has an array of 8 bytes`},
+		{"normalizer", `{"type":"Precompiled","precompiled_charsmap":"?"}`, `normalizer: `},
+		{"normalizer", `{"type":"Titlecase"}`, `normalizer.type: "Titlecase" is not supported`},
+		{"normalizer", `{"type":"Sequence","normalizers":[{"type":"NFC"},{"type":"Precompiled"}]}`, `normalizer.normalizers[1].precompiled_charsmap: ends before`},
 		{"normalizer", `{"type":"Replace","pattern":{"Regex":"(a"},"content":""}`, `normalizer.pattern.Regex: `},
 		{"normalizer", `{"type":"Replace","pattern":{"String":""},"content":"x"}`, `normalizer.pattern.String: must not be empty`},
 		{"normalizer", `{"type":"Replace","pattern":{},"content":"x"}`, `normalizer.pattern: must hold`},
-		{"pre_tokenizer", `null`, `decoder.type: "ByteLevel" is not supported`},
-		{"pre_tokenizer", `{"type":"UnicodeScripts"}`, `pre_tokenizer.type: "UnicodeScripts" is not supported`},
+		{"pre_tokenizer", `{"type":"Syllables"}`, `pre_tokenizer.type: "Syllables" is not supported`},
 		{"pre_tokenizer", `{"type":"Metaspace"}`, `pre_tokenizer.replacement: "" must be one character`},
 		{"pre_tokenizer", `{"type":"Metaspace","replacement":"_","prepend_scheme":"last"}`, `pre_tokenizer.prepend_scheme: "last" must be`},
 		{"pre_tokenizer", `{"type":"Sequence","pretokenizers":[{"type":"Digits"},{"type":"Metaspace","replacement":"_","prepend_scheme":"first"}]}`, `pre_tokenizer.pretokenizers[1].prepend_scheme: "first" behind`},
-		{"pre_tokenizer", `{"type":"Sequence","pretokenizers":[` + level + `,{"type":"Digits"}]}`, `pre_tokenizer.pretokenizers[1].type: "Digits" after ByteLevel`},
+		{"pre_tokenizer", `{"type":"Punctuation","behavior":"Glued"}`, `pre_tokenizer.behavior: "Glued" is not supported`},
+		{"pre_tokenizer", `{"type":"CharDelimiterSplit","delimiter":"ab"}`, `pre_tokenizer.delimiter: "ab" must be one character`},
+		{"pre_tokenizer", `{"type":"FixedLength","length":0}`, `pre_tokenizer.length: 0 must be 1 or more`},
 		{"pre_tokenizer", `{"type":"Split","pattern":{"Regex":"(a"},"behavior":"Isolated"}`, `pre_tokenizer.pattern.Regex: `},
 		{"pre_tokenizer", `{"type":"Split","pattern":{},"behavior":"Isolated"}`, `pre_tokenizer.pattern: must hold`},
 		{"pre_tokenizer", `{"type":"Split","pattern":{"Regex":"a"},"behavior":"Glued"}`, `pre_tokenizer.behavior: "Glued"`},
-		{"decoder", `null`, `decoder: must be a ByteLevel`},
-		{"decoder", `{"type":"Metaspace"}`, `decoder.type: "Metaspace" is not supported for a byte-level model`},
-		{"decoder", `{"type":"Sequence","decoders":[{"type":"Fuse"}]}`, `decoder.decoders[0].type: "Fuse" is not supported for a byte-level model`},
+		{"decoder", `{"type":"Metaspace"}`, `decoder.replacement: "" must be one character`},
 		{"post_processor", `{"type":"Pairing"}`, `post_processor.type: "Pairing" is not supported`},
 		{"post_processor", `{"type":"BertProcessing","sep":["x"],"cls":["y",1]}`, `post_processor: `},
 		{"post_processor", `{"type":"Sequence","processors":[{"type":"X"}]}`, `post_processor.processors[0].type: "X"`},
@@ -67,14 +67,12 @@ func TestLoadErrors(t *testing.T) {
 		}
 	}
 	for value, want := range map[string]string{
-		`{"type":"CTC"}`: `decoder.type: "CTC" is not supported`,
-		`{"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"ByteFallback"}]}`:                                                                             `decoder.decoders[1].type: "ByteFallback" after Fuse`,
-		`{"type":"Sequence","decoders":[{"type":"ByteFallback"},{"type":"ByteFallback"}]}`:                                                                     `decoder.decoders[1].type: a second ByteFallback`,
-		`{"type":"Sequence","decoders":[{"type":"Metaspace","replacement":"_"},{"type":"ByteFallback"}]}`:                                                      `decoder.decoders[1].type: ByteFallback after`,
-		`{"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Strip","content":" ","start":0,"stop":1}]}`:                                                   `decoder.decoders[1]: stripping after Fuse`,
-		`{"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":0},{"type":"Strip","content":" ","start":1,"stop":0}]}`: `decoder.decoders[2]: stripping after Fuse`,
-		`{"type":"Strip","content":"  ","start":1,"stop":0}`:                                                                                                   `decoder: must have one character`,
-		`{"type":"Replace","pattern":{"Regex":"(a"},"content":""}`:                                                                                             `decoder.pattern.Regex: `,
+		`{"type":"Babel"}`:                  `decoder.type: "Babel" is not supported`,
+		`{"type":"CTC","pad_token":""}`:     `decoder: pad_token and word_delimiter_token must not be empty`,
+		`{"type":"BPEDecoder","suffix":""}`: `decoder.suffix: must not be empty`,
+		`{"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Replace","pattern":{},"content":""}]}`: `decoder.decoders[1].pattern: must hold`,
+		`{"type":"Strip","content":"  ","start":1,"stop":0}`:                                            `decoder: must have one character`,
+		`{"type":"Replace","pattern":{"Regex":"(a"},"content":""}`:                                      `decoder.pattern.Regex: `,
 	} {
 		f := textFile(t)
 		f["decoder"] = jsontext.Value(value)
@@ -91,7 +89,8 @@ func TestLoadErrors(t *testing.T) {
 		`{"type":"Unigram","vocab":[["?",0],["a"]],"unk_id":0}`:     `model.vocab[1]: want a token and its score`,
 		`{"type":"Unigram","vocab":[["?",0],["a","b"]],"unk_id":0}`: `model.vocab[1]: `,
 		`{"type":"Unigram","vocab":[["?",0],{"a":1}],"unk_id":0}`:   `model.vocab[1]: `,
-		`{"type":"WordLevel","vocab":{"?":0},"unk_token":"?"}`:      `model.type: "WordLevel" is not supported`,
+		`{"type":"WordLevel","vocab":{"?":0},"unk_token":"!"}`:      `model.unk_token: "!" is not in the vocabulary`,
+		`{"type":"WordLevel","vocab":[["?",0]],"unk_token":"?"}`:    `model.vocab: must be an object`,
 	} {
 		f := textFile(t)
 		f["model"] = jsontext.Value(value)
@@ -144,6 +143,11 @@ func FuzzLoad(f *testing.F) {
 		"decoder":{"type":"WordPiece"},"model":{"type":"WordPiece","unk_token":"?","vocab":{"?":0,"a":1,"##b":2,"##bb":3,"12":4}}}`))
 	f.Add([]byte(`{"pre_tokenizer":{"type":"Metaspace","replacement":"▁"},"decoder":{"type":"Metaspace","replacement":"▁"},
 		"model":{"type":"Unigram","unk_id":0,"byte_fallback":true,"vocab":[["?",0],["a",-1],["ab",-1.5],["▁",-3],["b▁",-2],["<0xE4>",0],["<0xBD>",0],["<0xA0>",0]]}}`))
+	f.Add([]byte(`{"normalizer":{"type":"Sequence","normalizers":[{"type":"Nmt"},{"type":"Precompiled","precompiled_charsmap":"EAAAAAAEAABhBQAAAAAAgAAAAABiYwA="},{"type":"ByteLevel"}]},
+		"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Whitespace"},{"type":"Punctuation"},{"type":"UnicodeScripts"},{"type":"FixedLength","length":4},{"type":"CharDelimiterSplit","delimiter":"b"},{"type":"ByteLevel","use_regex":false}]},
+		"decoder":{"type":"Sequence","decoders":[{"type":"CTC"},{"type":"BPEDecoder"},{"type":"ByteFallback"},{"type":"Fuse"},{"type":"Strip","content":" ","start":1,"stop":2},{"type":"Replace","pattern":{"String":"ab"},"content":"b"},{"type":"Metaspace","replacement":"▁"}]},
+		"model":{"type":"BPE","unk_token":"?","continuing_subword_prefix":"#","end_of_word_suffix":"</w>","vocab":{"?":0,"a":1,"#b":2,"#b</w>":3,"ab":4,"ab</w>":5,"#a</w>":6,"<0xE4>":7},"merges":["a #b","a #b</w>"]}}`))
+	f.Add([]byte(`{"pre_tokenizer":{"type":"WhitespaceSplit"},"decoder":{"type":"Sequence","decoders":[{"type":"ByteLevel"},{"type":"WordPiece"}]},"model":{"type":"WordLevel","unk_token":"?","vocab":{"?":0,"ab":1,"12":2}}}`))
 	f.Fuzz(func(t *testing.T, file []byte) {
 		tok, err := tokenizer.Load(file)
 		if err != nil {

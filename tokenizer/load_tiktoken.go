@@ -49,7 +49,7 @@ func LoadTiktoken(ranks []byte, pattern string, special map[string]uint32) (*Tok
 		}
 	}
 	pre := preTokenizer{}
-	if err := pre.addPattern("pattern", patternFile{Regex: &pattern}, isolated, false); err != nil {
+	if err := pre.addPattern("pattern", patternFile{Regex: &pattern, dialect: rust}, isolated, false); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
 	t.setStages(pre)

@@ -44,6 +44,13 @@ func loadNormalizer(path string, v jsontext.Value) ([]normalizer, error) {
 		return []normalizer{lowercase}, nil
 	case "StripAccents":
 		return []normalizer{stripAccents}, nil
+	case "Nmt":
+		return []normalizer{nmt}, nil
+	case "ByteLevel":
+		return []normalizer{toAlphabet}, nil
+	case "Precompiled":
+		n, err := loadPrecompiled(path, v)
+		return []normalizer{n}, err
 	case "Prepend":
 		var f struct {
 			Prepend string `json:"prepend"`
@@ -101,6 +108,8 @@ func loadNormalizers(path string, v jsontext.Value) ([]normalizer, error) {
 type patternFile struct {
 	String *string
 	Regex  *string
+
+	dialect dialect
 }
 
 // finder returns what finds the pattern at path.
@@ -109,11 +118,11 @@ func (p patternFile) finder(path string) (finder, error) {
 	case p.String != nil:
 		return literalFinder(*p.String), nil
 	case p.Regex != nil:
-		// The engine would take an intersection of classes for characters.
-		if strings.Contains(*p.Regex, "&&[") {
-			return nil, fmt.Errorf("%s.Regex: an intersection of classes (&&) is not supported", path)
+		pattern, err := translate(*p.Regex, p.dialect)
+		if err != nil {
+			return nil, fmt.Errorf("%s.Regex: %w", path, err)
 		}
-		re, err := regexp2.Compile(*p.Regex, regexp2.None)
+		re, err := regexp2.Compile(pattern, regexp2.None)
 		if err != nil {
 			return nil, fmt.Errorf("%s.Regex: %w", path, err)
 		}

@@ -140,11 +140,12 @@ func literalFinder(pattern string) finder {
 // The engine of regular expressions backtracks, so that some patterns take time
 // without end on some texts, and the texts are clients'. One match may take
 // matchTime, and all of a text textTime and as much again for each MiB, which is
-// five times what the patterns of real models need. What is left then is cut as
-// GPT-2 cuts it: other ids than the model's, but all of the text.
+// many times what the patterns of real models need. What is left then is cut as
+// GPT-2 cuts it: other ids than the model's, but all of the text. A match that
+// takes too long is tried once more, lest it was the machine that stood still.
 const (
 	matchTime = 250 * time.Millisecond
-	textTime  = time.Second
+	textTime  = 3 * time.Second
 )
 
 // regexpFinder finds the matches of a regular expression.
@@ -163,8 +164,9 @@ func regexpFinder(re *regexp2.Regexp) finder {
 		}
 		pos := 0
 		deadline := time.Now().Add(textTime + time.Duration(len(text))*textTime>>20)
-		m, err := re.FindStringMatch(text)
-		for ; m != nil && time.Now().Before(deadline); m, err = re.FindNextMatch(m) {
+		first := func() (*regexp2.Match, error) { return re.FindStringMatch(text) }
+		m, err := again(first)
+		for ; m != nil && time.Now().Before(deadline); m, err = again(func() (*regexp2.Match, error) { return re.FindNextMatch(m) }) {
 			start := offset(m.Index)
 			end := offset(m.Index + m.Length)
 			parts = appendMatch(parts, pos, start, end)
@@ -175,6 +177,14 @@ func regexpFinder(re *regexp2.Regexp) finder {
 		}
 		return appendRest(parts, pos, len(text)), len(text)
 	}
+}
+
+// again calls find, and once more if it fails.
+func again(find func() (*regexp2.Match, error)) (*regexp2.Match, error) {
+	if m, err := find(); err == nil {
+		return m, nil
+	}
+	return find()
 }
 
 func appendMatch(parts []fragment, pos, start, end int) []fragment {

@@ -93,4 +93,5 @@ def main():
             out.write(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+package tokenizer
+
+import "unicode/utf8"
+
+// affixed is byte-pair encoding whose symbols tell where in the word they are:
+// those behind the first have a prefix, and the last has a suffix.
+type affixed struct {
+	*bpe
+	prefix, suffix string
+}
+
+func (f *modelFile) buildAffixed() (*affixed, error) {
+	f.Merges.prefix = len(f.Prefix)
+	m, err := f.build(false)
+	if err != nil {
+		return nil, err
+	}
+	// Merging never goes across words, but here a part of a word is not one.
+	m.joints = nil
+	return &affixed{bpe: m, prefix: f.Prefix, suffix: f.Suffix}, nil
+}
+
+func (m *affixed) appendWord(dst []uint32, word string, s *scratch) []uint32 {
+	hash := m.index.hash(word)
+	if m.ignoreMerges {
+		if id, ok := m.index.lookup(&m.pieces, word, hash); ok {
+			return append(dst, id)
+		}
+	}
+	if ids, ok := m.cache.get(hash, word); ok {
+		return append(dst, ids...)
+	}
+	start := len(dst)
+	dst = m.symbols(dst, word)
+	ids := dst[start:]
+	if len(ids) <= len(s.ranks) {
+		dst = dst[:start+m.mergeShort(ids, &s.ranks)]
+	} else {
+		dst = dst[:start+m.mergeLong(ids, s)]
+	}
+	m.cache.put(hash, word, dst[start:])
+	return dst
+}
+
+func (m *affixed) symbols(dst []uint32, word string) []uint32 {
+	unknown := false // an unknown token is due before the next known one
+	for i := 0; i < len(word); {
+		_, n := utf8.DecodeRuneInString(word[i:])
+		symbol := word[i : i+n]
+		if i > 0 {
+			symbol = m.prefix + symbol
+		}
+		i += n
+		if i == len(word) {
+			symbol += m.suffix
+		}
+		if id, ok := m.find(symbol); ok {
+			if unknown {
+				dst = append(dst, m.unk)
+				unknown = false
+			}
+			dst = append(dst, id)
+			continue
+		}
+		// With its affixes, as the reference implementation has it.
+		if spells(m.fallback, symbol) {
+			for _, b := range []byte(symbol) {
+				dst = append(dst, m.fallback[b])
+			}
+			continue
+		}
+		if unknown && !m.fuseUnk {
+			dst = append(dst, m.unk)
+		}
+		unknown = m.unk != none
+	}
+	if unknown {
+		dst = append(dst, m.unk)
+	}
+	return dst
+}
