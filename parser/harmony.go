@@ -111,8 +111,7 @@ func (p *Parser) readLead(s string, final bool) (n int, wait bool) {
 	case actNone:
 		for _, lead := range leads {
 			switch {
-			case strings.HasPrefix(s, lead):
-				p.skip(len(p.unhold()))
+			case strings.HasPrefix(s, lead): // the blanks belong to the header
 				p.state, p.harmony.withRole = inHeader, lead != "to="
 				return 0, false
 			case !final && strings.HasPrefix(lead, s):
@@ -124,12 +123,13 @@ func (p *Parser) readLead(s string, final bool) (n int, wait bool) {
 		p.readMessage(text)
 		return 0, false
 	}
-	p.skip(len(p.unhold()))
 	p.harmony.withRole = act == actStart
-	switch act {
-	case actChannel, actFormat:
+	if act == actChannel || act == actFormat {
 		p.state = inHeader
 		return 0, false
+	}
+	p.skip(len(p.unhold()))
+	switch act {
 	case actMessage:
 		p.enterMessage(header{})
 	case actStart:
