@@ -1,0 +1,123 @@
+package prompt_test
+
+import (
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dynago/dynago/prompt"
+)
+
+// load reads a model of these files and the small vocabulary.
+func (f folder) load() (*prompt.Model, error) {
+	f = f.with("tokenizer.json", tokenizerJSON())
+	return prompt.Load(func(name string) ([]byte, error) {
+		if text, ok := f[name]; ok {
+			return []byte(text), nil
+		}
+		return nil, fs.ErrNotExist
+	}, prompt.Parsers{})
+}
+
+func TestContextLength(t *testing.T) {
+	for config, want := range map[string]int{
+		`{"max_position_embeddings":4096,"sliding_window":512}`: 4096,
+		`{"n_positions":1024}`:                                                            1024,
+		`{"max_position_embeddings":-1,"seq_length":99}`:                                  99,
+		`{"max_position_embeddings":4096.0}`:                                              4096,
+		`{"max_position_embeddings":1e999}`:                                               0,
+		`{"max_position_embeddings":null,"text_config":{"max_position_embeddings":8192}}`: 8192,
+		`{"text_config":null,"llm_config":{"max_position_embeddings":77}}`:                77,
+		`{"max_position_embeddings":40960,"rope_scaling":{"rope_type":"yarn","factor":4.0,"original_max_position_embeddings":32768}}`:                                               131072,
+		`{"max_position_embeddings":131072,"rope_scaling":{"type":"yarn","factor":32.0,"original_max_position_embeddings":4096}}`:                                                   131072,
+		`{"max_position_embeddings":32768,"rope_scaling":{"type":"yarn","factor":4}}`:                                                                                               131072,
+		`{"max_position_embeddings":4096,"rope_scaling":{"type":"linear","factor":2}}`:                                                                                              8192,
+		`{"max_position_embeddings":4096,"rope_parameters":{"rope_type":"dynamic","factor":2.5}}`:                                                                                   10240,
+		`{"max_position_embeddings":131072,"rope_scaling":{"rope_type":"llama3","factor":8,"original_max_position_embeddings":8192}}`:                                               131072,
+		`{"max_position_embeddings":131072,"rope_scaling":{"type":"longrope","long_factor":[1,2],"original_max_position_embeddings":4096}}`:                                         131072,
+		`{"text_config":{"max_position_embeddings":32768,"rope_scaling":{"mrope_section":[16,24],"type":"mrope"}},"time_step":[0.0,Infinity,-Infinity,NaN],"s":"NaN \" -Infinity"}`: 32768,
+	} {
+		m, err := folder{"config.json": config}.load()
+		if err != nil {
+			t.Errorf("%s: %v", config, err)
+		} else if m.ContextLength != want {
+			t.Errorf("%s: %d, want %d", config, m.ContextLength, want)
+		}
+	}
+}
+
+func TestEOS(t *testing.T) {
+	for name, tc := range map[string]struct {
+		files folder
+		want  []uint32
+	}{
+		"of the text part":                      {folder{"config.json": `{"text_config":{"eos_token_id":[7,3]}}`}, []uint32{3, 7}},
+		"none that is negative":                 {folder{"config.json": `{"eos_token_id":-1}`}, nil},
+		"by name in the older file":             {folder{"special_tokens_map.json": `{"eos_token":{"content":"hello"}}`}, []uint32{261}},
+		"by name":                               {folder{"tokenizer_config.json": `{"eos_token":"!"}`, "special_tokens_map.json": `{"eos_token":"?"}`}, []uint32{'!'}},
+		"by name and by number":                 {folder{"tokenizer_config.json": `{"eos_token":"!"}`, "generation_config.json": `{"eos_token_id":[7]}`, "config.json": `{"eos_token_id":9}`}, []uint32{7, '!'}},
+		"a name that no token has":              {folder{"tokenizer_config.json": `{"eos_token":"<none>"}`}, nil},
+		"a token that the tokenizer also lacks": {folder{"tokenizer_config.json": `{"eos_token":"<e>","added_tokens_decoder":{"500":{"content":"<e>","special":true}}}`}, []uint32{500}},
+		"false, as some files have it":          {folder{"tokenizer_config.json": `{"eos_token":false}`}, nil},
+	} {
+		m, err := tc.files.load()
+		if err != nil || !slices.Equal(m.EOS, tc.want) {
+			t.Errorf("%s: %v %v, want %v", name, m, err, tc.want)
+		}
+	}
+}
+
+// Special tokens are special by whichever file says so.
+func TestSpecialTokens(t *testing.T) {
+	m, err := folder{
+		"tokenizer_config.json":   `{"bos_token":"<a>","additional_special_tokens":["<b>",{"content":"<c>"},"<unknown>"],"added_tokens_decoder":{"300":{"content":"<a>"},"301":{"content":"<b>"},"302":{"content":"<c>"},"303":{"content":"<d>"}}}`,
+		"special_tokens_map.json": `{"pad_token":"he"}`,
+	}.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for content, want := range map[string]bool{"<a>": true, "<b>": true, "<c>": true, "<d>": false, "he": true, "the": false} {
+		if id, ok := m.Tokenizer.ID(content); !ok || m.Tokenizer.IsSpecial(id) != want {
+			t.Errorf("%s: known %v, special %v", content, ok, !want)
+		}
+	}
+	if id, ok := m.Tokenizer.ID("<unknown>"); ok {
+		t.Errorf("a token that no file gives an id has %d", id)
+	}
+}
+
+// A broken file is told by its place, in the words of who wrote it.
+func TestConfigErrors(t *testing.T) {
+	for want, files := range map[string]folder{
+		`config.json: max_position_embeddings: want a whole number, not "4096"`:                          {"config.json": `{"max_position_embeddings":"4096"}`},
+		`config.json: max_position_embeddings: want a whole number, not 0.5`:                             {"config.json": `{"max_position_embeddings":0.5}`},
+		`config.json: text_config: want an object, not [1, 2]`:                                           {"config.json": `{"text_config":[1, 2]}`},
+		`config.json: text_config.rope_scaling.factor: want a number, not "x"`:                           {"config.json": `{"text_config":{"rope_scaling":{"factor":"x"}}}`},
+		`config.json: eos_token_id: want a token id or a list of them, not [1,"x"]`:                      {"config.json": `{"eos_token_id":[1,"x"]}`},
+		`config.json: model_type: want a string, not true`:                                               {"config.json": `{"model_type":true}`},
+		`config.json: line 3, column 1: want JSON, not 'wrong': true}`:                                   {"config.json": "{\n\"a\": 1,\n'wrong': true}"},
+		`config.json: the file ends within its JSON: want a complete file`:                               {"config.json": `{"a": [1, 2`},
+		`config.json: want a JSON object, and the file is empty`:                                         {"config.json": ""},
+		`config.json: want a JSON object, not [1]`:                                                       {"config.json": " [1]\n"},
+		`config.json: line 1, column 1: want JSON, not "\x00\x01"`:                                       {"config.json": "\x00\x01"},
+		`generation_config.json: max_new_tokens: want a whole number, not [1]`:                           {"generation_config.json": `{"max_new_tokens":[1]}`},
+		`tokenizer_config.json: added_tokens_decoder.x: want ids below 4194304 as names`:                 {"tokenizer_config.json": `{"added_tokens_decoder":{"x":{}}}`},
+		`tokenizer_config.json: added_tokens_decoder.7: want an object, not "x"`:                         {"tokenizer_config.json": `{"added_tokens_decoder":{"7":"x"}}`},
+		`tokenizer_config.json: added_tokens_decoder.7.lstrip: want true or false, not 1`:                {"tokenizer_config.json": `{"added_tokens_decoder":{"7":{"lstrip":1}}}`},
+		`tokenizer_config.json: bos_token: want a token: a string, or an object with "content", not 1`:   {"tokenizer_config.json": `{"bos_token":1}`},
+		`tokenizer_config.json: additional_special_tokens[1]: want an object, not 5`:                     {"tokenizer_config.json": `{"additional_special_tokens":["a",5]}`},
+		`tokenizer_config.json: chat_template[0].template: want a string, not 1`:                         {"tokenizer_config.json": `{"chat_template":[{"name":"default","template":1}]}`},
+		`tokenizer_config.json: chat_template: want a string, or a list of {"name", "template"}, not {}`: {"tokenizer_config.json": `{"chat_template":{}}`},
+		`tokenizer_config.json: chat_template: want one named "default" in the list`:                     {"tokenizer_config.json": `{"chat_template":[]}`},
+		`special_tokens_map.json: eos_token.content: want a string, not 7`:                               {"special_tokens_map.json": `{"eos_token":{"content":7}}`},
+		`added_tokens.json: <a>: want a token id or a list of them, not "x"`:                             {"added_tokens.json": `{"<a>":"x"}`},
+	} {
+		if _, err := files.load(); err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+	}
+	if _, err := (folder{"chat_template.jinja": "{% if %}"}).load(); err == nil || !strings.HasPrefix(err.Error(), "chat_template.jinja: ") {
+		t.Errorf("a broken template: %v", err)
+	}
+}
