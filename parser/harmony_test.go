@@ -1,7 +1,10 @@
 package parser_test
 
 import (
+	"bufio"
+	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -133,5 +136,56 @@ func TestHarmonyCalls(t *testing.T) {
 		if n, open := p.Calls(); n != tt.completed || open != tt.open {
 			t.Errorf("after %q: %d complete, open %v; want %d, %v", tt.text, n, open, tt.completed, tt.open)
 		}
+	}
+}
+
+// The library's own parser reads the same messages. What they mean is said here.
+func TestHarmonyGolden(t *testing.T) {
+	f, err := os.Open("testdata/harmony.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	n := 0
+	for sc := bufio.NewScanner(f); sc.Scan(); n++ {
+		var g struct {
+			Parts    []string
+			Messages []struct{ Channel, Recipient, Text string }
+			Streamed string
+		}
+		if err := json.Unmarshal(sc.Bytes(), &g); err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Join(g.Parts, "")
+		want, reason := []string{}, "= stop"
+		for i, m := range g.Messages {
+			name, isCall := strings.CutPrefix(m.Recipient, "functions.")
+			switch {
+			case isCall && strings.TrimSpace(m.Text) == "":
+				want = append(want, "C "+name+" {}")
+			case isCall && i == len(g.Messages)-1 && g.Streamed == m.Text && !json.Valid([]byte(m.Text)):
+				want = append(want, "C! "+name+" "+m.Text)
+				continue
+			case isCall:
+				want = append(want, "C "+name+" "+m.Text)
+			case m.Text == "":
+			case m.Channel == "analysis" || m.Recipient == "python" || m.Recipient == "browser.search":
+				want = append(want, fmt.Sprintf("R %q", m.Text))
+			default:
+				want = append(want, fmt.Sprintf("T %q", m.Text))
+			}
+			if isCall {
+				reason = "= tool_use"
+			}
+		}
+		c := &testCase{family: families["harmony"], reason: chat.FinishStop, opts: parser.Options{
+			ThinkOn: true, ToolsOn: true, Tools: []chat.Tool{{Name: "f"}},
+		}}
+		if diff := cmp.Diff(append(want, reason), parse(t, c, text)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", g.Parts, diff)
+		}
+	}
+	if n < 50 {
+		t.Errorf("%d generations", n)
 	}
 }
