@@ -48,6 +48,7 @@ type plan struct {
 	bodyLimit  int64
 	maxRunning int
 	tokenMS    float64 // 0 = no delay
+	context    int     // tokens; 0 = what the demo model was made for
 	// encode makes tokens of what the engines say; nil = as the tokenizer does.
 	encode func(dst []uint32, text string) []uint32
 	// wrap, if not nil, goes around each engine.
@@ -76,6 +77,7 @@ func build(t testing.TB, p plan) *house {
 		return b, err
 	}, prompt.Parsers{})
 	check(t, err)
+	model.ContextLength = cmp.Or(p.context, model.ContextLength)
 
 	var script *mock.Script
 	if p.script != "" {
