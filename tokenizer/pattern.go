@@ -61,7 +61,7 @@ func scanCL100kToEnd(text string, i int) int {
 			return end
 		}
 	}
-	return scanCL100k(text, i, 3)
+	return scanCL100k(text, i, 3, letter)
 }
 
 // translate writes a pattern in the language of the engine, which is that of

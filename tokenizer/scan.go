@@ -22,6 +22,7 @@ const (
 	patternGPT2   = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 	PatternLlama3 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	PatternQwen2  = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	PatternQwen35 = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	PatternO200k  = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	PatternKimi   = `[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	PatternTekken = `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`
@@ -29,8 +30,9 @@ const (
 
 var knownPatterns = map[string]scanner{
 	patternGPT2:   scanGPT2,
-	PatternLlama3: func(text string, i int) int { return scanCL100k(text, i, 3) },
-	PatternQwen2:  func(text string, i int) int { return scanCL100k(text, i, 1) },
+	PatternLlama3: func(text string, i int) int { return scanCL100k(text, i, 3, letter) },
+	PatternQwen2:  func(text string, i int) int { return scanCL100k(text, i, 1, letter) },
+	PatternQwen35: func(text string, i int) int { return scanCL100k(text, i, 1, letter|mk) },
 	PatternO200k:  func(text string, i int) int { return scanO200k(text, i, 3, true) },
 	PatternKimi:   scanKimi,
 	PatternTekken: func(text string, i int) int { return scanO200k(text, i, 1, false) },
@@ -74,23 +76,23 @@ func scanGPT2(text string, i int) int {
 }
 
 // scanCL100k is the pattern of cl100k and its heirs, which differ in how many
-// digits make a piece.
-func scanCL100k(text string, i, digits int) int {
+// digits make a piece, and in what words are made of.
+func scanCL100k(text string, i, digits int, word class) int {
 	if end := contraction(text, i, true); end > i {
 		return end
 	}
 	c, n := classAt(text, i)
 	switch {
-	case c&letter != 0:
-		return letter.run(text, i+n)
+	case c&word != 0:
+		return word.run(text, i+n)
 	case c&nu != 0:
 		return numbers(text, i, digits)
 	case c&nl == 0 && i+n < len(text):
-		if next, m := classAt(text, i+n); next&letter != 0 {
-			return letter.run(text, i+n+m)
+		if next, m := classAt(text, i+n); next&word != 0 {
+			return word.run(text, i+n+m)
 		}
 	}
-	if end := symbols(text, i); end > i {
+	if end := symbols(text, i, word); end > i {
 		return newlines(text, end, false)
 	}
 	return spaces(text, i)
@@ -109,7 +111,7 @@ func scanO200k(text string, i, digits int, contractions bool) int {
 	if c&nu != 0 {
 		return numbers(text, i, digits)
 	}
-	if end := symbols(text, i); end > i {
+	if end := symbols(text, i, letter); end > i {
 		return newlines(text, end, true)
 	}
 	return spaces(text, i)
@@ -127,7 +129,7 @@ func scanKimi(text string, i int) int {
 	if c&nu != 0 {
 		return numbers(text, i, 3)
 	}
-	if end := symbols(text, i); end > i {
+	if end := symbols(text, i, letter); end > i {
 		return newlines(text, end, false)
 	}
 	return spaces(text, i)
@@ -222,13 +224,13 @@ func numbers(text string, i, limit int) int {
 }
 
 // symbols matches an optional space and then characters that are no space,
-// letter or number. It returns i if there are none.
-func symbols(text string, i int) int {
+// word or number. It returns i if there are none.
+func symbols(text string, i int, word class) int {
 	j := i
 	if text[i] == ' ' {
 		j++
 	}
-	if end := (sp | letter | nu).runWithout(text, j); end > j {
+	if end := (sp | word | nu).runWithout(text, j); end > j {
 		return end
 	}
 	return i
