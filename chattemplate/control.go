@@ -18,6 +18,7 @@ type Controls struct {
 	heads [256]*head // by first byte
 	pairs []string   // of bytes that begin texts
 	start [256]bool  // bytes that begin a text
+	only  int        // the one byte that begins all texts, or -1
 	// tails are the ends of texts that begin with this byte, which is no letter or
 	// digit. Each is there once, the shortest first.
 	tails [256][]string
@@ -26,6 +27,7 @@ type Controls struct {
 // head holds the texts that begin with the same byte.
 type head struct {
 	second [256]bool
+	last   [256]bool // bytes that end a text
 	known  map[string]bool
 	sizes  []int // of texts, in bytes, longest first
 }
@@ -33,7 +35,7 @@ type head struct {
 // NewControls returns the set of these texts. Those of fewer than two characters
 // cannot be told from text and are left out.
 func NewControls(texts []string) *Controls {
-	c := &Controls{}
+	c := &Controls{only: -1}
 	for _, s := range texts {
 		if utf8.RuneCountInString(s) < 2 {
 			continue
@@ -49,6 +51,7 @@ func NewControls(texts []string) *Controls {
 			c.pairs = append(c.pairs, s[:2])
 		}
 		h.known[s] = true
+		h.last[s[len(s)-1]] = true
 		if !slices.Contains(h.sizes, len(s)) {
 			h.sizes = append(h.sizes, len(s))
 		}
@@ -61,6 +64,9 @@ func NewControls(texts []string) *Controls {
 	for b, tails := range c.tails {
 		slices.SortFunc(tails, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 		c.tails[b] = slices.Compact(tails)
+	}
+	if first := slices.Index(c.start[:], true); first >= 0 && !slices.Contains(c.start[first+1:], true) && len(c.pairs) > 1 {
+		c.only = first
 	}
 	for _, pair := range c.pairs {
 		slices.SortFunc(c.heads[pair[0]].sizes, func(a, b int) int { return cmp.Compare(b, a) })
@@ -93,6 +99,16 @@ const (
 // next returns the first place from i on where a control token could begin, or
 // len(text).
 func (c *Controls) next(text string, i int) int {
+	for c.only >= 0 && i < len(text) {
+		n := strings.IndexByte(text[i:], byte(c.only))
+		if n < 0 {
+			return len(text)
+		}
+		if i += n; i+1 == len(text) || c.heads[c.only].second[text[i+1]] {
+			return i
+		}
+		i++
+	}
 	for i < len(text) && len(c.pairs) <= fewPairs {
 		end := len(text)
 		if len(c.pairs) > 1 {
@@ -124,7 +140,7 @@ func (c *Controls) next(text string, i int) int {
 func (c *Controls) match(text string) int {
 	h := c.heads[text[0]]
 	for _, n := range h.sizes {
-		if n <= len(text) && h.known[text[:n]] {
+		if n <= len(text) && h.last[text[n-1]] && h.known[text[:n]] {
 			return n
 		}
 	}
