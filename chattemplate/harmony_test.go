@@ -32,6 +32,7 @@ type golden struct {
 		Schema json.RawMessage
 	}
 	Want string
+	IDs  string
 }
 
 type goldenTurn struct {

@@ -9,10 +9,13 @@ variable TIKTOKEN_ENCODINGS_BASE names, or else from the network.
 A conversation is a list of turns of blocks, as the Go tests have it; what
 becomes of it here is written against the library alone. "drop" says who takes
 old thoughts out: the library, where its rule and ours agree on a conversation,
-or the rule of the format guide below.
+or the rule of the format guide below. "ids" is the beginning of the SHA-256 of the
+ids that the library gives, as 32-bit integers, the lowest byte first.
 """
 
+import hashlib
 import json
+import struct
 
 from openai_harmony import (
     Author, Conversation, DeveloperContent, HarmonyEncodingName, Message,
@@ -301,4 +304,5 @@ for c in cases:
     else:
         tokens = enc.render_conversation(conversation, config)
     c["want"] = enc.decode(tokens)
+    c["ids"] = hashlib.sha256(struct.pack(f"<{len(tokens)}I", *tokens)).hexdigest()[:16]
     print(json.dumps(c, ensure_ascii=False))
