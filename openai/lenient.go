@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+	"unsafe"
 )
 
 // Every bad unit of a JSON string (a byte that is no UTF-8, a surrogate without
@@ -21,17 +22,20 @@ func unquote(raw []byte) string {
 	if next < 0 {
 		return string(raw)
 	}
-	var b strings.Builder
-	b.Grow(len(raw))
+	text := make([]byte, len(raw)) // an escape is longer than what it stands for
+	n := 0
 	for next >= 0 {
-		b.Write(raw[:next])
-		r, size := unescape(raw[next:])
-		b.WriteRune(r)
-		raw = raw[next+size:]
+		n += copy(text[n:], raw[:next])
+		raw = raw[next:]
+		for len(raw) > 0 && raw[0] == '\\' { // often several follow each other
+			r, size := unescape(raw)
+			n += utf8.EncodeRune(text[n:], r)
+			raw = raw[size:]
+		}
 		next = bytes.IndexByte(raw, '\\')
 	}
-	b.Write(raw)
-	return b.String()
+	n += copy(text[n:], raw)
+	return unsafe.String(&text[0], n) // nobody writes to text any more
 }
 
 // toValid returns p with each byte that is no UTF-8 replaced.
