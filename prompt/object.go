@@ -136,18 +136,13 @@ func nullifyNonFinite(text []byte) []byte {
 	return append(out, text[done:]...)
 }
 
-// shown is a value as a message shows it.
+// shown is the beginning of a value as a message shows it, in one line.
 func shown(v []byte) string {
 	const most = 40
-	if i := bytes.IndexByte(v, '\n'); i >= 0 {
-		v = v[:i]
-	}
+	v = bytes.Join(bytes.Fields(v[:min(len(v), 2*most)]), []byte(" "))
 	s := string(bytes.ToValidUTF8(v[:min(len(v), most)], nil))
-	for _, r := range s {
-		if !strconv.IsPrint(r) {
-			s = strconv.QuoteToASCII(s)
-			break
-		}
+	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		s = strconv.QuoteToASCII(s)
 	}
 	if len(v) > most {
 		s += "…"

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -78,7 +79,7 @@ func newModelFiles(s modelSettings, log *slog.Logger) (*modelFiles, error) {
 		if s.TurnCacheBytes > 0 {
 			model.Turns = prompt.NewTurns(s.TurnCacheBytes)
 		}
-		m.tell(log, model, s.Tokenizer, time.Since(begin))
+		m.tell(log, model, s.ChatTemplate, s.Tokenizer, time.Since(begin))
 		return model, nil
 	})
 	return m, nil
@@ -114,11 +115,24 @@ func reason(err error) error {
 }
 
 // tell logs what was loaded.
-func (m *modelFiles) tell(log *slog.Logger, model *prompt.Model, tokenizer string, took time.Duration) {
+func (m *modelFiles) tell(log *slog.Logger, model *prompt.Model, given, tokenizer string, took time.Duration) {
+	template := model.Files.Template
+	switch {
+	case model.Template == nil:
+		template = "none"
+	case given != "":
+		template = given
+	case template == "":
+		template = "built in"
+	}
+	context := "unknown"
+	if n := model.ContextLength; n > 0 {
+		context = strconv.Itoa(n)
+	}
 	log.Info("model loaded", "model", m.name,
 		"tokenizer", model.Files.Kind, "kind", model.Tokenizer.Kind(), "vocabulary", model.Tokenizer.Size(),
-		"template", cmp.Or(model.Files.Template, "none"), "family", model.Family.String(),
-		"context_length", model.ContextLength, "took", took.Round(time.Millisecond))
+		"template", template, "family", model.Family.String(),
+		"context_length", context, "took", took.Round(time.Millisecond))
 	for _, pattern := range model.Tokenizer.Regexps() {
 		log.Warn("a split pattern is read by the engine of regular expressions, at a twentieth of the usual speed", "pattern", pattern)
 	}
