@@ -6,7 +6,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"golang.org/x/text/unicode/norm"
 )
 
 // loadBert reads the normalizer of BERT, which is four in one.
@@ -81,7 +80,7 @@ func stripBertAccents(text string) string {
 			return -1
 		}
 		return r
-	}, norm.NFD.String(text))
+	}, decomposed(text))
 }
 
 // splitBert cuts at whitespace, which it drops, and around punctuation.

@@ -7,23 +7,10 @@ import (
 
 	"github.com/dlclark/regexp2"
 	"github.com/go-json-experiment/json/jsontext"
-	"golang.org/x/text/unicode/norm"
 )
 
 // normalizer brings a text into the form that the model was trained on.
 type normalizer func(string) string
-
-var normalForms = map[string]norm.Form{"NFC": norm.NFC, "NFD": norm.NFD, "NFKC": norm.NFKC, "NFKD": norm.NFKD}
-
-// toForm returns text that is in the form already as it is, which most is.
-func toForm(form norm.Form) normalizer {
-	return func(text string) string {
-		if form.IsNormalString(text) {
-			return text
-		}
-		return form.String(text)
-	}
-}
 
 // loadNormalizer returns the normalizers that text passes in turn.
 func loadNormalizer(path string, v jsontext.Value) ([]normalizer, error) {
