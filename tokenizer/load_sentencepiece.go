@@ -193,11 +193,12 @@ func (p *pieceModel) buildUnigram() *unigram {
 		if piece.kind == pieceUserDefined {
 			m.scores[id] = float64(float32(len(piece.text))*high) - 0.1
 		}
-		if piece.kind == pieceNormal || piece.kind == pieceUserDefined {
-			m.longest = max(m.longest, len(piece.text))
-		}
 	}
 	m.unkScore = float64(low - unknownPenalty)
+	m.setTrie(func(id uint32) bool {
+		kind := p.file.pieces[id].kind
+		return kind == pieceNormal || kind == pieceUserDefined
+	})
 	return m
 }
 

@@ -206,3 +206,25 @@ func FuzzLoadSentencePiece(f *testing.F) {
 		}
 	})
 }
+
+// BenchmarkSentencePiece tells what normalization and the lattice cost; the
+// vocabularies are small, so that words fall into more tokens than usual.
+func BenchmarkSentencePiece(b *testing.B) {
+	for _, v := range sentencePieceVectors(b) {
+		if v.Variant != "bpe" && v.Variant != "unigram" && v.Variant != "bpe of equal scores" {
+			continue
+		}
+		tok := loadPieces(b, v.File)
+		for _, kind := range []string{"english", "chinese"} {
+			text := document(kind)
+			b.Run(v.Variant+"/"+kind, func(b *testing.B) {
+				b.SetBytes(int64(len(text)))
+				b.ReportAllocs()
+				var ids []uint32
+				for b.Loop() {
+					ids = tok.Append(ids[:0], text)
+				}
+			})
+		}
+	}
+}

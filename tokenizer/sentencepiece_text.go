@@ -84,9 +84,12 @@ func (n *pieceNormalizer) normalize(text string) string {
 		if shown == "" {
 			continue
 		}
-		if f.escapeBlanks && strings.Contains(shown, " ") {
+		switch {
+		case shown == " ":
+			b.WriteString(space)
+		case f.escapeBlanks && strings.Contains(shown, " "):
 			b.WriteString(strings.ReplaceAll(shown, " ", blank))
-		} else {
+		default:
 			b.WriteString(shown)
 		}
 		afterBlank = f.removeBlanks && strings.HasSuffix(shown, " ")

@@ -16,7 +16,7 @@ type unigram struct {
 	vocabulary
 	scores   []float64 // by id
 	unkScore float64   // of a character that is no token
-	longest  int       // bytes of the longest token
+	trie     *pieceTrie
 	fallback *[256]uint32
 	narrow   bool // sums are kept in 32 bits, as SentencePiece does
 }
@@ -34,11 +34,11 @@ func (f *modelFile) buildUnigram() (*unigram, error) {
 	m := &unigram{vocabulary: f.Vocab.vocabulary(), scores: f.Vocab.scores, unkScore: math.Inf(1)}
 	m.text = true
 	m.fillIndex(nil)
-	for id, score := range m.scores {
+	for _, score := range m.scores {
 		m.unkScore = min(m.unkScore, score)
-		m.longest = max(m.longest, len(m.bytes(uint32(id))))
 	}
 	m.unkScore -= unknownPenalty
+	m.setTrie(func(uint32) bool { return true })
 	if f.UnkID == nil || *f.UnkID >= uint64(len(m.scores)) {
 		return nil, errors.New("model.unk_id: must be the index of a token")
 	}
@@ -57,37 +57,50 @@ type bestEnd struct {
 	id    uint32
 }
 
+// reach takes a way that ends here with a token from start, if it is better.
+func (b *bestEnd) reach(start int, id uint32, score float64, narrow bool) {
+	if b.start >= 0 && score <= b.score {
+		return
+	}
+	if narrow {
+		score = float64(float32(score))
+	}
+	*b = bestEnd{score, int32(start), id}
+}
+
+// setTrie makes known to the lattice the tokens that is holds for.
+func (m *unigram) setTrie(is func(id uint32) bool) {
+	var tokens []trieToken
+	for id := range uint32(len(m.scores)) {
+		if text := m.bytes(id); len(text) > 0 && is(id) {
+			tokens = append(tokens, trieToken{string(text), id})
+		}
+	}
+	m.trie = newPieceTrie(tokens)
+}
+
 func (m *unigram) appendWord(dst []uint32, word string, s *scratch) []uint32 {
 	best := s.best[:0]
 	for range len(word) + 1 {
 		best = append(best, bestEnd{start: -1})
 	}
 	s.best = best
-	reach := func(start, end int, id uint32, score float64) {
-		score += best[start].score
-		if b := &best[end]; b.start < 0 || score > b.score {
-			if m.narrow {
-				score = float64(float32(score))
-			}
-			*b = bestEnd{score, int32(start), id}
-		}
-	}
 	for start := 0; start < len(word); {
 		_, n := utf8.DecodeRuneInString(word[start:])
 		single := false
-		for end := start + n; end <= len(word) && end-start <= m.longest; {
-			if id, ok := m.find(word[start:end]); ok {
-				reach(start, end, id, m.scores[id])
-				single = single || end == start+n
-			}
-			if end == len(word) {
+		sum := best[start].score
+		for end, node := start, uint32(0); end < len(word); {
+			if node = m.trie.child(node, word[end]); node == 0 {
 				break
 			}
-			_, next := utf8.DecodeRuneInString(word[end:])
-			end += next
+			end++
+			if id := m.trie.ids[node]; id != none {
+				best[end].reach(start, id, sum+m.scores[id], m.narrow)
+				single = single || end == start+n
+			}
 		}
 		if !single {
-			reach(start, start+n, m.unk, m.unkScore)
+			best[start+n].reach(start, m.unk, sum+m.unkScore, m.narrow)
 		}
 		start += n
 	}
