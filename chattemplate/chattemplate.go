@@ -102,7 +102,8 @@ func (e *TemplateError) Error() string { return e.Message }
 // does in transformers: the prompt ends with the text of the last turn, which
 // the model goes on with. The same request always renders alike, but for
 // what the template makes of the clock. The error is a *[TemplateError] where
-// the template refuses the conversation, and else wraps a *[jinja.Error].
+// the template refuses the conversation, a *[ToolError] where a tool cannot be
+// shown, and else wraps a *[jinja.Error].
 func (t *Template) Render(r *chat.Request, o Options) (string, error) {
 	if t.native {
 		out, err := t.harmonyText(r, o, nil)
@@ -175,7 +176,11 @@ func (t *Template) prepare(r *chat.Request, o Options, g *guard) (prepared, erro
 	}
 	v, tools := t.plain, jinja.None
 	if !o.HideTools {
-		if list := t.shapes.tools(r.Tools); list != nil {
+		list, err := t.shapes.tools(r.Tools)
+		if err != nil {
+			return prepared{}, err
+		}
+		if list != nil {
 			v, tools = t.tools, g.value(list)
 		}
 	}

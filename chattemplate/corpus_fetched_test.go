@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/chattemplate"
 	"github.com/dynago/dynago/internal/models"
 )
 
@@ -38,6 +40,79 @@ func TestFetchedTemplates(t *testing.T) {
 		}
 	}
 	t.Logf("%d renders, of which %d give a text; %d differ", len(all), texts, differ)
+}
+
+// What the traits promise holds for every template, whatever the promise is: no
+// call, result or system turn is lost.
+func TestTraitsOfFetched(t *testing.T) {
+	// These fail in Python too: one writes a generator as JSON, one needs a variable
+	// of its own.
+	failing := map[string]bool{"llama.cpp/llama-cpp-deepseek-r1.jinja": true, "llama.cpp/fireworks-ai-llama-3-firefunction-v2.jinja": true}
+	counts := map[string]int{}
+	templates := fetchedTemplates(t)
+	for name, named := range templates {
+		tmpl, err := chattemplate.CompileNamed(named, chattemplate.Config{BOS: "<s>", EOS: "</s>"})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		traits := tmpl.Traits(true)
+		for trait, on := range map[string]bool{
+			"all": true, "reasoning field": traits.ReasoningField != "", "shows thinking": traits.ShowsThinking, "keeps thinking": traits.KeepsThinking,
+			"late system": traits.LateSystem, "calls": traits.Calls, "parallel calls": traits.ParallelCalls, "results": traits.Results,
+			"arguments as text": traits.ArgumentsAsText, "renders ids": traits.RendersIDs,
+		} {
+			if on {
+				counts[trait]++
+			}
+		}
+		const id, other = "zqId00001", "zqId00002"
+		r := &chat.Request{API: chat.APIChat, Turns: []chat.Turn{
+			system("zqSystem"), user("zqQuestion"), turn(chat.RoleAssistant, use(id, "zq_first", `{"zq":  1}`), use(other, "zq_second", `{}`)),
+			turn(chat.RoleTool, answer(id, text("zqResult"))), turn(chat.RoleTool, answer(other, text("zqOther"))),
+			assistant("zqAnswer"), system("zqLate"), user("zqEnd"),
+		}}
+		r.Tools = []chat.Tool{{Kind: chat.ToolFunction, Name: "zq_tool", Description: "d", Schema: []byte(`{"type":"object","properties":{}}`)}}
+		out, err := tmpl.Render(r, chattemplate.Options{AddGenerationPrompt: true})
+		if (err != nil) != failing[name] {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err != nil {
+			continue
+		}
+		for _, want := range []string{"zqSystem", "zqQuestion", "zq_first", "zq_second", "zqResult", "zqOther", "zqAnswer", "zqLate", "zqEnd"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: %s is lost in\n%s", name, want, out)
+			}
+		}
+		if shown := strings.Contains(out, id); shown != traits.RendersIDs {
+			t.Errorf("%s: id shown: %t, traits: %+v", name, shown, traits)
+		}
+		if shown := strings.Contains(out, `{"zq":  1}`); shown != traits.ArgumentsAsText && traits.Calls {
+			t.Errorf("%s: arguments as text: %t, traits: %+v", name, shown, traits)
+		}
+		if !traits.LateSystem && !strings.Contains(out, "<system>\nzqLate\n</system>") {
+			t.Errorf("%s: late system turn is not wrapped in\n%s", name, out)
+		}
+	}
+	t.Log(counts)
+	for name, want := range map[string]chattemplate.Traits{
+		"qwen3/tokenizer_config.json":        {ReasoningField: "reasoning_content", ShowsThinking: true, LateSystem: true, Calls: true, ParallelCalls: true, Results: true, ArgumentsAsText: true},
+		"llama.cpp/moonshotai-Kimi-K2.jinja": {ShowsThinking: true, KeepsThinking: true, LateSystem: true, Calls: true, ParallelCalls: true, Results: true, RendersIDs: true},
+	} {
+		named, ok := templates[name]
+		if !ok {
+			t.Errorf("no template %s", name)
+			continue
+		}
+		tmpl, err := chattemplate.CompileNamed(named, chattemplate.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tmpl.Traits(true); got != want {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", name, got, want)
+		}
+	}
 }
 
 // fetchedTemplates are the different ones among all templates, by where they

@@ -117,7 +117,10 @@ func (t *Template) harmonyText(r *chat.Request, o Options, controls *Controls) (
 		w.date = t.cfg.Now().Format("2006-01-02")
 	}
 	w.system()
-	turns := w.developer()
+	turns, err := w.developer()
+	if err != nil {
+		return Rendered{}, err
+	}
 	kept := w.keptThoughts(turns)
 	for i := range turns {
 		w.turn(&turns[i], kept[i])

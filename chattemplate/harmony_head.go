@@ -1,6 +1,7 @@
 package chattemplate
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/dynago/dynago/chat"
@@ -31,7 +32,7 @@ func (w *harmonyWriter) system() {
 
 // developer writes the message of instructions, tools and formats, if there is
 // anything to say, and returns the turns behind the leading system turns.
-func (w *harmonyWriter) developer() []chat.Turn {
+func (w *harmonyWriter) developer() ([]chat.Turn, error) {
 	r, turns := w.request, w.request.Turns
 	var texts []string
 	if len(r.System) > 0 {
@@ -48,7 +49,11 @@ func (w *harmonyWriter) developer() []chat.Turn {
 		sections = append(sections, "# Instructions", strings.Join(texts, blank))
 	}
 	if len(w.tools) > 0 {
-		sections = append(sections, "# Tools", harmonyFunctions(w.tools))
+		functions, err := w.functions()
+		if err != nil {
+			return nil, err
+		}
+		sections = append(sections, "# Tools", functions)
 	}
 	if r.Output.Kind == chat.FormatJSONSchema {
 		name := r.Output.Name
@@ -61,7 +66,7 @@ func (w *harmonyWriter) developer() []chat.Turn {
 		w.open("developer")
 		w.body(strings.Join(sections, blank))
 	}
-	return turns
+	return turns, nil
 }
 
 // instructions returns the text of a system turn.
@@ -74,34 +79,40 @@ func (w *harmonyWriter) instructions(turn *chat.Turn) string {
 	return m.text()
 }
 
-// harmonyFunctions declares the client's functions.
-func harmonyFunctions(tools []chat.Tool) string {
-	var b strings.Builder
-	b.WriteString("## functions\n\nnamespace functions {\n\n")
-	for i := range tools {
-		t := &tools[i]
-		for _, line := range lines(t.Description) {
-			b.WriteString("// " + line + "\n")
+// functions declares the client's functions.
+func (w *harmonyWriter) functions() (string, error) {
+	var t typeWriter
+	t.put("## functions\n\nnamespace functions {\n\n")
+	for i := range w.tools {
+		tool := &w.tools[i]
+		for _, line := range lines(tool.Description) {
+			t.put("// ", line, "\n")
 		}
-		b.WriteString("type " + t.Name + " = (" + parametersOf(t) + ") => any;\n\n")
+		t.put("type ", tool.Name, " = (")
+		if schema := parametersOf(tool); schema != nil {
+			t.put("_: ")
+			t.value(schema, "")
+		}
+		t.put(") => any;\n\n")
 	}
-	b.WriteString("} // namespace functions")
-	return b.String()
+	t.put("} // namespace functions")
+	if t.full {
+		return "", fmt.Errorf("the declarations of the tools are longer than %d bytes; send fewer, or flatter schemas", maxTypes)
+	}
+	return t.b.String(), nil
 }
 
-// parametersOf returns what stands between the brackets of a function type.
-func parametersOf(t *chat.Tool) string {
-	var schema jinja.Value
+// parametersOf returns the schema of a function's parameters, nil if it has none.
+func parametersOf(t *chat.Tool) *jinja.Dict {
 	if t.Kind == chat.ToolCustom {
-		schema = freeText()
-	} else if v, err := jinja.FromJSON(t.Schema); err == nil {
-		schema = v
+		d, _ := freeText().(*jinja.Dict)
+		return d
 	}
-	d, ok := schema.(*jinja.Dict)
-	if !ok || isEmpty(d) {
-		return ""
+	v, err := jinja.FromJSON(t.Schema)
+	if d, ok := v.(*jinja.Dict); ok && err == nil && !isEmpty(d) {
+		return d
 	}
-	return "_: " + typeScript(d, "")
+	return nil
 }
 
 // isEmpty tells that a schema is an object that has no members.

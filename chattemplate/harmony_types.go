@@ -8,65 +8,82 @@ import (
 	"github.com/dynago/dynago/chattemplate/jinja"
 )
 
-// typeScript spells a JSON schema as openai-harmony does, quirks included:
+// maxTypes is how long the declarations of all tools may be, in bytes. Comments
+// and blanks can make much of a small schema that is deeply nested.
+const maxTypes = 4 << 20
+
+// typeWriter spells JSON schemas as openai-harmony does, quirks included:
 // descriptions of properties are one comment each, however many lines they have,
 // and what it has no form for (anyOf, $ref) is any.
-func typeScript(schema jinja.Value, indent string) string {
+type typeWriter struct {
+	b    strings.Builder
+	full bool // something was left out
+}
+
+func (w *typeWriter) put(parts ...string) {
+	for _, s := range parts {
+		if w.full = w.full || w.b.Len()+len(s) > maxTypes; w.full {
+			return
+		}
+		w.b.WriteString(s)
+	}
+}
+
+// value writes the type of a schema.
+func (w *typeWriter) value(schema jinja.Value, indent string) {
 	d, ok := schema.(*jinja.Dict)
-	if !ok {
-		return "any"
+	if !ok || w.full {
+		w.put("any")
+		return
 	}
 	if variants, ok := listOf(d, "oneOf"); ok {
-		var b strings.Builder
 		for v := range variants.All() {
-			b.WriteString("\n" + indent + " | " + nullable(v, typeScript(v, indent+"   ")))
-			var notes []string
-			if s, ok := textOf(v, "description"); ok {
-				notes = append(notes, s)
-			}
-			if s, ok := defaultOf(v, false); ok {
-				notes = append(notes, s)
-			}
-			if len(notes) > 0 {
-				b.WriteString(" // " + strings.Join(notes, " "))
-			}
+			w.put("\n", indent, " | ")
+			w.nullable(v, indent+"   ")
+			note, _ := textOf(v, "description")
+			w.notes(note, v, false)
 		}
-		return b.String()
+		return
 	}
 	if types, ok := listOf(d, "type"); ok {
 		var names []string
 		for t := range types.All() {
-			switch t := t.(type) {
-			case string:
-				if t == "integer" {
-					t = "number"
-				}
-				names = append(names, t)
+			switch name, ok := t.(string); {
+			case name == "integer":
+				names = append(names, "number")
+			case ok:
+				names = append(names, name)
 			}
 		}
 		if len(names) > 0 {
-			return strings.Join(names, " | ")
+			w.put(strings.Join(names, " | "))
+			return
 		}
 	}
 	switch t, _ := textOf(d, "type"); t {
 	case "object":
-		return objectType(d, indent)
+		w.object(d, indent)
 	case "string":
 		if enum := quoted(d); len(enum) > 0 {
-			return strings.Join(enum, " | ")
+			w.put(strings.Join(enum, " | "))
+			return
 		}
-		return "string"
+		w.put("string")
 	case "number", "integer":
-		return "number"
+		w.put("number")
 	case "boolean":
-		return "boolean"
+		w.put("boolean")
 	case "array":
-		if items, ok := d.Get("items"); ok {
-			return typeScript(items, indent) + "[]"
+		items, ok := d.Get("items")
+		if !ok {
+			w.put("Array<any>")
+			return
 		}
-		return "Array<any>"
+		w.value(items, indent)
+		w.put("[]")
+	default:
+		w.put("any")
 	}
-	return "any"
 }
 
 // quoted returns the alternatives of a string.
@@ -82,12 +99,11 @@ func quoted(d *jinja.Dict) []string {
 	return enum
 }
 
-func objectType(d *jinja.Dict, indent string) string {
-	var b strings.Builder
+func (w *typeWriter) object(d *jinja.Dict, indent string) {
 	if s, ok := textOf(d, "description"); ok {
-		b.WriteString(indent + "// " + s + "\n")
+		w.put(indent, "// ", s, "\n")
 	}
-	b.WriteString("{\n")
+	w.put("{\n")
 	required := map[string]bool{}
 	if names, ok := listOf(d, "required"); ok {
 		for v := range names.All() {
@@ -103,88 +119,91 @@ func objectType(d *jinja.Dict, indent string) string {
 			if !required[name] {
 				name += "?"
 			}
-			property(&b, name, v, indent)
+			w.property(name, v, indent)
 		}
 	}
-	b.WriteString(indent + "}")
-	return b.String()
+	w.put(indent, "}")
 }
 
 // property writes a member of an object with its comments.
-func property(b *strings.Builder, name string, v jinja.Value, indent string) {
+func (w *typeWriter) property(name string, v jinja.Value, indent string) {
 	if s, ok := textOf(v, "title"); ok {
-		b.WriteString(indent + "// " + s + "\n" + indent + "//\n")
+		w.put(indent, "// ", s, "\n", indent, "//\n")
 	}
-	description, described := textOf(v, "description")
-	hasOneOf := has(v, "oneOf")
-	if described && !hasOneOf {
-		b.WriteString(indent + "// " + description + "\n")
+	_, hasOneOf := memberOf(v, "oneOf")
+	if s, ok := textOf(v, "description"); ok && !hasOneOf {
+		w.put(indent, "// ", s, "\n")
 	}
 	if examples, ok := listOf(v, "examples"); ok && lengthOf(examples) > 0 {
-		b.WriteString(indent + "// Examples:\n")
+		w.put(indent, "// Examples:\n")
 		for e := range examples.All() {
 			if s, ok := e.(string); ok {
-				b.WriteString(indent + `// - "` + s + "\"\n")
+				w.put(indent, `// - "`, s, "\"\n")
 			}
 		}
 	}
 	if variants, ok := listOf(v, "oneOf"); ok {
-		union(b, name, v, variants, indent)
+		w.union(name, v, variants, indent)
 		return
 	}
-	b.WriteString(indent + name + ": " + nullable(v, typeScript(v, indent+"    ")) + ",")
+	w.put(indent, name, ": ")
+	w.nullable(v, indent+"    ")
+	w.put(",")
 	if s, ok := defaultOf(v, true); ok && !hasOneOf {
-		b.WriteString(" // " + s)
+		w.put(" // ", s)
 	}
-	b.WriteString("\n")
+	w.put("\n")
 }
 
 // union writes a member that is one of several things, each on a line.
-func union(b *strings.Builder, name string, v jinja.Value, variants *jinja.List, indent string) {
+func (w *typeWriter) union(name string, v jinja.Value, variants *jinja.List, indent string) {
 	description, described := textOf(v, "description")
-	above := false // the description stands there
+	above := described // the description stands there
 	for first := range variants.All() {
 		s, ok := textOf(first, "description")
 		above = described && !(ok && s == description)
 		break
 	}
-	if lengthOf(variants) == 0 {
-		above = described
-	}
 	if above {
-		b.WriteString(indent + "// " + description + "\n")
+		w.put(indent, "// ", description, "\n")
 	}
 	if s, ok := defaultOf(v, true); ok {
-		b.WriteString(indent + "// " + s + "\n")
+		w.put(indent, "// ", s, "\n")
 	}
-	b.WriteString(indent + name + ":\n")
+	w.put(indent, name, ":\n")
 	first := true
 	for variant := range variants.All() {
-		b.WriteString(indent + " | " + nullable(variant, typeScript(variant, indent+"   ")))
-		var notes []string
-		if s, ok := textOf(variant, "description"); ok && !(first && above) && !(described && s == description) {
-			notes = append(notes, s)
+		w.put(indent, " | ")
+		w.nullable(variant, indent+"   ")
+		note, _ := textOf(variant, "description")
+		if first && above || described && note == description {
+			note = ""
 		}
-		if s, ok := defaultOf(variant, true); ok {
-			notes = append(notes, s)
-		}
-		if len(notes) > 0 {
-			b.WriteString(" // " + strings.Join(notes, " "))
-		}
-		b.WriteString("\n")
+		w.notes(note, variant, true)
+		w.put("\n")
 		first = false
 	}
-	b.WriteString(indent + ",\n")
+	w.put(indent, ",\n")
 }
 
-// nullable adds null to a type that may be it and does not say so.
-func nullable(schema jinja.Value, spelled string) string {
-	if d, ok := schema.(*jinja.Dict); ok {
-		if v, _ := d.Get("nullable"); v == true && !strings.Contains(spelled, "null") {
-			return spelled + " | null"
-		}
+// notes writes the comment behind a variant.
+func (w *typeWriter) notes(description string, variant jinja.Value, bareEnum bool) {
+	value, ok := defaultOf(variant, bareEnum)
+	switch {
+	case description != "" && ok:
+		w.put(" // ", description, " ", value)
+	case description != "" || ok:
+		w.put(" // ", description, value)
 	}
-	return spelled
+}
+
+// nullable writes a type, and null if it may be that and does not say so.
+func (w *typeWriter) nullable(schema jinja.Value, indent string) {
+	start := w.b.Len()
+	w.value(schema, indent)
+	if v, _ := memberOf(schema, "nullable"); v == true && !strings.Contains(w.b.String()[start:], "null") {
+		w.put(" | null")
+	}
 }
 
 // defaultOf returns the comment for a default. One of an enumeration may go
@@ -254,8 +273,6 @@ func memberOf(schema jinja.Value, key string) (jinja.Value, bool) {
 	}
 	return d.Get(key)
 }
-
-func has(schema jinja.Value, key string) bool { _, ok := memberOf(schema, key); return ok }
 
 func textOf(schema jinja.Value, key string) (string, bool) {
 	v, _ := memberOf(schema, key)

@@ -21,7 +21,8 @@ type traits struct {
 	mergeUsers, mergeAssistants bool
 	// calls and results tell that the template has a place for them.
 	calls, results bool
-	// oneCall tells that a turn with several calls is refused.
+	// oneCall tells that a turn with several calls is refused, or that only one of
+	// them is shown.
 	oneCall bool
 	// stringArguments tells that arguments that are text are shown as they are.
 	stringArguments bool
@@ -31,6 +32,8 @@ type traits struct {
 	shortIDs bool
 	// reasoning is the field for thoughts; empty if they go into the text.
 	reasoning string
+	// showsThinking, keepsThinking and rendersIDs are as in Traits.
+	showsThinking, keepsThinking, rendersIDs bool
 	// thinkingMode tells that the template reads that variable.
 	thinkingMode bool
 }
@@ -79,13 +82,30 @@ func probe(tmpl *jinja.Template, source string, cfg Config) traits {
 	t.mergeUsers = refused(user, user) && !refused(user)
 	t.mergeAssistants = refused(user, text("assistant", "a"), text("assistant", "b"), user) &&
 		!refused(user, text("assistant", "a"), user)
-	p.tools(&t, shown, refused)
+	p.tools(&t, shown)
 	t.reasoning = reasoningField(&t, source, shown)
+	p.thinking(&t, shown)
 	return t
 }
 
+// thinking finds out which thoughts are shown.
+func (p *prober) thinking(t *traits, shown func(string, ...message) bool) {
+	user := message{role: "user", parts: []string{"q"}}
+	id := "call_zq1"
+	if t.shortIDs {
+		id = "zqProbe01"
+	}
+	// The answer goes on to speak, since some templates show thoughts only there.
+	calling := message{role: "assistant", parts: []string{"a"}, thoughts: []string{mark}, calls: []call{{id: id, name: "f", args: "{}"}}}
+	result := message{role: "tool", callID: id, toolName: "f", parts: []string{"r"}}
+	rewritten := func(m ...message) []message { return t.rewrite(m) }
+	t.showsThinking = shown(mark, rewritten(user, calling, result)...)
+	t.keepsThinking = shown(mark, rewritten(user, message{role: "assistant", parts: []string{"a"}, thoughts: []string{mark}}, user)...)
+	t.rendersIDs = t.calls && shown(id, rewritten(user, calling, result)...)
+}
+
 // tools finds out about calls and their results.
-func (p *prober) tools(t *traits, shown func(string, ...message) bool, refused func(...message) bool) {
+func (p *prober) tools(t *traits, shown func(string, ...message) bool) {
 	user := message{role: "user", parts: []string{"q"}}
 	turn := func(calls ...call) message { return message{role: "assistant", calls: calls} }
 	answer := func(id, s string) message {
@@ -111,8 +131,9 @@ func (p *prober) tools(t *traits, shown func(string, ...message) bool, refused f
 	if !t.calls {
 		return
 	}
-	second := call{id: strings.Replace(first.id, "1", "2", 1), name: mark, args: "{}"}
-	t.oneCall = refused(user, turn(first, second), answer(first.id, "r"), answer(second.id, "r"))
+	second := call{id: strings.Replace(first.id, "1", "2", 1), name: another, args: "{}"}
+	both := shown(another, user, turn(first, second), answer(first.id, "r"), answer(second.id, "r"))
+	t.oneCall = !both && shown(another, user, turn(first), answer(first.id, "r"), turn(second), answer(second.id, "r"))
 	t.stringArguments = t.stringArguments || p.keepsArguments(t, first.id)
 }
 

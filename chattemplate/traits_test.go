@@ -1,0 +1,47 @@
+package chattemplate_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/dynago/dynago/chattemplate"
+)
+
+func TestTraits(t *testing.T) {
+	for name, want := range map[string]chattemplate.Traits{
+		"turns.jinja":    {ReasoningField: "reasoning_content", ShowsThinking: true, Calls: true, ParallelCalls: true, Results: true, ArgumentsAsText: true},
+		"headers.jinja":  {ShowsThinking: false, KeepsThinking: true, LateSystem: true, Calls: true, Results: true},
+		"brackets.jinja": {KeepsThinking: true, Calls: true, ParallelCalls: true, Results: true, RendersIDs: true},
+		"elements.jinja": {ReasoningField: "reasoning_content", ShowsThinking: true, LateSystem: true, Calls: true, ParallelCalls: true, Results: true},
+		"channels.jinja": {ReasoningField: "reasoning_content", ShowsThinking: true, Calls: true, Results: true},
+		"flags.jinja":    {ShowsThinking: true, Calls: true, ParallelCalls: true, Results: true, ArgumentsAsText: true},
+		"grounded.jinja": {ShowsThinking: true, KeepsThinking: true, LateSystem: true, Calls: true, ParallelCalls: true, Results: true},
+	} {
+		source, err := os.ReadFile(filepath.Join(corpus, "templates", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tmpl := compile(t, string(source))
+		for _, tools := range []bool{false, true} {
+			if got := tmpl.Traits(tools); got != want {
+				t.Errorf("%s:\ngot  %+v\nwant %+v", name, got, want)
+			}
+		}
+	}
+}
+
+// Each of the templates of a model has traits of its own.
+func TestTraitsByName(t *testing.T) {
+	const shows = "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.id }}{{ c.function.name }}{% endfor %}{% endfor %}"
+	tmpl, err := chattemplate.CompileNamed(map[string]string{"default": "{{ messages[-1].content }}", "tool_use": shows}, chattemplate.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if plain, tools := tmpl.Traits(false), tmpl.Traits(true); plain.RendersIDs || !tools.RendersIDs {
+		t.Errorf("got %+v and %+v", plain, tools)
+	}
+	if native := chattemplate.Harmony(chattemplate.Config{}).Traits(true); !native.ParallelCalls || native.RendersIDs {
+		t.Errorf("Harmony: got %+v", native)
+	}
+}
