@@ -62,7 +62,7 @@ func TestTimeLimit(t *testing.T) {
 				t.Fatal(err)
 			}
 			began := time.Now()
-			out, err := tmpl.Render(jinja.NewDict(0), jinja.Env{Limits: jinja.Limits{Time: 100 * time.Millisecond, Output: 16 << 20}})
+			out, err := tmpl.Render(jinja.NewDict(0), jinja.Env{Limits: jinja.Limits{Time: 50 * time.Millisecond, Output: 16 << 20}})
 			took := time.Since(began)
 			t.Log(took, err)
 			var e *jinja.Error
