@@ -122,13 +122,15 @@ func (t *Template) harmonyText(r *chat.Request, o Options, controls *Controls) (
 		return Rendered{}, err
 	}
 	kept := w.keptThoughts(turns)
+	before := w.text.Len()
 	for i := range turns {
+		before = w.text.Len()
 		w.turn(&turns[i], kept[i])
 	}
 	switch continues, _ := args.Get("continue_final_message"); {
 	case continues == true && o.AddGenerationPrompt && isTrue(args, "add_generation_prompt"):
 		return Rendered{}, errors.New("continue_final_message and add_generation_prompt exclude each other: either the last turn goes on, or a new one begins")
-	case continues == true && (len(turns) == 0 || w.ending != harmony.End):
+	case continues == true && (w.text.Len() == before || w.ending != harmony.End):
 		return Rendered{}, errors.New("continue_final_message needs a last turn with text to go on with")
 	case continues == true:
 		w.ending = ""

@@ -40,8 +40,11 @@ func (w *typeWriter) value(schema jinja.Value, indent string) {
 		for v := range variants.All() {
 			w.put("\n", indent, " | ")
 			w.nullable(v, indent+"   ")
-			note, _ := textOf(v, "description")
-			w.notes(note, v, false)
+			var notes []string
+			if s, ok := textOf(v, "description"); ok {
+				notes = append(notes, s)
+			}
+			w.notes(notes, v, false)
 		}
 		return
 	}
@@ -175,11 +178,11 @@ func (w *typeWriter) union(name string, v jinja.Value, variants *jinja.List, ind
 	for variant := range variants.All() {
 		w.put(indent, " | ")
 		w.nullable(variant, indent+"   ")
-		note, _ := textOf(variant, "description")
-		if first && above || described && note == description {
-			note = ""
+		var notes []string
+		if s, ok := textOf(variant, "description"); ok && !(first && above) && !(described && s == description) {
+			notes = append(notes, s)
 		}
-		w.notes(note, variant, true)
+		w.notes(notes, variant, true)
 		w.put("\n")
 		first = false
 	}
@@ -187,13 +190,12 @@ func (w *typeWriter) union(name string, v jinja.Value, variants *jinja.List, ind
 }
 
 // notes writes the comment behind a variant.
-func (w *typeWriter) notes(description string, variant jinja.Value, bareEnum bool) {
-	value, ok := defaultOf(variant, bareEnum)
-	switch {
-	case description != "" && ok:
-		w.put(" // ", description, " ", value)
-	case description != "" || ok:
-		w.put(" // ", description, value)
+func (w *typeWriter) notes(notes []string, variant jinja.Value, bareEnum bool) {
+	if s, ok := defaultOf(variant, bareEnum); ok {
+		notes = append(notes, s)
+	}
+	if len(notes) > 0 {
+		w.put(" // ", strings.Join(notes, " "))
 	}
 }
 
@@ -226,29 +228,39 @@ func defaultOf(schema jinja.Value, bareEnum bool) (string, bool) {
 	case isText && bareEnum:
 		return "default: " + s, true
 	}
-	return "default: " + compact(v), true
+	return "default: " + string(appendCompact(nil, v)), true
 }
 
-// compact spells a value as JSON without blanks, and numbers as serde_json does.
-func compact(v jinja.Value) string {
+// appendCompact spells a value as JSON without blanks, and numbers as serde_json
+// does.
+func appendCompact(dst []byte, v jinja.Value) []byte {
 	switch v := v.(type) {
 	case *jinja.List:
-		var items []string
+		open := byte('[')
 		for item := range v.All() {
-			items = append(items, compact(item))
+			dst = appendCompact(append(dst, open), item)
+			open = ','
 		}
-		return "[" + strings.Join(items, ",") + "]"
+		if open == '[' {
+			dst = append(dst, open)
+		}
+		return append(dst, ']')
 	case *jinja.Dict:
-		var items []string
+		open := byte('{')
 		for key, item := range v.All() {
-			items = append(items, compact(key)+":"+compact(item))
+			dst = append(appendCompact(append(dst, open), key), ':')
+			dst = appendCompact(dst, item)
+			open = ','
 		}
-		return "{" + strings.Join(items, ",") + "}"
+		if open == '{' {
+			dst = append(dst, open)
+		}
+		return append(dst, '}')
 	case float64:
-		return rustFloat(v)
+		return append(dst, rustFloat(v)...)
 	}
 	s, _ := jinja.ToJSON(v) // it came from JSON
-	return s
+	return append(dst, s...)
 }
 
 // rustFloat spells a number as the Rust library ryu does.

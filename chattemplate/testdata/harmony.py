@@ -165,6 +165,7 @@ types = {
     "oneOf described": obj({"a": {"description": "outer", "default": "d", "oneOf": [{"type": "string", "description": "first"}, {"type": "number", "description": "second"}]}}, ["a"]),
     "oneOf same description": obj({"a": {"description": "same", "default": 3, "oneOf": [{"type": "string", "description": "same"}, {"type": "number", "description": "same", "default": 1}]}}),
     "oneOf enum default": obj({"a": {"enum": ["p"], "default": "p", "title": "T", "examples": ["p"], "oneOf": [obj({"k": {"type": "string", "description": "key"}}), {"type": "array", "items": {"type": "string"}}]}}),
+    "oneOf, empty texts": obj({"a": {"description": "", "oneOf": [{"type": "string", "description": ""}, {"description": "", "type": "object", "default": {}}, {"default": [], "type": "array"}]}, "b": {"oneOf": [{"type": "string"}, {"type": "number", "description": ""}]}, "c": {"type": "array", "items": {"oneOf": [{"description": "", "type": "string"}]}}}),
     "oneOf empty": obj({"a": {"oneOf": [], "description": "none"}, "b": {"oneOf": "x", "description": "odd", "default": 1}}),
     "oneOf at the root": {"oneOf": [obj({"a": {"type": "string"}}, ["a"]), obj({"b": {"type": "number"}}, description="by number", default="b")]},
     "oneOf in items": obj({"a": {"type": "array", "items": {"oneOf": [{"type": "string"}, {"type": "string", "enum": ["z"], "default": "z"}]}}}),
