@@ -1,4 +1,5 @@
-# Go 1.26 is all that the targets need, except e2e, which needs Node.js and Python.
+# Go 1.26 is all that the targets need, except e2e and vocabularies, which need
+# Node.js and Python.
 
 GO      ?= go
 TOOL    := $(GO) tool -modfile=tools/go.mod
@@ -16,7 +17,7 @@ export CGO_ENABLED := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: build test lint fuzz bench bench-short soak e2e templates generate help
+.PHONY: build test lint fuzz bench bench-short soak e2e templates vocabularies generate help
 
 build: ## static binary bin/dynago
 	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/dynago ./cmd/dynago
@@ -53,6 +54,10 @@ e2e: build ## the built binary against the official OpenAI SDKs
 
 templates: ## all chat templates of npm, PyPI and Go packages against Python's Jinja2
 	chattemplate/testdata/corpus/run
+
+vocabularies: ## real vocabularies against the ids of the real libraries (UPDATE=1: ask those anew)
+	$(GO) run ./internal/models/fetch '*/tokenizer.*' '*/tekken.json'
+	$(GO) test -count=1 -timeout 60m -tags e2e -run TestVocabularies ./tokenizer/corpus $(if $(UPDATE),-args -update)
 
 generate: ## what is generated
 	$(GO) generate ./...

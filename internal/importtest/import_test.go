@@ -55,6 +55,7 @@ var plan = []room{
 	{name: "harmony", floor: 0, never: noIO},
 
 	{name: "tokenizer", floor: 1, never: noHTTP},
+	{name: "tokenizer/corpus", outside: true, seenBy: []string{}},
 	{name: "chattemplate", floor: 1, sees: []string{"chattemplate/jinja"}, never: noHTTP},
 	{name: "chattemplate/jinja", outside: true, seenBy: []string{"chattemplate"}, never: noHTTP},
 	{name: "parser", floor: 1, never: noHTTP},
