@@ -163,11 +163,15 @@ func (p *pieceModel) build() (model, *vocabulary) {
 	}
 	var m model
 	var v *vocabulary
-	if p.ordinary() {
-		b := p.buildBPE()
-		m, v = b, &b.vocabulary
-	} else {
+	switch ties := p.ties(); {
+	case !p.ordinary():
 		b := p.buildTied()
+		m, v = b, &b.vocabulary
+	case len(ties) > 0:
+		b := &sometimesTied{bpe: p.buildBPE(), tied: p.buildTied(), ties: newPieceTrie(ties)}
+		m, v = b, &b.vocabulary
+	default:
+		b := p.buildBPE()
 		m, v = b, &b.vocabulary
 	}
 	if len(p.symbols) > 0 {
@@ -202,22 +206,16 @@ func (p *pieceModel) buildUnigram() *unigram {
 	return m
 }
 
-// ordinary tells whether the pieces are such that merging them is byte-pair
-// encoding: each has a score of its own, all are used, and their characters are
-// pieces too.
+// ordinary tells whether merging the pieces is byte-pair encoding but for pieces
+// that share a score: all are used, and their characters are pieces too.
 func (p *pieceModel) ordinary() bool {
-	scores := map[float32]bool{}
 	for _, piece := range p.file.pieces {
 		if piece.kind == pieceUnused {
 			return false
 		}
-		if piece.kind != pieceNormal || utf8.RuneCountInString(piece.text) == 1 {
+		if piece.kind != pieceNormal {
 			continue
 		}
-		if scores[piece.score] {
-			return false
-		}
-		scores[piece.score] = true
 		for _, r := range piece.text {
 			if id, ok := p.byText[string(r)]; !ok || p.file.pieces[id].kind != pieceNormal {
 				return false
@@ -225,6 +223,30 @@ func (p *pieceModel) ordinary() bool {
 		}
 	}
 	return true
+}
+
+// ties returns the pieces that merging makes and that share a score.
+func (p *pieceModel) ties() []trieToken {
+	var ties []trieToken
+	var group []trieToken
+	for _, id := range p.merged() {
+		piece := p.file.pieces[id]
+		if utf8.RuneCountInString(piece.text) == 1 {
+			continue
+		}
+		if len(group) > 0 && p.file.pieces[group[0].id].score != piece.score {
+			group = group[:0]
+		}
+		group = append(group, trieToken{piece.text, id})
+		switch len(group) {
+		case 1:
+		case 2:
+			ties = append(ties, group...)
+		default:
+			ties = append(ties, group[len(group)-1])
+		}
+	}
+	return ties
 }
 
 // merged returns the pieces that merging can make, best first.

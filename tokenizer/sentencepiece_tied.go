@@ -31,6 +31,30 @@ func (p *pieceModel) buildTied() *tiedBPE {
 	return m
 }
 
+// sometimesTied is byte-pair encoding with some pieces that share a score. Parts
+// of a word that hold none of them are merged the fast way.
+type sometimesTied struct {
+	*bpe
+	tied *tiedBPE
+	ties *pieceTrie
+}
+
+func (m *sometimesTied) appendWord(dst []uint32, word string, s *scratch) []uint32 {
+	for i := 0; i < len(word); {
+		end := len(word)
+		if m.joints != nil {
+			end = m.joints.next(word, i)
+		}
+		if part := word[i:end]; m.ties.within(part) {
+			dst = m.tied.appendWord(dst, part, s)
+		} else {
+			dst = m.appendPart(dst, part, s)
+		}
+		i = end
+	}
+	return dst
+}
+
 // tiedLink is a symbol of a word, which other symbols may have merged into.
 type tiedLink struct {
 	start, end int32 // in the word; equal if merged away

@@ -62,3 +62,19 @@ func (t *pieceTrie) child(node uint32, b byte) uint32 {
 	}
 	return first + uint32(at)
 }
+
+// within tells whether a token is part of text.
+func (t *pieceTrie) within(text string) bool {
+	for start := range len(text) {
+		node := uint32(0)
+		for i := start; i < len(text); i++ {
+			if node = t.child(node, text[i]); node == 0 {
+				break
+			}
+			if t.ids[node] != none {
+				return true
+			}
+		}
+	}
+	return false
+}
