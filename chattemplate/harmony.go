@@ -113,6 +113,7 @@ func (t *Template) harmonyText(r *chat.Request, o Options, controls *Controls) (
 	if !o.HideTools {
 		w.tools = callable(r.Tools)
 	}
+	w.text.Grow(sizeOf(r))
 	if w.date == "" {
 		w.date = t.cfg.Now().Format("2006-01-02")
 	}

@@ -23,6 +23,33 @@ type harmonyWriter struct {
 // stretch is a part of the text, in bytes.
 type stretch struct{ start, end int }
 
+// sizeOf returns about how long the prompt of a request is, in bytes.
+func sizeOf(r *chat.Request) int {
+	const perMessage, perTool = 80, 400
+	n := 1000 + perTool*len(r.Tools)
+	count := func(blocks []chat.Block) {
+		for i := range blocks {
+			n += len(blocks[i].Text) + perMessage
+			if use := blocks[i].Use; use != nil {
+				n += len(use.Args)
+			}
+		}
+	}
+	count(r.System)
+	for i := range r.Turns {
+		count(r.Turns[i].Blocks)
+		for j := range r.Turns[i].Blocks {
+			if result := r.Turns[i].Blocks[j].Result; result != nil {
+				count(result.Blocks)
+			}
+		}
+	}
+	for i := range r.Tools {
+		n += len(r.Tools[i].Description) + len(r.Tools[i].Schema)
+	}
+	return n
+}
+
 // ours appends what only the renderer may write.
 func (w *harmonyWriter) ours(parts ...string) {
 	for _, s := range parts {
