@@ -16,6 +16,7 @@ type opening struct {
 	prompt chain // of the ids before it
 	text   string
 	ids    []uint32
+	before []uint32 // and at most one id more, that of the cut
 }
 
 // longestOpening is that of an answer that is worth remembering, in bytes. A
@@ -27,7 +28,7 @@ func (w *walk) opening() *opening {
 	if w.turns == nil || w.controls == nil || len(text) > longestOpening {
 		return nil
 	}
-	return &opening{w.last.chain, strings.Clone(text), w.ids[w.last.ids:]}
+	return &opening{w.last.chain, strings.Clone(text), w.ids[w.last.ids:], w.ids[max(0, w.last.ids-1):]}
 }
 
 // Remember keeps the ids with which a model answered a prompt, or as much of them
@@ -41,12 +42,23 @@ func (m *Model) Remember(p *Prompt, ids []uint32) {
 	if n := len(ids) - 1; n >= 0 && m.ends(p, ids[n]) {
 		ids = ids[:n]
 	}
-	text := m.Tokenizer.Decode(ids, false)
+	o := p.opening
+	text := m.textBehind(o.before, ids)
 	if text == "" {
 		return
 	}
-	o := p.opening
 	m.Turns.put(&turn{prompt: o.prompt.sum, tail: o.text, text: o.text + text, ids: slices.Concat(o.ids, ids)})
+}
+
+// textBehind returns the text of ids as it stands in a prompt behind others: by
+// itself a text may have lost the blank that its first token begins with.
+func (m *Model) textBehind(before, ids []uint32) string {
+	whole := m.Tokenizer.Decode(slices.Concat(before, ids), false)
+	text, ok := strings.CutPrefix(whole, m.Tokenizer.Decode(before, false))
+	if !ok {
+		return ""
+	}
+	return text
 }
 
 // ends tells that an id ended the turn, and is not shown.

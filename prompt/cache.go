@@ -38,11 +38,17 @@ type CacheStats struct {
 type cached struct {
 	prev, next *cached
 
-	hash    uint64
-	text    string
-	literal bool
-	ids     []uint32
-	chain   chain // of ids
+	hash  uint64
+	text  string
+	read  reading
+	ids   []uint32
+	chain chain // of ids
+}
+
+// reading is what the ids of a text depend on beside it.
+type reading struct {
+	first   bool // it begins the prompt
+	literal bool // no control token in it has its effect
 }
 
 const (
@@ -83,7 +89,7 @@ func (c *Cache) count(cachedTokens, tokens int) {
 
 // get returns what is known of a text, or nil. Two texts of one hash keep each
 // other out, and nothing worse.
-func (c *Cache) get(hash uint64, text string, literal bool) *cached {
+func (c *Cache) get(hash uint64, text string, read reading) *cached {
 	c.mu.Lock()
 	e := c.byHash[hash]
 	if e != nil {
@@ -91,15 +97,15 @@ func (c *Cache) get(hash uint64, text string, literal bool) *cached {
 		c.link(e)
 	}
 	c.mu.Unlock()
-	if e == nil || e.literal != literal || e.text != text {
+	if e == nil || e.read != read || e.text != text {
 		return nil
 	}
 	return e
 }
 
 // put remembers the ids of a text. It keeps neither.
-func (c *Cache) put(hash uint64, text string, literal bool, ids []uint32, chain chain) {
-	e := &cached{hash: hash, literal: literal, ids: ids, chain: chain}
+func (c *Cache) put(hash uint64, text string, read reading, ids []uint32, chain chain) {
+	e := &cached{hash: hash, read: read, ids: ids, chain: chain}
 	if e.bytes()+len(text) > c.limit {
 		return
 	}

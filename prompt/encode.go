@@ -12,7 +12,7 @@ import (
 
 // encoder turns a prompt's text into ids piece by piece. Control tokens cut the
 // pieces: the tokenizer takes them out before all else, so that what stands
-// between two of them gives the same ids wherever it stands. Which of them a
+// behind one of them gives the same ids wherever it stands. Which of them a
 // tokenizer really treats so is found out by trying, when a model is loaded.
 type encoder struct {
 	tokenizer *tokenizer.Tokenizer
@@ -72,7 +72,7 @@ func (e *encoder) try(content string, id uint32) (cut, bool) {
 			rest = strings.TrimLeftFunc(after, unicode.IsSpace)
 		}
 		want := append(e.tokenizer.AppendLiteral(nil, trimmed), id)
-		want = e.tokenizer.AppendLiteral(want, rest)
+		want = e.tokenizer.AppendBehind(want, rest, true)
 		return slices.Equal(e.tokenizer.Append(nil, before+content+after), want)
 	}
 	for _, before := range textsBefore {

@@ -35,7 +35,8 @@ type walk struct {
 	last   place // behind the last cut
 	places []place
 	note   bool // keep all places
-	probes bool // is no prompt, and not counted
+	behind bool // the text stands behind a cut
+	probes bool // it is no prompt, and not counted
 }
 
 // place is a position behind a cut, or the beginning.
@@ -104,13 +105,13 @@ func (w *walk) pieces(from place) {
 		if c.right {
 			after = strings.TrimLeftFunc(after, unicode.IsSpace)
 		}
-		w.piece(before, p)
+		w.piece(before, start == 0 && !w.behind, p)
 		w.ids = append(w.ids, c.id)
 		w.chain = w.chain.then(c.id)
 		start = w.reach(place{len(w.text) - len(after), len(w.ids), w.chain})
 		at, p = start, piece{encoding: w.encoding}
 	}
-	w.piece(w.text[start:], p)
+	w.piece(w.text[start:], start == 0 && !w.behind, p)
 }
 
 // reach notes a place, and returns where the walk goes on: behind the answer that
@@ -170,27 +171,27 @@ type piece struct {
 
 type span struct{ start, end int }
 
-// piece appends the ids of the text between two cuts.
-func (w *walk) piece(text string, p piece) {
+// piece appends the ids of the text between two cuts, or, if it is the first, of
+// what stands before the first one.
+func (w *walk) piece(text string, first bool, p piece) {
 	switch {
 	case text == "":
 	case !p.literal || p.structured && p.typed == nil:
-		w.plain(text, false)
+		w.plain(text, reading{first: first})
 	case !p.structured:
-		w.plain(text, true)
+		w.plain(text, reading{first: first, literal: true})
 	default:
-		w.mixed(text, p)
+		w.mixed(text, first, p)
 	}
 }
 
-// plain appends the ids of a text in which all control tokens have their effect,
-// or, literal being true, none has.
-func (w *walk) plain(text string, literal bool) {
+// plain appends the ids of a text that is read in one way throughout.
+func (w *walk) plain(text string, read reading) {
 	remember := w.cache != nil && len(text) >= minCached
 	var hash uint64
 	if remember {
 		hash = xxh3.HashString(text)
-		if known := w.cache.get(hash, text, literal); known != nil {
+		if known := w.cache.get(hash, text, read); known != nil {
 			w.cached += len(known.ids)
 			w.ids = append(w.ids, known.ids...)
 			w.chain = w.chain.join(known.chain)
@@ -198,11 +199,7 @@ func (w *walk) plain(text string, literal bool) {
 		}
 	}
 	start := len(w.ids)
-	if literal {
-		w.ids = w.tokenizer.AppendLiteral(w.ids, text)
-	} else {
-		w.ids = w.tokenizer.Append(w.ids, text)
-	}
+	w.tokenize(text, read)
 	made := w.ids[start:]
 	var c chain
 	if remember || w.turns != nil {
@@ -210,26 +207,35 @@ func (w *walk) plain(text string, literal bool) {
 		w.chain = w.chain.join(c)
 	}
 	if remember {
-		w.cache.put(hash, text, literal, made, c)
+		w.cache.put(hash, text, read, made, c)
+	}
+}
+
+func (w *walk) tokenize(text string, read reading) {
+	switch {
+	case !read.first:
+		w.ids = w.tokenizer.AppendBehind(w.ids, text, read.literal)
+	case read.literal:
+		w.ids = w.tokenizer.AppendLiteral(w.ids, text)
+	default:
+		w.ids = w.tokenizer.Append(w.ids, text)
 	}
 }
 
 // mixed appends the ids of a text in which some control tokens have their effect
 // and others, typed, have none: the tokenizer reads either all or none.
-func (w *walk) mixed(text string, p piece) {
+func (w *walk) mixed(text string, first bool, p piece) {
 	start, done := len(w.ids), 0
+	upTo := func(end int, literal bool) {
+		if end = min(end, len(text)); end > done {
+			w.tokenize(text[done:end], reading{first: first && done == 0, literal: literal})
+			done = end
+		}
+	}
 	for _, s := range p.typed {
-		if s.start > done {
-			w.ids = w.tokenizer.Append(w.ids, text[done:s.start])
-			done = s.start
-		}
-		if s.end > done {
-			w.ids = w.tokenizer.AppendLiteral(w.ids, text[done:min(s.end, len(text))])
-			done = s.end
-		}
+		upTo(s.start, false)
+		upTo(s.end, true)
 	}
-	if done < len(text) {
-		w.ids = w.tokenizer.Append(w.ids, text[done:])
-	}
+	upTo(len(text), false)
 	w.chain = w.chain.join(chainOf(w.ids[start:]))
 }

@@ -61,7 +61,7 @@ type cutter struct{ raw, normalized *matcher }
 // Append appends the ids of text to dst and returns the extended slice. Added
 // tokens that the text spells are recognised; nothing is put around the text.
 func (t *Tokenizer) Append(dst []uint32, text string) []uint32 {
-	return t.encode(dst, text, false)
+	return t.encode(dst, text, false, t.split)
 }
 
 // AppendLiteral is Append for text that comes from outside, such as what a user
@@ -70,7 +70,14 @@ func (t *Tokenizer) Append(dst []uint32, text string) []uint32 {
 // ids of Append. The one exception is the token for what a vocabulary cannot
 // spell: a model without bytes has nothing else for such text, special or not.
 func (t *Tokenizer) AppendLiteral(dst []uint32, text string) []uint32 {
-	return t.encode(dst, text, true)
+	return t.encode(dst, text, true, t.split)
+}
+
+// AppendBehind is Append, or with literal set AppendLiteral, for text that stands
+// behind an added token: some models write the first word of a text in a way of
+// its own.
+func (t *Tokenizer) AppendBehind(dst []uint32, text string, literal bool) []uint32 {
+	return t.encode(dst, text, literal, t.later)
 }
 
 // AppendWithSpecial is Append with what the model expects around a text that no
@@ -81,14 +88,15 @@ func (t *Tokenizer) AppendWithSpecial(dst []uint32, text string) []uint32 {
 	return append(dst, t.after...)
 }
 
-func (t *Tokenizer) encode(dst []uint32, text string, literal bool) []uint32 {
+// encode cuts what stands before the first added token by stages, and the rest as
+// what is not first.
+func (t *Tokenizer) encode(dst []uint32, text string, literal bool, stages []splitter) []uint32 {
 	s := t.scratch.Get().(*scratch)
 	defer t.scratch.Put(s)
 	cut := &t.text
 	if literal {
 		cut = &t.literal
 	}
-	stages := t.split
 	for part, token := range cut.raw.pieces(text) {
 		if token != nil {
 			dst = append(dst, token.ID)
