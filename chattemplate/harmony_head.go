@@ -83,13 +83,20 @@ func (w *harmonyWriter) instructions(turn *chat.Turn) string {
 func (w *harmonyWriter) functions() (string, error) {
 	var t typeWriter
 	t.put("## functions\n\nnamespace functions {\n\n")
-	for i := range w.tools {
-		tool := &w.tools[i]
+	for i := range w.request.Tools {
+		tool := &w.request.Tools[i]
+		if tool.Kind == chat.ToolServer {
+			continue
+		}
+		schema, err := parametersOf(tool)
+		if err != nil {
+			return "", &ToolError{i, tool.Name, err}
+		}
 		for _, line := range lines(tool.Description) {
 			t.put("// ", line, "\n")
 		}
 		t.put("type ", tool.Name, " = (")
-		if schema := parametersOf(tool); schema != nil {
+		if schema != nil {
 			t.put("_: ")
 			t.value(schema, "")
 		}
@@ -103,16 +110,22 @@ func (w *harmonyWriter) functions() (string, error) {
 }
 
 // parametersOf returns the schema of a function's parameters, nil if it has none.
-func parametersOf(t *chat.Tool) *jinja.Dict {
-	if t.Kind == chat.ToolCustom {
-		d, _ := freeText().(*jinja.Dict)
-		return d
+func parametersOf(t *chat.Tool) (*jinja.Dict, error) {
+	var schema jinja.Value
+	switch {
+	case t.Kind == chat.ToolCustom:
+		schema = freeText()
+	case len(t.Schema) > 0:
+		var err error
+		if schema, err = jinja.FromJSON(t.Schema); err != nil {
+			return nil, err
+		}
 	}
-	v, err := jinja.FromJSON(t.Schema)
-	if d, ok := v.(*jinja.Dict); ok && err == nil && !isEmpty(d) {
-		return d
+	d, ok := schema.(*jinja.Dict)
+	if !ok || isEmpty(d) {
+		return nil, nil
 	}
-	return nil
+	return d, nil
 }
 
 // isEmpty tells that a schema is an object that has no members.
