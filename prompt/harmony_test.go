@@ -124,6 +124,7 @@ func generate(t testing.TB, m *prompt.Model, r *chat.Request, answer []uint32) c
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.Remember(p, answers[0].IDs)
 	return answers[0]
 }
 
@@ -165,6 +166,9 @@ func TestHarmonyChats(t *testing.T) {
 			}
 			if want := m.Tokenizer.Append(slices.Clone(before), thinks); len(p.IDs) < len(want) || !slices.Equal(p.IDs[:len(want)], want) {
 				t.Errorf("the next prompt is\n%s\nand does not begin\n%s", m.Tokenizer.Decode(p.IDs, false), m.Tokenizer.Decode(want, false))
+			}
+			if _, turns := m.Remembered(); turns == nil || turns.Hits != 1 {
+				t.Errorf("the answer is not known again: %+v", turns)
 			}
 			const result = "<|start|>functions.f to=assistant<|channel|>commentary<|message|>"
 			want := m.Tokenizer.Append(slices.Clone(before), thinks+result)
