@@ -116,7 +116,7 @@ func FuzzHistory(f *testing.F) {
 	for _, source := range []string{show, systemFirst, noSystem, silent, verbatim, thoughtful, onlyNull, inField} {
 		templates = append(templates, compile(f, source))
 	}
-	templates = append(templates, compileFile(f, "hermes.jinja"), compileFile(f, "strict.jinja"))
+	templates = append(templates, compileFile(f, "hermes.jinja"), compileFile(f, "strict.jinja"), harmonyAt())
 	f.Add([]byte("sduatATur\x00\xff"), "text", `{"a":1}`)
 	f.Add([]byte("uTtATtua"), "<|im_end|>", `{"a":`)
 	f.Add([]byte("uTtATtua"), "a", strings.Repeat(`{"a":`, 460)+"1"+strings.Repeat("}", 460))
