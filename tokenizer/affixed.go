@@ -31,13 +31,7 @@ func (m *affixed) appendWord(dst []uint32, word string, s *scratch) []uint32 {
 		return append(dst, ids...)
 	}
 	start := len(dst)
-	dst = m.symbols(dst, word)
-	ids := dst[start:]
-	if len(ids) <= len(s.ranks) {
-		dst = dst[:start+m.mergeShort(ids, &s.ranks)]
-	} else {
-		dst = dst[:start+m.mergeLong(ids, s)]
-	}
+	dst = m.mergeFrom(start, m.symbols(dst, word), s)
 	m.cache.put(hash, word, dst[start:])
 	return dst
 }

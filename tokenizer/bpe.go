@@ -1,7 +1,6 @@
 package tokenizer
 
 import (
-	"math/bits"
 	"sync/atomic"
 	"unicode/utf8"
 )
@@ -20,18 +19,21 @@ type bpe struct {
 	fallback *[256]uint32 // ids of the tokens <0x00> to <0xFF> for characters that are not in the vocabulary, or nil
 	joints   *joints      // where a word falls into parts that never merge, or nil
 
-	whole []atomic.Uint32 // two bits an id: does merging its bytes yield it?
+	last  []atomic.Uint32 // by id, how merging its bytes ends
+	pairs *pairs          // or nil: words are merged
 	cache wordCache
 }
 
 // none is no id and no rank.
 const none = ^uint32(0)
 
-// The states of bpe.whole.
+// The values of bpe.last, each of which is found out when it is first needed.
 const (
-	wholeUnset = iota
-	wholeNo
-	wholeYes
+	lastUnset  = iota
+	lastOther  // its bytes become other tokens
+	lastSymbol // it is what merging begins with
+	lastOdd    // it comes out, but see [bpe.end]
+	lastMerge  // and from here on the index of the last merge
 )
 
 // appendWord appends the ids of a word, which must not be empty.
@@ -57,6 +59,9 @@ func (m *bpe) appendPart(dst []uint32, word string, s *scratch) []uint32 {
 	if id, ok := m.index.lookup(&m.pieces, word, hash); ok && (m.ignoreMerges || m.isWhole(id, word, s)) {
 		return append(dst, id)
 	}
+	if len(word) > cachedLen {
+		return m.merge(dst, word, s)
+	}
 	if ids, ok := m.cache.get(hash, word); ok {
 		return append(dst, ids...)
 	}
@@ -66,34 +71,70 @@ func (m *bpe) appendPart(dst []uint32, word string, s *scratch) []uint32 {
 	return dst
 }
 
+// isWhole tells whether merging the bytes of a token yields it.
 func (m *bpe) isWhole(id uint32, word string, s *scratch) bool {
-	state, shift := &m.whole[id/16], id%16*2
-	switch state.Load() >> shift & 3 {
-	case wholeYes:
-		return true
-	case wholeNo:
-		return false
+	last := m.last[id].Load()
+	if last == lastUnset {
+		last = m.end(id, word, s)
 	}
-	s.ids = m.merge(s.ids[:0], word, s)
-	if len(s.ids) == 1 && s.ids[0] == id {
-		state.Or(wholeYes << shift)
-		return true
+	return last != lastOther
+}
+
+// end finds out how merging the bytes of a token ends. For [pairs] a token is
+// odd if it is long or if its parts do not have earlier turns than itself.
+func (m *bpe) end(id uint32, word string, s *scratch) (last uint32) {
+	defer func() { m.last[id].Store(last) }()
+	symbols := m.symbols(s.ids[:0], word)
+	s.ids = symbols
+	switch {
+	case len(symbols) == 1 && symbols[0] == id:
+		return lastSymbol
+	case len(symbols) > len(s.ranks):
+		if n := m.mergeLong(symbols, s); n != 1 || symbols[0] != id {
+			return lastOther
+		}
+		return lastOdd
 	}
-	state.Or(wholeNo << shift)
-	return false
+	n, index := m.mergeShort(symbols, &s.ranks)
+	if n != 1 || symbols[0] != id {
+		return lastOther
+	}
+	if m.pairs == nil || len(word) >= longToken {
+		return lastOdd
+	}
+	merge := m.merges.list[index]
+	for _, part := range [...]uint32{merge.left, merge.right} {
+		last := m.last[part].Load()
+		if last == lastUnset {
+			last = m.end(part, string(m.bytes(part)), s)
+		}
+		if last == lastOther || last == lastOdd || last >= lastMerge && m.merges.list[last-lastMerge].rank >= merge.rank {
+			return lastOdd
+		}
+	}
+	return lastMerge + index
 }
 
 // merge appends the ids of word by byte-pair encoding: from single bytes on, the
 // adjacent pair of the lowest rank is merged, leftmost first, until no pair has
 // a rank.
 func (m *bpe) merge(dst []uint32, word string, s *scratch) []uint32 {
-	start := len(dst)
-	dst = m.symbols(dst, word)
-	word32 := dst[start:]
-	if len(word32) <= len(s.ranks) {
-		return dst[:start+m.mergeShort(word32, &s.ranks)]
+	if m.pairs != nil && len(word) <= maxPaired {
+		if dst, ok := m.appendPaired(dst, word, s); ok {
+			return dst
+		}
 	}
-	return dst[:start+m.mergeLong(word32, s)]
+	start := len(dst)
+	return m.mergeFrom(start, m.symbols(dst, word), s)
+}
+
+// mergeFrom merges the symbols in dst[start:].
+func (m *bpe) mergeFrom(start int, dst []uint32, s *scratch) []uint32 {
+	if len(dst)-start > len(s.ranks) {
+		return dst[:start+m.mergeLong(dst[start:], s)]
+	}
+	n, _ := m.mergeShort(dst[start:], &s.ranks)
+	return dst[:start+n]
 }
 
 // symbols appends the ids that merging of word begins with.
@@ -142,10 +183,11 @@ func (m *bpe) symbol(symbol string) (uint32, bool) {
 	return m.find(symbol)
 }
 
-// mergeShort merges ids in place and returns how many are left. Looking through
-// all ranks for each merge beats any bookkeeping for words of ordinary length.
-func (m *bpe) mergeShort(ids []uint32, ranks *[shortWord]uint32) int {
-	n := len(ids)
+// mergeShort merges ids in place and returns how many are left, and the index of
+// the last merge. Looking through all ranks for each merge beats any bookkeeping
+// for words of ordinary length.
+func (m *bpe) mergeShort(ids []uint32, ranks *[shortWord]uint32) (n int, last uint32) {
+	n = len(ids)
 	for i := range n - 1 {
 		ranks[i] = m.merges.rank(ids[i], ids[i+1])
 	}
@@ -159,6 +201,9 @@ func (m *bpe) mergeShort(ids []uint32, ranks *[shortWord]uint32) int {
 		if best == none {
 			break
 		}
+		if n == 2 {
+			last, _ = m.merges.find(ids[0], ids[1])
+		}
 		ids[at] = m.merges.made[best]
 		copy(ids[at+1:n], ids[at+2:n])
 		n--
@@ -170,7 +215,7 @@ func (m *bpe) mergeShort(ids []uint32, ranks *[shortWord]uint32) int {
 			ranks[at-1] = m.merges.rank(ids[at-1], ids[at])
 		}
 	}
-	return n
+	return n, last
 }
 
 // shortWord is the length in bytes up to which words go to mergeShort.
@@ -239,57 +284,3 @@ type scratch struct {
 }
 
 type link struct{ prev, next int32 }
-
-// mergeTable gives the rank of a pair of ids and what the pair becomes: open
-// addressing with linear probing, at most half full.
-type mergeTable struct {
-	slots []mergeSlot
-	shift uint     // 64 - log2(len(slots))
-	made  []uint32 // by rank
-}
-
-type mergeSlot struct {
-	key  uint64 // left<<32 | right, plus 1; 0 is empty
-	rank uint32
-}
-
-func newMergeTable(merges int) mergeTable {
-	log := uint(bits.Len(uint(2 * merges)))
-	return mergeTable{slots: make([]mergeSlot, 1<<log), shift: 64 - log, made: make([]uint32, 0, merges)}
-}
-
-func pairKey(left, right uint32) uint64 { return uint64(left)<<32 + uint64(right) + 1 }
-
-// slot returns the index where key is or belongs. The multiplier is 2^64 over
-// the golden ratio (Knuth, TAOCP 6.4).
-func (t *mergeTable) slot(key uint64) uint64 {
-	mask := uint64(len(t.slots) - 1)
-	for i := key * 0x9e3779b97f4a7c15 >> t.shift; ; i = (i + 1) & mask {
-		if k := t.slots[i].key; k == key || k == 0 {
-			return i
-		}
-	}
-}
-
-// rank returns the rank of a pair, or none.
-func (t *mergeTable) rank(left, right uint32) uint32 {
-	key := pairKey(left, right)
-	slot := &t.slots[t.slot(key)]
-	if slot.key != key {
-		return none
-	}
-	return slot.rank
-}
-
-// add gives a pair the next rank. A pair that comes again has the later one, as
-// in the reference implementation.
-func (t *mergeTable) add(left, right, made uint32) {
-	t.made = append(t.made, made)
-	t.addAnother(left, right)
-}
-
-// addAnother gives a pair the rank of the last one, with which it makes the same.
-func (t *mergeTable) addAnother(left, right uint32) {
-	key := pairKey(left, right)
-	t.slots[t.slot(key)] = mergeSlot{key, uint32(len(t.made) - 1)}
-}

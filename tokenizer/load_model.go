@@ -86,7 +86,7 @@ func (f *modelFile) build(byteLevel bool) (*bpe, error) {
 		vocabulary:   f.Vocab.vocabulary(),
 		ignoreMerges: f.IgnoreMerges,
 		fuseUnk:      f.FuseUnk,
-		whole:        make([]atomic.Uint32, len(f.Vocab.at)/16+1),
+		last:         make([]atomic.Uint32, len(f.Vocab.at)),
 	}
 	m.text = !byteLevel
 	if byteLevel {
@@ -120,7 +120,9 @@ func (f *modelFile) build(byteLevel bool) (*bpe, error) {
 	if err := f.Merges.addTo(m, byteLevel); err != nil {
 		return nil, err
 	}
-	if !byteLevel {
+	if byteLevel {
+		m.pairs = newPairs(&m.pieces)
+	} else {
 		m.joints = m.findJoints(f.UnkToken)
 	}
 	return m, nil

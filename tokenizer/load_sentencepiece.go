@@ -267,7 +267,7 @@ func (p *pieceModel) buildBPE() *bpe {
 		vocabulary: p.vocabulary(),
 		fuseUnk:    true,
 		fallback:   p.fallback(),
-		whole:      make([]atomic.Uint32, len(p.file.pieces)/16+1),
+		last:       make([]atomic.Uint32, len(p.file.pieces)),
 	}
 	for b := range m.bytes1 {
 		m.bytes1[b] = none

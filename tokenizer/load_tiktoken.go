@@ -98,7 +98,7 @@ func (v *vocabFile) buildRanked() (*bpe, error) {
 	m := &bpe{
 		vocabulary:   v.vocabulary(),
 		ignoreMerges: true,
-		whole:        make([]atomic.Uint32, len(v.at)/16+1),
+		last:         make([]atomic.Uint32, len(v.at)),
 	}
 	for id := range uint32(len(m.at)) {
 		if !m.known(id) {
@@ -130,6 +130,7 @@ func (v *vocabFile) buildRanked() (*bpe, error) {
 		m.merges.add(left, right, made)
 		last = made
 	})
+	m.pairs = newPairs(&m.pieces)
 	return m, nil
 }
 

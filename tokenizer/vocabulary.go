@@ -2,7 +2,8 @@ package tokenizer
 
 import (
 	"fmt"
-	"hash/maphash"
+	"math/bits"
+	"math/rand/v2"
 )
 
 // alphabet maps the 256 bytes to the printable characters that byte-level
@@ -85,35 +86,86 @@ func (p *pieces) set(id uint32, start int) {
 	p.at[id] = piece{uint32(start), uint32(len(p.blob))}
 }
 
-// index finds a token of the vocabulary by its bytes: open addressing, each slot
-// the upper half of the hash and id+1.
+// index finds a token of the vocabulary by its bytes: open addressing, at most
+// half full. A slot is id+1, below idBits, and a part of the hash.
 type index struct {
-	slots []uint64
+	slots []uint32
 	mask  uint64
-	seed  maphash.Seed
+	seed  uint64
+	// A bit for each token, by another part of the hash. It is small enough to stay
+	// close to the processor, and spares most look-ups of what is not there.
+	filter []uint64
+	shift  uint // 64 - log2 of the bits of filter
 }
 
+// idBits hold id+1, since ids are below maxID.
+const idBits = 23
+
 func newIndex(tokens int) index {
-	size := 1
+	size := 64
 	for size < 2*tokens {
 		size *= 2
 	}
-	return index{slots: make([]uint64, size), mask: uint64(size - 1), seed: maphash.MakeSeed()}
+	filter := 4 * size
+	return index{
+		slots:  make([]uint32, size),
+		mask:   uint64(size - 1),
+		seed:   rand.Uint64() | 1,
+		filter: make([]uint64, filter/64),
+		shift:  64 - uint(bits.TrailingZeros(uint(filter))),
+	}
 }
 
-func (x *index) hash(word string) uint64 { return maphash.String(x.seed, word) }
+// hash multiplies eight bytes at a time and folds the product. The seed keeps a
+// file from being made of tokens that all meet.
+func (x *index) hash(word string) uint64 {
+	h := uint64(len(word)) ^ x.seed
+	for ; len(word) > 8; word = word[8:] {
+		h = fold(h ^ uint64(load32(word)) ^ uint64(load32(word[4:]))<<32)
+	}
+	switch n := len(word); {
+	case n >= 4:
+		h ^= uint64(load32(word)) | uint64(load32(word[n-4:]))<<32
+	case n > 0:
+		h ^= uint64(word[0]) | uint64(word[n/2])<<8 | uint64(word[n-1])<<16
+	}
+	return fold(h)
+}
+
+// fold spreads each bit of h over all of the result, by the first digits of pi.
+func fold(h uint64) uint64 {
+	high, low := bits.Mul64(h^0x243f6a8885a308d3, 0x13198a2e03707345)
+	return high ^ low
+}
+
+func load32(s string) uint32 {
+	_ = s[3]
+	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
+}
+
+// mayHave tells whether there may be a token of the given hash.
+func (x *index) mayHave(hash uint64) bool {
+	bit := hash >> x.shift
+	return x.filter[bit/64]>>(bit%64)&1 != 0
+}
+
+// tag is the part of a hash that a slot has.
+func tag(hash uint64) uint32 { return uint32(hash>>32) << idBits }
 
 // lookup returns the id of the token whose bytes are word, of the given hash.
 func (x *index) lookup(p *pieces, word string, hash uint64) (uint32, bool) {
+	if !x.mayHave(hash) {
+		return 0, false
+	}
 	for i := hash & x.mask; ; i = (i + 1) & x.mask {
 		slot := x.slots[i]
 		if slot == 0 {
 			return 0, false
 		}
-		if slot>>32 != hash>>32 {
+		if (slot^tag(hash))>>idBits != 0 {
 			continue
 		}
-		id := uint32(slot) - 1
+		id := slot&(1<<idBits-1) - 1
 		if at := p.at[id]; string(p.blob[at.start:at.end]) == word {
 			return id, true
 		}
@@ -126,7 +178,9 @@ func (x *index) insert(id uint32, hash uint64) {
 	for x.slots[i] != 0 {
 		i = (i + 1) & x.mask
 	}
-	x.slots[i] = hash>>32<<32 | uint64(id) + 1
+	x.slots[i] = tag(hash) | (id + 1)
+	bit := hash >> x.shift
+	x.filter[bit/64] |= 1 << (bit % 64)
 }
 
 // vocabulary is the tokens of a model.

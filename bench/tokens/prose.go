@@ -177,7 +177,7 @@ var chineseWords = strings.Fields(`
 // comes, coined of the characters of the others, and else one of those that the
 // text has, the likelier the more often it has it.
 func writeChinese(random *rand.Rand, size int) []byte {
-	const coined = 0.06
+	const coined = 0.02
 	characters := []rune(strings.Join(chineseWords, ""))
 	// A word that stands at rank r comes as often as 1/r.
 	var said []string
