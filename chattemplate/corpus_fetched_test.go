@@ -14,6 +14,7 @@ import (
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/chattemplate"
+	"github.com/dynago/dynago/chattemplate/jinja"
 	"github.com/dynago/dynago/internal/models"
 )
 
@@ -117,7 +118,7 @@ func TestTraitsOfFetched(t *testing.T) {
 
 // fetchedTemplates are the different ones among all templates, by where they
 // were found, each with its names.
-func fetchedTemplates(t *testing.T) map[string]map[string]string {
+func fetchedTemplates(t testing.TB) map[string]map[string]string {
 	t.Helper()
 	dir := filepath.Join("..", models.Dir)
 	var files []models.File
@@ -155,7 +156,7 @@ func fetchedTemplates(t *testing.T) map[string]map[string]string {
 }
 
 // configured are the templates in a tokenizer_config.json.
-func configured(t *testing.T, name string, doc []byte) map[string]string {
+func configured(t testing.TB, name string, doc []byte) map[string]string {
 	t.Helper()
 	var config struct {
 		ChatTemplate json.RawMessage `json:"chat_template"`
@@ -179,4 +180,47 @@ func configured(t *testing.T, name string, doc []byte) map[string]string {
 		named[t.Name] = t.Template
 	}
 	return named
+}
+
+// Rendering a request with two tools, as Render does it, and compiling: the engine
+// alone, and with the probes.
+func BenchmarkFetched(b *testing.B) {
+	list := conversations(b)
+	c := list[slices.IndexFunc(list, func(c conversation) bool { return c.Name == "one call" })]
+	r := c.request(b)
+	templates := fetchedTemplates(b)
+	for _, name := range slices.Sorted(maps.Keys(templates)) {
+		tmpl, err := chattemplate.CompileNamed(templates[name], chattemplate.Config{BOS: "<s>", EOS: "</s>"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		tmpl = tmpl.AsShipped()
+		if _, err := tmpl.Render(r, chattemplate.Options{AddGenerationPrompt: true}); err != nil {
+			continue
+		}
+		b.Run("render/"+name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := tmpl.Render(r, chattemplate.Options{AddGenerationPrompt: true}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run("compile/"+name, func(b *testing.B) {
+			for b.Loop() {
+				for _, source := range templates[name] {
+					if _, err := jinja.Compile(source); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		})
+		b.Run("load/"+name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := chattemplate.CompileNamed(templates[name], chattemplate.Config{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

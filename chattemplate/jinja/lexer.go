@@ -59,6 +59,7 @@ func lex(source string) ([]token, error) {
 	source = strings.ReplaceAll(source, "\r\n", "\n")
 	source = strings.ReplaceAll(source, "\r", "\n")
 	l := &lexer{src: strings.TrimSuffix(source, "\n"), line: 1, fresh: true}
+	l.tokens = make([]token, 0, len(source)/3+8)
 	for l.pos < len(l.src) {
 		if err := l.text(); err != nil {
 			return nil, err

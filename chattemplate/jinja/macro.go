@@ -17,6 +17,8 @@ type macroParam struct {
 	name  string
 	slot  int
 	value expr // default; nil = none
+	// missing stands for the parameter where it has no argument and no default.
+	missing *undefined
 }
 
 // macro is a macro together with the variables around it.
@@ -51,12 +53,18 @@ func (m *macro) call(st *state, a args) (Value, error) {
 	return s, st.spend(len(s))
 }
 
+var noCaller = &undefined{kind: UndefinedError, why: "no caller defined"}
+
 func (m *macro) bind(st *state, f *frame, a args) error {
 	def := m.def
 	for i, v := range a.pos[:min(len(a.pos), len(def.params))] {
 		f.slots[def.params[i].slot] = v
 	}
-	kwargs := NewDict(0)
+	var kwargs *Dict
+	if def.usesKwargs {
+		kwargs = NewDict(len(a.keys))
+		f.slots[kwargsSlot] = kwargs
+	}
 	for i, key := range a.keys {
 		if err := st.work(len(def.params)); err != nil {
 			return err
@@ -78,11 +86,12 @@ func (m *macro) bind(st *state, f *frame, a args) error {
 	if len(a.pos) > len(def.params) && !def.usesVarargs {
 		return fail(TypeError, "macro '%s' takes not more than %d argument(s)", def.name, len(def.params))
 	}
-	if f.slots[callerSlot] == nil {
-		f.slots[callerSlot] = &undefined{kind: UndefinedError, why: "no caller defined"}
+	if def.usesCaller && f.slots[callerSlot] == nil {
+		f.slots[callerSlot] = noCaller
 	}
-	f.slots[varargsSlot] = &tuple{items: append([]Value(nil), a.pos[min(len(a.pos), len(def.params)):]...)}
-	f.slots[kwargsSlot] = kwargs
+	if def.usesVarargs {
+		f.slots[varargsSlot] = &tuple{items: append([]Value(nil), a.pos[min(len(a.pos), len(def.params)):]...)}
+	}
 	return def.defaults(st, f)
 }
 
@@ -103,7 +112,7 @@ func (def *macroDef) defaults(st *state, f *frame) error {
 			continue
 		}
 		if p.value == nil {
-			f.slots[p.slot] = &undefined{kind: UndefinedError, why: "parameter '" + p.name + "' was not provided"}
+			f.slots[p.slot] = p.missing
 			continue
 		}
 		v, err := p.value.eval(st, f)

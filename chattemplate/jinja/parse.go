@@ -122,19 +122,21 @@ func (p *parser) expect(kind tokenKind, what string) {
 	p.pos++
 }
 
-// deeper counts one level of nesting; the caller defers the function returned.
-func (p *parser) deeper() func() {
+// deeper counts one level of nesting; the caller defers back.
+func (p *parser) deeper() {
 	p.depth++
 	if p.depth > maxParseDepth {
 		p.fail("nested more than %d levels deep", maxParseDepth)
 	}
-	return func() { p.depth-- }
 }
+
+func (p *parser) back() { p.depth-- }
 
 // body parses up to a block tag that begins with one of the end words, whose
 // word is left as the next token.
 func (p *parser) body(ends ...string) []stmt {
-	defer p.deeper()()
+	p.deeper()
+	defer p.back()
 	var body []stmt
 	for {
 		switch t := p.next(); t.kind {
@@ -431,7 +433,8 @@ func (p *parser) parameters(def *macroDef) {
 		if len(def.params) == maxParams {
 			p.fail("a macro has at most %d parameters", maxParams)
 		}
-		param := macroParam{name: p.expectName()}
+		name := p.expectName()
+		param := macroParam{name: name, missing: &undefined{kind: UndefinedError, why: "parameter '" + name + "' was not provided"}}
 		if slices.ContainsFunc(def.params, func(o macroParam) bool { return o.name == param.name }) {
 			p.fail("duplicate parameter '%s'", param.name)
 		}
@@ -472,7 +475,8 @@ func (p *parser) pattern(namespaces bool, end string) pattern {
 }
 
 func (p *parser) onePattern(namespaces bool) pattern {
-	defer p.deeper()()
+	p.deeper()
+	defer p.back()
 	if p.skipOp("(") {
 		inner := p.pattern(namespaces, "")
 		p.expectOp(")")

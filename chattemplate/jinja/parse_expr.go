@@ -43,7 +43,8 @@ func (p *parser) tupleEnds(end []string) bool {
 func (p *parser) expression() expr { return p.condition(true) }
 
 func (p *parser) condition(inline bool) expr {
-	defer p.deeper()()
+	p.deeper()
+	defer p.back()
 	unknown := len(p.unknown)
 	e := p.or()
 	if !inline || !p.isName("if") {
@@ -80,7 +81,8 @@ func (p *parser) and() expr {
 
 func (p *parser) not() expr {
 	if p.isName("not") {
-		defer p.deeper()()
+		p.deeper()
+		defer p.back()
 		p.pos++
 		return &notExpr{p.not()}
 	}
@@ -174,7 +176,8 @@ func (p *parser) power() expr {
 // unary parses a sign or a primary expression and what follows it. A filter
 // after a sign applies to the signed value.
 func (p *parser) unary(filters bool) expr {
-	defer p.deeper()()
+	p.deeper()
+	defer p.back()
 	var e expr
 	line := p.peek().line
 	switch {

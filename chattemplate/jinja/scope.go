@@ -80,7 +80,7 @@ func (p *parser) leave() { p.scope = p.scope.parent }
 // name makes a node that reads a variable. Its slots are filled in when the
 // whole template is parsed, because a later "set" may declare it.
 func (p *parser) name(name string) *nameExpr {
-	n := &nameExpr{name: name, scope: p.scope, missing: &undefined{name: name, kind: UndefinedError}}
+	n := &nameExpr{name: name, scope: p.scope}
 	p.names = append(p.names, n)
 	p.markSpecial(name)
 	return n
@@ -112,6 +112,7 @@ func (p *parser) markSpecial(name string) {
 // link gives every name its slots and its place among the template's globals.
 func (p *parser) link() []string {
 	var globals []string
+	var missing []*undefined // by number
 	index := map[string]int{}
 	for _, n := range p.names {
 		n.refs = n.scope.resolve(n.name)
@@ -121,8 +122,9 @@ func (p *parser) link() []string {
 			i = len(globals)
 			index[n.name] = i
 			globals = append(globals, n.name)
+			missing = append(missing, &undefined{name: n.name, kind: UndefinedError})
 		}
-		n.global = i
+		n.global, n.missing = i, missing[i]
 	}
 	return globals
 }
