@@ -22,7 +22,7 @@ type settings struct {
 
 	bos, eos, unk string
 	added         []tokenizer.AddedToken // in the order of ids
-	extra         []string               // other contents that are special
+	extra         []string               // contents that are special, but for those above
 
 	addBOS, addEOS         bool
 	addBOSGiven            bool
@@ -151,24 +151,25 @@ func (s *Snapshot) readAddedFile(c *settings) error {
 	return *file.fault
 }
 
-// readExtra reads the special tokens that have no role, and those that have one.
+// readExtra reads the special tokens that no template asks for.
 func (c *settings) readExtra(files ...object) {
-	c.extra = []string{c.bos, c.eos, c.unk}
 	for _, f := range files {
 		for _, role := range []string{"pad_token", "cls_token", "sep_token", "mask_token"} {
 			c.extra = append(c.extra, f.token(role))
 		}
-		for i, v := range f.list("additional_special_tokens") {
-			content, ok := textOf(v)
-			if !ok {
-				content = f.element("additional_special_tokens", i, v).text("content")
-			}
-			c.extra = append(c.extra, content)
+		c.extra = append(c.extra, f.tokens("additional_special_tokens")...)
+		if v := f.members["extra_special_tokens"]; v.Kind() == '[' {
+			c.extra = append(c.extra, f.tokens("extra_special_tokens")...)
+			continue
+		}
+		named := f.object("extra_special_tokens")
+		for _, role := range slices.Sorted(maps.Keys(named.members)) {
+			c.extra = append(c.extra, named.token(role))
 		}
 	}
 	for i := range c.added {
 		t := &c.added[i]
-		t.Special = t.Special || t.Content != "" && slices.Contains(c.extra, t.Content)
+		t.Special = t.Special || t.Content != "" && slices.Contains(append(c.extra, c.bos, c.eos, c.unk), t.Content)
 	}
 }
 

@@ -72,12 +72,12 @@ func TestEOS(t *testing.T) {
 func TestSpecialTokens(t *testing.T) {
 	m, err := folder{
 		"tokenizer_config.json":   `{"bos_token":"<a>","additional_special_tokens":["<b>",{"content":"<c>"},"<unknown>"],"added_tokens_decoder":{"300":{"content":"<a>"},"301":{"content":"<b>"},"302":{"content":"<c>"},"303":{"content":"<d>"}}}`,
-		"special_tokens_map.json": `{"pad_token":"he"}`,
+		"special_tokens_map.json": `{"pad_token":"he","extra_special_tokens":{"image_token":"ll"}}`,
 	}.load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for content, want := range map[string]bool{"<a>": true, "<b>": true, "<c>": true, "<d>": false, "he": true, "the": false} {
+	for content, want := range map[string]bool{"<a>": true, "<b>": true, "<c>": true, "<d>": false, "he": true, "ll": true, "the": false} {
 		if id, ok := m.Tokenizer.ID(content); !ok || m.Tokenizer.IsSpecial(id) != want {
 			t.Errorf("%s: known %v, special %v", content, ok, !want)
 		}

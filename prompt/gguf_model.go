@@ -42,6 +42,7 @@ var ggufSplits = func() map[string]ggufSplit {
 		"gpt-2": {split: gpt2Split(false)}, "gpt2": {split: gpt2Split(false)}, "phi-2": {split: gpt2Split(false)},
 		"llama3": llama3, "llama-v3": llama3, "llama-bpe": llama3,
 		"qwen2": qwen2, "deepseek-r1-qwen": qwen2,
+		"qwen35":      {split: patternSplit(tokenizer.PatternQwen35), normalizer: nfc},
 		"gpt-4o":      o200k,
 		"glm4":        glm4,
 		"chatglm-bpe": glm4,

