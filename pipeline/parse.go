@@ -26,7 +26,9 @@ type answer struct {
 	// oneCall ends the answer with its first complete call.
 	oneCall bool
 	// remember takes the tokens of the answer, once it has ended in whatever way.
-	remember func(ids []uint32)
+	remember func(ids []uint32, said *prompt.Saying)
+	// said gathers what the answer says; nil if that is of no use.
+	said *prompt.Saying
 }
 
 // settled says whether the answer so far could end here: a call is complete,
@@ -50,12 +52,15 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 			ids     []uint32 // tokens seen
 			cached  *int
 		)
-		remember := sync.OnceFunc(func() { a.remember(ids) })
+		remember := sync.OnceFunc(func() { a.remember(ids, a.said) })
 		defer remember()
 		send := func() bool {
 			buf = joined(buf)
 			for i := range buf {
 				buf[i].Choice = a.choice
+				if a.said != nil {
+					a.said.Event(&buf[i])
+				}
 				if !yield(buf[i], nil) {
 					return false
 				}
@@ -63,7 +68,6 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 			return true
 		}
 		finish := func(f chat.Finish, u engine.Usage) {
-			remember() // before the client can send what comes next
 			buf, f.Reason = a.parser.Finish(buf, f.Reason)
 			if u.Reasoning == nil {
 				if n := a.parser.ReasoningTokens(); n > 0 {
@@ -71,6 +75,7 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 				}
 			}
 			if send() {
+				remember() // before the client can send what comes next
 				yield(chat.Event{Kind: chat.Finished, Choice: a.choice, Finish: f, Usage: a.usage(u, cached)}, nil)
 			}
 		}

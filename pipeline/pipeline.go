@@ -261,7 +261,10 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 			Parallel: r.ToolChoice.Parallel,
 		}),
 		oneCall:  r.ToolChoice.Parallel != nil && !*r.ToolChoice.Parallel,
-		remember: func(ids []uint32) { j.model.Remember(j.prompt, ids) },
+		remember: func(ids []uint32, said *prompt.Saying) { j.model.Remember(j.prompt, ids, said) },
+	}
+	if j.model.ReplayRaw {
+		a.said = new(prompt.Saying)
 	}
 	j.settled = a.settled
 	if j.echoes() {

@@ -3,11 +3,31 @@ package prompt
 import (
 	"slices"
 	"strings"
+
+	"github.com/dynago/dynago/chat"
 )
 
-// walk returns the walk of a text that is no client's own, but rendered.
-func (m *Model) walk(text string, how encoding) *walk {
-	return &walk{encoder: m.encoder, encoding: how, text: text, cache: m.Cache, turns: m.Turns}
+// walk returns the walk of the text that was made of a request.
+func (m *Model) walk(r *chat.Request, text string, how encoding) *walk {
+	w := &walk{encoder: m.encoder, encoding: how, text: text, cache: m.Cache, turns: m.Turns}
+	if m.ReplayRaw && r.Prompt == nil {
+		w.same, w.eos = sameIn(r), m.EOS
+	}
+	return w
+}
+
+// sameIn tells of answers whether a conversation has them as they were given.
+func sameIn(r *chat.Request) func(*turn) bool {
+	sums := map[int]uint64{}
+	return func(t *turn) bool {
+		if t.said == 0 || t.at >= len(r.Turns) || r.Turns[t.at].Role != chat.RoleAssistant {
+			return false
+		}
+		if sums[t.at] == 0 {
+			sums[t.at] = sayingOf(r.Turns[t.at].Blocks).sum()
+		}
+		return sums[t.at] == t.said
+	}
 }
 
 // opening is the end of a prompt, from its last cut on: what an answer to it is
@@ -17,37 +37,44 @@ type opening struct {
 	text   string
 	ids    []uint32
 	before []uint32 // and at most one id more, that of the cut
+	turn   int      // number of the turn that the answer will be
 }
 
 // longestOpening is that of an answer that is worth remembering, in bytes. A
 // prompt whose last cut lies further back has no structure to find it by.
 const longestOpening = 4096
 
-func (w *walk) opening() *opening {
+func (w *walk) opening(turns int) *opening {
 	text := w.text[w.last.text:]
 	if w.turns == nil || w.controls == nil || len(text) > longestOpening {
 		return nil
 	}
-	return &opening{w.last.chain, strings.Clone(text), w.ids[w.last.ids:], w.ids[max(0, w.last.ids-1):]}
+	return &opening{w.last.chain, strings.Clone(text), w.ids[w.last.ids:], w.ids[max(0, w.last.ids-1):], turns}
 }
 
 // Remember keeps the ids with which a model answered a prompt, or as much of them
 // as the client has seen, for the prompts that show the answer. It may be called
-// several times, for the choices of one request.
-func (m *Model) Remember(p *Prompt, ids []uint32) {
+// several times, for the choices of one request. What the answer says, which may
+// be nil, is needed for [Model.ReplayRaw] alone.
+func (m *Model) Remember(p *Prompt, ids []uint32, said *Saying) {
 	if m.Turns == nil || p.opening == nil {
 		return
 	}
+	o := p.opening
+	t := &turn{prompt: o.prompt.sum, tail: o.text, at: o.turn}
 	// The prompt that shows the answer writes the end of the turn itself.
 	if n := len(ids) - 1; n >= 0 && m.ends(p, ids[n]) {
 		ids = ids[:n]
 	}
-	o := p.opening
 	text := m.textBehind(o.before, ids)
 	if text == "" {
 		return
 	}
-	m.Turns.put(&turn{prompt: o.prompt.sum, tail: o.text, text: o.text + text, ids: slices.Concat(o.ids, ids)})
+	if said != nil {
+		t.said = said.sum()
+	}
+	t.text, t.ids = o.text+text, slices.Concat(o.ids, ids)
+	m.Turns.put(t)
 }
 
 // textBehind returns the text of ids as it stands in a prompt behind others: by

@@ -121,10 +121,10 @@ func (m *Model) fill(p *Prompt, r *chat.Request, ext *nvext.Ext, limited, places
 	if r.Prompt != nil && !r.Prompt.NoSpecialTokens {
 		p.IDs = m.Tokenizer.AppendWithSpecial(make([]uint32, 0, len(text)/3+16), text)
 	} else {
-		w = m.walk(text, how)
+		w = m.walk(r, text, how)
 		w.note = places
 		w.run()
-		p.IDs, p.opening = w.ids, w.opening()
+		p.IDs, p.opening = w.ids, w.opening(len(r.Turns))
 	}
 	p.Tokenize = time.Since(begin)
 	if len(p.IDs) == 0 {
@@ -246,7 +246,7 @@ func (m *Model) Tokens(r *chat.Request, generationPrompt bool) ([]uint32, error)
 		if err != nil {
 			return nil, err
 		}
-		w := m.walk(text, how)
+		w := m.walk(r, text, how)
 		w.run()
 		return w.ids, nil
 	}

@@ -166,7 +166,7 @@ func TestAnswersOfAllMakes(t *testing.T) {
 				for _, word := range rapid.SliceOfN(rapid.SampledFrom([]string{"wo", "rd", " wo", " and", " ", "a", "1", "é"}), 1, 9).Draw(t, "words") {
 					ids = m.Tokenizer.AppendBehind(ids, word, true)
 				}
-				m.Remember(before, append(slices.Clone(ids), end))
+				m.Remember(before, append(slices.Clone(ids), end), nil)
 				whole := m.Tokenizer.Decode(slices.Concat(before.IDs, ids), false)
 				text, ok := strings.CutPrefix(whole, m.Tokenizer.Decode(before.IDs, false))
 				if !ok {

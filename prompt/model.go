@@ -42,6 +42,10 @@ type Model struct {
 	Cache *Cache
 	// Turns remembers the ids of answers; nil remembers nothing.
 	Turns *Turns
+	// ReplayRaw puts the ids of a remembered answer into the prompt also where
+	// the template shows the answer in another way than the model wrote it, such
+	// as without its thoughts. The client must have changed nothing of it.
+	ReplayRaw bool
 
 	// Files tells where what is above came from.
 	Files Files

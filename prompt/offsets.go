@@ -229,7 +229,7 @@ func (w *walk) settledFrom(from place, n int) int {
 		inert[i] -= from.text
 	}
 	for _, s := range continuations {
-		other := walk{encoder: w.encoder, encoding: encoding{literal: w.literal, inert: inert}, text: w.text[from.text:n] + s, turns: w.turns, behind: from.text > 0, probes: true, chain: from.chain}
+		other := walk{encoder: w.encoder, encoding: encoding{literal: w.literal, inert: inert}, text: w.text[from.text:n] + s, turns: w.turns, same: w.same, eos: w.eos, behind: from.text > 0, probes: true, chain: from.chain}
 		other.encode(place{chain: from.chain})
 		same := 0
 		for same < min(len(rest), len(other.ids)) && rest[same] == other.ids[same] {

@@ -52,6 +52,9 @@ type turn struct {
 	// is that and the answer's, without the end of the turn. ids are those of text.
 	tail, text string
 	ids        []uint32
+	// What must be known to put ids where the text is shown in another way.
+	at   int    // number of the turn in the conversation
+	said uint64 // what it says, as [Saying.sum]; 0 is not known
 }
 
 const (
@@ -123,28 +126,30 @@ func (c *Turns) tell() {
 	c.begin.Store(&tails)
 }
 
-// find returns the longest known answer with which text goes on behind a prompt,
-// of those that ends accepts. Only where an answer could begin does it look, and,
-// if counted is set, count.
-func (c *Turns) find(prompt chain, text string, ends func(at int) bool, counted bool) *turn {
+// find returns the known answer that shows as most of the text behind a prompt,
+// and how much that is. The function shows tells it of each candidate, or 0. Only
+// where an answer could begin does find look, and, if counted is set, count.
+func (c *Turns) find(prompt chain, text string, shows func(*turn) int, counted bool) (*turn, int) {
 	if !c.begins(text) {
-		return nil
+		return nil, 0
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var best *list.Element
+	var (
+		best   *list.Element
+		length int
+	)
 	for _, e := range c.known[prompt.sum] {
-		t := e.Value.(*turn)
-		if strings.HasPrefix(text, t.text) && (best == nil || len(t.text) > len(best.Value.(*turn).text)) && ends(len(t.text)) {
-			best = e
+		if n := shows(e.Value.(*turn)); n > length {
+			best, length = e, n
 		}
 	}
 	switch {
 	case best == nil && counted:
 		c.stats.Misses++
-		return nil
+		return nil, 0
 	case best == nil:
-		return nil
+		return nil, 0
 	}
 	c.used.MoveToFront(best)
 	t := best.Value.(*turn)
@@ -152,7 +157,7 @@ func (c *Turns) find(prompt chain, text string, ends func(at int) bool, counted 
 		c.stats.Hits++
 		c.stats.Tokens += uint64(len(t.ids))
 	}
-	return t
+	return t, length
 }
 
 // fewTails are tried one by one.

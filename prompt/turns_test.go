@@ -134,7 +134,7 @@ func TestPromptsExtendAnswers(t *testing.T) {
 						if rapid.Bool().Draw(t, "ends") {
 							ids = append(ids, end)
 						}
-						m.Remember(before, ids)
+						m.Remember(before, ids, nil)
 					}
 					r.Turns = append(r.Turns, next(t, blocks)...)
 					after := build()
@@ -151,6 +151,78 @@ func TestPromptsExtendAnswers(t *testing.T) {
 					settled, before = after.IDs[:at[0]], after
 				}
 			})
+		})
+	}
+}
+
+// A template that forgets thoughts shows answers in another way later on. They
+// can be put back as they were, unless the client changed them.
+func TestReplayRaw(t *testing.T) {
+	const (
+		thought = "I must look."
+		text    = "One moment."
+		args    = `{"path": "a"}`
+		raw     = "<think>" + thought + "</think>" + text + "<tool_call>read" + args + "</tool_call>"
+	)
+	answer := func(text string) chat.Turn {
+		return chat.Turn{Role: chat.RoleAssistant, Blocks: []chat.Block{
+			{Kind: chat.Thought, Text: thought},
+			{Kind: chat.Text, Text: text},
+			{Kind: chat.ToolCall, Use: &chat.ToolUse{ID: "1", Name: "read", Kind: chat.ToolFunction, Args: args}},
+		}}
+	}
+	for name, tc := range map[string]struct {
+		replay bool
+		said   string // as the client sends it back
+		eos    string // of the model
+		want   bool
+	}{
+		"replayed":              {true, text, "<|im_end|>", true},
+		"switched off":          {false, text, "<|im_end|>", false},
+		"changed":               {true, text + " ", "<|im_end|>", false},
+		"an end that is not it": {true, text, "<|endoftext|>", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := *modelsWithTemplates(t)["forgetful"]
+			end, ok := m.Tokenizer.ID(tc.eos)
+			if !ok {
+				t.Fatalf("the demo model has no %s", tc.eos)
+			}
+			m.ReplayRaw, m.EOS = tc.replay, []uint32{end}
+			r := ask("hello")
+			p, err := m.Build(r, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids := m.Tokenizer.Append(nil, raw)
+			var said prompt.Saying
+			for _, e := range []chat.Event{
+				{Kind: chat.Start},
+				{Kind: chat.BlockStart, BlockKind: chat.Thought},
+				{Kind: chat.ThinkingDelta, Text: thought},
+				{Kind: chat.BlockStop},
+				{Kind: chat.BlockStart, BlockKind: chat.Text},
+				{Kind: chat.TextDelta, Text: text[:3]},
+				{Kind: chat.TextDelta, Text: text[3:]},
+				{Kind: chat.BlockStop},
+				{Kind: chat.BlockStart, BlockKind: chat.ToolCall, Tool: &chat.ToolUse{ID: "1", Name: "read"}},
+				{Kind: chat.ArgsDelta, Text: args},
+				{Kind: chat.BlockStop},
+				{Kind: chat.Finished},
+			} {
+				said.Event(&e)
+			}
+			m.Remember(p, ids, &said)
+			r.Turns = append(r.Turns, answer(tc.said), chat.Turn{Role: chat.RoleTool, Blocks: []chat.Block{{Kind: chat.ToolResult, Result: &chat.Result{ID: "1", Blocks: []chat.Block{{Kind: chat.Text, Text: "seen"}}}}}})
+			r.Turns = append(r.Turns, chat.Turn{Role: chat.RoleAssistant, Blocks: []chat.Block{{Kind: chat.Text, Text: "Done."}}}, chat.Turn{Role: chat.RoleUser, Blocks: []chat.Block{{Kind: chat.Text, Text: "again"}}})
+			after, err := m.Tokens(r, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := slices.Concat(p.IDs, ids)
+			if got := slices.Equal(after[:min(len(after), len(want))], want); got != tc.want {
+				t.Errorf("%q begins with the answer as it was: %v", m.Tokenizer.Decode(after, false), got)
+			}
 		})
 	}
 }

@@ -28,6 +28,11 @@ type walk struct {
 	text  string
 	cache *Cache // or nil
 	turns *Turns // or nil
+	// same tells that the conversation has an answer as it was given, however the
+	// template shows it. It is nil unless such are to be replayed; eos are then the
+	// ids that end turns.
+	same func(*turn) bool
+	eos  []uint32
 
 	ids    []uint32
 	chain  chain // of ids up to the place that the walk has reached
@@ -124,12 +129,51 @@ func (w *walk) reach(to place) int {
 	if w.turns == nil {
 		return to.text
 	}
-	known := w.turns.find(to.chain, w.text[to.text:], func(n int) bool { return w.endsAt(to.text + n) }, !w.probes)
+	known, length := w.turns.find(to.chain, w.text[to.text:], func(t *turn) int { return w.shows(t, to) }, !w.probes)
 	if known == nil {
 		return to.text
 	}
 	w.add(known.ids)
-	return to.text + len(known.text)
+	return to.text + length
+}
+
+// shows returns how much of the text behind a place shows an answer, with what
+// stood between the place and it; 0 if it does not.
+func (w *walk) shows(t *turn, from place) int {
+	rest := w.text[from.text:]
+	switch {
+	case strings.HasPrefix(rest, t.text) && w.endsAt(from.text+len(t.text)):
+		return len(t.text)
+	case w.same != nil && strings.HasPrefix(rest, t.tail) && w.same(t):
+		return w.replaceable(t, from)
+	}
+	return 0
+}
+
+// replaceable returns how much of the text the template has made of an answer, up
+// to the end of the turn. There is one only if no other turn begins before it, as
+// the token tells behind which this one did.
+func (w *walk) replaceable(t *turn, from place) int {
+	if len(w.ids) == 0 {
+		return 0
+	}
+	opens := w.ids[len(w.ids)-1]
+	for at := from.text + len(t.tail); ; {
+		i, j, ok := w.controls.Find(w.text, at)
+		if !ok {
+			return 0
+		}
+		at = j
+		if w.literal && spans(w.inert, i, j) {
+			continue
+		}
+		switch c, ok := w.cuts[w.text[i:j]]; {
+		case ok && slices.Contains(w.eos, c.id):
+			return i - from.text
+		case ok && c.id == opens:
+			return 0
+		}
+	}
 }
 
 // endsAt tells that an answer may have ended here: what follows, if anything, are

@@ -75,7 +75,7 @@ func newModelFiles(s modelSettings, log *slog.Logger) (*modelFiles, error) {
 		if s.CacheBytes > 0 {
 			model.Cache = prompt.NewCache(s.CacheBytes)
 		}
-		model.Turns = nil
+		model.Turns, model.ReplayRaw = nil, s.ReplayRaw
 		if s.TurnCacheBytes > 0 {
 			model.Turns = prompt.NewTurns(s.TurnCacheBytes)
 		}

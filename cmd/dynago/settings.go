@@ -55,6 +55,7 @@ type modelSettings struct {
 	AllowSpecial    bool   `name:"allow-special-tokens-in-content" env:"DYN_ALLOW_SPECIAL_TOKENS_IN_CONTENT" negatable:"" help:"Let control tokens that a client writes into its text be control tokens."`
 	CacheBytes      int    `name:"tokenizer-cache-bytes" env:"DYN_TOKENIZER_CACHE_BYTES" default:"67108864" range:"0.." placeholder:"BYTES" help:"Memory for the token ids of earlier turns; 0 is none."`
 	TurnCacheBytes  int    `name:"turn-cache-bytes" env:"DYN_TURN_CACHE_BYTES" default:"268435456" range:"0.." placeholder:"BYTES" help:"Memory for the token ids of answers, which the next prompt then begins with; 0 is none."`
+	ReplayRaw       bool   `name:"replay-raw" env:"DYN_REPLAY_RAW" negatable:"" help:"Put answers into later prompts as the model wrote them, also where its chat template shows them in another way, such as without their thoughts."`
 	OwnedBy         string `name:"owned-by" env:"DYN_OWNED_BY" default:"dynago" placeholder:"NAME" help:"Owner told in the model list."`
 	ContextWindow   int    `name:"context-window" env:"DYN_CONTEXT_WINDOW" default:"0" range:"0.." placeholder:"TOKENS" help:"Context length told in the model list; 0 is the real one."`
 	MaxOutputTokens int    `name:"max-output-tokens" env:"DYN_MAX_OUTPUT_TOKENS" default:"0" range:"0.." placeholder:"TOKENS" help:"Longest answer told in the model list; 0 tells none."`

@@ -49,6 +49,7 @@ type plan struct {
 	maxRunning int
 	tokenMS    float64 // 0 = no delay
 	context    int     // tokens; 0 = what the demo model was made for
+	replay     bool    // put answers back as they were
 	// encode makes tokens of what the engines say; nil = as the tokenizer does.
 	encode func(dst []uint32, text string) []uint32
 	// wrap, if not nil, goes around each engine.
@@ -78,6 +79,7 @@ func build(t testing.TB, p plan) *house {
 	}, prompt.Parsers{})
 	check(t, err)
 	model.ContextLength = cmp.Or(p.context, model.ContextLength)
+	model.ReplayRaw = p.replay
 
 	var script *mock.Script
 	if p.script != "" {

@@ -103,19 +103,29 @@ rules:
 func TestThePrefixSurvives(t *testing.T) {
 	model, err := prompt.Load(demo.File, prompt.Parsers{})
 	check(t, err)
+	forgetful := func(template string) string {
+		const shows = "message.reasoning_content is string"
+		if !strings.Contains(template, shows) {
+			t.Fatal("the template shows no thoughts")
+		}
+		return strings.Replace(template, shows, shows+" and false", 1)
+	}
 	for name, tc := range map[string]struct {
+		plan   plan
 		more   object
 		stream bool
 		choice int // that the client goes on with
 	}{
-		"unary":   {nil, false, 0},
-		"stream":  {nil, true, 0},
-		"choices": {object{"n": 3}, false, 2},
-		"short":   {object{"max_tokens": 6}, false, 0},
+		"unary":   {},
+		"stream":  {stream: true},
+		"choices": {more: object{"n": 3}, choice: 2},
+		"short":   {more: object{"max_tokens": 6}},
+		"replay":  {plan: plan{replay: true, template: forgetful}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var j journal
-			h := build(t, plan{script: session, encode: choppy(model, 7), wrap: j.around})
+			tc.plan.script, tc.plan.encode, tc.plan.wrap = session, choppy(model, 7), j.around
+			h := build(t, tc.plan)
 			var messages []any
 			var before []*generation // one for each choice
 			for i, text := range []string{"plain", "call", "", "think", "call", "", "plain", "think"} {
