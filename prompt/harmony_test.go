@@ -124,7 +124,7 @@ func generate(t testing.TB, m *prompt.Model, r *chat.Request, answer []uint32) c
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Remember(p, answers[0].IDs)
+	m.Remember(p, answers[0].IDs, nil)
 	return answers[0]
 }
 
