@@ -13,7 +13,9 @@ import (
 // run is cut in two where a prompt leaves it.
 //
 // As each hash stands for everything before it, two runs that agree somewhere
-// agree up to there.
+// agree up to there. Runs are not joined again while someone holds them, so there
+// are as many as places where running prompts have parted, and at worst as many
+// as blocks.
 type run struct {
 	hashes   []kv.SeqHash // none at the root, else at least one
 	parent   *run
