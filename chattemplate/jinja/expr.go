@@ -264,11 +264,11 @@ type partial struct {
 	value Value
 }
 
-func (p *partial) settle() Value {
+func (p *partial) settle(st *state) (Value, error) {
 	if p.parts != nil {
-		return strings.Join(p.parts, "")
+		return boxed(st.concat(p.parts...))
 	}
-	return p.value
+	return p.value, nil
 }
 
 func (e *sumExpr) eval(st *state, f *frame) (Value, error) {
@@ -276,12 +276,8 @@ func (e *sumExpr) eval(st *state, f *frame) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.parts != nil {
-		if err := st.spend(joined(p.parts)); err != nil {
-			return nil, at(err, e.line)
-		}
-	}
-	return p.settle(), nil
+	v, err := p.settle(st)
+	return v, at(err, e.line)
 }
 
 func joined(parts []string) int {
@@ -309,7 +305,10 @@ func (e *sumExpr) collect(st *state, f *frame) (partial, error) {
 		case i == 0:
 			p.value = v
 		default:
-			sum, err := add(st, p.settle(), v)
+			sum, err := p.settle(st)
+			if err == nil {
+				sum, err = add(st, sum, v)
+			}
 			if err != nil {
 				return p, at(err, e.line)
 			}
@@ -333,7 +332,7 @@ func add(st *state, a, b Value) (Value, error) {
 	case string:
 		switch y := b.(type) {
 		case string:
-			return x + y, st.spend(len(x) + len(y))
+			return boxed(st.concat(x, y))
 		case markup:
 			m, _ := escape(x)
 			return m + y, st.spend(len(m) + len(y))
@@ -381,8 +380,8 @@ func operandError(op string, a, b Value) error {
 }
 
 // write prints the terms one by one.
-func (e *concatExpr) write(st *state, f *frame) error {
-	for _, term := range e.terms {
+func (e *concatExpr) write(st *state, f *frame, terms []expr) error {
+	for _, term := range terms {
 		v, err := term.eval(st, f)
 		if err != nil {
 			return err
@@ -396,11 +395,25 @@ func (e *concatExpr) write(st *state, f *frame) error {
 
 func (e *concatExpr) eval(st *state, f *frame) (Value, error) {
 	mark := len(st.out)
-	if err := e.write(st, f); err != nil {
+	first, err := e.terms[0].eval(st, f)
+	if err != nil {
+		return nil, err
+	}
+	head, _ := first.(string)
+	if len(head) < long || e.escape {
+		head = ""
+		if err := st.write(first, e.escape); err != nil {
+			return nil, err
+		}
+	}
+	if err := e.write(st, f, e.terms[1:]); err != nil {
 		return nil, err
 	}
 	s := st.cut(mark)
-	if e.escape {
+	switch {
+	case head != "":
+		return boxed(st.concat(head, s))
+	case e.escape:
 		return markup(s), st.spend(len(s))
 	}
 	return s, st.spend(len(s))

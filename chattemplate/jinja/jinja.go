@@ -80,6 +80,7 @@ type state struct {
 	began  time.Time
 	left   int   // work until the clock is looked at
 	over   error // the time is up
+	tail   tail
 }
 
 var states = sync.Pool{New: func() any { return new(state) }}

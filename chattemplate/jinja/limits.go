@@ -12,7 +12,7 @@ import "time"
 type Limits struct {
 	Time   time.Duration // on the wall (default 5 s)
 	Output int           // bytes of output, and of any one value (default 64 MiB)
-	Steps  int           // rounds of loops and calls of functions (default 4,000,000)
+	Steps  int           // rounds of loops and calls of functions (default 64,000,000)
 	Depth  int           // nested calls of macros and recursive loops (default 200)
 }
 
@@ -24,7 +24,7 @@ func (l *Limits) fill() {
 		l.Output = maxText
 	}
 	if l.Steps <= 0 {
-		l.Steps = 4_000_000
+		l.Steps = 64_000_000
 	}
 	if l.Depth <= 0 {
 		l.Depth = 200

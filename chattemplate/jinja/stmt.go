@@ -83,7 +83,7 @@ func (s *printStmt) exec(st *state, f *frame) error {
 func (s *printStmt) print(st *state, f *frame) error {
 	switch e := s.value.(type) {
 	case *concatExpr:
-		return e.write(st, f)
+		return e.write(st, f, e.terms)
 	case *sumExpr:
 		if s.escape {
 			break
