@@ -96,8 +96,8 @@ func (m *Model) fill(p *Prompt, r *chat.Request, ext *nvext.Ext, limited, places
 			return nil, invalid(field, "%s must have at least one token id", field)
 		}
 		for i, id := range data {
-			if int(id) >= m.Tokenizer.Size() {
-				return nil, invalid(field, "token id %d at index %d is not in the vocabulary of %d tokens", id, i, m.Tokenizer.Size())
+			if int(id) >= m.VocabularySize {
+				return nil, invalid(field, "token id %d at index %d is not in the vocabulary of %d tokens", id, i, m.VocabularySize)
 			}
 		}
 		p.IDs = data
@@ -257,8 +257,8 @@ func (m *Model) Tokens(r *chat.Request, generationPrompt bool) ([]uint32, error)
 
 // Text returns the text of ids, special tokens included.
 func (m *Model) Text(ids []uint32) (string, error) {
-	if i := slices.IndexFunc(ids, func(id uint32) bool { return int(id) >= m.Tokenizer.Size() }); i >= 0 {
-		return "", invalid("tokens", "token id %d at index %d is not in the vocabulary of %d tokens", ids[i], i, m.Tokenizer.Size())
+	if i := slices.IndexFunc(ids, func(id uint32) bool { return int(id) >= m.VocabularySize }); i >= 0 {
+		return "", invalid("tokens", "token id %d at index %d is not in the vocabulary of %d tokens", ids[i], i, m.VocabularySize)
 	}
 	return m.Tokenizer.Decode(ids, false), nil
 }

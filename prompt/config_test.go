@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/prompt"
 )
 
@@ -119,5 +120,24 @@ func TestConfigErrors(t *testing.T) {
 	}
 	if _, err := (folder{"chat_template.jinja": "{% if %}"}).load(); err == nil || !strings.HasPrefix(err.Error(), "chat_template.jinja: ") {
 		t.Errorf("a broken template: %v", err)
+	}
+}
+
+// Ids may have gaps: the largest one counts, not how many there are.
+func TestVocabularySize(t *testing.T) {
+	m, err := folder{"added_tokens.json": `{"<far>":1000}`}.load()
+	if err != nil || m.VocabularySize != 1001 {
+		t.Fatalf("%d %v", m.VocabularySize, err)
+	}
+	if text, err := m.Text([]uint32{1000, 261}); err != nil || text != "<far>hello" {
+		t.Errorf("%q %v", text, err)
+	}
+	for _, prompt := range []chat.Prompt{{IDs: []uint32{1000}}, {Text: "<far>"}} {
+		if p, err := m.Build(&chat.Request{Prompt: &prompt}, nil); err != nil || !slices.Equal(p.IDs, []uint32{1000}) {
+			t.Errorf("%+v: %v %v", prompt, p, err)
+		}
+	}
+	if _, err := m.Text([]uint32{1001}); err == nil {
+		t.Error("an id that is too large has a text")
 	}
 }

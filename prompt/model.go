@@ -28,6 +28,8 @@ type Model struct {
 	Family parser.Family
 	// EOS are the ids that end a turn; they stay hidden from clients.
 	EOS []uint32
+	// VocabularySize is one more than the largest id; ids below may have gaps.
+	VocabularySize int
 	// ContextLength is how many tokens prompt and answer may have together; 0
 	// is unknown, and then nothing is checked.
 	ContextLength int
@@ -87,7 +89,7 @@ func (s *Snapshot) Load(parsers Parsers) (*Model, error) {
 	m.encoder = newEncoder(t)
 	for id, left := uint32(0), t.Size(); left > 0 && id < maxID; id++ {
 		if b := t.Bytes(id); b != nil {
-			m.longest = max(m.longest, len(b))
+			m.longest, m.VocabularySize = max(m.longest, len(b)), int(id)+1
 			left--
 		}
 	}

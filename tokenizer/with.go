@@ -44,13 +44,16 @@ func (t *Tokenizer) WithNFC() *Tokenizer {
 	return &n
 }
 
-// Kind names the tokenizer's model: BPE, WordPiece or Unigram.
+// Kind names the tokenizer's model: BPE, WordPiece, Unigram or
+// WordLevel.
 func (t *Tokenizer) Kind() string {
 	switch t.model.(type) {
 	case *wordPiece:
 		return "WordPiece"
 	case *unigram:
 		return "Unigram"
+	case *wordLevel:
+		return "WordLevel"
 	}
 	return "BPE"
 }

@@ -86,7 +86,7 @@ func (sys *system) workers(s *workerSettings) error {
 	sys.newEngine = func(name string) (*mock.Engine, error) {
 		return mock.New(mock.Config{
 			Model: sys.files.name, Args: sys.args, Seed: s.Seed, Script: script,
-			Encode: model.Tokenizer.Append, EOS: model.EOS, VocabSize: model.Tokenizer.Size(),
+			Encode: model.Tokenizer.Append, EOS: model.EOS, VocabSize: model.VocabularySize,
 			ContextLength: uint32(contextLength), Files: sys.files.card(), Name: name,
 		})
 	}
