@@ -192,3 +192,40 @@ func TestTokensAndText(t *testing.T) {
 		t.Errorf("an unknown id: %v", err)
 	}
 }
+
+// A prompt may leave room for one token, and not for none; an answer gets what
+// room there is, on both APIs.
+func TestRoom(t *testing.T) {
+	number := func(n int) *int { return &n }
+	for name, change := range map[string]func(*chat.Request){
+		"messages": func(*chat.Request) {},
+		"prompt":   func(r *chat.Request) { r.Prompt = &chat.Prompt{Text: "hello hello hello"} },
+	} {
+		m, r := demoModel(t), ask("hello hello hello")
+		change(r)
+		ids, err := m.Tokens(r, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for room := -1; room <= 3; room++ {
+			m.ContextLength = len(ids) + room
+			for _, want := range []*int{nil, number(1), number(2), number(1000)} {
+				r.Sampling.MaxTokens = want
+				p, err := m.Build(r, nil)
+				if room < 1 {
+					if e, ok := err.(*engine.Error); !ok || e.Param != name || e.Code != "context_length_exceeded" {
+						t.Errorf("%s, room for %d: %v", name, room, err)
+					}
+					continue
+				}
+				most := room
+				if want != nil {
+					most = min(room, *want)
+				}
+				if err != nil || p.Stop.MaxTokens != most {
+					t.Errorf("%s, room for %d: %v, at most %d tokens, want %d", name, room, err, p.Stop.MaxTokens, most)
+				}
+			}
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/dynago/dynago/chat"
@@ -225,4 +226,127 @@ func TestReplayRaw(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The turn cache stays within its bytes and keeps what was used last; what was
+// forgotten is tokenized as ever.
+func TestTurnsAreBounded(t *testing.T) {
+	m := demoModel(t)
+	m.Turns = prompt.NewTurns(1 << 20)
+	odd := func(i int) (*chat.Request, []uint32) {
+		r := ask(fmt.Sprint("question ", i))
+		p, err := m.Build(r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []uint32
+		for _, b := range fmt.Sprintf("answer%d", i) {
+			ids = m.Tokenizer.Append(ids, string(b))
+		}
+		m.Remember(p, ids, nil)
+		r.Turns = append(r.Turns, said(chat.RoleAssistant, fmt.Sprintf("answer%d", i)), said(chat.RoleUser, "and?"))
+		return r, slices.Concat(p.IDs, ids)
+	}
+	kept := func(r *chat.Request, want []uint32) bool {
+		got, err := m.Tokens(r, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.Equal(got[:min(len(got), len(want))], want)
+	}
+	first, ids := odd(0)
+	one := m.Turns.Stats()
+	if !kept(first, ids) || one.Turns != 1 || one.Bytes == 0 {
+		t.Fatalf("one turn: %+v", one)
+	}
+	m.Turns = prompt.NewTurns(one.Bytes * 7 / 2)
+	first, ids = odd(0)
+	second, secondIDs := odd(1)
+	for i := 2; i < 10; i++ {
+		odd(i)
+		if !kept(first, ids) {
+			t.Fatalf("turn 0 was used last and is gone after %d", i)
+		}
+	}
+	if kept(second, secondIDs) {
+		t.Error("turn 1 was never used and is still there")
+	}
+	s := m.Turns.Stats()
+	if s.Turns != 3 || s.Evictions != 7 || s.Bytes > one.Bytes*7/2 || s.Hits != 8 || s.Misses != 1 || s.Tokens == 0 {
+		t.Errorf("%+v", s)
+	}
+	// Too large to be kept at all, and off.
+	for _, small := range []*prompt.Turns{prompt.NewTurns(one.Bytes / 2), nil} {
+		m.Turns = small
+		if r, ids := odd(0); kept(r, ids) {
+			t.Error("kept where there is no room")
+		}
+	}
+}
+
+// However often one prompt is answered, looking for an answer stays cheap.
+func TestAnswersToOnePromptAreBounded(t *testing.T) {
+	m := demoModel(t)
+	p, err := m.Build(ask("hello"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1000 {
+		m.Remember(p, m.Tokenizer.Append(nil, fmt.Sprint("answer ", i)), nil)
+		m.Remember(p, m.Tokenizer.Append(nil, fmt.Sprint("answer ", i)), nil)
+	}
+	if s := m.Turns.Stats(); s.Turns != 128 || s.Evictions != 1000-128 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What no text of is known, or what is none, is not remembered.
+func TestNotRemembered(t *testing.T) {
+	m := demoModel(t)
+	ids := m.Tokenizer.Append(nil, "hello")
+	byIDs := ask("")
+	byIDs.Prompt = &chat.Prompt{IDs: ids}
+	for name, tc := range map[string]struct {
+		r   *chat.Request
+		ids []uint32
+	}{
+		"token ids":    {byIDs, ids},
+		"no answer":    {ask("hello"), nil},
+		"only the end": {ask("hello"), m.EOS[:1]},
+	} {
+		p, err := m.Build(tc.r, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Remember(p, tc.ids, nil)
+		if s := m.Turns.Stats(); s.Turns != 0 {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// Many sessions at once do not disturb each other.
+func TestTurnsAtOnce(t *testing.T) {
+	m := demoModel(t)
+	m.Turns = prompt.NewTurns(20_000)
+	var sessions sync.WaitGroup
+	for k := range 8 {
+		sessions.Go(func() {
+			r := ask(fmt.Sprint("hello ", k%3))
+			for i := range 30 {
+				p, err := m.Build(r, nil)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				text := fmt.Sprintf("answer %d %d", k, i)
+				m.Remember(p, m.Tokenizer.Append(nil, text), nil)
+				r.Turns = append(r.Turns, said(chat.RoleAssistant, text), said(chat.RoleUser, "go on"))
+				if got := m.Tokenizer.Decode(p.IDs, false); strings.Count(got, "answer") != i {
+					t.Errorf("session %d, turn %d: %q", k, i, got)
+				}
+			}
+		})
+	}
+	sessions.Wait()
 }
