@@ -324,27 +324,40 @@ func (f *mergesFile) add(left, right []byte) {
 	f.ends = append(f.ends, uint32(mid), uint32(len(f.blob)))
 }
 
-// addTo resolves the merges with the vocabulary of m. One with a token that
-// spells no bytes can never apply to a byte-level vocabulary and is left out.
-func (f *mergesFile) addTo(m *bpe, byteLevel bool) error {
-	m.merges = newMergeTable(f.n)
-	var spelled []byte
+// spell replaces the merges by the bytes that they spell. One with a token that
+// spells no bytes can never apply, and becomes empty.
+func (f *mergesFile) spell() {
+	spelled := make([]byte, 0, len(f.blob))
 	start := uint32(0)
 	for i := range f.n {
 		mid, end := f.ends[2*i], f.ends[2*i+1]
-		pair, cut := f.blob[start:end], mid-start
-		start = end
-		if byteLevel {
-			var okL, okR bool
-			spelled, okL = appendBytes(spelled[:0], pair[:cut])
-			half := len(spelled)
-			spelled, okR = appendBytes(spelled, pair[cut:])
-			if !okL || !okR {
-				continue
-			}
-			pair, cut = spelled, uint32(half)
+		before := len(spelled)
+		var okL, okR bool
+		spelled, okL = appendBytes(spelled, f.blob[start:mid])
+		half := len(spelled)
+		spelled, okR = appendBytes(spelled, f.blob[mid:end])
+		if !okL || !okR {
+			spelled, half = spelled[:before], before
 		}
-		left, right, both := string(pair[:cut]), string(pair[cut:]), string(pair)
+		f.ends[2*i], f.ends[2*i+1] = uint32(half), uint32(len(spelled))
+		start = end
+	}
+	f.blob = spelled
+}
+
+// addTo resolves the merges with the vocabulary of m.
+func (f *mergesFile) addTo(m *bpe, byteLevel bool) error {
+	if byteLevel {
+		f.spell()
+	}
+	m.merges = newMergeTable(f.n)
+	text := string(f.blob)
+	start := uint32(0)
+	last, made := "", none // all ways to make a token often come in a row
+	for i := range f.n {
+		mid, end := f.ends[2*i], f.ends[2*i+1]
+		left, right, both := text[start:mid], text[mid:end], text[start:end]
+		start = end
 		if f.prefix > 0 {
 			if len(right) < f.prefix {
 				return fmt.Errorf("model.merges[%d]: %q is shorter than continuing_subword_prefix", i, right)
@@ -354,9 +367,13 @@ func (f *mergesFile) addTo(m *bpe, byteLevel bool) error {
 		if both == "" {
 			continue
 		}
+		okM := true
+		if both != last {
+			made, okM = m.find(both)
+			last = both
+		}
 		l, okL := m.find(left)
 		r, okR := m.find(right)
-		made, okM := m.find(both)
 		if !okL || !okR || !okM {
 			return fmt.Errorf("model.merges[%d]: %q and %q, or both together, are not in the vocabulary", i, left, right)
 		}
