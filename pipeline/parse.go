@@ -39,8 +39,9 @@ func (a *answer) settled() bool {
 }
 
 // mostEvents is how many events of one delta are gathered before they go out.
-// A delta that waited for a slow client may have a whole answer in it.
-const mostEvents = 512
+// A delta that waited for a slow client may have a whole answer in it, and the
+// stream keeps the room that its largest one took.
+const mostEvents = 128
 
 // events turns text into the events of one choice. The parser is a machine
 // without time; this is the loop around it.
