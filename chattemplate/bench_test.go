@@ -2,6 +2,8 @@ package chattemplate_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -55,4 +57,40 @@ func BenchmarkCompile(b *testing.B) {
 	for b.Loop() {
 		compile(b, string(source))
 	}
+}
+
+// A long session: the cost of a turn is the same however many came before.
+func BenchmarkLong(b *testing.B) {
+	for _, name := range []string{"turns.jinja", "elements.jinja"} {
+		source, err := os.ReadFile(filepath.Join(corpus, "templates", name))
+		if err != nil {
+			b.Fatal(err)
+		}
+		tmpl := compile(b, string(source))
+		for _, turns := range []int{500, 2000} {
+			r := longRequest(turns)
+			b.Run(fmt.Sprintf("%s/turns=%d", name, turns), func(b *testing.B) {
+				b.SetBytes(int64(len(render(b, tmpl, r))))
+				b.ReportAllocs()
+				for b.Loop() {
+					render(b, tmpl, r)
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*turns), "ns/turn")
+			})
+		}
+	}
+}
+
+// longRequest is a conversation of so many turns of about 500 bytes each.
+func longRequest(turns int) *chat.Request {
+	r := &chat.Request{API: chat.APIChat}
+	for i := 0; len(r.Turns) < turns; i++ {
+		id := fmt.Sprintf("call%05d", i)
+		r.Turns = append(r.Turns,
+			user(strings.Repeat("question ", 50)),
+			turn(chat.RoleAssistant, thought("What next?"), text(strings.Repeat("word ", 50)), use(id, "f", `{"a": "`+strings.Repeat("x", 200)+`"}`)),
+			turn(chat.RoleTool, answer(id, text(strings.Repeat("result ", 70)))),
+			assistant(strings.Repeat("answer ", 60)))
+	}
+	return r
 }

@@ -2,6 +2,9 @@ package chattemplate_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -147,4 +150,31 @@ func FuzzHistory(f *testing.F) {
 			}
 		}
 	})
+}
+
+// No template of ours makes a render copy all that came before for each turn, which
+// would be hundreds of bytes for each byte of the prompt.
+func TestLongConversation(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(corpus, "templates", "*.jinja"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d templates, %v", len(files), err)
+	}
+	r := longRequest(2000)
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tmpl := compile(t, string(source))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		out, err := tmpl.Render(r, chattemplate.Options{})
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		runtime.ReadMemStats(&after)
+		if made := after.TotalAlloc - before.TotalAlloc; made > 40*uint64(len(out)) {
+			t.Errorf("%s: made %d bytes for a prompt of %d", file, made, len(out))
+		}
+	}
 }
