@@ -32,7 +32,8 @@ var spelledPatterns = []struct{ pattern, tiktoken, json string }{
 // that of tokenizer.json.
 func bothWays(t testing.TB, pattern string) (tiktoken, file *tokenizer.Tokenizer) {
 	t.Helper()
-	tiktoken, err := tokenizer.LoadTiktoken(ranks(t), pattern, nil)
+	// Besides the ranks, a newline with the spaces after it.
+	tiktoken, err := tokenizer.LoadTiktoken(append(ranks(t), "CiA= 700\nCiAg 701\n"...), pattern, nil)
 	if err != nil {
 		t.Fatalf("%s: %v", pattern, err)
 	}

@@ -20,7 +20,7 @@ from golden_sentencepiece import rules, train as train_pieces
 from golden_text import BLANKS, CORPUS, FALLBACK, FUSE, MORE, SPACES, decode, metaspace, normalize, replace, strip
 
 FRAGMENTS.extend(MORE + [
-    "a\u0301", "E\u0301", "\ufb01\u0301", "\ufb01", "\u2460", "...", "\u0600a", "\t\u0301", "\u00ad\u0301", "\u00a9\u200d\u00a9", "e\u0301\u0301\u0301", "\u1100\u1161", "A\u200d", "\u3042\u30ab\u4e00\u30fc",
+    "a\u0301", "E\u0301", "\ufb01\u0301", "\ufb01", "\u2460", "...", "\u0600a", "\t\u0301", "\u00ad\u0301", "\ufb01\u20d0", "z\u0301", "a\x8fb\x9fc", "\u00a9\u200d\u00a9", "e\u0301\u0301\u0301", "\u1100\u1161", "A\u200d", "\u3042\u30ab\u4e00\u30fc",
     "\u0410a\u03b1", " a \u0410 ", "12\u0661", "a_b", "a|b||c", "a\u00b7b", "\u200c\u200dx", "\ufeff", "\u2581", "do not", " n't", " ' ", " .", "<pad>", "<pad><pad>", "|", "low</w>", "##s",
 ])
 
@@ -110,7 +110,7 @@ def files():
     yield "prefix and suffix", text_file(both, pre_tokenizer=WHITESPACE, decoder=decode(replace({"String": "@@"}, ""), bpe), added_tokens=special)
     yield "suffix of bytes", text_file(
         byte_affixed(), normalizer=normalize({"type": "NFC"}, replace({"Regex": r"\s+"}, " "), {"type": "Lowercase"}),
-        pre_tokenizer=sequence(split({"Regex": r"'s|'t|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"}, "Removed", True), byte_level()), decoder=LEVEL,
+        pre_tokenizer=sequence(split({"Regex": r"'s|'t|\p{L}+|[\p{N}]|[^\s\p{L}\p{N}]+"}, "Removed", True), byte_level()), decoder=LEVEL,
         post_processor={"type": "RobertaProcessing", "sep": ["</w>", 7], "cls": ["<|endoftext|>", 0], "trim_offsets": False, "add_prefix_space": False},
         added_tokens=[added(0, "<|endoftext|>", special=True)],
     )

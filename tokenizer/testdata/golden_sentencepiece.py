@@ -19,7 +19,7 @@ from golden import FRAGMENTS, HERE, strings
 from golden_text import CORPUS, MORE
 
 FRAGMENTS.extend(MORE + [
-    "<0x0A>", "<tag>", "<tag>the", "the<tag> <tag>", "the cache", "\u2047", " \u2047 ", "<ctl>", "\ufb01", "\ufb01\u0301", "\uff21\uff22\uff23", "\u2460\u2461", "\u3392",
+    "<0x0A>", "<tag>", "<tag><tag>", "<tag>the", "z\u0301 z", "the<tag> <tag>", "the cache", "\u2047", " \u2047 ", "<ctl>", "\ufb01", "\ufb01\u0301", "\uff21\uff22\uff23", "\u2460\u2461", "\u3392",
     "\u0639\u0644\u064a\u0647", "\u200bx\u200b", "\ufeffx", "\u2581\u2581\u2581x \u2581", "a \u3000 b", "\t\t \n x \n", "a\u0300\u0316\u0301", "\u1100\u1161\u11a8", "\uac01",
     "two words", "two  words", "\u0130\u0049\u0307", "thethethethe", "  the  cache  ",
 ])
@@ -45,7 +45,7 @@ def rules():
     """A file of rules of our own: case, blanks, what goes, what grows."""
     pairs = [(chr(c), chr(c + 32)) for c in range(ord("A"), ord("Z") + 1)]
     pairs += [(c, " ") for c in "\t\n\r\u00a0\u3000\u200b"] + [(c, "") for c in "\u200d\x7f"]
-    pairs += [("e\u0301", "\u00e9"), ("a\u0301", "\u00e1"), ("\ufb01", "fi"), ("\u2460", " (1) "), ("...", "\u2026"), ("\U0001f600", ":-)"), ("\u2047", "  ?  ")]
+    pairs += [("e\u0301", "\u00e9"), ("z", "Z"), ("z\u0301", "\u017a"), ("a\u0301", "\u00e1"), ("\ufb01", "fi"), ("\u2460", " (1) "), ("...", "\u2026"), ("\U0001f600", ":-)"), ("\u2047", "  ?  ")]
     path = pathlib.Path(tempfile.mkdtemp()) / "rules.tsv"
     path.write_text("".join(" ".join(f"{ord(c):X}" for c in a) + "\t" + " ".join(f"{ord(c):X}" for c in b) + "\n" for a, b in pairs))
     return str(path)
@@ -56,6 +56,22 @@ def tied(model):
     for i, p in enumerate(model.pieces):
         if p.type == pb.ModelProto.SentencePiece.NORMAL and i % 3:
             p.score = 0 if i % 2 else -7
+    return model
+
+
+def near(model):
+    """Characters that together are nearly as good as the symbol they spell."""
+    for p in model.pieces:
+        if p.type == pb.ModelProto.SentencePiece.NORMAL and p.piece in "the":
+            p.score = -0.05
+    return model
+
+
+def rounded(model):
+    """Scores of which many ways have the same sum but for how it is rounded."""
+    for p in model.pieces:
+        if p.type == pb.ModelProto.SentencePiece.NORMAL:
+            p.score = -0.1 * len(p.piece)
     return model
 
 
@@ -82,6 +98,8 @@ MODELS = {
     "bpe with unused": lambda: unused(train("bpe", vocab_size=420, **PLAIN)),
     "bpe with orphans": lambda: orphans(train("bpe", vocab_size=700, byte_fallback=True, **PLAIN)),
     "unigram": lambda: train("unigram", vocab_size=420, **SYMBOLS),
+    "unigram of near scores": lambda: near(train("unigram", vocab_size=420, **PLAIN, **SYMBOLS)),
+    "unigram of rounded scores": lambda: rounded(train("unigram", vocab_size=420, **PLAIN)),
     "unigram with bytes": lambda: train("unigram", vocab_size=700, byte_fallback=True, treat_whitespace_as_suffix=True, **PLAIN),
     "unigram without blanks": lambda: train("unigram", vocab_size=420, add_dummy_prefix=False, normalization_rule_name="identity", user_defined_symbols=["a\u0301", "x"]),
     "unigram with unused": lambda: unused(train("unigram", vocab_size=420, add_dummy_prefix=False, remove_extra_whitespaces=False, normalization_rule_tsv=rules())),

@@ -39,6 +39,8 @@ def main():
     for line in (HERE / "ranks.tiktoken").read_text().splitlines():
         token, rank = line.split()
         ranks[base64.b64decode(token)] = int(rank)
+    # Tokens that tell whether a piece went across.
+    ranks |= {b"\n ": 700, b"\n  ": 701}
     with gzip.GzipFile(HERE / "golden_spellings.jsonl.gz", "wb", mtime=0) as out:
         out.write(json.dumps(texts, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
         for pattern in SPELLINGS:
