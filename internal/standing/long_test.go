@@ -21,7 +21,7 @@ import (
 // of a copy too many, or of work done anew for each token or block. Under the
 // race detector pools forget at random, which is why it is not run there.
 const (
-	mostBytes  = 2_200_000 // one more copy of the body, of 277 kB, is too many
+	mostBytes  = 2_050_000 // one more copy of the body, of 277 kB, is too many
 	mostAllocs = 3_000     // the index makes one for each new block, of which there are 780
 )
 
