@@ -185,6 +185,4 @@ func wordAfter(text string) bool {
 }
 
 // isWord is \w of the reference implementation's regular expressions.
-func isWord(r rune) bool {
-	return unicode.In(r, unicode.L, unicode.M, unicode.Nd, unicode.Nl, unicode.Pc, unicode.Other_Alphabetic, unicode.Join_Control)
-}
+func isWord(r rune) bool { return unicode.Is(wordChars, r) }

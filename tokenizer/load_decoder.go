@@ -191,15 +191,12 @@ func (c *chain) stage(of func() stage) {
 }
 
 func (c *chain) loadReplace(path string, v jsontext.Value) error {
-	replace, err := loadReplace(path, v)
+	f, err := readReplace(path, v)
 	if err != nil {
 		return err
 	}
-	var f struct {
-		Pattern patternFile `json:"pattern"`
-		Content string      `json:"content"`
-	}
-	if err := read(path, v, &f); err != nil {
+	replace, err := f.load(path)
+	if err != nil {
 		return err
 	}
 	show := func(token string, _ bool) string { return replace(token) }

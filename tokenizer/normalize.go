@@ -121,17 +121,31 @@ func (p patternFile) finder(path string) (finder, error) {
 // loadReplace reads a component that puts content in place of a pattern, which
 // normalizers and decoders have.
 func loadReplace(path string, v jsontext.Value) (normalizer, error) {
-	var f struct {
-		Pattern patternFile `json:"pattern"`
-		Content string      `json:"content"`
-	}
-	if err := read(path, v, &f); err != nil {
+	f, err := readReplace(path, v)
+	if err != nil {
 		return nil, err
 	}
+	return f.load(path)
+}
+
+// replaceFile is such a component.
+type replaceFile struct {
+	Pattern patternFile `json:"pattern"`
+	Content string      `json:"content"`
+}
+
+func readReplace(path string, v jsontext.Value) (f replaceFile, err error) {
+	if err := read(path, v, &f); err != nil {
+		return f, err
+	}
+	if s := f.Pattern.String; s != nil && *s == "" {
+		return f, fmt.Errorf("%s.pattern.String: must not be empty", path)
+	}
+	return f, nil
+}
+
+func (f replaceFile) load(path string) (normalizer, error) {
 	if s := f.Pattern.String; s != nil {
-		if *s == "" {
-			return nil, fmt.Errorf("%s.pattern.String: must not be empty", path)
-		}
 		return func(text string) string { return strings.ReplaceAll(text, *s, f.Content) }, nil
 	}
 	find, err := f.Pattern.finder(path + ".pattern")
