@@ -24,7 +24,7 @@ const graphemeJoiner = "\u034f"
 // toForm returns text that is in the form already as it is, which most is.
 func toForm(form norm.Form) normalizer {
 	return func(text string) string {
-		if form.IsNormalString(text) {
+		if form == norm.NFC && isInert(text) || form.IsNormalString(text) {
 			return text
 		}
 		// What Unicode 9 does not know neither moves, nor lets others move past it,
