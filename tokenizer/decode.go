@@ -20,7 +20,10 @@ func (t *Tokenizer) Decode(ids []uint32, skipSpecial bool) string {
 // [Tokenizer.Decode] does all at once. It holds back at most the three bytes of
 // a character that is not complete; of a model whose vocabulary is text, a run
 // of tokens that are one byte each, since the run becomes text as a whole or not
-// at all. One goroutine at a time.
+// at all. A few decoders of tokenizer.json need more: BPEDecoder holds one token,
+// and behind Fuse, Strip holds as many characters as it may take from the end,
+// Replace the beginning of its string, and what asks for the whole text all of it.
+// One goroutine at a time.
 type Decoder struct {
 	t           *Tokenizer
 	skipSpecial bool

@@ -1,9 +1,10 @@
-// Package tokenizer turns text into token ids and back, by the tokenizer.json or
-// the rank file that a model is published with. It reads BPE over bytes, the kind
-// of GPT-2, Llama 3 and Qwen, and over characters, that of Llama 2, Mistral and
-// Gemma, WordPiece, that of BERT, and Unigram, that of T5. It gives the very ids
-// that the Hugging Face library and tiktoken give; what it does not know it
-// refuses to load, naming the place in the file.
+// Package tokenizer turns text into token ids and back, by the tokenizer.json,
+// the tokenizer.model or the rank file that a model is published with. It reads
+// BPE over bytes, the kind of GPT-2, Llama 3 and Qwen, and over characters, that
+// of Llama 2, Mistral and Gemma, Unigram, that of T5, WordPiece, that of BERT, and
+// words. It gives the very ids that the Hugging Face library, SentencePiece and
+// tiktoken give; what it does not know it refuses to load, naming the place in the
+// file.
 //
 // The one idea: text goes through a chain of cuts, each of which only looks
 // forward. Added tokens are cut out first, then a hand-written scanner for the
