@@ -50,3 +50,44 @@ func BenchmarkNextTurn(b *testing.B) {
 		})
 	}
 }
+
+// The same prompt as a conversation with answers that the turn cache knows, and
+// four places of it, as a harness marks them.
+func BenchmarkConversation(b *testing.B) {
+	for name, places := range map[string]int{"no places": 0, "four places": 4} {
+		b.Run(name, func(b *testing.B) {
+			m := demoModel(b)
+			m.ContextLength = 0
+			r := &chat.Request{Turns: []chat.Turn{said(chat.RoleSystem, strings.Repeat("Mind the gap. ", 200))}}
+			size := 0
+			plain := strings.NewReplacer("<|im_start|>", "", "<|im_end|>", "", "<tool_response>", "", "</tool_response>", "")
+			for i := 0; size < 240_000; i++ {
+				var result strings.Builder
+				transcript(&result, 1800, i)
+				text := plain.Replace(result.String())
+				answer := fmt.Sprintf("Step %d: the error of the reader is not handled where the value is missing.", i)
+				r.Turns = append(r.Turns, said(chat.RoleUser, text))
+				p, err := m.Build(r, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				m.Remember(p, m.Tokenizer.Append(nil, answer), nil)
+				r.Turns = append(r.Turns, said(chat.RoleAssistant, answer))
+				size += len(text) + len(answer)
+			}
+			r.Turns = append(r.Turns, said(chat.RoleUser, "And now?"))
+			for i := range places {
+				r.Cache = append(r.Cache, chat.Breakpoint{Turn: len(r.Turns) - 1 - i})
+			}
+			b.SetBytes(int64(size))
+			for b.Loop() {
+				if _, err := m.Build(r, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if s := m.Turns.Stats(); s.Misses > 0 || s.Hits == 0 {
+				b.Fatalf("answers were not found: %+v", s)
+			}
+		})
+	}
+}
