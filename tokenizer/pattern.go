@@ -250,6 +250,11 @@ func (t *translator) escape(class bool) error {
 		t.at += len(p.name)
 		return nil
 	}
+	// Any other property, such as \p{P}, is the engine's.
+	if end := strings.IndexByte(rest, '}'); end > 0 && (strings.HasPrefix(rest, `\p{`) || strings.HasPrefix(rest, `\P{`)) {
+		t.copy(end + 1)
+		return nil
+	}
 	_, n := utf8.DecodeRuneInString(rest[1:])
 	t.copy(1 + n)
 	return nil
