@@ -128,22 +128,19 @@ func (c *settings) sortAdded() {
 	slices.SortStableFunc(c.added, func(a, b tokenizer.AddedToken) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// readAddedFile reads added_tokens.json, the older form: ids by content.
+// readAddedFile reads added_tokens.json, the older form: ids by content. Of two
+// tokens with one id the first counts, which is that of tokenizer_config.json.
 func (s *Snapshot) readAddedFile(c *settings) error {
 	file, err := s.object("added_tokens.json")
 	if err != nil {
 		return err
-	}
-	known := map[uint32]bool{}
-	for _, t := range c.added {
-		known[t.ID] = true
 	}
 	for _, content := range slices.Sorted(maps.Keys(file.members)) {
 		ids := file.ids(content)
 		if len(ids) != 1 && *file.fault == nil {
 			file.want(content, "a token id")
 		}
-		if len(ids) == 1 && !known[ids[0]] {
+		if len(ids) == 1 {
 			c.added = append(c.added, tokenizer.AddedToken{ID: ids[0], Content: content, Normalized: true})
 		}
 	}

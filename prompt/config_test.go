@@ -23,7 +23,9 @@ func (f folder) load() (*prompt.Model, error) {
 
 func TestContextLength(t *testing.T) {
 	for config, want := range map[string]int{
-		`{"max_position_embeddings":4096,"sliding_window":512}`: 4096,
+		`{"max_position_embeddings":4096,"sliding_window":512}`:                           4096,
+		"\ufeff" + `{"n_positions":7}`:                                                    7,
+		`{"s":"\" ","a":NaN,"n_positions":8}`:                                             8,
 		`{"n_positions":1024}`:                                                            1024,
 		`{"max_position_embeddings":-1,"seq_length":99}`:                                  99,
 		`{"max_position_embeddings":4096.0}`:                                              4096,
@@ -82,6 +84,16 @@ func TestSpecialTokens(t *testing.T) {
 		if id, ok := m.Tokenizer.ID(content); !ok || m.Tokenizer.IsSpecial(id) != want {
 			t.Errorf("%s: known %v, special %v", content, ok, !want)
 		}
+	}
+	m, err = folder{
+		"tokenizer_config.json": `{"added_tokens_decoder":{"300":{"content":"<a>"}}}`, "added_tokens.json": `{"<b>":300}`,
+		"generation_config.json": `{"max_new_tokens":-1}`,
+	}.load()
+	if err != nil || m.MaxNewTokens != 0 {
+		t.Fatalf("%v %v", m, err)
+	}
+	if id, ok := m.Tokenizer.ID("<b>"); ok {
+		t.Errorf("two tokens have the id %d", id)
 	}
 	if id, ok := m.Tokenizer.ID("<unknown>"); ok {
 		t.Errorf("a token that no file gives an id has %d", id)

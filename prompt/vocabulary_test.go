@@ -54,15 +54,6 @@ const sample = "hello the hello"
 
 var sampleIDs = []uint32{261, 258, ' ', 261}
 
-// shifted are ids behind so many that are special.
-func shifted(ids []uint32, by uint32) []uint32 {
-	out := slices.Clone(ids)
-	for i := range out {
-		out[i] += by
-	}
-	return out
-}
-
 // ranks is the vocabulary as a rank file.
 func ranks() string {
 	var b strings.Builder
