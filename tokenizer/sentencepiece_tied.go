@@ -62,7 +62,7 @@ type tiedLink struct {
 }
 
 func (m *tiedBPE) appendWord(dst []uint32, word string, _ *scratch) []uint32 {
-	var links []tiedLink
+	links := make([]tiedLink, 0, utf8.RuneCountInString(word))
 	for i := 0; i < len(word); {
 		_, n := utf8.DecodeRuneInString(word[i:])
 		k := int32(len(links))
@@ -72,7 +72,7 @@ func (m *tiedBPE) appendWord(dst []uint32, word string, _ *scratch) []uint32 {
 	last := int32(len(links))
 	// Where an unused piece was merged, by its text.
 	var cuts map[string]int
-	queue := minHeap(nil)
+	queue := make(minHeap, 0, len(links))
 	push := func(left int32) {
 		if left < 0 || links[left].next >= last {
 			return
