@@ -39,6 +39,13 @@ func TestLimits(t *testing.T) {
 		"slices":            `{{ [1]|slice(1000000000)|list }}`,
 		"nested value":      `{% set ns = namespace(s=[]) %}{% for i in range(5000) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s }}`,
 		"nested JSON":       `{% set ns = namespace(s=[]) %}{% for i in range(5000) %}{% set ns.s = [ns.s] %}{% endfor %}{{ ns.s|tojson }}`,
+		"literals":          `{% set ns = namespace(l=[]) %}{% for i in range(9000) %}{% set ns.l = [ns.l, 1, 2, 3, 4, 5] %}{% endfor %}`,
+		"pairs":             `{% set ns = namespace(l=none) %}{% for i in range(5000) %}{% set ns.l = {1: ns.l, 2: 2, 3: 3} %}{% endfor %}`,
+		"parts":             `{% for i in range(20) %}{% set l = ('x,' * 1000).split(',') %}{% endfor %}`,
+		"lines":             `{% for i in range(20) %}{% set l = ('x\n' * 1000).splitlines() %}{% endfor %}`,
+		"characters":        `{% for i in range(20) %}{% set l = ('x' * 1000)|list %}{% endfor %}`,
+		"frames":            `{% macro m(a, b, c, d, e, f) %}{% endmacro %}{% for i in range(3000) %}{{ m() }}{% endfor %}`,
+		"reversed":          `{% set s = 'x' * 9000 %}{% for i in range(20) %}{% set t = s[::-1] %}{% endfor %}`,
 		"namespace in self": `{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}`,
 		"width of json":     `{% set ns = namespace(l=range(500)|list) %}{% for i in range(9) %}{{ ns.l|tojson(indent=64) }}{% endfor %}`,
 		// 2^60 numbers in 60 lists.
@@ -139,4 +146,20 @@ func TestConcurrentRenders(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// As in Python, fields are either all numbered or none is.
+func TestFieldNumbers(t *testing.T) {
+	for source, want := range map[string]string{
+		"{{ '{}{}'.format(1, 2) }}":         "12",
+		"{{ '{1}{0}{1}'.format(1, 2) }}":    "212",
+		"{{ '{}{a}{}'.format(1, 2, a=3) }}": "132",
+		"{{ '{}{1}'.format(1, 2) }}":        "",
+		"{{ '{0}{}'.format(1, 2) }}":        "",
+	} {
+		out, err := render(source, jinja.NewDict(0))
+		if out != want || (err == nil) != (want != "") {
+			t.Errorf("%s: got %q, %v; want %q", source, out, err, want)
+		}
+	}
 }
