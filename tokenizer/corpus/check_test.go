@@ -51,9 +51,13 @@ func (v *vocabulary) check(t *testing.T) {
 	}
 	t.Logf("%d texts, %d MB in %v", len(it.short)+len(it.spelling)+len(it.long), encoded>>20, time.Since(start).Round(time.Millisecond))
 	v.compareIDs(t, tok, "special", it.special(), want["special"], func(text string) []uint32 { return tok.AppendWithSpecial(nil, text) })
+	lossless := v.lossless(t, file, tok)
 	var ids [][]uint32
 	for _, text := range it.decoded() {
 		ids = append(ids, v.encode(tok)(text))
+		if back := tok.Decode(ids[len(ids)-1], false); lossless && back != text {
+			t.Errorf("%q comes back as %q", text, back)
+		}
 	}
 	v.compareTexts(t, tok, "decode", ids, want["decode"])
 	v.compareTexts(t, tok, "random", it.random, want["random"])

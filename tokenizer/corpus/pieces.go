@@ -194,7 +194,8 @@ func digits(rng *rand.Rand) string {
 	return number('0', 1+rng.IntN(8)) + between
 }
 
-// noise returns a character from anywhere in Unicode.
+// noise returns a character from anywhere in Unicode, assigned or not: what came
+// later than the tables of a library is where tokenizers part.
 func noise(rng *rand.Rand) string {
 	for {
 		limit := []int32{0x80, 0x250, 0x800, 0x3000, 0x10000, 0x20000, 0x20000, 0x110000}[rng.IntN(8)]
