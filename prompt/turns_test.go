@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/chattemplate"
 	"github.com/dynago/dynago/prompt"
 	"github.com/dynago/dynago/tokenizer"
 	"pgregory.net/rapid"
@@ -177,14 +178,23 @@ func TestReplayRaw(t *testing.T) {
 		said   string // as the client sends it back
 		eos    string // of the model
 		want   bool
+		open   bool // the template does not end turns with calls
 	}{
-		"replayed":              {true, text, "<|im_end|>", true},
-		"switched off":          {false, text, "<|im_end|>", false},
-		"changed":               {true, text + " ", "<|im_end|>", false},
-		"an end that is not it": {true, text, "<|endoftext|>", false},
+		"replayed":              {true, text, "<|im_end|>", true, false},
+		"switched off":          {false, text, "<|im_end|>", false, false},
+		"changed":               {true, text + " ", "<|im_end|>", false, false},
+		"an end that is not it": {true, text, "<|endoftext|>", false, false},
+		"another turn's end":    {true, text, "<|im_end|>", false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := *modelsWithTemplates(t)["forgetful"]
+			if tc.open {
+				source := strings.Replace(templates["forgetful"], `{{- '<|im_end|>\n' }}`, `{{- '<|im_end|>\n' if not m.tool_calls }}`, 1)
+				var err error
+				if m.Template, err = chattemplate.Compile(source, chattemplate.Config{}); err != nil {
+					t.Fatal(err)
+				}
+			}
 			end, ok := m.Tokenizer.ID(tc.eos)
 			if !ok {
 				t.Fatalf("the demo model has no %s", tc.eos)
@@ -221,6 +231,9 @@ func TestReplayRaw(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := slices.Concat(p.IDs, ids)
+			if !strings.Contains(m.Tokenizer.Decode(after, false), "seen") {
+				t.Error("the turn behind it is lost")
+			}
 			if got := slices.Equal(after[:min(len(after), len(want))], want); got != tc.want {
 				t.Errorf("%q begins with the answer as it was: %v", m.Tokenizer.Decode(after, false), got)
 			}
@@ -349,4 +362,38 @@ func TestTurnsAtOnce(t *testing.T) {
 		})
 	}
 	sessions.Wait()
+}
+
+// An answer is found where it is the whole of what the turn shows: not where the
+// client made more of it, and not where a longer one is there as well.
+func TestWholeAnswers(t *testing.T) {
+	m := demoModel(t)
+	odd := func(text string) (ids []uint32) {
+		for _, b := range text {
+			ids = m.Tokenizer.Append(ids, string(b))
+		}
+		return ids
+	}
+	p, err := m.Build(ask("hello"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Remember(p, odd("Well\n\n"), nil)
+	m.Remember(p, odd("Well"), nil)
+	for text, want := range map[string][]uint32{
+		"Well":        odd("Well"),
+		"Well\n\n":    odd("Well\n\n"),
+		"Well spoken": m.Tokenizer.Append(nil, "Well spoken"),
+		"We":          m.Tokenizer.Append(nil, "We"),
+	} {
+		r := ask("hello")
+		r.Turns = append(r.Turns, said(chat.RoleAssistant, text))
+		got, err := m.Tokens(r, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want = slices.Concat(p.IDs, want, m.Tokenizer.Append(nil, "<|im_end|>\n")); !slices.Equal(got, want) {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
 }
