@@ -163,12 +163,13 @@ func (p *Parser) readHeader(s string, at, n int, act action) int {
 	return n
 }
 
-// breakHeader goes on with a message whose body did not begin. Behind a channel
-// the model forgot <|message|>; what else there is has no meaning.
+// breakHeader goes on with a message whose body did not begin. The model forgot
+// <|message|>, and what is no part of a header is the body. A call that is broken
+// like this is none.
 func (p *Parser) breakHeader(reason string) {
 	text := p.unhold()
 	h := readHarmonyHeader(text, p.harmony.withRole)
-	if h.recipient != "" || h.foreign || h.channel == "" {
+	if h.recipient != "" || h.foreign {
 		p.state, p.reason = inDropped, reason
 		p.hold(text)
 		return

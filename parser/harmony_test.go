@@ -46,6 +46,7 @@ func TestHarmonyStartOf(t *testing.T) {
 	for tail, want := range map[string]parser.Start{
 		"":                            parser.StartNone,
 		"<|end|><|start|>assistant":   parser.StartNone,
+		"<|message|>So":               parser.StartResponse,
 		"Hello<|end|>":                parser.StartNone,
 		"<|channel|>final<|message|>": parser.StartResponse,
 		"<|start|>assistant<|channel|>analysis<|message|>":                                     parser.StartReasoning,
