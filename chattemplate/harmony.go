@@ -37,6 +37,10 @@ import (
 //     message and the last assistant message of a whole conversation, so that it
 //     brings old thoughts back while a later answer is calling tools.
 //
+// A call whose id tells in which form the model addressed it (see package harmony)
+// is shown in that form, and any other in the library's. Calls of built-in tools and
+// their results are part of the analysis channel, and go when its thoughts go.
+//
 // What neither knows: a system turn behind the first other turn is a developer
 // message where it stands, and response formats are a section at the end of the
 // developer message, as the guide describes it.
