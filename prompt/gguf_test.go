@@ -150,6 +150,9 @@ func TestGGUF(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if id, ok := m.Tokenizer.ID("<tag>"); ok && m.Tokenizer.IsSpecial(id) {
+				t.Error("a token of the user is special")
+			}
 			if snapshot.Name() != "a-Q4_K_M" {
 				t.Errorf("it is named %q", snapshot.Name())
 			}
@@ -185,6 +188,7 @@ func TestGGUFErrors(t *testing.T) {
 		"its numbers are big-endian: want a little-endian GGUF file":               "GGUF\x00\x00\x00\x03" + strings.Repeat("\x00", 16),
 		"72057594037927936 keys: want at most 65536":                               "GGUF\x03\x00\x00\x00" + strings.Repeat("\x00", 15) + "\x01",
 		"the file ends within its metadata: want a complete file":                  whole[:len(whole)/2],
+		"key 0: a text of 2147483647 bytes: want at most 16777216":                 "GGUF\x03\x00\x00\x00" + strings.Repeat("\x00", 8) + "\x01" + strings.Repeat("\x00", 7) + "\xff\xff\xff\x7f\x00\x00\x00\x00",
 		"tokenizer.ggml.tokens: want the vocabulary, and there is none":            gguf(),
 		`tokenizer.ggml.model: "rwkv": want gpt2, llama, t5 or bert`:               gguf(pair{"tokenizer.ggml.model", "rwkv"}, pair{"tokenizer.ggml.tokens", []string{"a"}}),
 		`tokenizer.ggml.pre: "viking": how text is cut is known for chatglm-bpe, `: byteLevel("viking"),
