@@ -63,6 +63,27 @@ func TestPairsFindWhatMergingGives(t *testing.T) {
 	}
 }
 
+// Of pairs of one rank the left one goes first: aaa becomes aa and a.
+func TestPairsOfOneRank(t *testing.T) {
+	tok, err := Load([]byte(`{"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"use_regex":false},
+		"decoder":{"type":"ByteLevel"},"model":{"type":"BPE","vocab":{"a":0,"aa":1,"b":2},"merges":["a a"]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, s := tok.model.(*bpe), new(scratch)
+	if got, ok := m.appendPaired(nil, "aaaaaba", s); !ok || !slices.Equal(got, []uint32{1, 1, 0, 2, 0}) {
+		t.Errorf("aaaaaba gives %d, found %v", got, ok)
+	}
+	for pair, want := range map[[2]uint32]bool{{1, 0}: true, {0, 1}: false, {0, 0}: false, {1, 1}: true, {0, 2}: true} {
+		if got := m.apart(pair[0], pair[1]); got != want {
+			t.Errorf("%d stay apart: %v, want %v", pair, got, want)
+		}
+		if got := m.apart(pair[0], pair[1]); got != want {
+			t.Errorf("%d are remembered to stay apart: %v, want %v", pair, got, want)
+		}
+	}
+}
+
 // BenchmarkNewWords reads words that no cache knows, found by pairs and merged.
 func BenchmarkNewWords(b *testing.B) {
 	m, s := demoModel(b), new(scratch)
