@@ -125,7 +125,7 @@ func loadTekken(text []byte) (*tokenizer.Tokenizer, error) {
 // family; the others get a twentieth. Many of them have the same vocabulary and
 // the same stages, and differ in their added tokens.
 var whole = []string{
-	"qwen3", "llama3.2", "glm-4", "glm-4.7-flash", "deepseek-coder-7b-base-v1.5", "minilm", "gemma2", "gemma3", "mistral",
+	"qwen3", "llama3.2", "glm-4", "glm-4.7-flash", "deepseek-coder-7b-base-v1.5", "minilm", "gemma2", "gemma3", "mistral", "jiutian-139moe-chat", "o200k_base", "mistral-v3", "deepseek-v3", "gpt-oss",
 }
 
 // lossless tells whether texts come back as they were: of bytes, with nothing
