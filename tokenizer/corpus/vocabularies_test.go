@@ -125,7 +125,9 @@ func loadTekken(text []byte) (*tokenizer.Tokenizer, error) {
 // family; the others get a twentieth. Many of them have the same vocabulary and
 // the same stages, and differ in their added tokens.
 var whole = []string{
-	"qwen3", "llama3.2", "glm-4", "glm-4.7-flash", "deepseek-coder-7b-base-v1.5", "minilm", "gemma2", "gemma3", "mistral", "jiutian-139moe-chat", "o200k_base", "mistral-v3", "deepseek-v3", "gpt-oss",
+	"qwen3", "qwen-3.5", "qwen3.6", "llama3", "llama3.2", "glm-4", "glm-4.7-flash", "minimax", "claude", "gpt-4o", "gpt-oss",
+	"deepseek-v3", "deepseek-coder-7b-base-v1.5", "deepseek-coder-33b-base", "cl100k_base", "o200k_base", "tekken-240911",
+	"mistral", "mistral-v3", "gemma2", "gemma3", "jiutian-139moe-chat", "jurassic2", "minilm",
 }
 
 // lossless tells whether texts come back as they were: of bytes, with nothing
