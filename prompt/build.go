@@ -177,10 +177,15 @@ func (m *Model) render(r *chat.Request, o chattemplate.Options) (string, encodin
 		out, err = m.Template.RenderInert(r, o, m.encoder.controls)
 		how = encoding{literal: true, inert: out.Inert}
 	}
-	var raised *chattemplate.TemplateError
+	var (
+		raised *chattemplate.TemplateError
+		tool   *chattemplate.ToolError
+	)
 	switch {
 	case err == nil:
 		return out.Text, how, nil
+	case errors.As(err, &tool):
+		return "", encoding{}, invalid("tools", "%v", tool)
 	case errors.As(err, &raised):
 		return "", encoding{}, invalid("messages", "the chat template refused the conversation: %v", raised)
 	}

@@ -131,7 +131,10 @@ func TestBuildRefusals(t *testing.T) {
 		"raw, two turns":            {request: func(r *chat.Request) { r.Turns = append(r.Turns, r.Turns...) }, ext: raw, param: "nvext.use_raw_prompt", want: "exactly one"},
 		"raw, a system text":        {request: func(r *chat.Request) { r.System = r.Turns[0].Blocks }, ext: raw, param: "nvext.use_raw_prompt", want: "exactly one"},
 		"raw, no text":              {request: func(r *chat.Request) { r.Turns[0].Blocks[0].Kind = chat.ToolCall }, ext: raw, param: "nvext.use_raw_prompt", want: "exactly one"},
-		"no template":               {model: func(m *prompt.Model) { m.Template = nil }, param: "model", want: "no chat template; use the completions API"},
+		"a tool that nests": {request: func(r *chat.Request) {
+			r.Tools = []chat.Tool{{Name: "f", Schema: []byte(strings.Repeat("[", 1000) + strings.Repeat("]", 1000))}}
+		}, param: "tools", want: "tools[0] (f): the schema cannot be read"},
+		"no template": {model: func(m *prompt.Model) { m.Template = nil }, param: "model", want: "no chat template; use the completions API"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, r := demo, ask("hello")
