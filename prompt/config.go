@@ -217,6 +217,9 @@ func scaled(n int, factor float64) int {
 	return int(f)
 }
 
+// toolUse is the name of the template that serves when tools are passed.
+const toolUse = "tool_use"
+
 // readTemplates reads the chat templates by name. A template file of its own
 // beats the one inside tokenizer_config.json; what the operator gives beats both.
 func (s *Snapshot) readTemplates(c *settings) error {
@@ -224,6 +227,28 @@ func (s *Snapshot) readTemplates(c *settings) error {
 		c.templates, c.templateFile = map[string]string{"default": s.ChatTemplate}, "chat template"
 		return nil
 	}
+	if err := s.readDefaultTemplate(c); err != nil {
+		return err
+	}
+	const more = "additional_chat_templates/" + toolUse + ".jinja"
+	text, err := s.read(more)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", more, err)
+	case len(c.templates) == 0:
+		c.templates, c.templateFile = map[string]string{}, more
+	default:
+		c.templateFile += " and " + more
+	}
+	c.templates[toolUse] = string(text)
+	return nil
+}
+
+// readDefaultTemplate reads the template that serves if there is no other, and
+// those that stand in one file with it.
+func (s *Snapshot) readDefaultTemplate(c *settings) error {
 	const own = "chat_template.jinja"
 	switch text, err := s.read(own); {
 	case err == nil:
@@ -262,8 +287,8 @@ func namedTemplates(file object) (map[string]string, error) {
 		t := file.element(key, i, v)
 		named[t.text("name")] = t.text("template")
 	}
-	if _, ok := named["default"]; !ok && *file.fault == nil {
-		file.failf(key, `want one named "default" in the list`)
+	if _, ok := named["default"]; !ok && named[toolUse] == "" && *file.fault == nil {
+		file.failf(key, `want one named "default" or %q in the list`, toolUse)
 	}
 	return named, *file.fault
 }

@@ -1,12 +1,14 @@
 package prompt_test
 
 import (
+	"encoding/json"
 	"io/fs"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/chattemplate"
 	"github.com/dynago/dynago/prompt"
 )
 
@@ -122,7 +124,7 @@ func TestConfigErrors(t *testing.T) {
 		`tokenizer_config.json: additional_special_tokens[1]: want an object, not 5`:                     {"tokenizer_config.json": `{"additional_special_tokens":["a",5]}`},
 		`tokenizer_config.json: chat_template[0].template: want a string, not 1`:                         {"tokenizer_config.json": `{"chat_template":[{"name":"default","template":1}]}`},
 		`tokenizer_config.json: chat_template: want a string, or a list of {"name", "template"}, not {}`: {"tokenizer_config.json": `{"chat_template":{}}`},
-		`tokenizer_config.json: chat_template: want one named "default" in the list`:                     {"tokenizer_config.json": `{"chat_template":[]}`},
+		`tokenizer_config.json: chat_template: want one named "default" or "tool_use" in the list`:       {"tokenizer_config.json": `{"chat_template":[]}`},
 		`special_tokens_map.json: eos_token.content: want a string, not 7`:                               {"special_tokens_map.json": `{"eos_token":{"content":7}}`},
 		`added_tokens.json: <a>: want a token id or a list of them, not "x"`:                             {"added_tokens.json": `{"<a>":"x"}`},
 	} {
@@ -131,6 +133,66 @@ func TestConfigErrors(t *testing.T) {
 		}
 	}
 	if _, err := (folder{"chat_template.jinja": "{% if %}"}).load(); err == nil || !strings.HasPrefix(err.Error(), "chat_template.jinja: ") {
+		t.Errorf("a broken template: %v", err)
+	}
+}
+
+// A model may have a template of its own for tools: in the list of templates, or
+// in a file beside the default one. Alone it serves without tools too, and its
+// grammar of calls is the model's in any case.
+func TestTemplateForTools(t *testing.T) {
+	const (
+		plain    = `plain`
+		forTools = `<tool_call>{{ tools[0].function.name if tools else 'none' }}`
+		file     = "additional_chat_templates/tool_use.jinja"
+	)
+	inList := func(named map[string]string) string {
+		type template struct {
+			Name     string `json:"name"`
+			Template string `json:"template"`
+		}
+		list := []template{}
+		for name, text := range named {
+			list = append(list, template{name, text})
+		}
+		text, err := json.Marshal(map[string]any{"chat_template": list})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	for name, tc := range map[string]struct {
+		files         folder
+		without, from string
+	}{
+		"list":           {folder{"tokenizer_config.json": inList(map[string]string{"default": plain, "tool_use": forTools})}, plain, "tokenizer_config.json"},
+		"alone in list":  {folder{"tokenizer_config.json": inList(map[string]string{"tool_use": forTools})}, "<tool_call>none", "tokenizer_config.json"},
+		"file":           {folder{"chat_template.jinja": plain, file: forTools}, plain, "chat_template.jinja and " + file},
+		"alone in file":  {folder{file: forTools}, "<tool_call>none", file},
+		"file over list": {folder{"tokenizer_config.json": inList(map[string]string{"default": plain, "tool_use": "old"}), file: forTools}, plain, "tokenizer_config.json and " + file},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := tc.files.load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := ask("x")
+			for _, want := range []string{tc.without, "<tool_call>f"} {
+				if got, err := m.Template.Render(r, chattemplate.Options{}); err != nil || got != want {
+					t.Errorf("%d tools: %q, %v, want %q", len(r.Tools), got, err, want)
+				}
+				r.Tools = []chat.Tool{{Kind: chat.ToolFunction, Name: "f"}}
+			}
+			if m.Files.Template != tc.from {
+				t.Errorf("from %s, want %s", m.Files.Template, tc.from)
+			}
+			if !m.Family.Calls() {
+				t.Error("the calls that the template for tools shows are not parsed")
+			}
+		})
+	}
+	_, err := folder{file: "{% if %}"}.load()
+	if err == nil || !strings.HasPrefix(err.Error(), file+": ") {
 		t.Errorf("a broken template: %v", err)
 	}
 }

@@ -105,7 +105,7 @@ func (s *Snapshot) Load(parsers Parsers) (*Model, error) {
 			return nil, fmt.Errorf("%s: %w", files.Template, err)
 		}
 	}
-	shown := m.withHarmony(c.templates["default"], cfg)
+	shown := m.withHarmony(c.templates["default"]+c.templates[toolUse], cfg)
 	m.Family, err = parser.Detect(shown).With(parsers.Tool, parsers.Reasoning)
 	return m, err
 }
