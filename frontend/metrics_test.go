@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/chattemplate"
 	"github.com/dynago/dynago/frontend"
 	"github.com/dynago/dynago/pipeline"
 	"github.com/dynago/dynago/prompt"
@@ -126,21 +127,26 @@ func TestMetricValues(t *testing.T) {
 	}
 }
 
-// A request that moved counts where it was when it moved.
-// What is remembered of prompts and answers is told for each model that has a
+// What is remembered of prompts, answers and tools is told for each model that has a
 // cache, and what the reference counts over all of them, once.
 func TestPromptMetrics(t *testing.T) {
 	backend := newFake()
 	s := start(t, backend)
-	if page := s.do("GET", "/metrics", "").body; strings.Contains(page, "tokenizer_cache") || strings.Contains(page, "turn_cache") {
+	if page := s.do("GET", "/metrics", "").body; strings.Contains(page, "tokenizer_cache") || strings.Contains(page, "turn_cache") || strings.Contains(page, "tool_cache") {
 		t.Error("metrics of caches that are off")
 	}
 	backend.mu.Lock()
 	backend.models[0].Cache = &prompt.CacheStats{Hits: 3, Misses: 1, CachedTokens: 500, UncachedTokens: 70, Evictions: 9, Bytes: 4000, Texts: 8}
 	backend.models[1].Cache = &prompt.CacheStats{Hits: 4, Misses: 5}
 	backend.models[0].Turns = &prompt.TurnStats{Hits: 11, Misses: 12, Tokens: 130, Evictions: 14, Bytes: 1500, Turns: 16}
+	backend.models[0].Tools = &chattemplate.ToolCache{Hits: 21, Misses: 22, Resets: 23, Bytes: 2400, Tools: 25}
 	backend.mu.Unlock()
 	for _, line := range []string{
+		`dynago_tool_cache_hits_total{model="acme/demo"} 21`,
+		`dynago_tool_cache_misses_total{model="acme/demo"} 22`,
+		`dynago_tool_cache_resets_total{model="acme/demo"} 23`,
+		`dynago_tool_cache_bytes{model="acme/demo"} 2400`,
+		`dynago_tool_cache_tools{model="acme/demo"} 25`,
 		`dynamo_frontend_tokenizer_cache_hits_total 7`,
 		`dynamo_frontend_tokenizer_cache_misses_total 6`,
 		`dynamo_frontend_tokenizer_cache_cached_tokens_total{model="acme/demo"} 500`,
@@ -159,6 +165,7 @@ func TestPromptMetrics(t *testing.T) {
 	}
 }
 
+// A request that moved counts where it was when it moved.
 func TestMigrationMetrics(t *testing.T) {
 	backend := newFake()
 	backend.run = func(_ context.Context, requests []*pipeline.Request) iter.Seq2[chat.Event, error] {

@@ -3,12 +3,13 @@ package frontend
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/dynago/dynago/chattemplate"
 	"github.com/dynago/dynago/pipeline"
 	"github.com/dynago/dynago/prompt"
 )
 
-// promptMetrics tells what the backend remembers of prompts and answers, at the
-// time the page is read. A cache that is off has no metrics.
+// promptMetrics tells what the backend remembers of prompts, answers and tools, at
+// the time the page is read. A cache that is off has no metrics.
 type promptMetrics struct {
 	backend Backend
 	// Hits and misses of the tokenizer's cache, over all models, as the reference
@@ -42,6 +43,14 @@ func newPromptMetrics(b Backend) *promptMetrics {
 			return of(m.Turns), true
 		}}
 	}
+	tools := func(name, help string, kind prometheus.ValueType, of func(*chattemplate.ToolCache) float64) promptMetric {
+		return promptMetric{prometheus.NewDesc("dynago_tool_cache_"+name, help, []string{"model"}, nil), kind, func(m *pipeline.ModelInfo) (float64, bool) {
+			if m.Tools == nil {
+				return 0, false
+			}
+			return of(m.Tools), true
+		}}
+	}
 	const counter, gauge = prometheus.CounterValue, prometheus.GaugeValue
 	return &promptMetrics{
 		backend: b,
@@ -59,6 +68,11 @@ func newPromptMetrics(b Backend) *promptMetrics {
 			turns("evictions_total", "Answers that made room for others.", counter, func(s *prompt.TurnStats) float64 { return float64(s.Evictions) }),
 			turns("bytes", "Bytes held.", gauge, func(s *prompt.TurnStats) float64 { return float64(s.Bytes) }),
 			turns("turns", "Answers held.", gauge, func(s *prompt.TurnStats) float64 { return float64(s.Turns) }),
+			tools("hits_total", "Tools that the chat template knew.", counter, func(s *chattemplate.ToolCache) float64 { return float64(s.Hits) }),
+			tools("misses_total", "Tools that had to be read.", counter, func(s *chattemplate.ToolCache) float64 { return float64(s.Misses) }),
+			tools("resets_total", "Times that all tools made room for others.", counter, func(s *chattemplate.ToolCache) float64 { return float64(s.Resets) }),
+			tools("bytes", "Bytes of the tools held, as clients sent them.", gauge, func(s *chattemplate.ToolCache) float64 { return float64(s.Bytes) }),
+			tools("tools", "Tools held.", gauge, func(s *chattemplate.ToolCache) float64 { return float64(s.Tools) }),
 		},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dynago/dynago/chattemplate"
 	"github.com/dynago/dynago/prompt"
 )
 
@@ -20,10 +21,12 @@ type ModelInfo struct {
 	Workers       int    // workers that are ready
 	// Of the first worker that told them; 0: unknown.
 	BlockSize, TotalBlocks, MaxSeqs, MaxBatchedTokens int
-	// What is remembered of prompts and of answers; nil where nothing is, or the
-	// model was not asked yet.
+	// What is remembered of prompts, of answers and of tools; nil where nothing is,
+	// or the model was not asked yet. What several models share, the first of them
+	// tells, so that sums are right.
 	Cache *prompt.CacheStats
 	Turns *prompt.TurnStats
+	Tools *chattemplate.ToolCache
 }
 
 // WorkerInfo is what the edge may tell about one worker.
@@ -49,6 +52,7 @@ type RankInfo struct {
 // Models lists the models of the fleet in the order of their names.
 func (p *Pipeline) Models() []ModelInfo {
 	byName := map[string]*ModelInfo{}
+	loaded := map[string]*prompt.Model{}
 	for _, w := range p.Fleet.Snapshot() {
 		status := w.Status()
 		card := status.Card
@@ -70,8 +74,8 @@ func (p *Pipeline) Models() []ModelInfo {
 		m.TotalBlocks = cmp.Or(m.TotalBlocks, int(card.TotalBlocks))
 		m.MaxSeqs = cmp.Or(m.MaxSeqs, int(card.MaxSeqs))
 		m.MaxBatchedTokens = cmp.Or(m.MaxBatchedTokens, int(card.MaxBatchedTokens))
-		if m.Cache == nil && m.Turns == nil {
-			m.Cache, m.Turns = p.models.loaded(card).Remembered()
+		if loaded[card.Model] == nil {
+			loaded[card.Model] = p.models.loaded(card)
 		}
 		if w.Ready() {
 			m.Ready, m.Reason = true, ""
@@ -85,7 +89,29 @@ func (p *Pipeline) Models() []ModelInfo {
 		list = append(list, *m)
 	}
 	slices.SortFunc(list, func(a, b ModelInfo) int { return strings.Compare(a.ID, b.ID) })
+	told := map[any]bool{}
+	for i := range list {
+		if m := loaded[list[i].ID]; m != nil {
+			list[i].remember(m, told)
+		}
+	}
 	return list
+}
+
+// remember sets what the caches of a model hold that were not told yet.
+func (info *ModelInfo) remember(m *prompt.Model, told map[any]bool) {
+	if m.Cache != nil && !told[m.Cache] {
+		s := m.Cache.Stats()
+		told[m.Cache], info.Cache = true, &s
+	}
+	if m.Turns != nil && !told[m.Turns] {
+		s := m.Turns.Stats()
+		told[m.Turns], info.Turns = true, &s
+	}
+	if m.Template != nil && !told[m.Template] {
+		s := m.Template.ToolCache()
+		told[m.Template], info.Tools = true, &s
+	}
 }
 
 // Workers tells who serves, in the order of their ids, and what the router has

@@ -32,6 +32,25 @@ func TestModels(t *testing.T) {
 	}
 }
 
+// Models that share what was loaded share its caches, which are told once.
+func TestSharedCachesAreToldOnce(t *testing.T) {
+	h := newHouse(t, pipeline.Config{}, &fake{}, &fake{change: func(c *engine.Card) { c.Model, c.Aliases = "a/model", nil }})
+	for _, name := range []string{"test/model", "a/model"} {
+		r := request("Hello").Chat
+		r.Model = name
+		if _, _, err := h.Tokenize(r, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	models := h.Models()
+	if first := models[0]; first.Cache == nil || first.Cache.Misses+first.Cache.Hits != 2 || first.Turns == nil || first.Tools == nil {
+		t.Errorf("the first of two models: %+v", first)
+	}
+	if second := models[1]; second.Cache != nil || second.Turns != nil || second.Tools != nil {
+		t.Errorf("the other tells what the first has told: %+v", second)
+	}
+}
+
 // What the edge tells of workers is what the router has booked, and how long
 // the last stream took.
 func TestWorkers(t *testing.T) {

@@ -92,21 +92,3 @@ func (m *Model) textBehind(before, ids []uint32) string {
 func (m *Model) ends(p *Prompt, id uint32) bool {
 	return slices.Contains(m.EOS, id) || slices.Contains(p.Stop.Hidden, id) || slices.Contains(p.Stop.IDs, id)
 }
-
-// Remembered tells what the caches of a model hold, nil for one that it does not
-// have. A nil model has none.
-func (m *Model) Remembered() (*CacheStats, *TurnStats) {
-	var (
-		texts   *CacheStats
-		answers *TurnStats
-	)
-	if m != nil && m.Cache != nil {
-		s := m.Cache.Stats()
-		texts = &s
-	}
-	if m != nil && m.Turns != nil {
-		s := m.Turns.Stats()
-		answers = &s
-	}
-	return texts, answers
-}

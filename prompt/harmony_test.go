@@ -167,7 +167,7 @@ func TestHarmonyChats(t *testing.T) {
 			if want := m.Tokenizer.Append(slices.Clone(before), thinks); len(p.IDs) < len(want) || !slices.Equal(p.IDs[:len(want)], want) {
 				t.Errorf("the next prompt is\n%s\nand does not begin\n%s", m.Tokenizer.Decode(p.IDs, false), m.Tokenizer.Decode(want, false))
 			}
-			if _, turns := m.Remembered(); turns == nil || turns.Hits != 1 {
+			if turns := m.Turns.Stats(); turns.Hits != 1 {
 				t.Errorf("the answer is not known again: %+v", turns)
 			}
 			const result = "<|start|>functions.f to=assistant<|channel|>commentary<|message|>"
