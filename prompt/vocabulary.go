@@ -1,7 +1,6 @@
 package prompt
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -184,8 +183,8 @@ func (v *vocabulary) loadSentencePiece() (*tokenizer.Tokenizer, error) {
 			v.class = "T5Tokenizer"
 		}
 	}
-	if legacy, given := v.tokenizer.flag("legacy"); given && !legacy && putsBlank(t) {
-		return nil, errors.New(`with "legacy" false in tokenizer_config.json only the first text of a prompt gets a blank before it, and a SentencePiece model puts one before each: want tokenizer.json, as save_pretrained of transformers writes it`)
+	if legacy, given := v.tokenizer.flag("legacy"); given && !legacy {
+		t = t.WithFirstBlank()
 	}
 	switch v.class {
 	case "LlamaTokenizer", "CodeLlamaTokenizer":
@@ -205,12 +204,6 @@ func (v *vocabulary) loadSentencePiece() (*tokenizer.Tokenizer, error) {
 func isSpecial(t *tokenizer.Tokenizer, content string) bool {
 	id, ok := t.ID(content)
 	return ok && t.IsSpecial(id)
-}
-
-// putsBlank tells whether a model puts a blank before a text.
-func putsBlank(t *tokenizer.Tokenizer) bool {
-	ids := t.AppendLiteral(nil, "a")
-	return len(ids) > 0 && bytes.HasPrefix(t.Bytes(ids[0]), []byte(" "))
 }
 
 // classOfPieces tells the tokenizer of a model with a SentencePiece model.

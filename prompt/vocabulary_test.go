@@ -188,7 +188,15 @@ func TestVocabularies(t *testing.T) {
 		"BERT that keeps accents":                   {files: folder{"vocab.txt": bert, "tokenizer_config.json": `{"tokenizer_class":"BertTokenizer","strip_accents":false}`}, text: "Héllo", ids: []uint32{1}, around: []uint32{2, 1, 3}},
 		"an unknown token that is spelled":          {files: folder{"tokenizer.model": pieceModel}, text: "<unk>the", ids: []uint32{0, 5}, around: []uint32{1, 0, 5}},
 		"T5":                                        {files: folder{"spiece.model": pieceModel, "config.json": `{"model_type":"t5"}`}, text: "the", ids: []uint32{5}, around: []uint32{5, 2}},
-		"tokenizer.json before all":                 {files: kimi.with("tokenizer.json", tokenizerJSON()), text: "the", ids: []uint32{257}, kind: "tokenizer.json"},
+		"Llama, a blank first": {
+			files: folder{"tokenizer.model": pieceModel, "tokenizer_config.json": `{"tokenizer_class":"LlamaTokenizer","legacy":false}`},
+			text:  "the the</s>the the", ids: []uint32{5, 5, 2, 4, 5}, around: []uint32{1, 5, 5, 2, 4, 5},
+		},
+		"T5, a blank first": {
+			files: folder{"spiece.model": pieceModel, "config.json": `{"model_type":"t5"}`, "tokenizer_config.json": `{"legacy":false}`},
+			text:  "the</s>the", ids: []uint32{5, 2, 4}, around: []uint32{5, 2, 4, 2},
+		},
+		"tokenizer.json before all": {files: kimi.with("tokenizer.json", tokenizerJSON()), text: "the", ids: []uint32{257}, kind: "tokenizer.json"},
 		"tokens beside tokenizer.json": {
 			files: folder{"tokenizer.json": tokenizerJSON(), "tokenizer_config.json": fmt.Sprintf(chatConfig, "PreTrainedTokenizerFast", 400, 401, "")},
 			text:  "the<tag> the<|turn|>", ids: []uint32{257, 401, 257, 400},
@@ -302,7 +310,6 @@ func TestVocabularyErrors(t *testing.T) {
 		"tokenizer.json: is a pointer to a file that Git LFS keeps elsewhere":                                                           {"tokenizer.json": "version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 9\n"},
 		"sentencepiece.bpe.model: the SentencePiece models of XLM-R and NLLB, whose ids are shifted, are not read: want tokenizer.json": {"sentencepiece.bpe.model": "x"},
 		"tokenizer.model: what is put around a text is known for the classes":                                                           {"tokenizer.model": pieceModel, "tokenizer_config.json": `{"tokenizer_class":"XLNetTokenizer"}`},
-		`tokenizer.model: with "legacy" false in tokenizer_config.json`:                                                                 {"tokenizer.model": pieceModel, "tokenizer_config.json": `{"legacy":false}`},
 		"tokenizer.model: model: ":                                                                                                      {"tokenizer.model": "\x0a"},
 	} {
 		snapshot, err := prompt.OpenSnapshot(files.at(t))

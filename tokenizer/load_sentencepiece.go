@@ -47,7 +47,7 @@ func loadSentencePiece(model []byte) (*Tokenizer, error) {
 	}
 	t := &Tokenizer{scratch: &sync.Pool{New: func() any { return new(scratch) }}}
 	t.model, t.vocab = p.build()
-	t.normalize = []normalizer{n.normalize}
+	t.normalize, t.spelling = []normalizer{n.normalize}, n
 	for id, piece := range file.pieces {
 		if piece.kind == pieceControl {
 			t.added = append(t.added, AddedToken{ID: uint32(id), Content: piece.text, Special: true})

@@ -44,6 +44,14 @@ type sentencePieceFile struct {
 	escapeBlanks bool // a blank is written U+2581
 }
 
+// space returns how a blank is written.
+func (f *sentencePieceFile) space() string {
+	if f.escapeBlanks {
+		return blank
+	}
+	return " "
+}
+
 type sentencePiece struct {
 	text  string
 	score float32

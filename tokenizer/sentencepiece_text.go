@@ -49,11 +49,12 @@ type pieceNormalizer struct {
 	charsmap *charsmap  // or nil
 	symbols  *prefixSet // user-defined ones, which stay as they are
 	file     sentencePieceFile
+	part     bool // text is part of one: blanks at its start are within
 }
 
 func (n *pieceNormalizer) normalize(text string) string {
 	f := &n.file
-	if f.removeBlanks {
+	if f.removeBlanks && !n.part {
 		for text != "" {
 			shown, size := n.next(text)
 			if shown != " " {
@@ -65,16 +66,13 @@ func (n *pieceNormalizer) normalize(text string) string {
 	if text == "" {
 		return ""
 	}
-	space := " "
-	if f.escapeBlanks {
-		space = blank
-	}
+	space := f.space()
 	var b strings.Builder
 	b.Grow(len(text) + len(text)/2 + len(blank))
 	if f.dummyPrefix && !f.suffixes {
 		b.WriteString(space)
 	}
-	afterBlank := f.removeBlanks
+	afterBlank := f.removeBlanks && !n.part
 	for text != "" {
 		shown, size := n.next(text)
 		text = text[size:]

@@ -34,9 +34,10 @@ type Tokenizer struct {
 	forgeable bool              // the model alone can yield an id that is structure
 	single    []bool            // by id: a token <0xNN> of a text model; shorter likewise
 	normalize []normalizer
-	split     []splitter // of a piece at the start of the text
-	later     []splitter // of other pieces
-	scan      scanner    // the only stage of both, or nil
+	spelling  *pieceNormalizer // of a SentencePiece model, which normalize then is
+	split     []splitter       // of a piece at the start of the text
+	later     []splitter       // of other pieces
+	scan      scanner          // the only stage of both, or nil
 	regexps   []string
 	chain     *chain                   // how tokens join to text; nil if they are bytes
 	joining   func(*Tokenizer) joining // in place of the chain, or nil

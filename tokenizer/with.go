@@ -44,6 +44,23 @@ func (t *Tokenizer) WithNFC() *Tokenizer {
 	return &n
 }
 
+// WithFirstBlank returns a tokenizer that puts the blank of a SentencePiece model
+// before the first word of a prompt alone, and not before what stands behind an
+// added token. Its file does not tell which of the two a model was trained with:
+// "legacy": false in tokenizer_config.json does. Any other tokenizer, and one that
+// puts no blank before a text, stays as it is.
+func (t *Tokenizer) WithFirstBlank() *Tokenizer {
+	if t.spelling == nil || !t.spelling.file.dummyPrefix || t.spelling.file.suffixes {
+		return t
+	}
+	n, spelling := *t, *t.spelling
+	spelling.part, spelling.file.dummyPrefix = true, false
+	n.normalize, n.spelling = []normalizer{spelling.normalize}, &spelling
+	n.split = []splitter{metaspace{replacement: spelling.file.space(), prepend: true}}
+	n.setAdded()
+	return &n
+}
+
 // Kind names the tokenizer's model: BPE, WordPiece, Unigram or
 // WordLevel.
 func (t *Tokenizer) Kind() string {

@@ -1,11 +1,14 @@
 package tokenizer_test
 
 import (
+	"bytes"
 	"fmt"
+	"os"
 	"slices"
 	"testing"
 
 	"github.com/dynago/dynago/tokenizer"
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // own returns a rank file's tokenizer whose ids are bytes.
@@ -95,5 +98,39 @@ func TestPatternsDeepSeek(t *testing.T) {
 	patterns[0] = "changed"
 	if again := tokenizer.PatternsDeepSeek(); len(again) != 3 || again[0] == "changed" {
 		t.Errorf("%q", again)
+	}
+}
+
+// The vectors are those of testdata/golden_first_blank.py.
+func TestWithFirstBlank(t *testing.T) {
+	toks := map[string]*tokenizer.Tokenizer{}
+	for _, v := range sentencePieceVectors(t) {
+		toks[v.Variant] = loadPieces(t, v.File).WithFirstBlank()
+	}
+	file, err := os.ReadFile("testdata/golden_first_blank.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(file) {
+		var variant, text string
+		var first, later []uint32
+		var parts []jsontext.Value
+		parse(t, line, &parts)
+		for i, into := range []any{&variant, &text, &first, &later} {
+			parse(t, parts[i], into)
+		}
+		tok := toks[variant]
+		if got := tok.AppendLiteral(nil, text); !slices.Equal(got, first) {
+			t.Errorf("%s: %q is %d, want %d", variant, text, got, first)
+		}
+		if got := tok.AppendBehind(nil, text, true); !slices.Equal(got, later) {
+			t.Errorf("%s: %q behind a token is %d, want %d", variant, text, got, later)
+		}
+	}
+	if got := len(bytes.Split(file, []byte("\n"))); got < 300 {
+		t.Errorf("there are %d vectors", got)
+	}
+	if tok := demoTokenizer(t); tok.WithFirstBlank() != tok {
+		t.Error("a tokenizer without such a blank has become another")
 	}
 }
