@@ -13,6 +13,7 @@ import (
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/nvext"
 	"github.com/dynago/dynago/parser"
+	"github.com/dynago/dynago/tokenizer"
 )
 
 // Prompt is a request as an engine sees it, and what the way up must know of
@@ -43,7 +44,8 @@ const unknownRoom = 1 << 20
 
 // Build makes the prompt of a request. Failures are the client's: errors of
 // kind invalid_argument that name the field at fault.
-func (m *Model) Build(r *chat.Request, ext *nvext.Ext) (*Prompt, error) {
+func (m *Model) Build(r *chat.Request, ext *nvext.Ext) (_ *Prompt, err error) {
+	defer catchPattern(r, &err)
 	p := &Prompt{}
 	w, err := m.fill(p, r, ext, true, len(r.Cache) > 0)
 	if err != nil {
@@ -76,10 +78,7 @@ func (m *Model) Build(r *chat.Request, ext *nvext.Ext) (*Prompt, error) {
 // cannot fit. It returns the walk through the text of a conversation, nil for
 // what else a prompt can be, with its places if they are wanted.
 func (m *Model) fill(p *Prompt, r *chat.Request, ext *nvext.Ext, limited, places bool) (*walk, error) {
-	field := "messages"
-	if r.Prompt != nil {
-		field = "prompt"
-	}
+	field := fieldOf(r)
 	var data []uint32
 	if r.Prompt != nil {
 		data = r.Prompt.IDs
@@ -180,12 +179,15 @@ func (m *Model) render(r *chat.Request, o chattemplate.Options) (string, encodin
 	var (
 		raised *chattemplate.TemplateError
 		tool   *chattemplate.ToolError
+		args   *chattemplate.ArgsError
 	)
 	switch {
 	case err == nil:
 		return out.Text, how, nil
 	case errors.As(err, &tool):
 		return "", encoding{}, invalid("tools", "%v", tool)
+	case errors.As(err, &args):
+		return "", encoding{}, invalid("chat_template_args", "chat template: %v", args)
 	case errors.As(err, &raised):
 		return "", encoding{}, invalid("messages", "the chat template refused the conversation: %v", raised)
 	}
@@ -214,10 +216,7 @@ func (m *Model) limit(p *Prompt, r *chat.Request) error {
 
 // tooLong is the error of a prompt that has so many tokens.
 func (m *Model) tooLong(r *chat.Request, tokens string) *engine.Error {
-	e := invalid("messages", "This model's maximum context length is %d tokens. However, your messages resulted in %s tokens. Please reduce the length of the messages.", m.ContextLength, tokens)
-	if r.Prompt != nil {
-		e.Param = "prompt"
-	}
+	e := invalid(fieldOf(r), "This model's maximum context length is %d tokens. However, your messages resulted in %s tokens. Please reduce the length of the messages.", m.ContextLength, tokens)
 	e.Code = "context_length_exceeded"
 	return e
 }
@@ -237,6 +236,26 @@ func (m *Model) fewest(text string) int {
 	return len(text) / (m.longest * shrinkage)
 }
 
+// fieldOf is the field of a request that its text comes from.
+func fieldOf(r *chat.Request) string {
+	if r.Prompt != nil {
+		return "prompt"
+	}
+	return "messages"
+}
+
+// catchPattern, deferred, makes an error of a text that one of the model's own
+// patterns takes time without end for.
+func catchPattern(r *chat.Request, err *error) {
+	switch e := recover().(type) {
+	case nil:
+	case *tokenizer.PatternError:
+		*err = invalid(fieldOf(r), "the text cannot be tokenized: %v", e)
+	default:
+		panic(e)
+	}
+}
+
 func invalid(param, format string, args ...any) *engine.Error {
 	e := engine.Errorf(engine.InvalidArgument, format, args...)
 	e.Param = param
@@ -245,7 +264,8 @@ func invalid(param, format string, args ...any) *engine.Error {
 
 // Tokens returns the ids of a request's prompt, without checking its length.
 // Without generation prompt a conversation ends with its last turn.
-func (m *Model) Tokens(r *chat.Request, generationPrompt bool) ([]uint32, error) {
+func (m *Model) Tokens(r *chat.Request, generationPrompt bool) (_ []uint32, err error) {
+	defer catchPattern(r, &err)
 	if r.Prompt == nil && m.Template != nil && !generationPrompt {
 		text, how, err := m.render(r, chattemplate.Options{})
 		if err != nil {
@@ -256,7 +276,7 @@ func (m *Model) Tokens(r *chat.Request, generationPrompt bool) ([]uint32, error)
 		return w.ids, nil
 	}
 	var p Prompt
-	_, err := m.fill(&p, r, nil, false, false)
+	_, err = m.fill(&p, r, nil, false, false)
 	return p.IDs, err
 }
 

@@ -76,7 +76,17 @@ func Load(read func(name string) ([]byte, error), parsers Parsers) (*Model, erro
 
 // Load reads the model. An error names the file, the place in it, what is wrong
 // there and what would be right.
-func (s *Snapshot) Load(parsers Parsers) (*Model, error) {
+func (s *Snapshot) Load(parsers Parsers) (_ *Model, err error) {
+	// Loading tries what tokens and texts become.
+	defer func() {
+		switch e := recover().(type) {
+		case nil:
+		case *tokenizer.PatternError:
+			err = e
+		default:
+			panic(e)
+		}
+	}()
 	c, t, files, err := s.parts()
 	if err != nil {
 		return nil, err

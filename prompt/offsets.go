@@ -21,7 +21,8 @@ const WholeTurn = -1
 // place to a later one. Callers floor it to their blocks.
 //
 // A prompt that no chat template wrote has no places; all offsets are 0 then.
-func (m *Model) Offsets(r *chat.Request, ext *nvext.Ext, places ...chat.Breakpoint) ([]int, error) {
+func (m *Model) Offsets(r *chat.Request, ext *nvext.Ext, places ...chat.Breakpoint) (_ []int, err error) {
+	defer catchPattern(r, &err)
 	var p Prompt
 	w, err := m.fill(&p, r, ext, false, len(places) > 0)
 	if err != nil {

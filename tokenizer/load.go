@@ -15,7 +15,8 @@ const maxID = 1 << 22
 // Load reads a tokenizer.json. The tokenizer does not keep the bytes. An error
 // names the place in the file, and of a component that is not supported its
 // type. Truncation, padding and dropout are for training and ignored.
-func Load(tokenizerJSON []byte) (*Tokenizer, error) {
+func Load(tokenizerJSON []byte) (_ *Tokenizer, err error) {
+	defer catchPattern(&err)
 	var file struct {
 		AddedTokens   []AddedToken   `json:"added_tokens"`
 		Normalizer    jsontext.Value `json:"normalizer"`
@@ -28,7 +29,6 @@ func Load(tokenizerJSON []byte) (*Tokenizer, error) {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
 	t := &Tokenizer{added: file.AddedTokens, scratch: &sync.Pool{New: func() any { return new(scratch) }}}
-	var err error
 	if t.normalize, err = loadNormalizer("normalizer", file.Normalizer); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}

@@ -113,7 +113,7 @@ func (p patternFile) finder(path string) (finder, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s.Regex: %w", path, err)
 		}
-		return regexpFinder(re), nil
+		return regexpFinder(*p.Regex, re), nil
 	}
 	return nil, fmt.Errorf("%s: must hold a String or a Regex", path)
 }
@@ -153,16 +153,14 @@ func (f replaceFile) load(path string) (normalizer, error) {
 		return nil, err
 	}
 	return func(text string) string {
-		parts, end := find(text)
 		var b strings.Builder
-		for _, p := range parts {
+		for _, p := range find(text) {
 			if p.match {
 				b.WriteString(f.Content)
 			} else {
 				b.WriteString(text[p.start:p.end])
 			}
 		}
-		b.WriteString(text[end:])
 		return b.String()
 	}, nil
 }

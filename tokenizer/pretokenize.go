@@ -1,12 +1,6 @@
 package tokenizer
 
-import (
-	"strings"
-	"time"
-	"unicode/utf8"
-
-	"github.com/dlclark/regexp2"
-)
+import "strings"
 
 // A splitter is one stage of pre-tokenization: it appends the pieces of text to
 // dst. A stage sees each piece of the stage before it alone.
@@ -73,9 +67,8 @@ type splitPattern struct {
 	invert   bool
 }
 
-// finder returns the fragments of text[:end]; end is less than len(text) if it
-// gave up.
-type finder func(text string) (parts []fragment, end int)
+// finder returns the fragments of a text.
+type finder func(text string) []fragment
 
 // fragment is a part of a text that a pattern matched, or that lies between two
 // matches. The fragments of a text cover it.
@@ -85,7 +78,7 @@ type fragment struct {
 }
 
 func (s splitPattern) split(dst []string, text string) []string {
-	parts, end := s.find(text)
+	parts := s.find(text)
 	if s.invert {
 		for i := range parts {
 			parts[i].match = !parts[i].match
@@ -96,7 +89,7 @@ func (s splitPattern) split(dst []string, text string) []string {
 			dst = append(dst, text[p.start:p.end])
 		}
 	}
-	return scanner(scanGPT2).split(dst, text[end:])
+	return dst
 }
 
 // join merges or drops fragments as the behavior says.
@@ -123,7 +116,7 @@ func (b behavior) join(parts []fragment) []fragment {
 
 // literalFinder finds the occurrences of a string.
 func literalFinder(pattern string) finder {
-	return func(text string) (parts []fragment, end int) {
+	return func(text string) (parts []fragment) {
 		pos := 0
 		for pattern != "" {
 			i := strings.Index(text[pos:], pattern)
@@ -133,58 +126,8 @@ func literalFinder(pattern string) finder {
 			parts = appendMatch(parts, pos, pos+i, pos+i+len(pattern))
 			pos += i + len(pattern)
 		}
-		return appendRest(parts, pos, len(text)), len(text)
+		return appendRest(parts, pos, len(text))
 	}
-}
-
-// The engine of regular expressions backtracks, so that some patterns take time
-// without end on some texts, and the texts are clients'. One match may take
-// matchTime, and all of a text textTime and as much again for each MiB, which is
-// many times what the patterns of real models need. What is left then is cut as
-// GPT-2 cuts it: other ids than the model's, but all of the text. A match that
-// takes too long is tried once more, lest it was the machine that stood still.
-const (
-	matchTime = 250 * time.Millisecond
-	textTime  = 3 * time.Second
-)
-
-// regexpFinder finds the matches of a regular expression.
-func regexpFinder(re *regexp2.Regexp) finder {
-	re.MatchTimeout = matchTime
-	return func(text string) (parts []fragment, end int) {
-		// The engine counts in characters; at is the byte offset of the one
-		// numbered char.
-		char, at := 0, 0
-		offset := func(index int) int {
-			for ; char < index; char++ {
-				_, n := utf8.DecodeRuneInString(text[at:])
-				at += n
-			}
-			return at
-		}
-		pos := 0
-		deadline := time.Now().Add(textTime + time.Duration(len(text))*textTime>>20)
-		first := func() (*regexp2.Match, error) { return re.FindStringMatch(text) }
-		m, err := again(first)
-		for ; m != nil && time.Now().Before(deadline); m, err = again(func() (*regexp2.Match, error) { return re.FindNextMatch(m) }) {
-			start := offset(m.Index)
-			end := offset(m.Index + m.Length)
-			parts = appendMatch(parts, pos, start, end)
-			pos = end
-		}
-		if m != nil || err != nil { // the only error is a time-out
-			return parts, pos
-		}
-		return appendRest(parts, pos, len(text)), len(text)
-	}
-}
-
-// again calls find, and once more if it fails.
-func again(find func() (*regexp2.Match, error)) (*regexp2.Match, error) {
-	if m, err := find(); err == nil {
-		return m, nil
-	}
-	return find()
 }
 
 func appendMatch(parts []fragment, pos, start, end int) []fragment {

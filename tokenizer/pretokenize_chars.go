@@ -8,7 +8,7 @@ import (
 
 // charFinder finds the characters that is holds for, each on its own.
 func charFinder(is func(rune) bool) finder {
-	return func(text string) (parts []fragment, end int) {
+	return func(text string) (parts []fragment) {
 		pos := 0
 		for i, r := range text {
 			if is(r) {
@@ -20,7 +20,7 @@ func charFinder(is func(rune) bool) finder {
 				pos = i + n
 			}
 		}
-		return appendRest(parts, pos, len(text)), len(text)
+		return appendRest(parts, pos, len(text))
 	}
 }
 

@@ -26,7 +26,7 @@ var allScanners = func() map[string]scanner {
 var oracles = func() map[string]func(string) []string {
 	m := map[string]func(string) []string{}
 	for pattern := range allScanners {
-		stage := splitPattern{find: regexpFinder(regexp2.MustCompile(oracleSpelling.Replace(pattern), regexp2.None)), behavior: isolated}
+		stage := splitPattern{find: regexpFinder(pattern, regexp2.MustCompile(oracleSpelling.Replace(pattern), regexp2.None)), behavior: isolated}
 		m[pattern] = func(text string) []string { return stage.split(nil, text) }
 	}
 	return m

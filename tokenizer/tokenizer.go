@@ -61,7 +61,9 @@ type model interface {
 type cutter struct{ raw, normalized *matcher }
 
 // Append appends the ids of text to dst and returns the extended slice. Added
-// tokens that the text spells are recognised; nothing is put around the text.
+// tokens that the text spells are recognised; nothing is put around the text. It
+// panics with a [PatternError] on a text that one of [Tokenizer.Regexps] takes
+// time without end for, and so do its kin.
 func (t *Tokenizer) Append(dst []uint32, text string) []uint32 {
 	return t.encode(dst, text, false, t.split)
 }
