@@ -90,9 +90,13 @@ var plan = []room{
 
 	// What measures and tests the built binary knows nothing of its insides.
 	{name: "bench", outside: true, sees: []string{"bench/loadgen", "bench/stats", "internal/demo"}, seenBy: []string{}},
+	{name: "bench/corpus", outside: true, sees: []string{"bench/workload"}, seenBy: []string{}},
+	{name: "bench/data", outside: true, seenBy: []string{"bench/workload"}},
+	{name: "bench/index", outside: true, sees: []string{"bench/stats", "bench/workload", "kv", "kvindex"}, seenBy: []string{}},
+	{name: "bench/workload", outside: true, sees: []string{"bench/data", "kv"}, seenBy: []string{"bench/corpus", "bench/index"}},
 	{name: "bench/load", outside: true, sees: []string{"bench/loadgen"}, seenBy: []string{}},
 	{name: "bench/loadgen", outside: true, sees: []string{"bench/stats"}, seenBy: []string{"bench", "bench/load"}},
-	{name: "bench/stats", outside: true, seenBy: []string{"bench", "bench/loadgen"}},
+	{name: "bench/stats", outside: true, seenBy: []string{"bench", "bench/index", "bench/loadgen"}},
 	{name: "bench/tokens", outside: true, sees: []string{"chat", "prompt", "tokenizer"}, seenBy: []string{}},
 	{name: "bench/baseline", outside: true, seenBy: []string{}},
 	{name: "e2e", outside: true, seenBy: []string{}},
