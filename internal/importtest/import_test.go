@@ -60,8 +60,11 @@ var plan = []room{
 	{name: "chattemplate/jinja", outside: true, seenBy: []string{"chattemplate"}, never: noHTTP},
 	{name: "parser", floor: 1, never: noHTTP},
 	{name: "kvindex", floor: 1, never: noHTTP},
+	{name: "kvindex/indextest", floor: 1, sees: []string{"kvindex"}, seenBy: []string{}},
+	{name: "kvindex/positional", floor: 1, sees: []string{"kvindex"}, seenBy: []string{"bench"}, never: noIO},
 	{name: "kvcache", floor: 1, never: noHTTP},
-	{name: "kvevent", floor: 1, never: noHTTP},
+	{name: "kvevent", floor: 1, sees: []string{"kvevent/zmtp"}, never: noHTTP},
+	{name: "kvevent/zmtp", floor: 1, never: noHTTP},
 
 	{name: "engine", floor: 2, never: noHTTP},
 	{name: "engine/enginetest", floor: 2, sees: []string{"engine"}, seenBy: []string{}},
@@ -294,6 +297,8 @@ func TestJudge(t *testing.T) {
 	}{
 		{"router", "kvindex", true},
 		{"kvindex", "router", false},
+		{"kvevent", "kvevent/zmtp", true},
+		{"kvevent/zmtp", "kvevent", false},
 		{"kv", "chat", false},
 		{"fleet", "engine", true},
 		{"engine", "fleet", false},

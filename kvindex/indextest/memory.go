@@ -1,0 +1,95 @@
+package indextest
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/dynago/dynago/kv"
+)
+
+// memory checks that an index grows and shrinks with what it holds: no matter
+// how much has come and gone, and in which way it went.
+func memory(t *testing.T, open func() Index) {
+	const (
+		workers = 32
+		blocks  = 8000 // of each
+	)
+	fill := func(x Index, life int) {
+		for w := range workers {
+			t := kv.Target{Worker: uint64(w)}
+			for at := 0; at < blocks; at += 100 {
+				var e kv.Event
+				for i := range 100 {
+					key := mix(uint64(life<<40 | w<<20 | at + i))
+					local := key
+					if i < 20 { // a system prompt that all share
+						local = uint64(at%1000 + i)
+					}
+					e.Blocks = append(e.Blocks, kv.Block{Engine: kv.EngineHash(key), Local: kv.LocalHash(local)})
+				}
+				_ = x.Apply(t, e)
+			}
+		}
+	}
+	for _, way := range []struct {
+		name  string
+		empty func(x Index, life int)
+	}{
+		{"RemoveWorker", func(x Index, _ int) {
+			for w := range uint64(workers) {
+				x.RemoveWorker(w)
+			}
+		}},
+		{"Cleared", func(x Index, _ int) {
+			for w := range uint64(workers) {
+				_ = x.Apply(kv.Target{Worker: w}, kv.Event{Kind: kv.Cleared})
+			}
+		}},
+		{"Removed", func(x Index, life int) {
+			for w := range workers {
+				for i := blocks - 1; i >= 0; i-- {
+					key := kv.EngineHash(mix(uint64(life<<40 | w<<20 | i)))
+					_ = x.Apply(kv.Target{Worker: uint64(w)}, kv.Event{Kind: kv.Removed, Blocks: []kv.Block{{Engine: key}}})
+				}
+			}
+		}},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			before := live()
+			x := open()
+			var full, first int
+			for life := range 4 {
+				fill(x, life)
+				full = live() - before
+				if life == 0 {
+					first = full
+				}
+				if s := x.Stats(); s.Blocks != workers*blocks {
+					t.Fatalf("holds %d blocks, want %d", s.Blocks, workers*blocks)
+				}
+				way.empty(x, life)
+				if s := x.Stats(); s.Blocks != 0 || s.Nodes != 0 {
+					t.Fatalf("left behind %+v", s)
+				}
+			}
+			empty := live() - before
+			t.Logf("%d B per block when full, %d B in all when empty", full/(workers*blocks), empty)
+			if empty > full/10 {
+				t.Errorf("%d B are left of %d, more than a tenth", empty, full)
+			}
+			if full > first*5/4 {
+				t.Errorf("%d B in the fourth life, %d in the first", full, first)
+			}
+			runtime.KeepAlive(x)
+		})
+	}
+}
+
+// live returns how many bytes of the heap are in use.
+func live() int {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}

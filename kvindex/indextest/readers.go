@@ -1,0 +1,5 @@
+package indextest
+
+import "testing"
+
+func readers(t *testing.T, open func() Index) {}
