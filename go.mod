@@ -19,6 +19,7 @@ require (
 	golang.org/x/text v0.44.0
 	google.golang.org/protobuf v1.36.12
 	pgregory.net/rapid v1.3.0
+	lukechampine.com/blake3 v1.4.1
 )
 
 require (

@@ -35,39 +35,18 @@ func (n Namespace) Seed() uint64 {
 // and returns the extended slice. A tail shorter than blockSize has no hash. A
 // blockSize of 0 yields nothing.
 func AppendLocalHashes(dst []LocalHash, tokens []uint32, blockSize int, seed uint64) []LocalHash {
-	if blockSize <= 0 {
-		return dst
-	}
-	for len(tokens) >= blockSize {
-		dst = append(dst, HashBlock(tokens[:blockSize], seed))
-		tokens = tokens[blockSize:]
-	}
-	return dst
+	return Scheme{BlockSize: blockSize, Seed: seed}.AppendLocal(dst, tokens)
 }
 
 // AppendSeqHashes appends the sequence hash of every block in local, which must
 // begin at the root of a sequence.
 func AppendSeqHashes(dst []SeqHash, local []LocalHash) []SeqHash {
-	var parent SeqHash
-	for i, l := range local {
-		if i == 0 {
-			parent = SeqHash(l)
-		} else {
-			parent = parent.Next(l)
-		}
-		dst = append(dst, parent)
-	}
-	return dst
+	return Scheme{Chain: HashSeed}.AppendSeq(dst, local)
 }
 
 // Next returns the sequence hash of the block with content l that follows the
 // block named by h. The first block of a sequence has SeqHash(local).
-func (h SeqHash) Next(l LocalHash) SeqHash {
-	var b [16]byte
-	binary.LittleEndian.PutUint64(b[:8], uint64(h))
-	binary.LittleEndian.PutUint64(b[8:], uint64(l))
-	return SeqHash(xxh3.HashSeed(b[:], HashSeed))
-}
+func (h SeqHash) Next(l LocalHash) SeqHash { return next(h, l, HashSeed) }
 
 // HashBlock returns the local hash of exactly these tokens: XXH3-64 over their
 // little-endian 32-bit forms.
@@ -84,6 +63,11 @@ func littleEndian(tokens []uint32) []byte {
 	if nativeLittleEndian {
 		return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(tokens))), 4*len(tokens))
 	}
+	return convert(tokens)
+}
+
+// convert is littleEndian for machines with the other order.
+func convert(tokens []uint32) []byte {
 	b := make([]byte, 0, 4*len(tokens))
 	for _, t := range tokens {
 		b = binary.LittleEndian.AppendUint32(b, t)

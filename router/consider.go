@@ -32,8 +32,12 @@ type prompt struct {
 	blockSize int
 	local     []kv.LocalHash
 	seq       []kv.SeqHash
-	found     kvindex.Matches
-	at        int // of found, while rows are filled in order
+	own       struct { // memory of the hashes of a short prompt
+		local []kv.LocalHash
+		seq   []kv.SeqHash
+	}
+	found kvindex.Matches
+	at    int // of found, while rows are filled in order
 }
 
 // blocks returns how many blocks so many tokens take, the last one maybe in
@@ -46,6 +50,9 @@ func (r *Router) recycle(s *scratch) {
 	clear(s.rows)
 	clear(s.sides)
 	s.rows, s.sides = s.rows[:0], s.sides[:0]
+	for i := range s.prompts {
+		s.prompts[i].local, s.prompts[i].seq = nil, nil
+	}
 	r.scratch.Put(s)
 }
 
@@ -98,8 +105,13 @@ func (r *Router) cut(q *Query, s *scratch, blockSize int) int {
 	}
 	p := &s.prompts[n]
 	p.blockSize, p.at = blockSize, 0
-	p.local = kv.AppendLocalHashes(p.local[:0], q.Tokens, blockSize, q.Namespace.Seed())
-	p.seq = kv.AppendSeqHashes(p.seq[:0], p.local)
+	if scheme := kv.PublicScheme(blockSize, q.Namespace); len(q.Tokens) >= kv.MemoTokens {
+		p.local, p.seq = r.memo.Hashes(q.Tokens, scheme)
+	} else {
+		p.own.local = scheme.AppendLocal(p.own.local[:0], q.Tokens)
+		p.own.seq = scheme.AppendSeq(p.own.seq[:0], p.own.local)
+		p.local, p.seq = p.own.local, p.own.seq
+	}
 	r.index.Match(p.local, &p.found)
 	return n
 }

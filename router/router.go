@@ -32,6 +32,7 @@ import (
 type Router struct {
 	fleet  *fleet.Fleet
 	index  *kvindex.Index
+	memo   *kv.Memo
 	tuning Tuning
 	log    *slog.Logger
 	policy Policy
@@ -60,6 +61,10 @@ type Counters struct {
 	OverlapBlocksLost float64
 }
 
+// memoBytes bounds the hashes of earlier prompts: those of some 250 prompts of
+// 60,000 tokens in blocks of 16.
+const memoBytes = 16 << 20
+
 // New makes a router for a fleet without workers, and makes it hear their KV
 // events.
 func New(c Config, f *fleet.Fleet) (*Router, error) {
@@ -77,6 +82,7 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 	r := &Router{
 		fleet:   f,
 		index:   kvindex.New(),
+		memo:    kv.NewMemo(memoBytes),
 		tuning:  tuning,
 		log:     c.Logger,
 		policy:  c.Policy,
