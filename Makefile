@@ -55,9 +55,10 @@ e2e: build ## the built binary against the official OpenAI SDKs
 templates: ## all chat templates of npm, PyPI and Go packages against Python's Jinja2
 	chattemplate/testdata/corpus/run
 
-vocabularies: ## real vocabularies against the ids of the real libraries (UPDATE=1: ask those anew)
+vocabularies: ## real vocabularies, in all their forms, against the ids of the real libraries (UPDATE=1: ask those anew)
 	$(GO) run ./internal/models/fetch '*/tokenizer.*' '*/tekken.json'
 	$(GO) test -count=1 -timeout 60m -tags e2e -run TestVocabularies ./tokenizer/corpus $(if $(UPDATE),-args -update)
+	$(GO) test -count=1 -timeout 10m -tags e2e -run TestFetched ./prompt
 
 generate: ## what is generated
 	$(GO) generate ./...
