@@ -8,7 +8,7 @@ import (
 	"github.com/dynago/dynago/tokenizer"
 )
 
-// document returns 64 KiB of text of a kind.
+// document returns 64 KiB of text of a kind, one passage over and over.
 func document(kind string) string {
 	unit := map[string]string{
 		"english": "The router knows where the blocks of each prompt already lie, so it can send a request to the worker that has least left to do. " +
@@ -19,7 +19,10 @@ func document(kind string) string {
 	return strings.Repeat(unit, 64<<10/len(unit))
 }
 
-func BenchmarkAppend(b *testing.B) {
+// BenchmarkKnownWords reads the same words again and again, as they come back in a
+// conversation: the cache has those that are no tokens. What new text costs,
+// BenchmarkNewWords tells of words and B11 of documents.
+func BenchmarkKnownWords(b *testing.B) {
 	tok := demoTokenizer(b)
 	for _, kind := range []string{"english", "code", "chinese"} {
 		text := document(kind)
