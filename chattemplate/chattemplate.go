@@ -103,7 +103,8 @@ func (e *TemplateError) Error() string { return e.Message }
 // the model goes on with. The same request always renders alike, but for
 // what the template makes of the clock. The error is a *[TemplateError] where
 // the template refuses the conversation, a *[ToolError] where a tool cannot be
-// shown, and else wraps a *[jinja.Error].
+// shown, an *[ArgsError] where TemplateArgs are no use, and else wraps a
+// *[jinja.Error].
 func (t *Template) Render(r *chat.Request, o Options) (string, error) {
 	if t.native {
 		out, err := t.harmonyText(r, o, nil)
@@ -240,6 +241,19 @@ func specials(cfg Config) *jinja.Dict {
 	return vars
 }
 
+// ArgsError tells what is wrong with a request's TemplateArgs themselves, whatever
+// the conversation.
+type ArgsError struct{ Err error }
+
+func (e *ArgsError) Error() string { return e.Err.Error() }
+
+func (e *ArgsError) Unwrap() error { return e.Err }
+
+// argsErrorf makes an [*ArgsError] as fmt.Errorf makes errors.
+func argsErrorf(format string, args ...any) error {
+	return &ArgsError{fmt.Errorf(format, args...)}
+}
+
 // readArgs reads the client's own variables, which go over all others.
 func readArgs(args []byte) (*jinja.Dict, error) {
 	if len(args) == 0 {
@@ -247,11 +261,11 @@ func readArgs(args []byte) (*jinja.Dict, error) {
 	}
 	v, err := jinja.FromJSON(args)
 	if err != nil {
-		return nil, fmt.Errorf("template arguments: %w", err)
+		return nil, argsErrorf("template arguments: %w", err)
 	}
 	d, ok := v.(*jinja.Dict)
 	if !ok {
-		return nil, errors.New("template arguments must be a JSON object")
+		return nil, argsErrorf("template arguments must be a JSON object")
 	}
 	return d, nil
 }

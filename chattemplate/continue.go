@@ -12,6 +12,8 @@ import (
 // The blank tells afterwards whether the template trimmed that text.
 const tag = "\U00010332 "
 
+var errContinuesAndBegins = argsErrorf("continue_final_message and add_generation_prompt exclude each other: either the last turn goes on, or a new one begins")
+
 // continueFinal tells whether the client wants the last turn continued, and puts
 // the tag there.
 func continueFinal(messages []message, args *jinja.Dict) (bool, error) {
@@ -19,7 +21,7 @@ func continueFinal(messages []message, args *jinja.Dict) (bool, error) {
 		return false, nil
 	}
 	if v, _ := args.Get("add_generation_prompt"); v == true {
-		return false, errors.New("continue_final_message and add_generation_prompt exclude each other: either the last turn goes on, or a new one begins")
+		return false, errContinuesAndBegins
 	}
 	if len(messages) > 0 {
 		last := &messages[len(messages)-1]

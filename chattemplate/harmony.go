@@ -2,7 +2,6 @@ package chattemplate
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/dynago/dynago/chat"
@@ -134,7 +133,7 @@ func (t *Template) harmonyText(r *chat.Request, o Options, controls *Controls) (
 	}
 	switch continues, _ := args.Get("continue_final_message"); {
 	case continues == true && o.AddGenerationPrompt && isTrue(args, "add_generation_prompt"):
-		return Rendered{}, errors.New("continue_final_message and add_generation_prompt exclude each other: either the last turn goes on, or a new one begins")
+		return Rendered{}, errContinuesAndBegins
 	case continues == true && (w.text.Len() == before || w.ending != harmony.End):
 		return Rendered{}, errors.New("continue_final_message needs a last turn with text to go on with")
 	case continues == true:
@@ -187,7 +186,7 @@ func readHarmony(r *chat.Request, args *jinja.Dict) (harmonySettings, error) {
 			*into = v
 		default:
 			if ok && v != jinja.None {
-				return h, fmt.Errorf("template arguments: %s must be a string", name)
+				return h, argsErrorf("template arguments: %s must be a string", name)
 			}
 		}
 	}
@@ -203,12 +202,12 @@ func readHarmony(r *chat.Request, args *jinja.Dict) (harmonySettings, error) {
 		h.effort = "high"
 	case "low", "medium", "high":
 	default:
-		return h, fmt.Errorf("reasoning_effort %q: want low, medium or high", h.effort)
+		return h, argsErrorf("reasoning_effort %q: want low, medium or high", h.effort)
 	}
 	if v, ok := args.Get("builtin_tools"); ok && v != jinja.None {
 		list, ok := v.(*jinja.List)
 		if !ok {
-			return h, errors.New(`template arguments: builtin_tools must be a list of "browser" and "python"`)
+			return h, argsErrorf(`template arguments: builtin_tools must be a list of "browser" and "python"`)
 		}
 		for item := range list.All() {
 			h.browser = h.browser || item == "browser"

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -297,8 +298,12 @@ func TestHarmonyRefuses(t *testing.T) {
 		"no object": {chat.Request{TemplateArgs: []byte(`[]`)}, "template arguments must be a JSON object"},
 	} {
 		tc.request.Turns = []chat.Turn{user("q")}
-		if _, err := harmonyAt().Render(&tc.request, chattemplate.Options{}); err == nil || !strings.HasPrefix(err.Error(), tc.err) {
+		_, err := harmonyAt().Render(&tc.request, chattemplate.Options{})
+		if err == nil || !strings.HasPrefix(err.Error(), tc.err) {
 			t.Errorf("%s: %v, want %s", name, err, tc.err)
+		}
+		if _, ofArgs := errors.AsType[*chattemplate.ArgsError](err); ofArgs != (tc.request.TemplateArgs != nil) {
+			t.Errorf("%s: %T, and the arguments are at fault: %v", name, err, !ofArgs)
 		}
 	}
 	many := chat.Request{Turns: []chat.Turn{user("q")}}

@@ -134,6 +134,12 @@ func TestBuildRefusals(t *testing.T) {
 		"a tool that nests": {request: func(r *chat.Request) {
 			r.Tools = []chat.Tool{{Name: "f", Schema: []byte(strings.Repeat("[", 1000) + strings.Repeat("]", 1000))}}
 		}, param: "tools", want: "tools[0] (f): the schema cannot be read"},
+		"arguments that nest": {request: func(r *chat.Request) {
+			r.TemplateArgs = []byte(`{"a":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`)
+		}, param: "chat_template_args", want: "nested more than 450 levels"},
+		"arguments that exclude": {request: func(r *chat.Request) {
+			r.TemplateArgs = []byte(`{"continue_final_message":true,"add_generation_prompt":true}`)
+		}, param: "chat_template_args", want: "exclude each other"},
 		"no template": {model: func(m *prompt.Model) { m.Template = nil }, param: "model", want: "no chat template; use the completions API"},
 	} {
 		t.Run(name, func(t *testing.T) {
