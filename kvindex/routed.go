@@ -6,102 +6,177 @@ import (
 	"github.com/dynago/dynago/kv"
 )
 
-// Routed fills an index for workers that do not tell what they cache: what was
-// sent to one is taken to be cached there for a while. The blocks' keys are
-// their sequence hashes.
+// Routed fills an index for targets that do not tell what they cache: what was
+// sent to one is taken to be cached there for a while, and no more of it than
+// has room there. The blocks' keys are their sequence hashes.
 //
 // It is plain data, to be guarded by its user; the index may be used beside it.
-// It holds what was added within one TTL, and no more.
 type Routed struct {
-	index *Index
-	ttl   time.Duration
-	until map[routedBlock]time.Time
-	queue []sent // by time; those before head are done
-	head  int
+	index   *Index
+	ttl     time.Duration
+	records map[kv.Target]*record
+	due     []due // in order of time
+}
+
+// record is what was sent to one target, the oldest block first. Within a prompt
+// the end counts as older than the beginning, so that what is left of it is
+// always a beginning.
+type record struct {
+	at     map[kv.EngineHash]int32 // in blocks
+	blocks []routedBlock
+	ends   [2]int32 // oldest and latest, or nowhere
+	free   int32    // the first of those not in use, linked by newer
+	asked  int64    // the last moment for which the target is due
 }
 
 type routedBlock struct {
-	target kv.Target
-	key    kv.EngineHash
+	key          kv.EngineHash
+	until        int64 // in ticks
+	older, newer int32
 }
 
-// sent is one prompt on its way to expiry.
-type sent struct {
+// due says that blocks of a target may be too old at a moment.
+type due struct {
 	target kv.Target
-	at     time.Time
-	keys   []kv.EngineHash
+	at     int64 // in ticks
 }
+
+const (
+	// tick is the precision of expiry.
+	tick = 100 * time.Millisecond
+
+	oldest, latest = 0, 1
+	nowhere        = int32(-1)
+)
 
 // NewRouted returns an empty record that writes to x.
 func NewRouted(x *Index, ttl time.Duration) *Routed {
-	return &Routed{index: x, ttl: ttl, until: make(map[routedBlock]time.Time)}
+	return &Routed{index: x, ttl: ttl, records: make(map[kv.Target]*record)}
 }
 
-// Add records that a prompt went to t, and forgets what has expired. Blocks that
-// went there before live as long as the new ones.
-func (r *Routed) Add(t kv.Target, local []kv.LocalHash, now time.Time) {
+// Add records that a prompt went to t, which has room for so many blocks, and
+// forgets what has expired or has no room any more. Blocks that went there
+// before live as long as the new ones.
+func (r *Routed) Add(t kv.Target, local []kv.LocalHash, seq []kv.SeqHash, room int, now time.Time) {
 	r.Expire(now)
+	if room < len(local) {
+		local = local[:max(0, room)]
+	}
 	if len(local) == 0 {
 		return
 	}
-	until := now.Add(r.ttl)
-	s := sent{target: t, at: until, keys: make([]kv.EngineHash, len(local))}
-	blocks := make([]kv.Block, len(local))
-	var seq kv.SeqHash
-	for i, l := range local {
-		if seq = seq.Next(l); i == 0 {
-			seq = kv.SeqHash(l)
-		}
-		key := kv.EngineHash(seq)
-		s.keys[i], blocks[i] = key, kv.Block{Engine: key, Local: l}
-		r.until[routedBlock{t, key}] = until
+	rec := r.records[t]
+	if rec == nil {
+		rec = &record{at: make(map[kv.EngineHash]int32), ends: [2]int32{nowhere, nowhere}, free: nowhere}
+		r.records[t] = rec
 	}
-	r.queue = append(r.queue, s)
+	until := ticks(now.Add(r.ttl))
+	blocks := make([]kv.Block, len(local))
+	for i := len(local) - 1; i >= 0; i-- {
+		key := kv.EngineHash(seq[i])
+		blocks[i] = kv.Block{Engine: key, Local: local[i]}
+		rec.touch(key, until)
+	}
+	if until > rec.asked {
+		rec.asked = until
+		r.due = append(r.due, due{t, until})
+	}
 	_ = r.index.Apply(t, kv.Event{Kind: kv.Stored, Blocks: blocks}) // counted by the index
+	r.forget(t, rec, func(*routedBlock) bool { return len(rec.at) > room })
 }
 
 // Expire forgets what is older than the TTL.
 func (r *Routed) Expire(now time.Time) {
-	for r.head < len(r.queue) && !r.queue[r.head].at.After(now) {
-		s := &r.queue[r.head]
-		r.forget(s, now)
-		*s = sent{}
-		r.head++
+	tick := now.UnixNano() / int64(tick)
+	n := 0
+	for ; n < len(r.due) && r.due[n].at <= tick; n++ {
+		t := r.due[n].target
+		if rec := r.records[t]; rec != nil {
+			r.forget(t, rec, func(b *routedBlock) bool { return b.until <= tick })
+		}
 	}
-	if r.head > len(r.queue)/2 {
-		r.queue = append(r.queue[:0], r.queue[r.head:]...)
-		r.head = 0
+	r.due = append(r.due[:0], r.due[n:]...)
+}
+
+// Blocks returns how many blocks count as cached on t.
+func (r *Routed) Blocks(t kv.Target) int {
+	if rec := r.records[t]; rec != nil {
+		return len(rec.at)
+	}
+	return 0
+}
+
+// RemoveTarget forgets what was sent to a target, here; in the index its user
+// does.
+func (r *Routed) RemoveTarget(t kv.Target) { delete(r.records, t) }
+
+// RemoveWorker is RemoveTarget for all ranks of a worker.
+func (r *Routed) RemoveWorker(id uint64) {
+	for t := range r.records {
+		if t.Worker == id {
+			delete(r.records, t)
+		}
 	}
 }
 
-// forget removes those blocks of s that no later prompt has renewed.
-func (r *Routed) forget(s *sent, now time.Time) {
+// forget drops blocks of a target, the oldest first, as long as old says so.
+func (r *Routed) forget(t kv.Target, rec *record, old func(*routedBlock) bool) {
 	e := kv.Event{Kind: kv.Removed}
-	for _, key := range s.keys {
-		b := routedBlock{s.target, key}
-		until, ok := r.until[b]
-		if !ok || until.After(now) {
-			continue
-		}
-		delete(r.until, b)
-		e.Blocks = append(e.Blocks, kv.Block{Engine: key})
+	for i := rec.ends[oldest]; i != nowhere && old(&rec.blocks[i]); i = rec.ends[oldest] {
+		e.Blocks = append(e.Blocks, kv.Block{Engine: rec.blocks[i].key})
+		rec.drop(i)
 	}
 	if len(e.Blocks) > 0 {
-		_ = r.index.Apply(s.target, e) // counted by the index
+		_ = r.index.Apply(t, e) // counted by the index
+	}
+	if len(rec.at) == 0 {
+		delete(r.records, t)
 	}
 }
 
-// RemoveWorker forgets what was sent to a worker, here; in the index its user
-// does.
-func (r *Routed) RemoveWorker(id uint64) {
-	for i := r.head; i < len(r.queue); i++ {
-		s := &r.queue[i]
-		if s.target.Worker != id {
-			continue
-		}
-		for _, key := range s.keys {
-			delete(r.until, routedBlock{s.target, key})
-		}
-		s.keys = nil
+// touch makes a block the latest.
+func (rec *record) touch(key kv.EngineHash, until int64) {
+	i, ok := rec.at[key]
+	switch {
+	case ok:
+		rec.unlink(i)
+	case rec.free != nowhere:
+		i = rec.free
+		rec.free = rec.blocks[i].newer
+	default:
+		i = int32(len(rec.blocks))
+		rec.blocks = append(rec.blocks, routedBlock{})
+	}
+	rec.at[key] = i
+	rec.blocks[i] = routedBlock{key: key, until: until, older: rec.ends[latest], newer: nowhere}
+	if rec.ends[latest] == nowhere {
+		rec.ends[oldest] = i
+	} else {
+		rec.blocks[rec.ends[latest]].newer = i
+	}
+	rec.ends[latest] = i
+}
+
+func (rec *record) drop(i int32) {
+	rec.unlink(i)
+	delete(rec.at, rec.blocks[i].key)
+	rec.blocks[i] = routedBlock{newer: rec.free}
+	rec.free = i
+}
+
+func (rec *record) unlink(i int32) {
+	b := &rec.blocks[i]
+	if b.older == nowhere {
+		rec.ends[oldest] = b.newer
+	} else {
+		rec.blocks[b.older].newer = b.newer
+	}
+	if b.newer == nowhere {
+		rec.ends[latest] = b.older
+	} else {
+		rec.blocks[b.newer].older = b.older
 	}
 }
+
+// ticks rounds a moment up.
+func ticks(t time.Time) int64 { return (t.UnixNano() + int64(tick) - 1) / int64(tick) }

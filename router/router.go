@@ -265,6 +265,7 @@ func (r *Router) book(q *Query, s *scratch, choice int, now time.Time) *Booking 
 	case !t.TrackActiveBlocks:
 		hashes = nil
 	case !t.AssumeKVReuse:
+		hashes = make([]kv.SeqHash, len(p.seq)) // the prompt's own are shared
 		for i := range hashes {
 			hashes[i] = kv.SeqHash(r.rand.Uint64())
 		}
@@ -272,9 +273,21 @@ func (r *Router) book(q *Query, s *scratch, choice int, now time.Time) *Booking 
 	r.books.enter(b, hashes)
 	// A worker that was lost meanwhile has been forgotten, once and for all.
 	if !r.hears(side.card) && b.load.life.Err() == nil {
-		r.routed.Add(c.Target, p.local, now)
+		r.routed.Add(c.Target, p.local, p.seq, room(side.card), now)
 	}
 	return b
+}
+
+// guessedRoom is how many blocks a worker caches that does not tell: 4 million
+// tokens in blocks of 16, more than most have.
+const guessedRoom = 1 << 18
+
+// room is how many blocks a rank of a worker can hold.
+func room(card *engine.Card) int {
+	if card.TotalBlocks == 0 {
+		return guessedRoom
+	}
+	return int(min(card.TotalBlocks, 1<<30))
 }
 
 // hears says whether the index learns from a worker's own events what it caches.
