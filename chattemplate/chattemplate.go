@@ -66,7 +66,11 @@ func CompileNamed(named map[string]string, cfg Config) (*Template, error) {
 		if err != nil {
 			return nil, fmt.Errorf("chat template %q: %w", name, err)
 		}
-		*use = &variant{tmpl, probe(tmpl, source, cfg)}
+		found, err := probe(tmpl, source, cfg, probeLimits)
+		if err != nil {
+			return nil, fmt.Errorf("chat template %q: in a conversation of a few words: %w", name, err)
+		}
+		*use = &variant{tmpl, found}
 	}
 	switch {
 	case t.plain == nil && t.tools == nil:
@@ -76,8 +80,9 @@ func CompileNamed(named map[string]string, cfg Config) (*Template, error) {
 	case t.tools == nil:
 		t.tools = t.plain
 	}
-	t.native = t.goesNative(named)
-	return t, nil
+	var err error
+	t.native, err = t.goesNative(named)
+	return t, err
 }
 
 // Options says how a conversation is rendered.

@@ -1,6 +1,8 @@
 package chattemplate
 
 import (
+	"time"
+
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/chattemplate/jinja"
 )
@@ -19,4 +21,17 @@ func (t *Template) Prepare(r *chat.Request, o Options) (vars *jinja.Dict, toolUs
 		tagged = tag
 	}
 	return p.vars, p.variant == t.tools, tagged, err
+}
+
+// ProbeWithin finds out about a template as Compile does, in the given time for
+// each conversation.
+func ProbeWithin(source string, limit time.Duration) error {
+	tmpl, err := jinja.Compile(source)
+	if err != nil {
+		return err
+	}
+	limits := probeLimits
+	limits.Time = limit
+	_, err = probe(tmpl, source, Config{}, limits)
+	return err
 }

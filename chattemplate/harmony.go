@@ -59,18 +59,19 @@ func Harmony(cfg Config) *Template {
 
 // goesNative tells that a template of these sources writes Harmony, and less of it
 // than a conversation holds.
-func (t *Template) goesNative(sources map[string]string) bool {
+func (t *Template) goesNative(sources map[string]string) (bool, error) {
 	for _, source := range sources {
 		if harmony.Writes(source) {
-			return !t.suffices()
+			enough, err := t.suffices()
+			return !enough, err
 		}
 	}
-	return false
+	return false, nil
 }
 
 // suffices tells that the template shows in order, and under the right names, all
 // that a turn with several calls says, and a system turn behind it.
-func (t *Template) suffices() bool {
+func (t *Template) suffices() (bool, error) {
 	say := func(kind chat.Kind, text string) chat.Block { return chat.Block{Kind: kind, Text: text} }
 	use := func(name string) chat.Block {
 		return chat.Block{Kind: chat.ToolCall, Use: &chat.ToolUse{ID: "call_" + name, Name: name, Args: "{}"}}
@@ -86,8 +87,11 @@ func (t *Template) suffices() bool {
 		result("zqFirst"), result("zqSecond"),
 		{Role: chat.RoleSystem, Blocks: []chat.Block{say(chat.Text, "zqLate")}},
 	}}, Options{AddGenerationPrompt: true})
+	if tooSlow(err) {
+		return false, err
+	}
 	if err != nil {
-		return false
+		return false, nil
 	}
 	for _, part := range []string{
 		"zqQuestion", harmony.Channel + "analysis" + harmony.Message + "zqThought", harmony.Channel + "commentary" + harmony.Message + "zqPreamble",
@@ -95,11 +99,11 @@ func (t *Template) suffices() bool {
 	} {
 		_, rest, ok := strings.Cut(text, part)
 		if !ok {
-			return false
+			return false, nil
 		}
 		text = rest
 	}
-	return true
+	return true, nil
 }
 
 // harmonyText lays a conversation out natively.

@@ -1,6 +1,7 @@
 package chattemplate
 
 import (
+	"errors"
 	"regexp"
 	"strings"
 	"time"
@@ -46,14 +47,19 @@ const (
 
 // prober renders small conversations.
 type prober struct {
-	tmpl *jinja.Template
-	cfg  Config
+	tmpl   *jinja.Template
+	cfg    Config
+	limits jinja.Limits
+	// slow is the error of a conversation that took too long. What else would the
+	// clock decide: the template is not read then.
+	slow error
 }
 
 // probe finds out what a template can take. What only its words can tell, such
-// as which variables it reads, it looks up in the source.
-func probe(tmpl *jinja.Template, source string, cfg Config) traits {
-	p := &prober{tmpl, cfg}
+// as which variables it reads, it looks up in the source. The error is that of a
+// template that takes too long.
+func probe(tmpl *jinja.Template, source string, cfg Config, limits jinja.Limits) (traits, error) {
+	p := &prober{tmpl: tmpl, cfg: cfg, limits: limits}
 	t := traits{
 		thinkingMode: strings.Contains(source, "thinking_mode"),
 		partsFor:     map[string]bool{},
@@ -85,7 +91,7 @@ func probe(tmpl *jinja.Template, source string, cfg Config) traits {
 	p.tools(&t, shown)
 	t.reasoning = reasoningField(&t, source, shown)
 	p.thinking(&t, shown)
-	return t
+	return t, p.slow
 }
 
 // thinking finds out which thoughts are shown.
@@ -211,16 +217,30 @@ func (p *prober) needsParts(role string) bool {
 	return !shows(false) && shows(true)
 }
 
+// probeLimits are ample for a conversation of a few words.
+var probeLimits = jinja.Limits{Output: 1 << 20, Steps: 50_000}
+
 // probeTime is when probes take place: the clock must not decide on traits.
 var probeTime = time.Date(2025, time.June, 2, 12, 0, 0, 0, time.UTC)
 
 func (p *prober) render(t *traits, messages []message) (string, error) {
+	if p.slow != nil {
+		return "", p.slow
+	}
 	vars := specials(p.cfg)
 	vars.Set("messages", t.values(messages))
 	vars.Set("tools", probeTools)
 	vars.Set("add_generation_prompt", true)
-	limits := jinja.Limits{Output: 1 << 20, Steps: 50_000}
-	return p.tmpl.Render(vars, jinja.Env{Now: probeTime, Limits: limits})
+	text, err := p.tmpl.Render(vars, jinja.Env{Now: probeTime, Limits: p.limits})
+	if tooSlow(err) {
+		p.slow = err
+	}
+	return text, err
+}
+
+func tooSlow(err error) bool {
+	e, ok := errors.AsType[*jinja.Error](err)
+	return ok && e.Kind == jinja.TimeError
 }
 
 var probeTools = func() jinja.Value {

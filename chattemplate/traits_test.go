@@ -1,11 +1,14 @@
 package chattemplate_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/dynago/dynago/chattemplate"
+	"github.com/dynago/dynago/chattemplate/jinja"
 )
 
 func TestTraits(t *testing.T) {
@@ -43,5 +46,19 @@ func TestTraitsByName(t *testing.T) {
 	}
 	if native := chattemplate.Harmony(chattemplate.Config{}).Traits(true); !native.ParallelCalls || native.RendersIDs {
 		t.Errorf("Harmony: got %+v", native)
+	}
+}
+
+// What a template shows must not depend on how busy the machine is: one that takes
+// too long is not read, where one that only goes around too often is.
+func TestSlowProbe(t *testing.T) {
+	const slow = `{% for i in range(40000) %}{{ 'x' in range(99999) }}{% endfor %}`
+	var e *jinja.Error
+	if err := chattemplate.ProbeWithin(slow, 50*time.Millisecond); !errors.As(err, &e) || e.Kind != jinja.TimeError {
+		t.Errorf("a slow template: %v, want a TimeError", err)
+	}
+	const endless = `{% for i in range(90000) %}{{ i }}{% endfor %}`
+	if err := chattemplate.ProbeWithin(endless, time.Minute); err != nil {
+		t.Errorf("an endless template: %v", err)
 	}
 }

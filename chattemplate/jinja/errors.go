@@ -15,8 +15,11 @@ const (
 	// Raised is what raise_exception throws: the template's author speaks to
 	// whoever wrote the conversation.
 	Raised Kind = "TemplateError"
-	// LimitError means that a template wanted more than its [Limits].
+	// LimitError means that a template wanted more than its [Limits], the one on
+	// time aside: it comes again with the same values.
 	LimitError Kind = "LimitError"
+	// TimeError means that it took longer than it may, here and now.
+	TimeError Kind = "TimeError"
 )
 
 // Error tells why a template could not be compiled or rendered.

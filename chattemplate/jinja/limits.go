@@ -53,7 +53,7 @@ func (st *state) work(n int) error {
 		return nil
 	}
 	if st.over == nil && time.Since(st.began) > st.limits.Time {
-		st.over = fail(LimitError, "template ran longer than %v", st.limits.Time)
+		st.over = fail(TimeError, "template ran longer than %v", st.limits.Time)
 	}
 	if st.over == nil {
 		st.left = between
