@@ -101,6 +101,10 @@ type Tuning struct {
 	// TTL is how long a routed prompt counts as cached on workers that do not
 	// tell [router-ttl-secs].
 	TTL time.Duration
+	// PredictedTTL, if not 0, is how long a routed prompt counts as cached on
+	// workers that do tell, whatever they have told so far: requests of the same
+	// moment then see each other [router-predicted-ttl-secs].
+	PredictedTTL time.Duration
 }
 
 // DefaultTuning returns the parameters that are used if nobody says otherwise.
@@ -143,6 +147,9 @@ func (c *Config) Validate() error {
 	}
 	if t.TrackOutputBlocks && !t.TrackActiveBlocks {
 		return fmt.Errorf("router-track-output-blocks: needs router-track-active-blocks")
+	}
+	if t.PredictedTTL < 0 {
+		return fmt.Errorf("router-predicted-ttl-secs: got %v, want 0 or more", t.PredictedTTL.Seconds())
 	}
 	if t.TTL <= 0 {
 		return fmt.Errorf("router-ttl-secs: got %v, want more than 0", t.TTL.Seconds())

@@ -40,6 +40,7 @@ func TestValidate(t *testing.T) {
 		"shared-cache-multiplier: got 3":                   func(_ *router.Config, t *router.Tuning) { t.SharedCacheMultiplier = 3 },
 		"router-temperature: got -0.1":                     func(_ *router.Config, t *router.Tuning) { t.Temperature = -0.1 },
 		"router-track-output-blocks: needs":                func(_ *router.Config, t *router.Tuning) { t.TrackOutputBlocks, t.TrackActiveBlocks = true, false },
+		"router-predicted-ttl-secs: got -1":                func(_ *router.Config, t *router.Tuning) { t.PredictedTTL = -time.Second },
 		"router-ttl-secs: got 0":                           func(_ *router.Config, t *router.Tuning) { t.TTL = 0 * time.Second },
 	} {
 		tuning := router.DefaultTuning()

@@ -36,8 +36,25 @@ type prompt struct {
 		local []kv.LocalHash
 		seq   []kv.SeqHash
 	}
-	found kvindex.Matches
-	at    int // of found, while rows are filled in order
+	found matches // by what workers have told
+	ahead matches // by what was routed to them
+}
+
+// matches are read in the order of the targets.
+type matches struct {
+	kvindex.Matches
+	at int // the first that was not yet asked for
+}
+
+// of returns what a target holds, or nil. Targets are asked for in order.
+func (m *matches) of(t kv.Target) *[4]int32 {
+	for m.at < len(m.Found) && m.Found[m.at].Target.Compare(t) < 0 {
+		m.at++
+	}
+	if m.at < len(m.Found) && m.Found[m.at].Target == t {
+		return &m.Found[m.at].Blocks
+	}
+	return nil
 }
 
 // blocks returns how many blocks so many tokens take, the last one maybe in
@@ -76,14 +93,13 @@ func (r *Router) consider(q *Query, s *scratch) error {
 	for i := range s.rows {
 		c := &s.rows[i]
 		p := &s.prompts[s.sides[i].prompt]
-		for p.at < len(p.found.Found) && p.found.Found[p.at].Target.Compare(c.Target) < 0 {
-			p.at++
-		}
-		if p.at < len(p.found.Found) && p.found.Found[p.at].Target == c.Target {
-			held := &p.found.Found[p.at].Blocks
+		if held := p.found.of(c.Target); held != nil {
 			c.Device = int(held[kv.TierDevice])
 			c.Host = int(held[kv.TierHost])
 			c.Disk = int(held[kv.TierDisk]) + int(held[kv.TierShared])
+		}
+		if held := p.ahead.of(c.Target); held != nil {
+			c.expect(int(held[kv.TierDevice]))
 		}
 	}
 	return nil
@@ -104,7 +120,7 @@ func (r *Router) cut(q *Query, s *scratch, blockSize int) int {
 		s.prompts = append(s.prompts, prompt{})
 	}
 	p := &s.prompts[n]
-	p.blockSize, p.at = blockSize, 0
+	p.blockSize, p.found.at, p.ahead.at = blockSize, 0, 0
 	if scheme := kv.PublicScheme(blockSize, q.Namespace); len(q.Tokens) >= kv.MemoTokens {
 		p.local, p.seq = r.memo.Hashes(q.Tokens, scheme)
 	} else {
@@ -112,7 +128,8 @@ func (r *Router) cut(q *Query, s *scratch, blockSize int) int {
 		p.own.seq = scheme.AppendSeq(p.own.seq[:0], p.own.local)
 		p.local, p.seq = p.own.local, p.own.seq
 	}
-	r.index.Match(p.local, &p.found)
+	r.index.Match(p.local, &p.found.Matches)
+	r.ahead.match(p.local, &p.ahead.Matches)
 	return n
 }
 

@@ -45,6 +45,7 @@ type Router struct {
 	mu      sync.Mutex
 	books   books
 	routed  *kvindex.Routed
+	ahead   ahead
 	rand    *rand.Rand
 	counted Counters
 
@@ -90,6 +91,9 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 		rand:    rand.New(rand.NewPCG(seed, 0)),
 	}
 	r.routed = kvindex.NewRouted(r.index, tuning.TTL)
+	if tuning.PredictedTTL > 0 {
+		r.ahead = newAhead(tuning.PredictedTTL)
+	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
@@ -117,6 +121,7 @@ func (r *Router) Route(ctx context.Context, q *Query) (*Booking, error) {
 	}
 	s := r.scratch.Get().(*scratch)
 	defer r.recycle(s)
+	r.expire(start)
 	if err := r.consider(q, s); err != nil {
 		return nil, err
 	}
@@ -142,9 +147,10 @@ func (r *Router) Route(ctx context.Context, q *Query) (*Booking, error) {
 }
 
 // Explain returns what Route would choose from for a request, in the order of
-// the targets. It books nothing and changes nothing.
+// the targets. It books nothing.
 func (r *Router) Explain(q *Query) ([]Candidate, error) {
 	s := new(scratch)
+	r.expire(time.Now())
 	if err := r.consider(q, s); err != nil {
 		return nil, err
 	}
@@ -152,6 +158,14 @@ func (r *Router) Explain(q *Query) ([]Candidate, error) {
 	defer r.mu.Unlock()
 	r.weigh(q, s)
 	return s.rows, nil
+}
+
+// expire forgets prompts that were routed too long ago to count as cached.
+func (r *Router) expire(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.routed.Expire(now)
+	r.ahead.expire(now)
 }
 
 // Counters returns what was counted so far.
@@ -272,8 +286,14 @@ func (r *Router) book(q *Query, s *scratch, choice int, now time.Time) *Booking 
 	}
 	r.books.enter(b, hashes)
 	// A worker that was lost meanwhile has been forgotten, once and for all.
-	if !r.hears(side.card) && b.load.life.Err() == nil {
-		r.routed.Add(c.Target, p.local, p.seq, room(side.card), now)
+	if b.load.life.Err() == nil {
+		record := r.routed
+		if r.hears(side.card) {
+			record = r.ahead.routed
+		}
+		if record != nil {
+			record.Add(c.Target, p.local, p.seq, room(side.card), now)
+		}
 	}
 	return b
 }
@@ -307,11 +327,18 @@ func (f feed) Apply(t kv.Target, b kv.Batch) {
 	if card := w.Card(); card == nil || !f.hears(card) {
 		return
 	}
-	if b.Gap != "" {
+	lost := b.Gap != ""
+	if lost {
 		f.index.RemoveTarget(t)
 	}
 	for _, e := range b.Events {
 		_ = f.index.Apply(t, e) // counted by the index; the stream goes on
+		lost = lost || e.Kind == kv.Cleared
+	}
+	if lost {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.ahead.removeTarget(t)
 	}
 }
 
@@ -321,5 +348,6 @@ func (f feed) RemoveWorker(id uint64) {
 	defer f.mu.Unlock()
 	f.routed.RemoveWorker(id)
 	f.index.RemoveWorker(id)
+	f.ahead.removeWorker(id)
 	f.books.dropIdle(id)
 }

@@ -506,7 +506,6 @@ func TestWorkersWithoutEvents(t *testing.T) {
 			}
 		}
 		time.Sleep(121 * time.Second) // virtual
-		h.route(router.Query{Model: "m", Tokens: count(9000, 4)}).Release()
 		rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p})
 		if err != nil || rows[0].Device+rows[1].Device != 0 {
 			t.Errorf("after its time the prompt still counts: %+v (%v)", rows, err)
@@ -537,6 +536,48 @@ func TestIgnoreEvents(t *testing.T) {
 			t.Errorf("prompt %d: %d blocks, want %d (%v)", from, rows[0].Device, want, err)
 		}
 	}
+}
+
+// A prompt counts as cached where it was just sent, before the worker tells so;
+// but only for a while, and not beyond a loss. What lower tiers continue with
+// counts only behind it.
+func TestPredictedOnRoute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tuning := router.DefaultTuning()
+		tuning.PredictedTTL = 5 * time.Second
+		h := newHouse(t, router.Config{Tuning: &tuning})
+		defer h.fleet.Close()
+		h.join(1, card())
+		p := count(0, 40)
+		h.caches(1, 1, kv.TierDevice, p[:8])
+		h.caches(1, 2, kv.TierHost, p[:24])
+		cached := func(device, host int) {
+			t.Helper()
+			rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p})
+			if err != nil || rows[0].Device != device || rows[0].Host != host {
+				t.Errorf("%d blocks on the device and %d on the host, want %d and %d (%v)", rows[0].Device, rows[0].Host, device, host, err)
+			}
+		}
+		cached(2, 4)
+		h.route(router.Query{Model: "m", Tokens: p[:20]}).Release()
+		cached(5, 1)
+		h.route(router.Query{Model: "m", Tokens: p}).Release()
+		cached(10, 0)
+		if s := h.router.IndexStats(); s.Blocks != 6 {
+			t.Errorf("the index of what workers tell holds %d blocks, want the 6 that it was told of", s.Blocks)
+		}
+		time.Sleep(5*time.Second + 100*time.Millisecond) // virtual
+		cached(2, 4)
+		h.route(router.Query{Model: "m", Tokens: p}).Release()
+		h.engines[1].events <- kv.Batch{Epoch: 1, First: 3, Last: 3, Events: []kv.Event{{Kind: kv.Cleared}}}
+		h.engines[1].events <- kv.Batch{Epoch: 1, Last: 3} // taken only when the one before is done
+		cached(0, 0)
+		h.route(router.Query{Model: "m", Tokens: p}).Release()
+		cached(10, 0)
+		h.fleet.Remove(1)
+		h.join(1, card())
+		cached(0, 0)
+	})
 }
 
 // A new life of a worker starts with empty books and an empty cache; what ran in

@@ -83,28 +83,29 @@ type workerSettings struct {
 }
 
 type routerSettings struct {
-	Mode               string        `name:"router-mode" env:"DYN_ROUTER_MODE" default:"kv" choice:"kv,round-robin,random,power-of-two,least-loaded,direct" also:"k-v=kv,kv-router=kv,power-of-two-choices=power-of-two" help:"How a worker is picked."`
-	Credit             float64       `name:"router-kv-overlap-score-credit" env:"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT" default:"1" range:"0.." placeholder:"X" help:"What one cached block saves, in blocks of prefill."`
-	CreditDecay        float64       `name:"router-kv-overlap-score-credit-decay" env:"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT_DECAY" default:"0" range:"0.." placeholder:"X" help:"How fast the credit of a worker falls that has more prefill to do than others."`
-	PrefillScale       float64       `name:"router-prefill-load-scale" env:"DYN_ROUTER_PREFILL_LOAD_SCALE" default:"1" range:"0.." placeholder:"X" help:"What a block of prefill costs against one of decode."`
-	OverlapWeight      *float64      `name:"router-kv-overlap-score-weight" aliases:"kv-overlap-score-weight" env:"DYN_ROUTER_KV_OVERLAP_SCORE_WEIGHT,DYN_OVERLAP_SCORE_WEIGHT" range:"0.." placeholder:"X" help:"Older name of --router-prefill-load-scale; 0 takes the credit away too."`
-	RequestWeight      float64       `name:"router-decode-active-request-weight" env:"DYN_ROUTER_DECODE_ACTIVE_REQUEST_WEIGHT" default:"0" range:"0.." placeholder:"X" help:"What each running request costs, in blocks."`
-	HostWeight         float64       `name:"router-host-cache-hit-weight" env:"DYN_ROUTER_HOST_CACHE_HIT_WEIGHT" default:"0.75" range:"0..1" placeholder:"X" help:"What a block in host memory is worth against one on the device."`
-	DiskWeight         float64       `name:"router-disk-cache-hit-weight" env:"DYN_ROUTER_DISK_CACHE_HIT_WEIGHT" default:"0.25" range:"0..1" placeholder:"X" help:"What a block on disk is worth against one on the device."`
-	SharedMultiplier   float64       `name:"shared-cache-multiplier" env:"DYN_SHARED_CACHE_MULTIPLIER" default:"0.5" range:"0..1" placeholder:"X" help:"What a block in a store beside the workers is worth."`
-	Temperature        float64       `name:"router-temperature" env:"DYN_ROUTER_TEMPERATURE" default:"0" range:"0.." placeholder:"X" help:"0 takes the least cost; above, costlier workers get a share."`
-	KVEvents           bool          `name:"router-kv-events" aliases:"kv-events" env:"DYN_ROUTER_USE_KV_EVENTS,DYN_USE_KV_EVENTS" default:"true" negatable:"" help:"Listen to what workers tell of their caches; without, what was sent to a worker counts as cached there."`
-	TTL                time.Duration `name:"router-ttl-secs" env:"DYN_ROUTER_TTL_SECS" default:"120s" unit:"s" placeholder:"TIME" help:"How long a prompt counts as cached on a worker that tells nothing."`
-	TrackPrefill       bool          `name:"router-track-prefill-tokens" env:"DYN_ROUTER_TRACK_PREFILL_TOKENS" default:"true" negatable:"" help:"Count prompts that are not yet computed."`
-	TrackBlocks        bool          `name:"router-track-active-blocks" env:"DYN_ROUTER_TRACK_ACTIVE_BLOCKS" default:"true" negatable:"" help:"Count blocks in use."`
-	TrackOutput        bool          `name:"router-track-output-blocks" env:"DYN_ROUTER_TRACK_OUTPUT_BLOCKS" negatable:"" help:"Count the blocks of answers as well."`
-	AssumeReuse        bool          `name:"router-assume-kv-reuse" env:"DYN_ROUTER_ASSUME_KV_REUSE" default:"true" negatable:"" help:"Let requests with a common prefix share its blocks in the books."`
-	MinInitialWorkers  int           `name:"router-min-initial-workers" env:"DYN_ROUTER_MIN_INITIAL_WORKERS" default:"0" range:"0.." placeholder:"N" help:"Refuse requests until so many workers have been ready."`
-	Seed               uint64        `name:"router-seed" env:"DYN_ROUTER_SEED" default:"0" placeholder:"N" help:"Make random choices repeatable; 0 does not."`
-	QueueTimeout       time.Duration `name:"router-queue-timeout" env:"DYN_ROUTER_QUEUE_TIMEOUT" default:"240s" unit:"s" placeholder:"TIME" help:"How long a request may be parked before it is refused; this version parks none."`
-	MigrationLimit     int           `name:"migration-limit" env:"DYN_MIGRATION_LIMIT" default:"3" range:"0..4294967295" placeholder:"N" help:"How often a request may go on on another worker when its own fails."`
-	MigrationMaxTokens *int          `name:"migration-max-seq-len" env:"DYN_MIGRATION_MAX_SEQ_LEN" range:"1..4294967295" placeholder:"TOKENS" help:"Do not move requests that have grown longer."`
-	InhibitedDuration  time.Duration `name:"runtime-inhibited-duration-secs" env:"DYN_RUNTIME_INHIBITED_DURATION_SECS" default:"5s" unit:"s" placeholder:"TIME" help:"How long a worker is left alone after a fault; 0 is not at all."`
+	Mode               string         `name:"router-mode" env:"DYN_ROUTER_MODE" default:"kv" choice:"kv,round-robin,random,power-of-two,least-loaded,direct" also:"k-v=kv,kv-router=kv,power-of-two-choices=power-of-two" help:"How a worker is picked."`
+	Credit             float64        `name:"router-kv-overlap-score-credit" env:"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT" default:"1" range:"0.." placeholder:"X" help:"What one cached block saves, in blocks of prefill."`
+	CreditDecay        float64        `name:"router-kv-overlap-score-credit-decay" env:"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT_DECAY" default:"0" range:"0.." placeholder:"X" help:"How fast the credit of a worker falls that has more prefill to do than others."`
+	PrefillScale       float64        `name:"router-prefill-load-scale" env:"DYN_ROUTER_PREFILL_LOAD_SCALE" default:"1" range:"0.." placeholder:"X" help:"What a block of prefill costs against one of decode."`
+	OverlapWeight      *float64       `name:"router-kv-overlap-score-weight" aliases:"kv-overlap-score-weight" env:"DYN_ROUTER_KV_OVERLAP_SCORE_WEIGHT,DYN_OVERLAP_SCORE_WEIGHT" range:"0.." placeholder:"X" help:"Older name of --router-prefill-load-scale; 0 takes the credit away too."`
+	RequestWeight      float64        `name:"router-decode-active-request-weight" env:"DYN_ROUTER_DECODE_ACTIVE_REQUEST_WEIGHT" default:"0" range:"0.." placeholder:"X" help:"What each running request costs, in blocks."`
+	HostWeight         float64        `name:"router-host-cache-hit-weight" env:"DYN_ROUTER_HOST_CACHE_HIT_WEIGHT" default:"0.75" range:"0..1" placeholder:"X" help:"What a block in host memory is worth against one on the device."`
+	DiskWeight         float64        `name:"router-disk-cache-hit-weight" env:"DYN_ROUTER_DISK_CACHE_HIT_WEIGHT" default:"0.25" range:"0..1" placeholder:"X" help:"What a block on disk is worth against one on the device."`
+	SharedMultiplier   float64        `name:"shared-cache-multiplier" env:"DYN_SHARED_CACHE_MULTIPLIER" default:"0.5" range:"0..1" placeholder:"X" help:"What a block in a store beside the workers is worth."`
+	Temperature        float64        `name:"router-temperature" env:"DYN_ROUTER_TEMPERATURE" default:"0" range:"0.." placeholder:"X" help:"0 takes the least cost; above, costlier workers get a share."`
+	KVEvents           bool           `name:"router-kv-events" aliases:"kv-events" env:"DYN_ROUTER_USE_KV_EVENTS,DYN_USE_KV_EVENTS" default:"true" negatable:"" help:"Listen to what workers tell of their caches; without, what was sent to a worker counts as cached there."`
+	TTL                time.Duration  `name:"router-ttl-secs" env:"DYN_ROUTER_TTL_SECS" default:"120s" unit:"s" placeholder:"TIME" help:"How long a prompt counts as cached on a worker that tells nothing."`
+	PredictedTTL       *time.Duration `name:"router-predicted-ttl-secs" env:"DYN_ROUTER_PREDICTED_TTL_SECS" unit:"s" placeholder:"TIME" help:"How long a prompt counts as cached on a worker that it was sent to, before the worker tells so; unset is not at all."`
+	TrackPrefill       bool           `name:"router-track-prefill-tokens" env:"DYN_ROUTER_TRACK_PREFILL_TOKENS" default:"true" negatable:"" help:"Count prompts that are not yet computed."`
+	TrackBlocks        bool           `name:"router-track-active-blocks" env:"DYN_ROUTER_TRACK_ACTIVE_BLOCKS" default:"true" negatable:"" help:"Count blocks in use."`
+	TrackOutput        bool           `name:"router-track-output-blocks" env:"DYN_ROUTER_TRACK_OUTPUT_BLOCKS" negatable:"" help:"Count the blocks of answers as well."`
+	AssumeReuse        bool           `name:"router-assume-kv-reuse" env:"DYN_ROUTER_ASSUME_KV_REUSE" default:"true" negatable:"" help:"Let requests with a common prefix share its blocks in the books."`
+	MinInitialWorkers  int            `name:"router-min-initial-workers" env:"DYN_ROUTER_MIN_INITIAL_WORKERS" default:"0" range:"0.." placeholder:"N" help:"Refuse requests until so many workers have been ready."`
+	Seed               uint64         `name:"router-seed" env:"DYN_ROUTER_SEED" default:"0" placeholder:"N" help:"Make random choices repeatable; 0 does not."`
+	QueueTimeout       time.Duration  `name:"router-queue-timeout" env:"DYN_ROUTER_QUEUE_TIMEOUT" default:"240s" unit:"s" placeholder:"TIME" help:"How long a request may be parked before it is refused; this version parks none."`
+	MigrationLimit     int            `name:"migration-limit" env:"DYN_MIGRATION_LIMIT" default:"3" range:"0..4294967295" placeholder:"N" help:"How often a request may go on on another worker when its own fails."`
+	MigrationMaxTokens *int           `name:"migration-max-seq-len" env:"DYN_MIGRATION_MAX_SEQ_LEN" range:"1..4294967295" placeholder:"TOKENS" help:"Do not move requests that have grown longer."`
+	InhibitedDuration  time.Duration  `name:"runtime-inhibited-duration-secs" env:"DYN_RUNTIME_INHIBITED_DURATION_SECS" default:"5s" unit:"s" placeholder:"TIME" help:"How long a worker is left alone after a fault; 0 is not at all."`
 }
 
 type requestSettings struct {

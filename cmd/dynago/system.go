@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -249,6 +250,12 @@ func (s *routerSettings) config(logger *slog.Logger) (router.Config, error) {
 	tuning.TrackPrefillTokens, tuning.TrackActiveBlocks = s.TrackPrefill, s.TrackBlocks
 	tuning.TrackOutputBlocks, tuning.AssumeKVReuse = s.TrackOutput, s.AssumeReuse
 	tuning.IgnoreEvents, tuning.TTL = !s.KVEvents, s.TTL
+	if s.PredictedTTL != nil {
+		if !s.KVEvents {
+			return router.Config{}, errors.New("--router-predicted-ttl-secs needs KV events; without them --router-ttl-secs says how long prompts count as cached")
+		}
+		tuning.PredictedTTL = *s.PredictedTTL
+	}
 	if w := s.OverlapWeight; w != nil {
 		tuning.PrefillLoadScale = *w
 		if *w == 0 {
