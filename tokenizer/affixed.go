@@ -36,8 +36,10 @@ func (m *affixed) appendWord(dst []uint32, word string, s *scratch) []uint32 {
 	return dst
 }
 
+// symbols gives what has no token the ids of its bytes with its affixes, as the
+// reference implementation has it.
 func (m *affixed) symbols(dst []uint32, word string) []uint32 {
-	unknown := false // an unknown token is due before the next known one
+	due := false
 	for i := 0; i < len(word); {
 		_, n := utf8.DecodeRuneInString(word[i:])
 		symbol := word[i : i+n]
@@ -48,27 +50,9 @@ func (m *affixed) symbols(dst []uint32, word string) []uint32 {
 		if i == len(word) {
 			symbol += m.suffix
 		}
-		if id, ok := m.find(symbol); ok {
-			if unknown {
-				dst = append(dst, m.unk)
-				unknown = false
-			}
-			dst = append(dst, id)
-			continue
-		}
-		// With its affixes, as the reference implementation has it.
-		if spells(m.fallback, symbol) {
-			for _, b := range []byte(symbol) {
-				dst = append(dst, m.fallback[b])
-			}
-			continue
-		}
-		if unknown && !m.fuseUnk {
-			dst = append(dst, m.unk)
-		}
-		unknown = m.unk != none
+		dst, due = m.appendSymbol(dst, symbol, due)
 	}
-	if unknown {
+	if due {
 		dst = append(dst, m.unk)
 	}
 	return dst

@@ -139,39 +139,43 @@ func (m *bpe) mergeFrom(start int, dst []uint32, s *scratch) []uint32 {
 
 // symbols appends the ids that merging of word begins with.
 func (m *bpe) symbols(dst []uint32, word string) []uint32 {
-	unknown := false // an unknown token is due before the next known one
+	due := false
 	for i := 0; i < len(word); {
 		n := 1
 		if m.text && word[i] >= utf8.RuneSelf {
 			_, n = utf8.DecodeRuneInString(word[i:])
 		}
-		symbol := word[i : i+n]
+		dst, due = m.appendSymbol(dst, word[i:i+n], due)
 		i += n
-		if id, ok := m.symbol(symbol); ok {
-			if unknown {
-				dst = append(dst, m.unk)
-				unknown = false
-			}
-			dst = append(dst, id)
-			continue
-		}
-		if spells(m.fallback, symbol) {
-			// The reference implementation lets an unknown token that is due
-			// wait behind them.
-			for _, b := range []byte(symbol) {
-				dst = append(dst, m.fallback[b])
-			}
-			continue
-		}
-		if unknown && !m.fuseUnk {
-			dst = append(dst, m.unk)
-		}
-		unknown = m.unk != none
 	}
-	if unknown {
+	if due {
 		dst = append(dst, m.unk)
 	}
 	return dst
+}
+
+// appendSymbol appends the id of a byte or a character, or if it has none the ids
+// of its bytes. An unknown token is due before the next one that is known, so that
+// several can be one.
+func (m *bpe) appendSymbol(dst []uint32, symbol string, due bool) ([]uint32, bool) {
+	if id, ok := m.symbol(symbol); ok {
+		if due {
+			dst = append(dst, m.unk)
+		}
+		return append(dst, id), false
+	}
+	if spells(m.fallback, symbol) {
+		// The reference implementation lets an unknown token that is due wait
+		// behind them.
+		for _, b := range []byte(symbol) {
+			dst = append(dst, m.fallback[b])
+		}
+		return dst, due
+	}
+	if due && !m.fuseUnk {
+		dst = append(dst, m.unk)
+	}
+	return dst, m.unk != none
 }
 
 // symbol returns the id of one byte or character.
