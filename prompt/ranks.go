@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -148,15 +149,10 @@ func (v *vocabulary) rankFamily(ranks int) (*rankFamily, error) {
 	}
 	for _, match := range []func(*rankFamily) bool{
 		func(f *rankFamily) bool { return f.ranks == ranks },
-		func(f *rankFamily) bool { return has(f.files, v.name) },
-		func(f *rankFamily) bool { return has(f.classes, v.class) },
+		func(f *rankFamily) bool { return slices.Contains(f.files, v.name) },
+		func(f *rankFamily) bool { return slices.Contains(f.classes, v.class) },
 		func(f *rankFamily) bool {
-			for _, model := range f.models {
-				if strings.HasPrefix(v.modelType, model) {
-					return true
-				}
-			}
-			return false
+			return slices.ContainsFunc(f.models, func(model string) bool { return strings.HasPrefix(v.modelType, model) })
 		},
 	} {
 		for _, f := range rankFamilies {
@@ -165,16 +161,11 @@ func (v *vocabulary) rankFamily(ranks int) (*rankFamily, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("a rank file does not hold the pattern by which text is cut, and with %d ranks, tokenizer_class %q and model_type %q it is of no family known here (Kimi, Qwen, Qwen 3.6, GLM-4, gpt-oss, GPT-4, Llama 3): want the pattern as \"pat_str\" in tokenizer_config.json, or tokenizer.json", ranks, v.class, v.modelType)
-}
-
-func has(list []string, s string) bool {
-	for _, l := range list {
-		if l == s {
-			return true
-		}
+	var known []string
+	for _, f := range rankFamilies {
+		known = append(known, f.name)
 	}
-	return false
+	return nil, fmt.Errorf("a rank file does not hold the pattern by which text is cut, and with %d ranks, tokenizer_class %q and model_type %q it is of no family known here (%s): want the pattern as \"pat_str\" in tokenizer_config.json, or tokenizer.json", ranks, v.class, v.modelType, strings.Join(known, ", "))
 }
 
 // specialRanks returns the special tokens of a rank file by content. What
@@ -209,12 +200,7 @@ func (v *vocabulary) specialRanks(f *rankFamily, ranks int) map[string]uint32 {
 }
 
 func (v *vocabulary) declares(id uint32, content string) bool {
-	for _, t := range v.added {
-		if t.ID == id && t.Content == content {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.added, func(t tokenizer.AddedToken) bool { return t.ID == id && t.Content == content })
 }
 
 // filled is the name of a reserved token: %i is its id, %-3 its number less 3.
