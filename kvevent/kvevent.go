@@ -31,8 +31,9 @@ type Config struct {
 	// tokens. Media are then hashed by the pad ids that take its place, instead
 	// of by a suffix.
 	ImageToken *uint32
-	// Salts, if not nil, finds the salts that the engine's events do not carry.
-	Salts Salts
+	// InFlight, if not nil, finds the namespaces that the engine's events do not
+	// tell.
+	InFlight InFlight
 	// MaxBlocks bounds what is remembered of one rank, in the engine's own
 	// blocks; stores beyond it are left out. 0 = [DefaultMaxBlocks].
 	MaxBlocks int
@@ -44,13 +45,14 @@ type Config struct {
 // told otherwise.
 const DefaultMaxBlocks = 1 << 24
 
-// Salts knows the salted prompts in flight on one worker. Some engines keep
-// the caches of tenants apart and yet publish the same events for all of them;
-// only who sent the prompt can tell then whose blocks appear.
-type Salts interface {
-	// Salt returns the salt of a salted prompt in flight on rank whose chain,
-	// hashed as if it had neither salt nor adapter, holds prefix.
-	Salt(rank uint32, prefix kv.SeqHash) (salt string, ok bool)
+// InFlight knows the prompts in flight on one worker that have a namespace.
+// Some engines keep the caches of tenants or adapters apart and yet publish the
+// same events for all of them; only who sent the prompt can tell whose blocks
+// appear.
+type InFlight interface {
+	// Namespace returns that of a prompt in flight on rank whose chain, hashed as
+	// if it had none, holds prefix. It is false if there is no such prompt.
+	Namespace(rank uint32, prefix kv.SeqHash) (ns kv.Namespace, ok bool)
 }
 
 // RouterEvent is one event as our own processes pass it on, with the number
