@@ -288,7 +288,8 @@ const maxNesting = 900
 
 func equal(st *state, a, b Value) bool { return equalAt(st, a, b, 0) }
 
-// equalAt is false when the time is up.
+// equalAt is false when the time is up. Like Python it does not look into what is
+// compared with itself.
 func equalAt(st *state, a, b Value, depth int) bool {
 	if x, ok := a.(string); ok {
 		if y, ok := b.(string); ok {
@@ -314,13 +315,13 @@ func equalAt(st *state, a, b Value, depth int) bool {
 		return ok
 	case *List:
 		y, ok := b.(*List)
-		return ok && equalItems(st, x.items, y.items, depth)
+		return ok && (x == y || equalItems(st, x.items, y.items, depth))
 	case *tuple:
 		y, ok := b.(*tuple)
-		return ok && equalItems(st, x.items, y.items, depth)
+		return ok && (x == y || equalItems(st, x.items, y.items, depth))
 	case *Dict:
 		y, ok := b.(*Dict)
-		return ok && x.equal(st, y, depth)
+		return ok && (x == y || x.equal(st, y, depth))
 	case *view:
 		y, ok := b.(*view)
 		return ok && x.part == y.part && x.part != "values" && x.dict.equal(st, y.dict, depth)
