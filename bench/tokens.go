@@ -35,14 +35,14 @@ func takeTokens(ctx context.Context, b *bench) ([]part, error) {
 	}
 	script := filepath.Join(root, "bench", "tokens", "huggingface.py")
 	var judged, others []part
-	for i, v := range vocabularies[:pick(b, len(vocabularies), 1)] {
-		dir, err := v.fetch(ctx)
+	for i, name := range vocabularies[:pick(b, len(vocabularies), 1)] {
+		dir, err := fetchVocabulary(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		parts, err := b.speeds(ctx, v.name, filepath.Join(dir, "tokenizer.json"), python, script, documents)
+		parts, err := b.speeds(ctx, name, filepath.Join(dir, "tokenizer.json"), python, script, documents)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", v.name, err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		if i > 0 {
 			others = append(others, parts...)
@@ -50,7 +50,7 @@ func takeTokens(ctx context.Context, b *bench) ([]part, error) {
 		}
 		rate, err := b.turn(ctx, dir)
 		if err != nil {
-			return nil, fmt.Errorf("%s: next turn: %w", v.name, err)
+			return nil, fmt.Errorf("%s: next turn: %w", name, err)
 		}
 		judged = append(judgedSpeeds(parts), rate.atLeast(0.4).aimAtLeast(0.8))
 	}
@@ -153,8 +153,8 @@ func (b *bench) turn(ctx context.Context, model string) (part, error) {
 // takeVocabularies measures what it takes to load a tokenizer and to have it.
 func takeVocabularies(ctx context.Context, b *bench) ([]part, error) {
 	var parts []part
-	for i, v := range vocabularies[:pick(b, len(vocabularies), 1)] {
-		dir, err := v.fetch(ctx)
+	for i, name := range vocabularies[:pick(b, len(vocabularies), 1)] {
+		dir, err := fetchVocabulary(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -166,12 +166,12 @@ func takeVocabularies(ctx context.Context, b *bench) ([]part, error) {
 		}
 		for range pick(b, 5, 1) {
 			if err := b.tokens(ctx, &l, "load", "-vocabulary", filepath.Join(dir, "tokenizer.json")); err != nil {
-				return nil, fmt.Errorf("%s: %w", v.name, err)
+				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 			seconds, heap = append(seconds, l.Seconds), append(heap, l.Heap/megabyte)
 		}
-		time := median(v.name+", CPU", "s", seconds).noted("%d tokens", l.Tokens)
-		live := median(v.name+", live heap", "MB", heap)
+		time := median(name+", CPU", "s", seconds).noted("%d tokens", l.Tokens)
+		live := median(name+", live heap", "MB", heap)
 		if i == 0 {
 			time, live = time.atMost(0.4).aim(0.15), live.atMost(40).aim(20)
 		}
