@@ -54,14 +54,3 @@ type InFlight interface {
 	// if it had none, holds prefix. It is false if there is no such prompt.
 	Namespace(rank uint32, prefix kv.SeqHash) (ns kv.Namespace, ok bool)
 }
-
-// RouterEvent is one event as our own processes pass it on, with the number
-// that its publisher gave it.
-type RouterEvent struct {
-	Worker uint64
-	Rank   uint32
-	ID     uint64 // without holes per (worker, rank)
-	Event  kv.Event
-	// Residency is the wire name of who owns the blocks; empty = not told.
-	Residency string
-}

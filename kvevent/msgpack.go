@@ -367,3 +367,40 @@ var tokenForms = func() (t [256]tokenForm) {
 	t[0xce] = tokenForm{mask: 0xffffffff, size: 5, shift: 24}
 	return t
 }()
+
+// head is the way the length of a container is written: the byte of an empty
+// small one, the size up to which it may be small, and the byte of one whose
+// length has 16 bits, which that of 32 bits follows.
+type head struct{ small, most, long byte }
+
+var (
+	headArray = head{0x90, 15, 0xdc}
+	headMap   = head{0x80, 15, 0xde}
+	headText  = head{0xa0, 31, 0xda}
+)
+
+func appendHead(b []byte, h head, n int) []byte {
+	switch {
+	case n <= int(h.most):
+		return append(b, h.small|byte(n))
+	case n <= math.MaxUint16:
+		return binary.BigEndian.AppendUint16(append(b, h.long), uint16(n))
+	}
+	return binary.BigEndian.AppendUint32(append(b, h.long+1), uint32(n))
+}
+
+func appendText(b []byte, s string) []byte { return append(appendHead(b, headText, len(s)), s...) }
+
+func appendUint(b []byte, v uint64) []byte {
+	switch {
+	case v < 0x80:
+		return append(b, byte(v))
+	case v <= math.MaxUint8:
+		return append(b, 0xcc, byte(v))
+	case v <= math.MaxUint16:
+		return binary.BigEndian.AppendUint16(append(b, 0xcd), uint16(v))
+	case v <= math.MaxUint32:
+		return binary.BigEndian.AppendUint32(append(b, 0xce), uint32(v))
+	}
+	return binary.BigEndian.AppendUint64(append(b, 0xcf), v)
+}
