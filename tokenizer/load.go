@@ -32,6 +32,9 @@ func Load(tokenizerJSON []byte) (_ *Tokenizer, err error) {
 	if t.normalize, err = loadNormalizer("normalizer", file.Normalizer); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
+	if err := checkGrowth("normalizer", file.Normalizer); err != nil {
+		return nil, fmt.Errorf("tokenizer: %w", err)
+	}
 	pre, err := loadPreTokenizer(file.PreTokenizer)
 	if err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)

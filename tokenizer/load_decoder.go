@@ -93,7 +93,10 @@ func loadDecoder(v jsontext.Value, byteLevel bool) (*chain, error) {
 		})
 		return c, nil
 	}
-	return c, c.load("decoder", v)
+	if err := c.load("decoder", v); err != nil {
+		return nil, err
+	}
+	return c, checkGrowth("decoder", v)
 }
 
 // isByteLevel tells whether a decoder is that of byte-level models, alone.

@@ -12,6 +12,9 @@ import (
 )
 
 // A file that cannot be read is told by the place and what is wrong there.
+// tenfold writes ten letters for one.
+const tenfold = `{"type":"Replace","pattern":{"String":"a"},"content":"aaaaaaaaaa"}`
+
 func TestLoadErrors(t *testing.T) {
 	for _, tc := range []struct{ member, value, want string }{
 		{"model", `{"type":"Morphemes","vocab":{}}`, `model.type: "Morphemes" is not supported`},
@@ -39,6 +42,10 @@ func TestLoadErrors(t *testing.T) {
 		{"normalizer", `{"type":"Replace","pattern":{"Regex":"(a"},"content":""}`, `normalizer.pattern.Regex: `},
 		{"normalizer", `{"type":"Replace","pattern":{"String":""},"content":"x"}`, `normalizer.pattern.String: must not be empty`},
 		{"normalizer", `{"type":"Replace","pattern":{},"content":"x"}`, `normalizer.pattern: must hold`},
+		{"normalizer", `{"type":"Sequence","normalizers":[` + strings.Repeat(tenfold+",", 11) + tenfold + `]}`, `normalizer: may make a text 1e+12 times as long, want at most 256 times`},
+		{"normalizer", `{"type":"Sequence","decoders":1,"normalizers":[` + strings.Repeat(tenfold+",", 2) + tenfold + `]}`, `normalizer: may make a text 1e+03 times as long`},
+		{"normalizer", `{"type":"Sequence","normalizers":[{"type":"Replace","pattern":{"Regex":"a*"},"content":"` + strings.Repeat("a", 256) + `"}]}`, `normalizer: may make a text 257 times as long`},
+		{"normalizer", `{"type":"Prepend","prepend":"` + strings.Repeat("a", 256) + `"}`, `normalizer: may make a text 257 times as long`},
 		{"pre_tokenizer", `{"type":"Syllables"}`, `pre_tokenizer.type: "Syllables" is not supported`},
 		{"pre_tokenizer", `{"type":"Metaspace"}`, `pre_tokenizer.replacement: "" must be one character`},
 		{"pre_tokenizer", `{"type":"Metaspace","replacement":"_","prepend_scheme":"last"}`, `pre_tokenizer.prepend_scheme: "last" must be`},
@@ -49,6 +56,7 @@ func TestLoadErrors(t *testing.T) {
 		{"pre_tokenizer", `{"type":"Split","pattern":{"Regex":"(a"},"behavior":"Isolated"}`, `pre_tokenizer.pattern.Regex: `},
 		{"pre_tokenizer", `{"type":"Split","pattern":{},"behavior":"Isolated"}`, `pre_tokenizer.pattern: must hold`},
 		{"pre_tokenizer", `{"type":"Split","pattern":{"Regex":"a"},"behavior":"Glued"}`, `pre_tokenizer.behavior: "Glued"`},
+		{"decoder", `{"type":"Sequence","decoders":[{"type":"Fuse"},` + strings.Repeat(tenfold+",", 2) + tenfold + `]}`, `decoder: may make a text 1e+03 times as long`},
 		{"decoder", `{"type":"Metaspace"}`, `decoder.replacement: "" must be one character`},
 		{"post_processor", `{"type":"Pairing"}`, `post_processor.type: "Pairing" is not supported`},
 		{"post_processor", `{"type":"BertProcessing","sep":["x"],"cls":["y",1]}`, `post_processor: `},
