@@ -35,6 +35,10 @@ type figure struct {
 }
 
 var figures = []figure{
+	{"B1", "index, one thread", takeIndexMixed},
+	{"B2", "index, a writer and a reader", takeIndexPair},
+	{"B3", "index, matches", takeIndexDepth},
+	{"B5", "index, memory", takeIndexMemory},
 	{"B8", "short unary chat, in-process", takeUnary},
 	{"B9", "streamed events, in-process", takeStreams},
 	{"B10", "long prompts, in-process", takeLong},
