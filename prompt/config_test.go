@@ -2,6 +2,7 @@ package prompt_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
@@ -134,6 +135,26 @@ func TestConfigErrors(t *testing.T) {
 	}
 	if _, err := (folder{"chat_template.jinja": "{% if %}"}).load(); err == nil || !strings.HasPrefix(err.Error(), "chat_template.jinja: ") {
 		t.Errorf("a broken template: %v", err)
+	}
+}
+
+// Control tokens are tried when a model is loaded. Nobody waits hours for that.
+func TestLongControlTokens(t *testing.T) {
+	type token struct {
+		Content string `json:"content"`
+		Special bool   `json:"special"`
+	}
+	tokens := map[int]token{}
+	for i := range 5000 {
+		tokens[1000+i] = token{fmt.Sprintf("%s%d>", strings.Repeat("<", i%2000), i), true}
+	}
+	text, err := json.Marshal(map[string]any{"added_tokens_decoder": tokens})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "tokenizer.json: control tokens: the one with id 1582 has 586 bytes"
+	if _, err := (folder{"tokenizer_config.json": string(text)}).load(); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
 	}
 }
 

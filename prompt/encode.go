@@ -1,6 +1,7 @@
 package prompt
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"unicode"
@@ -29,15 +30,25 @@ type cut struct {
 	left, right bool
 }
 
-func newEncoder(t *tokenizer.Tokenizer) *encoder {
+// maxTrials bounds the sum of the squares of the control tokens' lengths in bytes,
+// which is what trying them takes where they begin alike. Real vocabularies have a
+// fiftieth of it.
+const maxTrials = 1 << 26
+
+// newEncoder fails for control tokens that are too many and too long to be tried.
+func newEncoder(t *tokenizer.Tokenizer) (*encoder, error) {
 	e := &encoder{tokenizer: t, cuts: map[string]cut{}}
 	var contents []string
+	trials := 0
 	for _, a := range t.AddedTokens() {
 		if !a.Structure || slices.Equal(t.Append(nil, a.Content), t.AppendLiteral(nil, a.Content)) {
 			continue
 		}
 		if utf8.RuneCountInString(a.Content) < 2 {
-			return &encoder{tokenizer: t}
+			return &encoder{tokenizer: t}, nil
+		}
+		if trials += len(a.Content) * len(a.Content); trials > maxTrials {
+			return nil, fmt.Errorf("control tokens: the one with id %d has %d bytes, and there are too many of its kind: want names of a few letters", a.ID, len(a.Content))
 		}
 		contents = append(contents, a.Content)
 		e.longest = max(e.longest, len(a.Content))
@@ -46,7 +57,7 @@ func newEncoder(t *tokenizer.Tokenizer) *encoder {
 		}
 	}
 	e.controls = chattemplate.NewControls(contents)
-	return e
+	return e, nil
 }
 
 // Texts that a tokenizer might treat in another way next to a token: what joins

@@ -96,7 +96,9 @@ func (s *Snapshot) Load(parsers Parsers) (_ *Model, err error) {
 		ContextLength: c.contextLength, MaxNewTokens: c.maxNewTokens,
 		EOS: c.eosIDs, Cache: NewCache(DefaultCacheBytes), Turns: NewTurns(DefaultTurnBytes),
 	}
-	m.encoder = newEncoder(t)
+	if m.encoder, err = newEncoder(t); err != nil {
+		return nil, fmt.Errorf("%s: %w", files.Vocabulary, err)
+	}
 	for id, left := uint32(0), t.Size(); left > 0 && id < maxID; id++ {
 		if b := t.Bytes(id); b != nil {
 			m.longest, m.VocabularySize = max(m.longest, len(b)), int(id)+1
