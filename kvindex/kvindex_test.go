@@ -224,7 +224,7 @@ func TestStats(t *testing.T) {
 		_ = x.Apply(a, e) // what fails is what is counted
 	}
 	want := kvindex.Stats{
-		Targets: 1, Nodes: 1, Blocks: 1,
+		Targets: 1, Nodes: 1, Prefixes: 1, Blocks: 1,
 		Stored: 6, Removed: 1, Cleared: 1,
 		ParentNotFound: 1, BlockNotFound: 1, InvalidSequence: 1, Unsupported: 1, Conflicts: 1,
 	}

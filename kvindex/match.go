@@ -1,7 +1,8 @@
 package kvindex
 
 import (
-	"math/bits"
+	"runtime"
+	"sync/atomic"
 
 	"github.com/dynago/dynago/kv"
 )
@@ -21,101 +22,106 @@ type Matches struct {
 	// of (worker, rank).
 	Found []Match
 
-	active [tiers][]uint64 // per tier the slots that have all so far
-	reach  [][tiers]int32  // per slot the depth at which each tier ended
+	walk walk
 }
+
+// A reader that a writer gets in the way of begins again, first at once, then
+// after others had a turn, and in the end it keeps the writer out.
+const (
+	eager   = 8
+	patient = 64
+)
 
 // Match sets out to what each target holds of the prompt whose blocks have the
 // local hashes given. Only an unbroken run from the first block on counts.
+//
+// What a target held without change from the call to the return is told
+// exactly; of what changes meanwhile, each node of the tree is seen either
+// before or after. A target that leaves meanwhile is not returned.
 func (x *Index) Match(local []kv.LocalHash, out *Matches) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
+	r := x.roster.Load()
+	w := &out.walk
+	for tries := 0; ; tries++ {
+		w.begin(r)
+		if tries == patient {
+			x.tree.mu.Lock()
+			w.run(&x.tree, local)
+			x.tree.mu.Unlock()
+			break
+		}
+		if w.run(&x.tree, local) {
+			break
+		}
+		if tries >= eager {
+			runtime.Gosched()
+		}
+	}
+	out.Found = w.report(out.Found[:0], r, x.roster.Load())
+}
 
-	out.begin(&x.slots)
-	depth := 0
-	for at := &x.root; depth < len(local); depth++ {
-		if at = at.children.get(local[depth]); at == nil || !out.step(at, depth) {
+// run goes down from the root as far as anyone holds the blocks. It says
+// whether nothing it saw was being changed.
+//
+// A child is believed in because it has named its parent's last block at a time
+// when the parent was still what it had been: the child's version is read
+// before the parent's is compared.
+func (w *walk) run(t *tree, local []kv.LocalHash) bool {
+	if len(local) == 0 {
+		return true
+	}
+	_, n, version := t.child(0, uint64(local[0]))
+	for depth := 0; n != nil; {
+		if version&1 != 0 {
+			return false
+		}
+		r := n.at()
+		hint := n.hint.Load()
+		newest := t.node(uint32(hint >> 32))
+		if newest != nil {
+			w.touched += newest.version.Load()
+		}
+		hashes := t.hashes(r.start, r.length)
+		if len(hashes) == 0 {
+			return false
+		}
+		same := common(hashes, local[depth:])
+		w.visit(t, n, depth, same, r.length)
+		if same < r.length || depth+same == len(local) || !w.alive() {
+			w.end(depth + same)
+			return n.version.Load() == version
+		}
+		depth += same
+		child, v := (*node)(nil), uint64(0)
+		if newest != nil {
+			child, v = t.confirm(uint32(hint>>32), r.last(), uint64(local[depth]))
+		}
+		if child == nil {
+			_, child, v = t.child(r.last(), uint64(local[depth]))
+		}
+		if n.version.Load() != version {
+			return false
+		}
+		if child == nil {
+			w.end(depth)
+		}
+		n, version = child, v
+	}
+	return true
+}
+
+// common returns how many leading hashes of both are equal.
+func common(run []atomic.Uint64, local []kv.LocalHash) int {
+	n := min(len(run), len(local))
+	i := 0
+	for ; i+4 <= n; i += 4 {
+		r, l := run[i:i+4:i+4], local[i:i+4:i+4]
+		d := (r[0].Load() ^ uint64(l[0])) | (r[1].Load() ^ uint64(l[1])) |
+			(r[2].Load() ^ uint64(l[2])) | (r[3].Load() ^ uint64(l[3]))
+		if d != 0 {
 			break
 		}
 	}
-	out.end(depth)
-
-	for _, h := range x.order {
-		reach := &out.reach[h.slot]
-		if reach[tiers-1] == 0 {
-			continue
-		}
-		m := Match{Target: h.target}
-		var before int32
-		for tier, depth := range reach {
-			m.Blocks[tier] = depth - before
-			before = depth
-		}
-		out.Found = append(out.Found, m)
+	for ; i < n && run[i].Load() == uint64(local[i]); i++ {
 	}
-}
-
-// begin makes every slot in use a candidate for the first tier.
-func (m *Matches) begin(s *slots) {
-	words := (s.size + 63) / 64
-	for tier := range m.active {
-		m.active[tier] = zeroed(m.active[tier], words)
-	}
-	for i := range words {
-		m.active[0][i] = s.used.word(i)
-	}
-	m.reach = zeroed(m.reach, s.size)
-	m.Found = m.Found[:0]
-}
-
-// step compares those still in the run with the holders of the block at depth.
-// Who lacks it on one tier may have it on the next. It says whether anyone is
-// left.
-func (m *Matches) step(n *node, depth int) bool {
-	var left uint64
-	for tier := range m.active {
-		for i, active := range m.active[tier] {
-			if active == 0 {
-				continue
-			}
-			stay := active & n.word(tier, i)
-			m.active[tier][i] = stay
-			left |= stay
-			gone := active &^ stay
-			if gone == 0 {
-				continue
-			}
-			m.note(gone, i, tier, depth)
-			if tier+1 < tiers {
-				m.active[tier+1][i] |= gone
-			}
-		}
-	}
-	return left != 0
-}
-
-// end notes the depth of those who had everything.
-func (m *Matches) end(depth int) {
-	for tier := range m.active {
-		for i, active := range m.active[tier] {
-			for last := tier; last < tiers && active != 0; last++ {
-				m.note(active, i, last, depth)
-			}
-		}
-	}
-}
-
-func (m *Matches) note(set uint64, word, tier, depth int) {
-	for ; set != 0; set &= set - 1 {
-		m.reach[64*word+bits.TrailingZeros64(set)][tier] = int32(depth)
-	}
-}
-
-func zeroed[T any](s []T, n int) []T {
-	if cap(s) < n {
-		return make([]T, n)
-	}
-	s = s[:n]
-	clear(s)
-	return s
+	return i
 }
