@@ -1,5 +1,5 @@
-# Go 1.26 is all that the targets need, except e2e and vocabularies, which need
-# Node.js and Python.
+# Go 1.26 is all that the targets need, except e2e, zmq and vocabularies, which
+# need Python, and e2e Node.js besides.
 
 GO      ?= go
 TOOL    := $(GO) tool -modfile=tools/go.mod
@@ -17,7 +17,7 @@ export CGO_ENABLED := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: build test lint fuzz bench bench-short soak e2e templates vocabularies generate help
+.PHONY: build test lint fuzz bench bench-short soak e2e zmq templates vocabularies generate help
 
 build: ## static binary bin/dynago
 	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/dynago ./cmd/dynago
@@ -51,6 +51,9 @@ soak: ## ten minutes of load, aborts and worker churn
 
 e2e: build ## the built binary against the official OpenAI SDKs
 	e2e/run
+
+zmq: ## kvevent and its sockets against libzmq
+	e2e/zmq/run
 
 templates: ## all chat templates of npm, PyPI and Go packages against Python's Jinja2
 	chattemplate/testdata/corpus/run

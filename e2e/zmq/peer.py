@@ -16,6 +16,7 @@ frame [n, "byte"] is that byte n times. Each command is answered by one line.
 
 import json
 import sys
+import time
 
 import zmq
 
@@ -32,17 +33,29 @@ def shown(parts):
     return [p.hex() if len(p) <= 1024 else [len(p), p[-8:].hex()] for p in parts]
 
 
+def bind(s, endpoint):
+    # libzmq closes sockets in the background, so that the port of one before
+    # this can be taken a little longer.
+    for attempt in range(200):
+        try:
+            return s.bind(endpoint)
+        except zmq.ZMQError as e:
+            if e.errno != zmq.EADDRINUSE or attempt == 199:
+                raise
+            time.sleep(0.02)
+
+
 def obey(c):
     if c["do"] == "open":
         s = sockets[c["name"]] = context.socket(getattr(zmq, c["type"]))
         s.setsockopt(zmq.LINGER, 0)
-        for option, value in c.get("options", {}).items():
+        for option, value in (c["options"] or {}).items():
             s.setsockopt(getattr(zmq, option), value.encode() if isinstance(value, str) else value)
         return {}
     s = sockets[c["name"]]
     match c["do"]:
         case "bind":
-            s.bind(c["endpoint"])
+            bind(s, c["endpoint"])
             return {"endpoint": s.getsockopt_string(zmq.LAST_ENDPOINT)}
         case "connect":
             s.connect(c["endpoint"])

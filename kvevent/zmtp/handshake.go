@@ -1,9 +1,11 @@
 package zmtp
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"syscall"
 )
 
 // partners lists which sockets a socket may talk to.
@@ -33,7 +35,11 @@ func shake(conn io.ReadWriter, our metadata) (welcome, error) {
 		if wrong := checkSignature(their[:part[0]+n]); wrong != nil {
 			return welcome{}, wrong
 		}
-		if err != nil {
+		switch {
+		case ended(err):
+			// As libzmq does if the mechanisms differ.
+			return welcome{}, errors.New("the peer closed the connection instead of greeting; it may want a security mechanism, but only NULL is spoken here")
+		case err != nil:
 			return welcome{}, fmt.Errorf("read the greeting: %w", err)
 		}
 	}
@@ -61,11 +67,20 @@ func refuse(conn io.Writer, why error) error {
 	return why
 }
 
+// ended says whether the peer hung up.
+func ended(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+}
+
 // readReady reads the READY of a peer. Other commands may come before it.
 func readReady(conn io.Reader) (metadata, error) {
 	for range 8 {
 		flags, body, err := readCommand(conn)
-		if err != nil {
+		switch {
+		case ended(err):
+			// As libzmq does if the types do not fit.
+			return metadata{}, errors.New("the peer closed the connection after the greeting; it may be a socket of a type that does not fit")
+		case err != nil:
 			return metadata{}, fmt.Errorf("read READY: %w", err)
 		}
 		if flags&flagCommand == 0 {

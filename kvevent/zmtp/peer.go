@@ -22,7 +22,9 @@ type Peer struct {
 	out    *outbox
 	chunks chan *chunk // those that are free
 
-	ponged bool // it answers questions; only the reader knows
+	// Only the reader knows these.
+	ponged  bool      // it answers questions
+	settles time.Time // when subscriptions that it confirmed hold, if any are new
 
 	// What it subscribed to at a PUB socket, under that socket's lock.
 	topics topics
@@ -44,9 +46,25 @@ func (p *Peer) SocketType() string { return p.welcome.socketType }
 // Identity returns the name that the peer gave itself, if any.
 func (p *Peer) Identity() []byte { return bytes.Clone(p.welcome.identity) }
 
-// confirm is the context of the PING that is sent behind subscriptions. Frames
-// are handled in order, so that its PONG says that they have been read.
-const confirm = "subscribed"
+// Behind subscriptions goes a PING with the context probing. Frames are handled in
+// order, so that its PONG says that the subscriptions have been read. But libzmq
+// answers before it passes on what it read together with the question; that it
+// has done so is said by the answer to a second question, confirming. And while a
+// program sends without a pause, libzmq looks only once in three million ticks of
+// the processor's clock whether something was passed on: settle is longer.
+const (
+	probing    = "probe"
+	confirming = "confirm"
+	settle     = 5 * time.Millisecond
+)
+
+// probe appends the first question, if the peer speaks a version that has such.
+func (p *Peer) probe(frames []byte) []byte {
+	if p.welcome.minor < 1 {
+		return frames
+	}
+	return appendPing(frames, probing)
+}
 
 // read reads messages and hands them to the socket, until the connection ends.
 func (p *Peer) read(ctx context.Context, s *socket) error {
@@ -66,12 +84,7 @@ func (p *Peer) read(ctx context.Context, s *socket) error {
 		if n == len(room) {
 			size = min(2*size, usualChunk)
 		}
-		confirmed := false
-		need, err := scan.scan(c.buf[:c.n], func(body []byte) error {
-			yes, err := p.obey(s, body)
-			confirmed = confirmed || yes
-			return err
-		})
+		need, err := scan.scan(c.buf[:c.n], func(body []byte) error { return p.obey(s, body) })
 		if err != nil {
 			return err
 		}
@@ -82,7 +95,7 @@ func (p *Peer) read(ctx context.Context, s *socket) error {
 			need -= scan.whole
 			scan.shift()
 		}
-		if confirmed {
+		if p.settled() {
 			if err := s.deliver(ctx, delivery{event: Subscribed, peer: p}); err != nil {
 				return err
 			}
@@ -125,15 +138,22 @@ func (p *Peer) takeChunk(ctx context.Context, size int) (*chunk, error) {
 	}
 }
 
-// receive reads what there is. A peer that is silent for a heartbeat is asked
-// for a sign of life, if it speaks a version that has such questions.
+// receive reads what there is, which is nothing if subscriptions have settled
+// before anything came. A peer that is silent for a heartbeat is asked for a sign
+// of life, if it speaks a version that has such questions.
 func (p *Peer) receive(b []byte, heartbeat time.Duration) (int, error) {
 	asks := heartbeat > 0 && p.welcome.minor >= 1
 	for silent := 0; ; silent++ {
+		var deadline time.Time
 		if asks {
-			if err := p.conn.SetReadDeadline(time.Now().Add(heartbeat)); err != nil {
-				return 0, err
-			}
+			deadline = time.Now().Add(heartbeat)
+		}
+		settling := !p.settles.IsZero()
+		if settling {
+			deadline = p.settles
+		}
+		if err := p.conn.SetReadDeadline(deadline); err != nil {
+			return 0, err
 		}
 		n, err := p.conn.Read(b)
 		switch {
@@ -143,6 +163,8 @@ func (p *Peer) receive(b []byte, heartbeat time.Duration) (int, error) {
 			return 0, errors.New("the peer closed the connection")
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return 0, err
+		case settling:
+			return 0, nil
 		case silent >= 2 && p.ponged:
 			return 0, fmt.Errorf("the peer has been silent for %v", 3*heartbeat)
 		}
@@ -150,15 +172,23 @@ func (p *Peer) receive(b []byte, heartbeat time.Duration) (int, error) {
 	}
 }
 
+// settled says, once, that new subscriptions hold.
+func (p *Peer) settled() bool {
+	if p.settles.IsZero() || time.Now().Before(p.settles) {
+		return false
+	}
+	p.settles = time.Time{}
+	return true
+}
+
 // maxPending bounds the answers that wait for a peer that asks but does not read.
 const maxPending = 64 << 10
 
-// obey does what a command of the peer says. It tells whether the command
-// confirms our subscriptions.
-func (p *Peer) obey(s *socket, body []byte) (confirmed bool, err error) {
+// obey does what a command of the peer says.
+func (p *Peer) obey(s *socket, body []byte) error {
 	name, content, err := parseCommand(body)
 	if err != nil {
-		return false, err
+		return err
 	}
 	switch name {
 	case ping:
@@ -166,14 +196,25 @@ func (p *Peer) obey(s *socket, body []byte) (confirmed bool, err error) {
 		if err == nil && p.out.pending() < maxPending {
 			p.out.command(answer)
 		}
-		return false, err
+		return err
 	case pong:
-		p.ponged = true
-		return string(content) == confirm && s.kind == "SUB", nil
+		p.answered(s, string(content))
 	case failure:
-		return false, parseError(content)
+		return parseError(content)
 	case subscribe, cancel:
-		return false, s.subscription(p, name == subscribe, content)
+		return s.subscription(p, name == subscribe, content)
 	}
-	return false, nil // a later version may know it
+	return nil // a later version may know it
+}
+
+// answered goes on with the question after the one that was answered.
+func (p *Peer) answered(s *socket, question string) {
+	p.ponged = true
+	switch {
+	case s.kind != "SUB":
+	case question == probing:
+		p.out.command(appendPing(nil, confirming))
+	case question == confirming:
+		p.settles = time.Now().Add(settle)
+	}
 }

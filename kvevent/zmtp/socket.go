@@ -236,9 +236,7 @@ func (s *socket) enter(p *Peer) {
 	if s.join != nil {
 		s.join(p)
 	}
-	if p.welcome.minor >= 1 {
-		p.out.command(appendPing(nil, confirm))
-	}
+	p.out.command(p.probe(nil))
 	s.peers = append(s.peers, p)
 	s.mu.Unlock()
 	s.stats.connected.Add(1)

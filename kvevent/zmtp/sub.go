@@ -1,26 +1,24 @@
 package zmtp
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"iter"
-	"slices"
 )
 
 // Sub is a SUB socket: it reads what publishers send under the prefixes that it
 // subscribed to. Its methods may be called from any goroutine.
 type Sub struct {
 	*socket
-	prefixes [][]byte // with repetitions, under the socket's lock
+	prefixes map[string]int // how often each, under the socket's lock
 }
 
 // NewSub returns a socket without connections and subscriptions.
 func NewSub(o Options) *Sub {
-	s := &Sub{socket: newSocket("SUB", o)}
+	s := &Sub{socket: newSocket("SUB", o), prefixes: map[string]int{}}
 	s.join = func(p *Peer) {
-		for _, prefix := range s.prefixes {
-			p.out.command(appendSubscription(nil, p.welcome.minor, true, prefix))
+		for prefix := range s.prefixes {
+			p.out.command(appendSubscription(nil, p.welcome.minor, true, []byte(prefix)))
 		}
 	}
 	return s
@@ -47,21 +45,25 @@ func (s *Sub) change(on bool, prefix []byte) error {
 	if len(prefix) > maxPrefix {
 		return fmt.Errorf("zmtp: a prefix of %d bytes; at most %d are possible", len(prefix), maxPrefix)
 	}
+	// Publishers are told of the first and of the last of equal subscriptions:
+	// libzmq does not count them.
+	key := string(prefix)
+	before := s.prefixes[key]
 	if on {
-		s.prefixes = append(s.prefixes, prefix)
-	} else {
-		i := slices.IndexFunc(s.prefixes, func(p []byte) bool { return bytes.Equal(p, prefix) })
-		if i < 0 {
-			return nil
-		}
-		s.prefixes = slices.Delete(s.prefixes, i, i+1)
+		s.prefixes[key] = before + 1
+	} else if before > 0 {
+		s.prefixes[key] = before - 1
+	}
+	first, last := on && before == 0, !on && before == 1
+	if last {
+		delete(s.prefixes, key)
 	}
 	for _, p := range s.peers {
-		frames := appendSubscription(nil, p.welcome.minor, on, prefix)
-		if p.welcome.minor >= 1 {
-			frames = appendPing(frames, confirm)
+		var frames []byte
+		if first || last {
+			frames = appendSubscription(frames, p.welcome.minor, on, prefix)
 		}
-		p.out.command(frames)
+		p.out.command(p.probe(frames))
 	}
 	return nil
 }

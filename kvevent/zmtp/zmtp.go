@@ -32,10 +32,10 @@ const (
 	Data Event = iota
 	// Connected says that a connection stands. No message of it came before.
 	Connected
-	// Subscribed says that the publisher has read every subscription made so
-	// far: messages that it sends more than a moment later will come. Only SUB
-	// sockets tell it, after Connected and after each change. A publisher that
-	// speaks ZMTP 3.0 cannot confirm; there it says that they were sent.
+	// Subscribed says that the publisher knows the subscriptions: what it sends
+	// from now on will come. Only SUB sockets tell it, after Connected and again
+	// after changes. A publisher that speaks ZMTP 3.0 cannot confirm; with it,
+	// Subscribed follows Connected and says nothing more.
 	Subscribed
 	// Lost says that a connection ended, and Err why. An endpoint that was
 	// connected to is dialled again.
