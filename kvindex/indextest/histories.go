@@ -27,7 +27,7 @@ func histories(t *testing.T, open func() Index) {
 			check(t, open, *seed+i, func(m *model, d draw) func() []step {
 				n := drawNarrow(m, d)
 				return func() []step { return []step{n.step()} }
-			}, 4000)
+			}, 4000/slow)
 		}
 	})
 	for _, f := range []struct {
@@ -36,16 +36,16 @@ func histories(t *testing.T, open func() Index) {
 		{1, 1, 20, 300, 1500, 4},
 		{8, 1, 40, 200, 3000, 4},
 		{4, 8, 40, 60, 4000, 4},
-		{200, 1, 60, 100, 8000, 1},
-		{1000, 1, 20, 60, 15000, 1},
-		{120, 8, 200, 30, 10000, 1},
+		{200, 1, 60, 100, 6000, 1},
+		{1000, 1, 20, 60, 8000, 1},
+		{120, 8, 200, 30, 6000, 1},
 	} {
 		t.Run(fmt.Sprintf("Fleet%dx%d", f.workers, f.ranks), func(t *testing.T) {
 			for i := range uint64(f.times * *scale) {
 				check(t, open, *seed+i, func(m *model, d draw) func() []step {
 					w := wide{workers: f.workers, ranks: f.ranks, key: spreads[d(len(spreads))], local: spreads[d(len(spreads))], model: m, draw: d}
 					return newWide(w, f.prompts, f.length).steps
-				}, f.steps)
+				}, f.steps/slow)
 			}
 		})
 	}

@@ -12,7 +12,7 @@ import (
 func memory(t *testing.T, open func() Index) {
 	const (
 		workers = 32
-		blocks  = 8000 // of each
+		blocks  = 8000 / slow // of each
 	)
 	fill := func(x Index, life int) {
 		for w := range workers {
