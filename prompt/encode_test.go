@@ -2,6 +2,7 @@ package prompt_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/chattemplate"
+	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/internal/demo"
 	"github.com/dynago/dynago/prompt"
 	"golang.org/x/text/unicode/norm"
@@ -160,5 +162,35 @@ func TestControlTokensInContent(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A text that a pattern of the model takes time without end for is the client's
+// error, after ten seconds.
+func TestPatternWithoutEnd(t *testing.T) {
+	t.Parallel()
+	raw, err := demo.File("tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file map[string]any
+	if err := json.Unmarshal(raw, &file); err != nil {
+		t.Fatal(err)
+	}
+	const pattern = `c|(a+)+b`
+	file["pre_tokenizer"] = map[string]any{"type": "Sequence", "pretokenizers": []any{
+		map[string]any{"type": "Split", "pattern": map[string]any{"Regex": pattern}, "behavior": "Isolated"},
+		map[string]any{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
+	}}
+	if raw, err = json.Marshal(file); err != nil {
+		t.Fatal(err)
+	}
+	m, err := prompt.Load(snapshot{"tokenizer.json": string(raw)}.read, prompt.Parsers{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = m.Build(&chat.Request{Prompt: &chat.Prompt{Text: strings.Repeat("a", 1000)}}, nil)
+	if e, ok := errors.AsType[*engine.Error](err); !ok || e.Kind != engine.InvalidArgument || e.Param != "prompt" || !strings.Contains(e.Message, pattern) {
+		t.Errorf("%v, want an error that names the pattern", err)
 	}
 }
