@@ -31,16 +31,16 @@ func (d *Decoder) convert(rank uint32, h *holding, e *told) {
 // is known of its group.
 func (h *holding) judge(e *told) Reason {
 	switch {
-	case e.remote:
-		return NonLocalLocality
-	case e.lost:
-		return UnknownMedium
 	case e.owner == ownerCache:
 		return UnsupportedOwnership
 	case e.owner == ownerUnknown:
 		return UnknownOwnership
 	case e.kind == TypeCleared:
 		return None
+	case e.remote:
+		return NonLocalLocality
+	case e.lost:
+		return UnknownMedium
 	}
 	if e.hasGroup && e.attention != attentionUntold && (len(h.groups) < maxGroups || h.groups[e.group] != attentionUntold) {
 		h.groups[e.group] = e.attention

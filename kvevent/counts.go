@@ -11,11 +11,12 @@ const (
 	TypeStored
 	TypeRemoved
 	TypeCleared
+	TypeUpdated // a block has moved to another tier
 
 	eventTypes
 )
 
-var eventTypeNames = [eventTypes]string{"unknown", "stored", "removed", "cleared"}
+var eventTypeNames = [eventTypes]string{"unknown", "stored", "removed", "cleared", "updated"}
 
 // String returns the label of the type.
 func (t EventType) String() string { return eventTypeNames[t] }
@@ -44,6 +45,7 @@ const (
 	EmptyStore         // no blocks
 	RepeatedHash       // a key twice, or as its own parent
 	UnknownParent      // the blocks continue one that is not there
+	UnknownBlock       // a block moves that is not there
 	AmbiguousNamespace // the blocks are in two namespaces at once
 
 	// What ends a store early. The blocks before it are kept.
@@ -65,7 +67,7 @@ var reasonNames = [reasons]string{
 	"ignored_event", "malformed_event", "non_local_locality", "unknown_medium",
 	"unsupported_ownership", "unknown_ownership", "non_main_attention_kind",
 	"unknown_kind", "non_main_attention_group", "unlearned_group_idx", "unknown_adapter",
-	"empty_store_blocks", "repeated_hash", "unknown_parent", "ambiguous_cache_namespace",
+	"empty_store_blocks", "repeated_hash", "unknown_parent", "unknown_block", "ambiguous_cache_namespace",
 	"wrong_block_size", "short_tokens", "foreign_cache_namespace", "unknown_media", "too_many_blocks",
 	"other_window", "partial_block",
 }

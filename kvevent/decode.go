@@ -3,7 +3,6 @@ package kvevent
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/dynago/dynago/kv"
 )
@@ -31,8 +30,7 @@ type Decoder struct {
 	hasImage  bool
 	inFlight  InFlight
 	maxBlocks int
-	log       *slog.Logger
-	warnings  int
+	warn      warnings
 
 	ranks  map[uint32]*holding
 	counts Counts
@@ -57,16 +55,13 @@ const maxRanks = 4096
 func NewDecoder(c Config) *Decoder {
 	d := &Decoder{
 		rank: c.Rank, blockSize: max(0, c.BlockSize), eagle: c.Eagle, inFlight: c.InFlight,
-		maxBlocks: c.MaxBlocks, log: c.Log, ranks: make(map[uint32]*holding),
+		maxBlocks: c.MaxBlocks, warn: warnings{log: c.Log}, ranks: make(map[uint32]*holding),
 	}
 	if c.ImageToken != nil {
 		d.image, d.hasImage = *c.ImageToken, true
 	}
 	if d.maxBlocks <= 0 {
 		d.maxBlocks = DefaultMaxBlocks
-	}
-	if d.log == nil {
-		d.log = slog.New(slog.DiscardHandler)
 	}
 	return d
 }

@@ -321,7 +321,12 @@ func (d *Decoder) positional(r *reader, e *told, n int) bool {
 	case TypeCleared:
 		if n > 0 && r.next() == shapeText {
 			n--
-			if !d.field(r, e, fieldOwnership) {
+			s, ok := r.text()
+			// One publisher has the medium here. More is cleared then than it says.
+			if _, medium := tierOf(s); !medium {
+				e.owner = ownerOf(s)
+			}
+			if !ok {
 				return false
 			}
 		}

@@ -1,6 +1,8 @@
 package kvevent
 
 import (
+	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"unsafe"
@@ -22,7 +24,7 @@ func (d *Decoder) stored(rank uint32, h *holding, e *told) Reason {
 	}
 	size, why := d.size(e)
 	if why != None {
-		d.warn(e, why)
+		d.warn.size(why, int(min(e.blockSize, math.MaxInt)), d.blockSize)
 		return why
 	}
 	if why := d.extras.read(d.payload, e, len(keys)); why != None {
@@ -89,13 +91,19 @@ func (d *Decoder) size(e *told) (size int, why Reason) {
 	return size, None
 }
 
-// warn tells of blocks of a wrong size, the first few times.
-func (d *Decoder) warn(e *told, why Reason) {
+// warnings tells of blocks of a wrong size, the first few times.
+type warnings struct {
+	log  *slog.Logger
+	said int
+}
+
+func (w *warnings) size(why Reason, size, want int) {
 	const most = 3
-	if d.warnings < most {
-		d.warnings++
-		d.log.Warn("KV blocks left out", "reason", why, "block_size", e.blockSize, "want", d.blockSize)
+	if w.log == nil || w.said == most {
+		return
 	}
+	w.said++
+	w.log.Warn("KV blocks left out", "reason", why, "block_size", size, "want", want)
 }
 
 // lineage says where the blocks of a store belong. A chain has one namespace,
