@@ -59,14 +59,21 @@ func Load(tokenizerJSON []byte) (_ *Tokenizer, err error) {
 	if c := t.chain; c != nil && c.staged {
 		t.joining = func(t *Tokenizer) joining { return &stagedJoiner{t: t, make: c.stages} }
 	}
-	for i, a := range t.added {
+	taken := make(map[uint32]string, len(t.added))
+	for i := range t.added {
+		a := &t.added[i]
 		if a.ID >= maxID {
 			return nil, fmt.Errorf("tokenizer: added_tokens[%d].id: %d is not below %d", i, a.ID, maxID)
 		}
 		// A token that the model has too keeps the model's id.
-		if id, ok := t.vocab.id(a.Content); ok {
-			t.added[i].ID = id
+		id, own := t.vocab.id(a.Content)
+		if own {
+			a.ID = id
 		}
+		if other, ok := taken[a.ID]; ok && other != a.Content || !own && t.vocab.known(a.ID) {
+			return nil, fmt.Errorf("tokenizer: added_tokens[%d].id: %d is taken by another token", i, a.ID)
+		}
+		taken[a.ID] = a.Content
 	}
 	t.setAdded()
 	return t, nil

@@ -193,7 +193,7 @@ func (v *vocabFile) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 		}
 		id, err := number.Uint()
 		if err != nil {
-			v.err = fmt.Errorf("model.vocab[%q]: %w", name, err)
+			v.err = fmt.Errorf("model.vocab[%q]: must be an id, a whole number below %d", name, maxID)
 			continue
 		}
 		v.add(name, id)

@@ -24,7 +24,7 @@ func TestLoadErrors(t *testing.T) {
 		{"model", `{"type":"BPE","vocab":{"a":0,"b":1},"merges":["a b"],"continuing_subword_prefix":"##"}`, `model.merges[0]: "b" is shorter than continuing_subword_prefix`},
 		{"model", `{"type":"BPE","vocab":{"a":0,"b":1},"merges":["a b"],"end_of_word_suffix":"</w>"}`, `model.merges[0]: "a" and "b", or both together`},
 		{"model", `{"type":"BPE","vocab":[],"merges":[]}`, `model.vocab: must be an object`},
-		{"model", `{"type":"BPE","vocab":{"a":-1},"merges":[]}`, `model.vocab["a"]`},
+		{"model", `{"type":"BPE","vocab":{"a":-1},"merges":[]}`, `model.vocab["a"]: must be an id, a whole number below 4194304`},
 		{"model", `{"type":"BPE","vocab":{"a":0.5},"merges":[]}`, `model.vocab["a"]`},
 		{"model", `{"type":"BPE","vocab":{"a":"x"},"merges":[]}`, `model.vocab["a"]: must be an id`},
 		{"model", `{"type":"BPE","vocab":{"a":5000000},"merges":[]}`, `model.vocab["a"]: 5000000 is not below`},
@@ -65,6 +65,8 @@ func TestLoadErrors(t *testing.T) {
 		{"post_processor", `{"type":"TemplateProcessing","single":[{"Sequence":{"id":"B"}}]}`, `post_processor.single[0]: must be`},
 		{"post_processor", `{"type":"TemplateProcessing","single":[{"SpecialToken":{"id":"<s>"}}]}`, `post_processor.single[0]: "<s>" is not in special_tokens`},
 		{"added_tokens", `[{"id":0,"content":"x"},{"id":4194304,"content":"y"}]`, `added_tokens[1].id: 4194304 is not below`},
+		{"added_tokens", `[{"id":9000,"content":"x y"},{"id":9000,"content":"x y"},{"id":9000,"content":"z y"}]`, `added_tokens[2].id: 9000 is taken by another token`},
+		{"added_tokens", `[{"id":7,"content":"x y"}]`, `added_tokens[0].id: 7 is taken by another token`},
 		{"added_tokens", `[{"id":-1,"content":"x"}]`, `added_tokens`},
 	} {
 		f := demoFile(t)

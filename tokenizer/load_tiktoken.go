@@ -73,7 +73,7 @@ func readRanks(file []byte) (*vocabFile, error) {
 		}
 		rank, err := strconv.ParseUint(string(number), 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("line %d: rank: %w", n, err)
+			return nil, fmt.Errorf("line %d: rank: want a whole number below %d", n, maxID)
 		}
 		start := len(v.blob)
 		if v.blob, err = base64.StdEncoding.AppendDecode(v.blob, token); err != nil {
