@@ -34,17 +34,12 @@ func (d *Decoder) stored(rank uint32, h *holding, e *told) Reason {
 	if why := d.lineage(h, &s); why != None {
 		return why
 	}
-	file := d.file
-	if size < d.blockSize {
-		if h.pages == nil {
-			h.pages = newPages(size, d.blockSize/size)
-		}
-		if h.pages.size != size {
-			return WrongBlockSize
-		}
-		file = d.filePages
+	filed := 0
+	if size == d.blockSize {
+		filed, why = d.file(h, &s)
+	} else {
+		filed, why = d.filePages(h, &s, size)
 	}
-	filed, why := file(h, &s)
 	if filed > 0 && why != None {
 		d.counts.Dropped[TypeStored][why]++
 		return None
