@@ -38,6 +38,7 @@ var figures = []figure{
 	{"B1", "index, one thread", takeIndexMixed},
 	{"B2", "index, a writer and a reader", takeIndexPair},
 	{"B3", "index, matches", takeIndexDepth},
+	{"B4", "events of engines, one core", takeFrames},
 	{"B5", "index, memory", takeIndexMemory},
 	{"B8", "short unary chat, in-process", takeUnary},
 	{"B9", "streamed events, in-process", takeStreams},

@@ -26,7 +26,7 @@ func main() {
 
 func run(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("corpus", flag.ContinueOnError)
-	name := flags.String("name", "B1", "B1, C44 or AG")
+	name := flags.String("name", "B1", "AG, B1, C44 or EN")
 	path := flags.String("out", "", "file to write")
 	short := flags.Bool("short", false, "about a tenth of it")
 	sequence := flags.Bool("sequence-keys", false, "let sequence hashes be the engines' keys, the same on every worker")

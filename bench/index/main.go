@@ -1,4 +1,4 @@
-// Command index measures KV indexes for the figures B1, B2, B3 and B5 of bench.
+// Command index measures KV indexes for the figures B1 to B5 of bench.
 // It prints one JSON object. A process takes one measurement, so that none
 // profits from what another one left in memory:
 //
@@ -7,6 +7,7 @@
 //	index pair   -index kvindex -corpus b1.bin
 //	index submit -index kvindex -corpus b1.bin
 //	index agents -index kvindex -corpus ag.bin
+//	index frames -index kvindex -corpus en.bin -tokens 16
 //	index depth  -index kvindex -blocks 10000000
 //	index memory -index kvindex -blocks 10000000
 //
@@ -43,15 +44,20 @@ var replays = map[string]func(contestant, *workload.Corpus) (any, error){
 
 func run(args []string, out io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("want mixed, split, pair, submit, agents, depth or memory")
+		return errors.New("want mixed, split, pair, submit, agents, frames, depth or memory")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	name := flags.String("index", "kvindex", "index to measure: "+contestantNames())
 	corpus := flags.String("corpus", "", "history to replay, as bench/corpus writes it")
 	blocks := flags.Int("blocks", 1_000_000, "blocks that the index holds")
+	tokens := flags.Int("tokens", 16, "tokens of a block that engines tell of")
+	dir := flags.String("dir", "", "folder for the sockets of engines")
 	profile := flags.String("cpuprofile", "", "file for a profile of the processor's time")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
+	}
+	if args[0] == "publish" {
+		return engines(*corpus, *tokens, *dir, out)
 	}
 	c, err := contestantOf(*name)
 	if err != nil {
@@ -68,20 +74,23 @@ func run(args []string, out io.Writer) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
-	result, err := measure(args[0], c, *corpus, *blocks)
+	result, err := measure(args[0], c, *corpus, *blocks, *tokens)
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(out).Encode(result)
 }
 
-func measure(what string, c contestant, corpus string, blocks int) (any, error) {
-	if replay := replays[what]; replay != nil {
+func measure(what string, c contestant, corpus string, blocks, tokens int) (any, error) {
+	if replay := replays[what]; replay != nil || what == "frames" {
 		h, err := workload.Open(corpus)
 		if err != nil {
 			return nil, err
 		}
 		defer h.Close()
+		if replay == nil {
+			return frames(c, corpus, h, tokens)
+		}
 		return replay(c, h)
 	}
 	if blocks < minBlocks {
@@ -94,4 +103,14 @@ func measure(what string, c contestant, corpus string, blocks int) (any, error) 
 		return memory(c, blocks)
 	}
 	return nil, fmt.Errorf("unknown measurement %q", what)
+}
+
+// engines plays the engines of a history until the input ends.
+func engines(corpus string, tokens int, dir string, out io.Writer) error {
+	h, err := workload.Open(corpus)
+	if err != nil {
+		return err
+	}
+	defer h.Close()
+	return publish(h, tokens, dir, os.Stdin, out)
 }

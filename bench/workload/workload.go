@@ -155,8 +155,9 @@ const (
 
 // names are the corpora that have a name.
 var names = map[string]func(short bool, keys Keys) (*Corpus, error){
-	"C44": func(short bool, keys Keys) (*Corpus, error) { return conversation(4, 4, short, keys) },
-	"B1":  func(short bool, keys Keys) (*Corpus, error) { return conversation(4, 20, short, keys) },
+	"C44": func(short bool, keys Keys) (*Corpus, error) { return conversation(4, 128, short, keys) },
+	"B1":  func(short bool, keys Keys) (*Corpus, error) { return conversation(20, 128, short, keys) },
+	"EN":  func(short bool, keys Keys) (*Corpus, error) { return conversation(2, 8, short, keys) },
 	"AG": func(short bool, keys Keys) (*Corpus, error) {
 		a := Agents{Sessions: 4000, Turns: 20, Workers: 128, Keys: keys}
 		if short {
@@ -171,6 +172,8 @@ var names = map[string]func(short bool, keys Keys) (*Corpus, error){
 //   - C44: the conversation trace, 4 times as long and 4 times over, on 128
 //     workers of 16,384 blocks; two turnovers of their caches
 //   - B1: the same 20 times over; ten turnovers
+//   - EN: the same twice over on 8 workers, for their engines to tell of; sixteen
+//     turnovers
 //   - AG: agents whose conversations grow turn by turn; nothing is evicted
 //
 // The short form has an eighth of the trace and of the caches, or a tenth of the
@@ -178,13 +181,13 @@ var names = map[string]func(short bool, keys Keys) (*Corpus, error){
 func Named(name string, short bool, keys Keys) (*Corpus, error) {
 	make := names[name]
 	if make == nil {
-		return nil, fmt.Errorf("corpus %q: want B1, C44 or AG", name)
+		return nil, fmt.Errorf("corpus %q: want AG, B1, C44 or EN", name)
 	}
 	return make(short, keys)
 }
 
-func conversation(factor, duplication int, short bool, keys Keys) (*Corpus, error) {
-	replay := Replay{Requests: data.Conversation(), Factor: factor, Duplication: duplication, Workers: 128, Capacity: 16384, Keys: keys}
+func conversation(duplication, workers int, short bool, keys Keys) (*Corpus, error) {
+	replay := Replay{Requests: data.Conversation(), Factor: 4, Duplication: duplication, Workers: workers, Capacity: 16384, Keys: keys}
 	if short {
 		replay.Requests = replay.Requests[:len(replay.Requests)/8]
 		replay.Capacity /= 8
