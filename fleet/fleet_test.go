@@ -160,6 +160,32 @@ func TestEventsReachTheSink(t *testing.T) {
 	})
 }
 
+// A worker whose events are not believed any more is told anew, at once and as
+// often as somebody asks.
+func TestResync(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fleet.Fleet, w *fleet.Worker, e *fake, heard *recorder) {
+		w.Resync() // before anything is read
+		send(e.cards, ready(7))
+		send(e.events, batch(7, 1, 2))
+		expect(t, heard, "1/0 stored 1 stored 2")
+		for range 2 {
+			w.Resync()
+			synctest.Wait()
+			expect(t, heard, "1/0 gap=lost")
+			send(e.events, batch(7, 1, 2))
+			expect(t, heard, "1/0 stored 1 stored 2")
+		}
+		send(e.events, batch(7, 3, 3))
+		expect(t, heard, "1/0 stored 3")
+		if want := [][]kv.Cursor{nil, nil, nil}; !slices.EqualFunc(e.opened, want, slices.Equal) {
+			t.Errorf("opened at %v, want %v", e.opened, want)
+		}
+		f.Remove(1)
+		w.Resync()
+		expect(t, heard, "1 gone")
+	})
+}
+
 // Another life of the cache voids everything, whichever stream tells it first.
 func TestNewLife(t *testing.T) {
 	bubble(t, func(t *testing.T, f *fleet.Fleet, w *fleet.Worker, e *fake, heard *recorder) {

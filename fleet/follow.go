@@ -156,14 +156,23 @@ func (f *follower) readLoad(ctx context.Context) {
 func (f *follower) readEvents(ctx context.Context) {
 	wait := firstPause
 	for ctx.Err() == nil {
+		stream, cancel := context.WithCancel(ctx)
+		f.reread.Store(&cancel)
+		if f.anew.Swap(false) {
+			f.order.restart()
+		}
 		cursors, broken := f.order.resume()
 		for _, rank := range broken {
 			f.tell(kv.Batch{Rank: rank, Gap: kv.GapLost})
 		}
-		heard, err := f.readEventsFrom(ctx, cursors)
+		heard, err := f.readEventsFrom(stream, cursors)
+		resync := stream.Err() != nil
+		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return
+		case resync:
+			continue
 		case err != nil:
 			f.log.Warn("engine tells no KV events", "error", err, "retry", askAgain)
 			pause(ctx, askAgain)

@@ -75,6 +75,13 @@ func (o *order) next(b kv.Batch) (kv.Batch, verdict) {
 	return b, apply
 }
 
+// restart leaves no rank where it can go on.
+func (o *order) restart() {
+	for _, p := range o.ranks {
+		p.numbered = false
+	}
+}
+
 // resume returns where each rank goes on in a new stream, and the ranks that
 // cannot and must be forgotten.
 func (o *order) resume() (cursors []kv.Cursor, broken []uint32) {

@@ -20,6 +20,9 @@ type Worker struct {
 	view     atomic.Pointer[view]
 	load     atomic.Pointer[reading]
 	draining atomic.Bool // by the operator, whatever the engine says
+	// anew asks the reader of events to begin anew, reread ends its stream.
+	anew   atomic.Bool
+	reread atomic.Pointer[context.CancelFunc]
 	// Until when the worker is left alone, and counted as full, in nanoseconds
 	// since the fleet's start; 0 = it is not.
 	inhibited, overloaded atomic.Int64
@@ -119,6 +122,15 @@ func (w *Worker) Load() (engine.Load, time.Time) {
 // over: it was removed, gave up, or restarted. Its cause is
 // [engine.ErrWorkerLost], or [engine.ErrShutdown] if the whole fleet closes.
 func (w *Worker) Lost() context.Context { return w.view.Load().lost }
+
+// Resync lets the sinks forget what this worker's events have told, and the
+// engine tell all of it again.
+func (w *Worker) Resync() {
+	w.anew.Store(true)
+	if cancel := w.reread.Load(); cancel != nil {
+		(*cancel)()
+	}
+}
 
 // Inhibit tells of a request that failed here. Kinds that are the worker's own
 // fault keep new requests away for a while; one that was full counts as

@@ -127,6 +127,9 @@ func (c *carry) note(d *engine.Delta) {
 		booking.Prefilled()
 	}
 	booking.Output(len(d.TokenIDs))
+	if d.Usage != nil && d.Usage.Cached != nil {
+		booking.Cached(*d.Usage.Cached)
+	}
 	c.remember(d)
 }
 

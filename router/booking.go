@@ -2,6 +2,7 @@ package router
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/dynago/dynago/fleet"
 )
@@ -18,8 +19,10 @@ type Booking struct {
 	expected    uint32
 	blockSize   int
 	trackOutput bool
-	// begun says that the first token has come.
-	begun atomic.Bool
+	// begun says that the first token has come, told that it is known how much of
+	// the prompt was cached.
+	begun, told atomic.Bool
+	witness     *witness // or nil
 
 	// What stands in the books, guarded by the router's lock.
 	released      bool
@@ -48,6 +51,33 @@ func (b *Booking) Prefilled() {
 	defer b.router.mu.Unlock()
 	if !b.released {
 		b.router.books.prefilled(b)
+	}
+}
+
+// Cached tells how many tokens of the prompt the engine found cached. Only the
+// first call counts.
+func (b *Booking) Cached(tokens int) {
+	if b.told.Swap(true) {
+		return
+	}
+	r, t, now := b.router, b.decision.Target, time.Now()
+	a := answer{
+		prompt: b.prompt, predicted: b.decision.CachedTokens, reported: min(tokens, b.prompt),
+		blockSize: b.blockSize,
+	}
+	j := r.watch.tell(t, b.load.life, a, b.witness, now)
+	if j == asBefore {
+		return
+	}
+	r.mu.Lock()
+	if j == doubt && r.instead.Load() == nil {
+		r.instead.Store(newGuess(r.tuning.TTL))
+	} else if j == believe {
+		r.instead.Load().removeTarget(t)
+	}
+	r.mu.Unlock()
+	if j != believe {
+		b.worker.Resync()
 	}
 }
 
@@ -88,4 +118,7 @@ func (b *Booking) Release() {
 	}
 	b.released = true
 	b.router.books.leave(b)
+	if b.witness != nil && !b.told.Swap(true) {
+		b.router.watch.close(b.witness)
+	}
 }

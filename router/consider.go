@@ -25,6 +25,10 @@ type scratch struct {
 type side struct {
 	prompt int // which of the prompts
 	card   *engine.Card
+	// What the worker's own events say to be cached, in blocks: on the device, and
+	// with lower tiers.
+	device, told int
+	doubted      bool // they are not believed
 }
 
 // prompt is the request's prompt cut into blocks of one size.
@@ -36,8 +40,9 @@ type prompt struct {
 		local []kv.LocalHash
 		seq   []kv.SeqHash
 	}
-	found matches // by what workers have told
-	ahead matches // by what was routed to them
+	found   matches // by what workers have told
+	ahead   matches // by what was routed to them lately
+	instead matches // the same, of those that are not believed
 }
 
 // matches are read in the order of the targets.
@@ -98,7 +103,15 @@ func (r *Router) consider(q *Query, s *scratch) error {
 			c.Host = int(held[kv.TierHost])
 			c.Disk = int(held[kv.TierDisk]) + int(held[kv.TierShared])
 		}
-		if held := p.ahead.of(c.Target); held != nil {
+		side := &s.sides[i]
+		side.device, side.told = c.Device, c.Device+c.Host+c.Disk
+		if side.doubted = !r.watch.believes(c.Target); side.doubted {
+			c.Device, c.Host, c.Disk = 0, 0, 0
+		}
+		if held := p.ahead.of(c.Target); held != nil && !side.doubted {
+			c.expect(int(held[kv.TierDevice]))
+		}
+		if held := p.instead.of(c.Target); held != nil && side.doubted {
 			c.expect(int(held[kv.TierDevice]))
 		}
 	}
@@ -120,7 +133,7 @@ func (r *Router) cut(q *Query, s *scratch, blockSize int) int {
 		s.prompts = append(s.prompts, prompt{})
 	}
 	p := &s.prompts[n]
-	p.blockSize, p.found.at, p.ahead.at = blockSize, 0, 0
+	p.blockSize, p.found.at, p.ahead.at, p.instead.at = blockSize, 0, 0, 0
 	if scheme := kv.PublicScheme(blockSize, q.Namespace); len(q.Tokens) >= kv.MemoTokens {
 		p.local, p.seq = r.memo.Hashes(q.Tokens, scheme)
 	} else {
@@ -130,6 +143,7 @@ func (r *Router) cut(q *Query, s *scratch, blockSize int) int {
 	}
 	r.index.Match(p.local, &p.found.Matches)
 	r.ahead.match(p.local, &p.ahead.Matches)
+	r.instead.Load().match(p.local, &p.instead.Matches)
 	return n
 }
 

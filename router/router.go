@@ -42,10 +42,14 @@ type Router struct {
 	minimum int         // workers that must have been there once
 	begun   atomic.Bool // they have
 
-	mu      sync.Mutex
-	books   books
-	routed  *kvindex.Routed
-	ahead   ahead
+	mu     sync.Mutex
+	books  books
+	routed *kvindex.Routed
+	// ahead is what workers will tell of, if they are predicted; instead counts
+	// for those that are not believed, once there was one.
+	ahead   *guess
+	instead atomic.Pointer[guess]
+	watch   *watch
 	rand    *rand.Rand
 	counted Counters
 
@@ -92,11 +96,12 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 	}
 	r.routed = kvindex.NewRouted(r.index, tuning.TTL)
 	if tuning.PredictedTTL > 0 {
-		r.ahead = newAhead(tuning.PredictedTTL)
+		r.ahead = newGuess(tuning.PredictedTTL)
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
+	r.watch = newWatch(r.index, r.log)
 	if r.policy == nil {
 		r.policy, r.serial = builtin(cmp.Or(c.Mode, KV), tuning.Temperature, r.rand), true
 	}
@@ -166,6 +171,7 @@ func (r *Router) expire(now time.Time) {
 	defer r.mu.Unlock()
 	r.routed.Expire(now)
 	r.ahead.expire(now)
+	r.instead.Load().expire(now)
 }
 
 // Counters returns what was counted so far.
@@ -287,16 +293,38 @@ func (r *Router) book(q *Query, s *scratch, choice int, now time.Time) *Booking 
 	r.books.enter(b, hashes)
 	// A worker that was lost meanwhile has been forgotten, once and for all.
 	if b.load.life.Err() == nil {
-		record := r.routed
-		if r.hears(side.card) {
-			record = r.ahead.routed
-		}
-		if record != nil {
-			record.Add(c.Target, p.local, p.seq, room(side.card), now)
-		}
+		r.remember(q, b, side, p, now)
 	}
 	return b
 }
+
+// remember notes what the target of a booking will have cached, where the index
+// will not hear it or is not believed, and looks whether it was right before.
+func (r *Router) remember(q *Query, b *Booking, side *side, p *prompt, now time.Time) {
+	t, holds := b.decision.Target, room(side.card)
+	hears := r.hears(side.card)
+	if !hears {
+		r.routed.Add(t, p.local, p.seq, holds, now)
+	} else if r.ahead != nil {
+		r.ahead.routed.Add(t, p.local, p.seq, holds, now)
+	}
+	if g := r.instead.Load(); side.doubted && g != nil {
+		g.routed.Add(t, p.local, p.seq, holds, now)
+	}
+	// Of several answers nobody can tell which was first.
+	if !hears || q.Choices > 1 || !side.card.Features.Has(engine.FeatureCachedTokens) {
+		return
+	}
+	high := len(p.local) // if nobody counts what runs there
+	if r.tuning.TrackActiveBlocks && r.tuning.AssumeKVReuse {
+		high = max(side.told, b.load.depth)
+	}
+	b.witness = r.watch.witness(t, p.local, side.device, high)
+}
+
+// CacheViews tells how well the index knows the caches of the fleet, of every
+// target that has answered.
+func (r *Router) CacheViews() []CacheView { return r.watch.all() }
 
 // guessedRoom is how many blocks a worker caches that does not tell: 4 million
 // tokens in blocks of 16, more than most have.
@@ -327,13 +355,17 @@ func (f feed) Apply(t kv.Target, b kv.Batch) {
 	if card := w.Card(); card == nil || !f.hears(card) {
 		return
 	}
-	lost := b.Gap != ""
+	lost, fewer := b.Gap != "", b.Gap != ""
 	if lost {
 		f.index.RemoveTarget(t)
 	}
 	for _, e := range b.Events {
 		_ = f.index.Apply(t, e) // counted by the index; the stream goes on
 		lost = lost || e.Kind == kv.Cleared
+		fewer = fewer || e.Kind != kv.Stored
+	}
+	if fewer {
+		f.watch.removed(t)
 	}
 	if lost {
 		f.mu.Lock()
@@ -349,5 +381,7 @@ func (f feed) RemoveWorker(id uint64) {
 	f.routed.RemoveWorker(id)
 	f.index.RemoveWorker(id)
 	f.ahead.removeWorker(id)
+	f.instead.Load().removeWorker(id)
+	f.watch.removeWorker(id)
 	f.books.dropIdle(id)
 }

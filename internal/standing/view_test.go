@@ -1,0 +1,191 @@
+package standing_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/fleet"
+	"github.com/dynago/dynago/internal/demo"
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/pipeline"
+	"github.com/dynago/dynago/prompt"
+	"github.com/dynago/dynago/router"
+)
+
+// liar is an engine that leaves blocks out of its events while it lies.
+type liar struct {
+	engine.Engine
+	lies    atomic.Bool
+	removed bool // leave out removals, else stores
+}
+
+func (l *liar) Unwrap() engine.Engine { return l.Engine }
+
+func (l *liar) Events(ctx context.Context, from []kv.Cursor) iter.Seq2[kv.Batch, error] {
+	return func(yield func(kv.Batch, error) bool) {
+		for b, err := range l.Engine.Events(ctx, from) {
+			if l.lies.Load() {
+				events := make([]kv.Event, 0, len(b.Events))
+				for _, e := range b.Events {
+					if (e.Kind == kv.Removed) == l.removed {
+						e = kv.Event{Kind: kv.Removed} // of nothing, so that the numbers are right
+					}
+					events = append(events, e)
+				}
+				b.Events = events
+			}
+			if !yield(b, err) {
+				return
+			}
+		}
+	}
+}
+
+// village is a small fleet under pressure, in virtual time: its caches hold a
+// fraction of the conversations that go on.
+type village struct {
+	router   *router.Router
+	pipeline *pipeline.Pipeline
+	liars    []*liar
+}
+
+func settle(t *testing.T, removed bool) *village {
+	t.Helper()
+	model, err := prompt.Load(func(name string) ([]byte, error) { return files().ReadFile(name) }, prompt.Parsers{})
+	check(t, err)
+	v := &village{}
+	f := fleet.New(fleet.Config{})
+	v.router, err = router.New(router.Config{Seed: 1}, f)
+	check(t, err)
+	v.pipeline = pipeline.New(pipeline.Config{
+		Fleet: f, Router: v.router,
+		Load: func(*engine.Card) (*prompt.Model, error) { return model, nil },
+	})
+	args := mock.DefaultArgs()
+	args.BlockSize, args.NumGPUBlocks, args.MaxNumSeqs = 16, 400, 4
+	args.TimingModel, args.DecodeMS = "constant", 2
+	for i := range 3 {
+		e, err := mock.New(mock.Config{
+			Model: demo.Name, Args: args, Seed: uint64(i), Encode: model.Tokenizer.Append,
+			EOS: model.EOS, VocabSize: model.Tokenizer.Size(), ContextLength: 4096,
+		})
+		check(t, err)
+		l := &liar{Engine: e, removed: removed}
+		v.liars = append(v.liars, l)
+		_, err = f.Add(fleet.Entry{Name: fmt.Sprint("mock-", i), Engine: l, ID: uint64(i + 1)})
+		check(t, err)
+	}
+	synctest.Wait()
+	t.Cleanup(func() { check(t, f.Close()) })
+	return v
+}
+
+// live lets ten agents go on with forty conversations for a while, each a
+// thousand tokens long at most.
+func (v *village) live(t *testing.T, turns int, seed uint64) {
+	t.Helper()
+	var agents sync.WaitGroup
+	for agent := range 10 {
+		agents.Go(func() {
+			random := rand.New(rand.NewPCG(seed, uint64(agent)))
+			conversations := make([][]uint32, 4)
+			for turn := range turns {
+				c := random.IntN(len(conversations))
+				if len(conversations[c]) > 1000 {
+					conversations[c] = nil
+				}
+				for range random.IntN(200) + 20 {
+					conversations[c] = append(conversations[c], random.Uint32N(200)+1000)
+				}
+				one := 1 + random.IntN(40)
+				answers, err := chat.Fold(v.pipeline.Run(t.Context(), &pipeline.Request{
+					ID: fmt.Sprint(seed, agent, turn), Arrived: time.Now(),
+					Chat: &chat.Request{
+						Model: demo.Name, API: chat.APICompletions, Prompt: &chat.Prompt{IDs: conversations[c]},
+						Sampling: chat.Sampling{MaxTokens: &one, IgnoreEOS: true, N: 1},
+					},
+				}))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				conversations[c] = append(conversations[c], answers[0].IDs...)
+				time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond) // virtual
+			}
+		})
+	}
+	agents.Wait()
+}
+
+func (v *village) doubts() (doubted int, doubts, missing, surprising, witnesses uint64) {
+	for _, c := range v.router.CacheViews() {
+		if c.Doubted {
+			doubted++
+		}
+		doubts += c.Doubts
+		missing += c.Missing
+		surprising += c.Surprising
+		witnesses += c.Witnesses
+	}
+	return
+}
+
+// Under evictions, queues and requests side by side, what a worker tells is never
+// doubted as long as it is true.
+func TestATrueViewIsBelieved(t *testing.T) {
+	for seed := range uint64(3) {
+		synctest.Test(t, func(t *testing.T) {
+			v := settle(t, true)
+			v.live(t, 300, seed)
+			doubted, doubts, missing, surprising, witnesses := v.doubts()
+			t.Logf("%d witnesses, %d blocks missing, %d surprising", witnesses, missing, surprising)
+			if doubted != 0 || doubts != 0 || witnesses < 500 {
+				t.Errorf("doubted %d times, with %d witnesses: %+v", doubts, witnesses, v.router.CacheViews())
+			}
+			if missing+surprising > witnesses/20 {
+				t.Errorf("%d blocks missing and %d surprising, with %d witnesses", missing, surprising, witnesses)
+			}
+		})
+	}
+}
+
+// A worker that hides evictions, or what it has stored, is found out, read anew,
+// and believed again once it tells the truth.
+func TestAFalseViewIsFoundAndRepaired(t *testing.T) {
+	for name, removed := range map[string]bool{"hides evictions": true, "hides what it stores": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				v := settle(t, removed)
+				v.live(t, 40, 1)
+				for _, l := range v.liars {
+					l.lies.Store(true)
+				}
+				v.live(t, 300, 2)
+				doubted, doubts, missing, surprising, _ := v.doubts()
+				if doubted != 3 || doubts < 3 {
+					t.Errorf("%d of 3 liars are doubted: %+v", doubted, v.router.CacheViews())
+				}
+				if removed && missing == 0 || !removed && surprising == 0 {
+					t.Errorf("%d blocks missing and %d surprising", missing, surprising)
+				}
+				for _, l := range v.liars {
+					l.lies.Store(false)
+				}
+				v.live(t, 1500, 3)
+				if doubted, _, _, _, _ := v.doubts(); doubted != 0 {
+					t.Errorf("%d are doubted although they tell the truth: %+v", doubted, v.router.CacheViews())
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,235 @@
+package router
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/kvindex"
+)
+
+// watch compares what the index says of caches with what answers show of them.
+//
+// Time lies between the two: blocks are evicted while a request waits, and
+// others come. So a few requests of each target are witnesses. The index is
+// asked again for them whenever the target tells of a removal, and only what no
+// removal explains, and no request that ran there, counts as wrong.
+type watch struct {
+	index *kvindex.Index
+	log   *slog.Logger
+
+	mu      sync.Mutex
+	views   map[kv.Target]*view
+	found   kvindex.Matches
+	open    atomic.Int32 // witnesses, of all targets
+	doubted atomic.Int32 // targets
+}
+
+// view is what was seen of one target.
+type view struct {
+	trust
+	witnesses []*witness
+	counts    CacheView
+}
+
+// witness is a request whose answer will show what was cached.
+type witness struct {
+	target kv.Target
+	local  []kv.LocalHash // blocks that the device is said to have
+	// low is the least that the device was said to have since the decision, high
+	// the most that may be found there, in blocks.
+	low, high int
+}
+
+// mostWitnesses is how many a target has at a time. More would tell little more,
+// and each costs a look-up for every removal.
+const mostWitnesses = 2
+
+// CacheView says how well the index knows one target. The counters start with
+// the router.
+type CacheView struct {
+	Target kv.Target
+	// Doubted says that the index is not believed now, and Drift is the share of
+	// blocks about which it and the latest answers disagree, 0..1.
+	Doubted bool
+	Drift   float64
+	// Answers told how many tokens were cached, Predicted is what the router had
+	// expected of them and Reported what they told, in tokens.
+	Answers, Predicted, Reported uint64
+	// Witnesses are the answers that were judged. Missing blocks should have been
+	// cached and were not; Surprising ones were and should not have been.
+	Witnesses, Missing, Surprising uint64
+	// Doubts is how often belief ended, Resyncs how often the index was rebuilt.
+	Doubts, Resyncs uint64
+}
+
+func newWatch(x *kvindex.Index, log *slog.Logger) *watch {
+	return &watch{index: x, log: log, views: map[kv.Target]*view{}}
+}
+
+// believes says whether the index is to be believed about a target.
+func (w *watch) believes(t kv.Target) bool {
+	if w.doubted.Load() == 0 {
+		return true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v := w.views[t]
+	return v == nil || v.believed()
+}
+
+// witness makes a request that goes to t a witness, if one is wanted. The index
+// said that the device has so many leading blocks of the prompt, with lower
+// tiers at most high.
+func (w *watch) witness(t kv.Target, local []kv.LocalHash, device, high int) *witness {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	v := w.view(t)
+	if len(v.witnesses) == mostWitnesses {
+		return nil
+	}
+	k := &witness{target: t, local: slices.Clone(local[:device]), low: device, high: high}
+	v.witnesses = append(v.witnesses, k)
+	w.open.Add(1)
+	w.ask(k) // what was removed since the decision
+	return k
+}
+
+// removed tells that a target may have fewer blocks than before.
+func (w *watch) removed(t kv.Target) {
+	if w.open.Load() == 0 {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if v := w.views[t]; v != nil {
+		for _, k := range v.witnesses {
+			w.ask(k)
+		}
+	}
+}
+
+// ask looks up how much of a witness's prompt the device still has.
+func (w *watch) ask(k *witness) {
+	if k.low == 0 {
+		return
+	}
+	w.index.Match(k.local[:k.low], &w.found)
+	i, ok := slices.BinarySearchFunc(w.found.Found, k.target, func(m kvindex.Match, t kv.Target) int { return m.Target.Compare(t) })
+	if !ok {
+		k.low = 0
+		return
+	}
+	k.low = min(k.low, int(w.found.Found[i].Blocks[kv.TierDevice]))
+}
+
+// close ends a witness that has told nothing.
+func (w *watch) close(k *witness) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drop(k)
+}
+
+func (w *watch) drop(k *witness) {
+	if v := w.views[k.target]; v != nil {
+		if i := slices.Index(v.witnesses, k); i >= 0 {
+			v.witnesses = slices.Delete(v.witnesses, i, i+1)
+			w.open.Add(-1)
+		}
+	}
+}
+
+// answer is what an answer shows of the cache that it ran on.
+type answer struct {
+	prompt, predicted, reported int // tokens
+	blockSize                   int
+}
+
+// tell notes an answer of a worker in a life of it, and what its witness, if it
+// has one, says about the index.
+func (w *watch) tell(t kv.Target, life context.Context, a answer, k *witness, now time.Time) judgement {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if life.Err() != nil {
+		return asBefore // forgotten, once and for all
+	}
+	v := w.view(t)
+	v.counts.Answers++
+	v.counts.Predicted += uint64(a.predicted)
+	v.counts.Reported += uint64(a.reported)
+	if k == nil {
+		return asBefore
+	}
+	w.drop(k)
+	// The last token of a prompt is always computed, and its block with it.
+	low := min(k.low, (a.prompt-1)/a.blockSize)
+	reported := a.reported / a.blockSize
+	missing, surprising := max(0, low-reported), max(0, reported-k.high)
+	// Engines differ by a block in what they call cached.
+	wrong := missing + surprising
+	if wrong == 1 {
+		missing, surprising, wrong = 0, 0, 0
+	}
+	v.counts.Witnesses++
+	v.counts.Missing += uint64(missing)
+	v.counts.Surprising += uint64(surprising)
+	j := v.answer(wrong, max(low, reported), now)
+	switch j {
+	case doubt:
+		v.counts.Doubts++
+		v.counts.Resyncs++
+		w.doubted.Add(1)
+		w.log.Warn("the index contradicts what answers show to be cached; until it is right again, what is routed to the worker counts",
+			"target", t.String(), "missing", missing, "surprising", surprising, "expected", low, "found", reported)
+	case again:
+		v.counts.Resyncs++
+		w.log.Warn("the index of a worker is still wrong; it is rebuilt again", "target", t.String())
+	case believe:
+		w.doubted.Add(-1)
+		w.log.Info("the index of a worker is right again", "target", t.String())
+	}
+	return j
+}
+
+// all returns what is known of every target, in order.
+func (w *watch) all() []CacheView {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := make([]CacheView, 0, len(w.views))
+	for t, v := range w.views {
+		c := v.counts
+		c.Target, c.Doubted, c.Drift = t, !v.believed(), v.drift
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(a, b CacheView) int { return a.Target.Compare(b.Target) })
+	return list
+}
+
+// removeWorker forgets a worker.
+func (w *watch) removeWorker(id uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for t, v := range w.views {
+		if t.Worker != id {
+			continue
+		}
+		w.open.Add(-int32(len(v.witnesses)))
+		if !v.believed() {
+			w.doubted.Add(-1)
+		}
+		delete(w.views, t)
+	}
+}
+
+func (w *watch) view(t kv.Target) *view {
+	v := w.views[t]
+	if v == nil {
+		v = &view{}
+		w.views[t] = v
+	}
+	return v
+}
