@@ -12,7 +12,8 @@ import (
 func memory(t *testing.T, open func() Index) {
 	const (
 		workers = 32
-		blocks  = 8000 / slow // of each
+		blocks  = 8000 // of each
+		lives   = 1 + 3/slow
 	)
 	fill := func(x Index, life int) {
 		for w := range workers {
@@ -58,7 +59,7 @@ func memory(t *testing.T, open func() Index) {
 			before := live()
 			x := open()
 			var full, first int
-			for life := range 4 {
+			for life := range lives {
 				fill(x, life)
 				full = live() - before
 				if life == 0 {
@@ -78,7 +79,7 @@ func memory(t *testing.T, open func() Index) {
 				t.Errorf("%d B are left of %d, more than a tenth", empty, full)
 			}
 			if full > first*5/4 {
-				t.Errorf("%d B in the fourth life, %d in the first", full, first)
+				t.Errorf("%d B in the last life, %d in the first", full, first)
 			}
 			runtime.KeepAlive(x)
 		})

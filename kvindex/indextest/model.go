@@ -221,8 +221,15 @@ func (m *model) match(local []kv.LocalHash) []kvindex.Match {
 func (m *model) stats() kvindex.Stats {
 	s := m.counted
 	s.Targets = len(m.caches)
+	needed := make(map[int]bool)
 	for _, c := range m.caches {
 		s.Blocks += len(c.keys)
+		for _, h := range c.keys {
+			for at := h.place; at > 0 && !needed[at]; at = m.places[at].parent {
+				needed[at] = true
+			}
+		}
 	}
+	s.Prefixes = len(needed)
 	return s
 }

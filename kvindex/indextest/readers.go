@@ -24,8 +24,10 @@ func readers(t *testing.T, open func() Index) {
 		{name: "ManyTargets", workers: 400, prompts: 8, length: 40, leave: 5, hole: 10, decode: 10, changes: 10_000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.changes /= slow
-			for i := range uint64(*scale) {
+			// Many fleets, since what was split once stays so.
+			const times = 5
+			c.changes /= slow * times
+			for i := range uint64(times * *scale) {
 				c.run(t, open(), *seed+i)
 				if t.Failed() {
 					t.Fatalf("seed %d", *seed+i)
@@ -64,6 +66,7 @@ type lane struct {
 	rand         draw
 	reuse        bool // comes back under its old id
 	hole         [ranks]*gap
+	aside        [ranks]*kv.Event // what removes the blocks beside all prompts
 }
 
 // gap is a block that was taken out of the middle.
@@ -75,14 +78,14 @@ type gap struct {
 // fleet is what all goroutines of one run share.
 type fleet struct {
 	churn
-	t      *testing.T
-	index  Index
-	blocks [][]kv.LocalHash // by prompt
-	common [][]int          // how many blocks two prompts begin with
-	total  int              // distinct blocks of all prompts
-	lanes  []*lane
-	done   atomic.Bool
-	failed atomic.Bool
+	t       *testing.T
+	index   Index
+	blocks  [][]kv.LocalHash // by prompt
+	common  [][]int          // how many blocks two prompts begin with
+	settled int              // blocks of each rank of worker 0
+	lanes   []*lane
+	done    atomic.Bool
+	failed  atomic.Bool
 }
 
 func (c churn) run(t *testing.T, x Index, seed uint64) {
@@ -92,7 +95,7 @@ func (c churn) run(t *testing.T, x Index, seed uint64) {
 
 	const (
 		writers = 4
-		queries = 2000 / slow // at least, of each reader
+		queries = 400 / slow // at least, of each reader
 	)
 	var writing, reading sync.WaitGroup
 	for w := range writers {
@@ -134,7 +137,6 @@ func (f *fleet) draw(d draw) {
 		}
 		f.blocks = append(f.blocks, local)
 	}
-	f.total = int(next)
 	for _, a := range f.blocks {
 		var row []int
 		for _, b := range f.blocks {
@@ -158,14 +160,19 @@ func (f *fleet) draw(d draw) {
 	}
 }
 
-// settle gives worker 0 all prompts, which it keeps for ever.
+// settle gives worker 0 half of the prompts, which it keeps for ever.
 func (f *fleet) settle() {
 	l := f.lanes[0]
-	for prompt, local := range f.blocks {
+	held := make(map[kv.LocalHash]bool)
+	for prompt := 0; prompt < f.prompts; prompt += 2 {
+		for _, b := range f.blocks[prompt] {
+			held[b] = true
+		}
 		for rank := range ranks {
-			f.store(l, rank, prompt, 0, len(local))
+			f.store(l, rank, prompt, 0, f.length)
 		}
 	}
+	f.settled = len(held)
 }
 
 // change announces the next state of a worker, makes it so, and says that it is.
@@ -242,13 +249,32 @@ func (f *fleet) mend(l *lane, rank int) {
 	f.change(l, s, func() error { return f.index.Apply(t, f.event(kv.Stored, rank, g.prompt, g.at, g.at+1)) })
 }
 
+// fork stores a few blocks that no prompt has behind the first n of one, so that
+// what holds those is split there; the next call takes them away.
+func (f *fleet) fork(d draw, l *lane, rank, prompt, n int) {
+	s := l.next(rank)
+	t := kv.Target{Worker: s.id, Rank: uint32(rank)}
+	e := l.aside[rank]
+	l.aside[rank] = nil
+	if e == nil {
+		stored := f.event(kv.Stored, rank, prompt, n, n)
+		for range 1 + d(20) {
+			x := uint64(d(1<<62)) | 1<<63
+			stored.Blocks = append(stored.Blocks, kv.Block{Engine: kv.EngineHash(mix(x)), Local: kv.LocalHash(x)})
+		}
+		removed := kv.Event{Kind: kv.Removed, Tier: stored.Tier, Blocks: stored.Blocks}
+		e, l.aside[rank] = &stored, &removed
+	}
+	f.change(l, s, func() error { return f.index.Apply(t, *e) })
+}
+
 // depart takes a rank or the whole worker away, in one of the ways there are.
 func (f *fleet) depart(l *lane, rank int, all bool) {
 	s := l.next(rank)
 	t := kv.Target{Worker: s.id, Rank: uint32(rank)}
 	if !all {
 		clear(s.depth[rank])
-		l.hole[rank] = nil
+		l.hole[rank], l.aside[rank] = nil, nil
 		f.change(l, s, func() error {
 			if l.rand.percent(50) {
 				return f.index.Apply(t, kv.Event{Kind: kv.Cleared})
@@ -261,7 +287,7 @@ func (f *fleet) depart(l *lane, rank int, all bool) {
 	for r := range ranks {
 		s.depth[r] = make([]int32, f.prompts)
 	}
-	l.hole = [ranks]*gap{}
+	l.hole, l.aside = [ranks]*gap{}, [ranks]*kv.Event{}
 	if !l.reuse {
 		s.id += uint64(f.workers)
 	}
@@ -297,6 +323,8 @@ func (f *fleet) one(d draw, l *lane) {
 		f.depart(l, rank, d.percent(60))
 	case l.hole[rank] != nil:
 		f.mend(l, rank)
+	case d.percent(15):
+		f.fork(d, l, rank, prompt, d(depth+1))
 	case op < f.leave+f.hole && depth > 0:
 		at := d(depth)
 		l.hole[rank] = &gap{prompt, at, append([]int32(nil), depths...)}
@@ -333,8 +361,8 @@ func (f *fleet) read(d draw, least int) {
 		}
 		f.ask(match, prompt, length)
 		if n%64 == 0 {
-			if got := f.index.Blocks(kv.Target{}); got != f.total {
-				f.fail("worker 0 holds %d blocks, want %d", got, f.total)
+			if got := f.index.Blocks(kv.Target{}); got != f.settled {
+				f.fail("worker 0 holds %d blocks, want %d", got, f.settled)
 			}
 			f.index.Stats()
 		}

@@ -124,14 +124,13 @@ func (x *Index) Blocks(t kv.Target) int {
 	return 0
 }
 
-// Stats returns the counters as they stand. Nodes is the number of distinct
-// prefixes.
+// Stats returns the counters as they stand. Every prefix is a node.
 func (x *Index) Stats() kvindex.Stats {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	s := x.stats
 	s.Targets = len(x.order)
-	s.Nodes = x.blocks.used
+	s.Nodes, s.Prefixes = x.blocks.used, x.blocks.used
 	for _, h := range x.order {
 		s.Blocks += h.keys.len
 	}
