@@ -50,7 +50,7 @@ func parseGreeting(b *[greetingSize]byte) (peerMinor byte, err error) {
 		return 0, err
 	}
 	if b[10] < major {
-		return 0, fmt.Errorf("the peer speaks ZMTP %d; it must speak 3.0 or later", b[10])
+		return 0, fmt.Errorf("the peer speaks an older ZMTP, revision %d; it must speak 3.0 or later", b[10])
 	}
 	mechanism := b[mechanismAt : mechanismAt+mechanismSize]
 	if name := bytes.TrimRight(mechanism, "\x00"); string(name) != "NULL" {

@@ -44,7 +44,10 @@ func shake(conn io.ReadWriter, our metadata) (welcome, error) {
 		}
 	}
 	peerMinor, err := parseGreeting(&their)
-	if err != nil {
+	switch {
+	case err != nil && their[10] < major: // it knows no commands
+		return welcome{}, err
+	case err != nil:
 		return welcome{}, refuse(conn, err)
 	}
 	if _, err := conn.Write(appendReady(nil, our)); err != nil {
