@@ -19,7 +19,10 @@ import (
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/frontend"
 	"github.com/dynago/dynago/internal/sse"
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/kvindex"
 	"github.com/dynago/dynago/pipeline"
+	"github.com/dynago/dynago/router"
 )
 
 // fake is a backend whose answers a test writes.
@@ -68,6 +71,17 @@ func (f *fake) Workers() []pipeline.WorkerInfo {
 	return []pipeline.WorkerInfo{{
 		ID: 42, Name: "mock-0", Model: "acme/demo", State: "ready",
 		Ranks: []pipeline.RankInfo{{Requests: 1, DecodeBlocks: 5, PrefillTokens: 9}},
+	}}
+}
+
+func (f *fake) Caches() (kvindex.Stats, []router.CacheView) {
+	return kvindex.Stats{
+		Targets: 2, Prefixes: 50, Blocks: 70,
+		Stored: 100, Removed: 30, Cleared: 1,
+		ParentNotFound: 4, InvalidSequence: 3, Full: 2, BlockNotFound: 5, Unsupported: 6, Conflicts: 7,
+	}, []router.CacheView{{
+		Target: kv.Target{Worker: 42, Rank: 1}, Doubted: true, Drift: 0.5,
+		Answers: 10, Predicted: 1000, Reported: 900, Witnesses: 8, Missing: 3, Surprising: 2, Doubts: 1, Resyncs: 4,
 	}}
 }
 

@@ -136,6 +136,7 @@ func newMetrics(s *Server) (*metrics, error) {
 		m.duration, m.ttft, m.input, m.output, m.cached, m.itl, m.tokenizer,
 		m.stages, m.tokenize, m.template,
 		newFleetGauges(s, prefix),
+		newCacheGauges(s),
 		newPromptMetrics(s.Backend),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),

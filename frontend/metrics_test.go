@@ -81,6 +81,20 @@ func TestMetricNames(t *testing.T) {
 		"dynamo_frontend_tokenizer_cache_misses_total counter":          "",
 		"dynamo_frontend_tokenizer_cache_cached_tokens_total counter":   "model",
 		"dynamo_frontend_tokenizer_cache_uncached_tokens_total counter": "model",
+		"dynamo_component_kv_cache_events_applied counter":              "event_type status",
+		"dynago_index_conflicts_total counter":                          "",
+		"dynago_index_targets gauge":                                    "",
+		"dynago_index_prefixes gauge":                                   "",
+		"dynago_index_blocks gauge":                                     "",
+		"dynago_cache_prediction_answers_total counter":                 "dp_rank worker_id",
+		"dynago_cache_prediction_predicted_tokens_total counter":        "dp_rank worker_id",
+		"dynago_cache_prediction_reported_tokens_total counter":         "dp_rank worker_id",
+		"dynago_cache_prediction_witnesses_total counter":               "dp_rank worker_id",
+		"dynago_cache_prediction_wrong_blocks_total counter":            "dp_rank kind worker_id",
+		"dynago_cache_prediction_drift gauge":                           "dp_rank worker_id",
+		"dynago_cache_prediction_doubted gauge":                         "dp_rank worker_id",
+		"dynago_cache_prediction_doubts_total counter":                  "dp_rank worker_id",
+		"dynago_cache_prediction_resyncs_total counter":                 "dp_rank worker_id",
 		"dynago_tokenizer_cache_evictions_total counter":                "model",
 		"dynago_tokenizer_cache_bytes gauge":                            "model",
 		"dynago_tokenizer_cache_texts gauge":                            "model",
@@ -160,6 +174,36 @@ func TestPromptMetrics(t *testing.T) {
 		`dynago_turn_cache_evictions_total{model="acme/demo"} 14`,
 		`dynago_turn_cache_bytes{model="acme/demo"} 1500`,
 		`dynago_turn_cache_turns{model="acme/demo"} 16`,
+	} {
+		s.metric(line)
+	}
+}
+
+func TestCacheMetrics(t *testing.T) {
+	s := start(t, newFake())
+	for _, line := range []string{
+		`dynamo_component_kv_cache_events_applied{event_type="stored",status="ok"} 91`,
+		`dynamo_component_kv_cache_events_applied{event_type="stored",status="parent_block_not_found"} 4`,
+		`dynamo_component_kv_cache_events_applied{event_type="stored",status="invalid_block"} 3`,
+		`dynamo_component_kv_cache_events_applied{event_type="stored",status="capacity_exhausted"} 2`,
+		`dynamo_component_kv_cache_events_applied{event_type="removed",status="ok"} 25`,
+		`dynamo_component_kv_cache_events_applied{event_type="removed",status="block_not_found"} 5`,
+		`dynamo_component_kv_cache_events_applied{event_type="cleared",status="ok"} 1`,
+		`dynamo_component_kv_cache_events_applied{event_type="unknown",status="unsupported"} 6`,
+		`dynago_index_conflicts_total 7`,
+		`dynago_index_targets 2`,
+		`dynago_index_prefixes 50`,
+		`dynago_index_blocks 70`,
+		`dynago_cache_prediction_answers_total{dp_rank="1",worker_id="42"} 10`,
+		`dynago_cache_prediction_predicted_tokens_total{dp_rank="1",worker_id="42"} 1000`,
+		`dynago_cache_prediction_reported_tokens_total{dp_rank="1",worker_id="42"} 900`,
+		`dynago_cache_prediction_witnesses_total{dp_rank="1",worker_id="42"} 8`,
+		`dynago_cache_prediction_wrong_blocks_total{dp_rank="1",kind="missing",worker_id="42"} 3`,
+		`dynago_cache_prediction_wrong_blocks_total{dp_rank="1",kind="surprising",worker_id="42"} 2`,
+		`dynago_cache_prediction_drift{dp_rank="1",worker_id="42"} 0.5`,
+		`dynago_cache_prediction_doubted{dp_rank="1",worker_id="42"} 1`,
+		`dynago_cache_prediction_doubts_total{dp_rank="1",worker_id="42"} 1`,
+		`dynago_cache_prediction_resyncs_total{dp_rank="1",worker_id="42"} 4`,
 	} {
 		s.metric(line)
 	}

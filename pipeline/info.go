@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/chattemplate"
+	"github.com/dynago/dynago/kvindex"
 	"github.com/dynago/dynago/prompt"
+	"github.com/dynago/dynago/router"
 )
 
 // ModelInfo is what the edge may tell about one model.
@@ -141,6 +143,12 @@ func (p *Pipeline) Workers() []WorkerInfo {
 		list = append(list, info)
 	}
 	return list
+}
+
+// Caches tells what the index of KV blocks holds, and how well it knows each
+// target that has answered.
+func (p *Pipeline) Caches() (kvindex.Stats, []router.CacheView) {
+	return p.Router.IndexStats(), p.Router.CacheViews()
 }
 
 func seconds(ns *atomic.Int64) float64 { return time.Duration(ns.Load()).Seconds() }
