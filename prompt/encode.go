@@ -37,18 +37,23 @@ const maxTrials = 1 << 26
 
 // newEncoder fails for control tokens that are too many and too long to be tried.
 func newEncoder(t *tokenizer.Tokenizer) (*encoder, error) {
+	trials := 0
+	for _, a := range t.AddedTokens() {
+		if !a.Structure {
+			continue
+		}
+		if trials += len(a.Content) * len(a.Content); trials > maxTrials {
+			return nil, fmt.Errorf("control tokens: the one with id %d has %d bytes, and there are too many of its kind: want names of a few letters", a.ID, len(a.Content))
+		}
+	}
 	e := &encoder{tokenizer: t, cuts: map[string]cut{}}
 	var contents []string
-	trials := 0
 	for _, a := range t.AddedTokens() {
 		if !a.Structure || slices.Equal(t.Append(nil, a.Content), t.AppendLiteral(nil, a.Content)) {
 			continue
 		}
 		if utf8.RuneCountInString(a.Content) < 2 {
 			return &encoder{tokenizer: t}, nil
-		}
-		if trials += len(a.Content) * len(a.Content); trials > maxTrials {
-			return nil, fmt.Errorf("control tokens: the one with id %d has %d bytes, and there are too many of its kind: want names of a few letters", a.ID, len(a.Content))
 		}
 		contents = append(contents, a.Content)
 		e.longest = max(e.longest, len(a.Content))
