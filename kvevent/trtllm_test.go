@@ -11,6 +11,7 @@ import (
 	"github.com/dynago/dynago/kvevent"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
 )
 
 // polled is one element of an answer, polledBlock a block of a store.
@@ -265,7 +266,7 @@ func FuzzTRTLLM(f *testing.F) {
 }
 
 // checkEvents demands what every event keeps.
-func checkEvents(t testing.TB, events []kv.Event) {
+func checkEvents(t rapid.TB, events []kv.Event) {
 	t.Helper()
 	for _, e := range events {
 		switch {
