@@ -84,16 +84,16 @@ func (p *Peer) read(ctx context.Context, s *socket) error {
 		if n == len(room) {
 			size = min(2*size, usualChunk)
 		}
-		need, err := scan.scan(c.buf[:c.n], func(body []byte) error { return p.obey(s, body) })
-		if err != nil {
-			return err
-		}
+		need, wrong := scan.scan(c.buf[:c.n], func(body []byte) error { return p.obey(s, body) })
 		if scan.whole > 0 {
 			if c, err = p.handOver(ctx, s, c, &scan, max(size, c.n-scan.whole)); err != nil {
 				return err
 			}
 			need -= scan.whole
 			scan.shift()
+		}
+		if wrong != nil { // what came before is good
+			return wrong
 		}
 		if p.settled() {
 			if err := s.deliver(ctx, delivery{event: Subscribed, peer: p}); err != nil {

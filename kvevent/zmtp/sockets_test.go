@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"iter"
-	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -182,16 +180,4 @@ func waitFor(t testing.TB, so func() bool) {
 			t.Fatal("it did not come to be")
 		}
 	}
-}
-
-// running returns the stacks of goroutines that the package runs.
-func running() string {
-	buf := make([]byte, 1<<20)
-	var ours []string
-	for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-		if strings.Contains(g, "kvevent/zmtp.(*socket)") {
-			ours = append(ours, g)
-		}
-	}
-	return strings.Join(ours, "\n\n")
 }
