@@ -197,7 +197,7 @@ func (d *Decoder) messageMap(r *reader) (rank uint32, err error) {
 			if err := d.list(r); err != nil {
 				return 0, err
 			}
-		case "data_parallel_rank", "dp_rank":
+		case "data_parallel_rank", "dp_rank", "attn_dp_rank":
 			if rank, ok = d.rankOr(r); !ok {
 				return 0, errors.New("a rank that is no number from 0 to 4294967295")
 			}

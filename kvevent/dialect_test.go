@@ -103,6 +103,7 @@ func TestDialects(t *testing.T) {
 				{"list without rank", pack(list{1.5, list{tt.event}})},
 				{"list, rank nil", pack(list{1.5, list{tt.event}, nil})},
 				{"map", pack(obj{{"ts", 1.5}, {"events", list{tt.event}}, {"data_parallel_rank", 3}})},
+				{"map, an engine's other name", pack(obj{{"attn_dp_rank", 3}, {"events", list{tt.event}}})},
 				{"map, other name", pack(obj{{"dp_rank", 3}, {"new", nil}, {"events", list{tt.event}}})},
 				{"map without rank", pack(obj{{"ts", 1.5}, {"events", list{tt.event}}})},
 			} {

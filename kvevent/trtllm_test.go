@@ -14,20 +14,20 @@ import (
 	"pgregory.net/rapid"
 )
 
-// polled is one element of an answer, polledBlock a block of a store.
-func polled(id, window int, data string) string {
+// element is one element of an answer, blockElement a block of a store.
+func element(id, window int, data string) string {
 	return fmt.Sprintf(`{"event_id":%d,"attention_dp_rank":0,"window_size":%d,"data":%s}`, id, window, data)
 }
 
-func polledStore(parent string, blocks ...string) string {
+func storeElement(parent string, blocks ...string) string {
 	return fmt.Sprintf(`{"type":"stored","parent_hash":%s,"blocks":[%s]}`, parent, strings.Join(blocks, ","))
 }
 
-func polledBlock(key string, level int, tokens ...uint32) string {
-	return polledBlockWith(key, level, `"mm_keys":[],"cache_salt":null`, tokens...)
+func blockElement(key string, level int, tokens ...uint32) string {
+	return blockElementWith(key, level, `"mm_keys":[],"cache_salt":null`, tokens...)
 }
 
-func polledBlockWith(key string, level int, more string, tokens ...uint32) string {
+func blockElementWith(key string, level int, more string, tokens ...uint32) string {
 	var text []string
 	for _, t := range tokens {
 		text = append(text, fmt.Sprintf(`{"type":"unique_token","token_id":%d,"token_extra_id":0}`, t))
@@ -35,7 +35,7 @@ func polledBlockWith(key string, level int, more string, tokens ...uint32) strin
 	return fmt.Sprintf(`{"type":"stored_block","block_hash":%s,"cache_level":%d,"priority":35,%s,"tokens":[%s]}`, key, level, more, strings.Join(text, ","))
 }
 
-func polledRemoval(keys ...string) string {
+func removalElement(keys ...string) string {
 	return fmt.Sprintf(`{"type":"removed","block_hashes":[%s]}`, strings.Join(keys, ","))
 }
 
@@ -65,48 +65,48 @@ func TestTRTLLM(t *testing.T) {
 		drops []kvevent.Drop
 	}{
 		{"store, extend, remove", []step{
-			{[]string{polled(0, 64, created)}, []kvevent.Polled{{First: 0, Last: 0}}},
+			{[]string{element(0, 64, created)}, []kvevent.Polled{{First: 0, Last: 0}}},
 			{
-				[]string{polled(1, 64, polledStore("null", polledBlock("18446744073709551615", 0, 1, 2), polledBlock("7", 0, 3, 4)))},
+				[]string{element(1, 64, storeElement("null", blockElement("18446744073709551615", 0, 1, 2), blockElement("7", 0, 3, 4)))},
 				[]kvevent.Polled{{First: 1, Last: 1, Events: []kv.Event{stored(0, b(1<<64-1, 1, 2), b(7, 3, 4))}}},
 			},
 			{nil, nil},
 			{
-				[]string{polled(2, 64, polledStore("7", polledBlock("-8", 0, 5, 6))), polled(3, 64, polledRemoval("-8", "7"))},
+				[]string{element(2, 64, storeElement("7", blockElement("-8", 0, 5, 6))), element(3, 64, removalElement("-8", "7"))},
 				[]kvevent.Polled{{First: 2, Last: 3, Events: []kv.Event{stored(7, b(1<<64-8, 5, 6)), removed(1<<64-8, 7)}}},
 			},
 		}, nil},
 		{"root called 0, keys in hexadecimal", []step{{
-			[]string{polled(0, 64, polledStore("0", polledBlock(`"aa00000000000000ff"`, 0, 1, 2)))},
+			[]string{element(0, 64, storeElement("0", blockElement(`"aa00000000000000ff"`, 0, 1, 2)))},
 			[]kvevent.Polled{{Events: []kv.Event{stored(0, b(0xff, 1, 2))}}},
 		}}, nil},
 		{"keys of more than 64 bits", []step{{
-			[]string{polled(0, 64, polledStore("null", polledBlock("18446744073709551617", 0, 1, 2)))},
+			[]string{element(0, 64, storeElement("null", blockElement("18446744073709551617", 0, 1, 2)))},
 			[]kvevent.Polled{{Events: []kv.Event{stored(0, b(1, 1, 2))}}},
 		}}, nil},
 		{"the short end of a prompt", []step{
 			{
-				[]string{polled(0, 64, polledStore("null", polledBlock("1", 0, 1, 2), polledBlock("2", 0, 3)))},
+				[]string{element(0, 64, storeElement("null", blockElement("1", 0, 1, 2), blockElement("2", 0, 3)))},
 				[]kvevent.Polled{{Events: []kv.Event{stored(0, b(1, 1, 2))}}},
 			},
 			{
-				[]string{polled(1, 64, moved("2", 0, 1)), polled(2, 64, polledRemoval("2", "1")), polled(3, 64, polledRemoval("2"))},
+				[]string{element(1, 64, moved("2", 0, 1)), element(2, 64, removalElement("2", "1")), element(3, 64, removalElement("2"))},
 				[]kvevent.Polled{{First: 1, Last: 3, Events: []kv.Event{removed(1, 2)}}},
 			},
 		}, []kvevent.Drop{{Type: kvevent.TypeStored, Reason: kvevent.PartialBlock, Events: 1}, {Type: kvevent.TypeUpdated, Reason: kvevent.PartialBlock, Events: 1}}},
 		{"other windows", []step{{
 			[]string{
-				polled(0, 32, created), polled(1, 64, created),
-				polled(2, 32, polledStore("null", polledBlock("1", 0, 1, 2))),
-				polled(3, 64, polledStore("null", polledBlock("1", 0, 1, 2))),
-				polled(4, 32, polledRemoval("1")),
+				element(0, 32, created), element(1, 64, created),
+				element(2, 32, storeElement("null", blockElement("1", 0, 1, 2))),
+				element(3, 64, storeElement("null", blockElement("1", 0, 1, 2))),
+				element(4, 32, removalElement("1")),
 			},
 			[]kvevent.Polled{{Last: 4, Events: []kv.Event{stored(0, b(1, 1, 2))}}},
 		}}, []kvevent.Drop{{Type: kvevent.TypeStored, Reason: kvevent.OtherWindow, Events: 1}, {Type: kvevent.TypeRemoved, Reason: kvevent.OtherWindow, Events: 1}}},
 		{"a larger window turns up late", []step{{
 			[]string{
-				polled(5, 32, polledStore("null", polledBlock("1", 0, 1, 2))),
-				polled(6, 64, polledStore("null", polledBlock("1", 0, 1, 2))),
+				element(5, 32, storeElement("null", blockElement("1", 0, 1, 2))),
+				element(6, 64, storeElement("null", blockElement("1", 0, 1, 2))),
 			},
 			[]kvevent.Polled{
 				{First: 5, Last: 5, Events: []kv.Event{stored(0, b(1, 1, 2))}},
@@ -115,38 +115,38 @@ func TestTRTLLM(t *testing.T) {
 		}}, nil},
 		{"tiers", []step{
 			{
-				[]string{polled(0, 64, polledStore("null", polledBlock("1", 0, 1, 2), polledBlock("2", 1, 3, 4)))},
+				[]string{element(0, 64, storeElement("null", blockElement("1", 0, 1, 2), blockElement("2", 1, 3, 4)))},
 				[]kvevent.Polled{{Events: []kv.Event{stored(0, b(1, 1, 2)), on(kv.TierHost, stored(1, b(2, 3, 4)))}}},
 			},
 			{
-				[]string{polled(1, 64, moved("1", 0, 1)), polled(2, 64, moved("2", 1, 1)), polled(3, 64, moved("9", 0, 1))},
+				[]string{element(1, 64, moved("1", 0, 1)), element(2, 64, moved("2", 1, 1)), element(3, 64, moved("9", 0, 1))},
 				[]kvevent.Polled{{First: 1, Last: 3, Events: []kv.Event{on(kv.TierHost, stored(0, b(1, 1, 2))), removed(1)}}},
 			},
 			{
-				[]string{polled(4, 64, polledRemoval("1", "2"))},
+				[]string{element(4, 64, removalElement("1", "2"))},
 				[]kvevent.Polled{{First: 4, Last: 4, Events: []kv.Event{on(kv.TierHost, removed(1, 2))}}},
 			},
 		}, []kvevent.Drop{{Type: kvevent.TypeUpdated, Reason: kvevent.UnknownBlock, Events: 1}}},
 		{"a hole, then a restart", []step{
 			{
-				[]string{polled(0, 64, polledStore("null", polledBlock("1", 0, 1, 2)))},
+				[]string{element(0, 64, storeElement("null", blockElement("1", 0, 1, 2)))},
 				[]kvevent.Polled{{Events: []kv.Event{stored(0, b(1, 1, 2))}}},
 			},
 			{
-				[]string{polled(2, 64, polledStore("1", polledBlock("2", 0, 3, 4)))},
+				[]string{element(2, 64, storeElement("1", blockElement("2", 0, 3, 4)))},
 				[]kvevent.Polled{{First: 2, Last: 2, Lost: true}},
 			},
 			{
-				[]string{polled(0, 64, created), polled(1, 64, polledStore("null", polledBlock("1", 0, 1, 2)))},
+				[]string{element(0, 64, created), element(1, 64, storeElement("null", blockElement("1", 0, 1, 2)))},
 				[]kvevent.Polled{{First: 0, Last: 1, Lost: true, Events: []kv.Event{stored(0, b(1, 1, 2))}}},
 			},
 		}, []kvevent.Drop{{Type: kvevent.TypeStored, Reason: kvevent.UnknownParent, Events: 1}}},
 		{"ranks count for themselves", []step{{
 			[]string{
-				polled(0, 64, polledStore("null", polledBlock("1", 0, 1, 2))),
-				`{"event_id":0,"attention_dp_rank":3,"window_size":64,"data":` + polledStore("null", polledBlock("1", 0, 1, 2)) + `}`,
-				polled(1, 64, polledRemoval("1")),
-				`{"event_id":2,"attention_dp_rank":3,"window_size":64,"data":` + polledRemoval("1") + `}`,
+				element(0, 64, storeElement("null", blockElement("1", 0, 1, 2))),
+				`{"event_id":0,"attention_dp_rank":3,"window_size":64,"data":` + storeElement("null", blockElement("1", 0, 1, 2)) + `}`,
+				element(1, 64, removalElement("1")),
+				`{"event_id":2,"attention_dp_rank":3,"window_size":64,"data":` + removalElement("1") + `}`,
 			},
 			[]kvevent.Polled{
 				{Events: []kv.Event{stored(0, b(1, 1, 2))}},
@@ -157,33 +157,33 @@ func TestTRTLLM(t *testing.T) {
 		}}, nil},
 		{"salts of ours, inherited", []step{{
 			[]string{
-				polled(0, 64, polledStore("null", polledBlockWith("1", 0, `"cache_salt":"dynamo-cache-salt:tenant-a"`, 1, 2))),
-				polled(1, 64, polledStore("1", polledBlock("2", 0, 3, 4))),
+				element(0, 64, storeElement("null", blockElementWith("1", 0, `"cache_salt":"dynamo-cache-salt:tenant-a"`, 1, 2))),
+				element(1, 64, storeElement("1", blockElement("2", 0, 3, 4))),
 			},
 			[]kvevent.Polled{{Last: 1, Events: []kv.Event{
 				stored(0, kv.Block{Engine: 1, Local: local(salted, 1, 2)}, kv.Block{Engine: 2, Local: local(salted, 3, 4)}),
 			}}},
 		}}, nil},
 		{"salts of others", []step{{
-			[]string{polled(0, 64, polledStore("null", polledBlockWith("1", 0, `"cache_salt":"tenant-a"`, 1, 2)))},
+			[]string{element(0, 64, storeElement("null", blockElementWith("1", 0, `"cache_salt":"tenant-a"`, 1, 2)))},
 			[]kvevent.Polled{{}},
 		}}, []kvevent.Drop{{Type: kvevent.TypeStored, Reason: kvevent.ForeignNamespace, Events: 1}}},
 		{"media", []step{{
-			[]string{polled(0, 64, polledStore("null",
-				polledBlockWith("1", 0, `"mm_keys":[{"type":"mm_key","hash":"`+image+`","start_offset":0}]`, 1, 2),
-				polledBlockWith("2", 0, `"mm_keys":[{"type":"mm_key","hash":"my picture","start_offset":0}]`, 1, 2)))},
+			[]string{element(0, 64, storeElement("null",
+				blockElementWith("1", 0, `"mm_keys":[{"type":"mm_key","hash":"`+image+`","start_offset":0}]`, 1, 2),
+				blockElementWith("2", 0, `"mm_keys":[{"type":"mm_key","hash":"my picture","start_offset":0}]`, 1, 2)))},
 			[]kvevent.Polled{{Events: []kv.Event{
 				stored(0, kv.Block{Engine: 1, Local: kv.HashMediaBlock([]uint32{1, 2}, []uint64{0x0123456789abcdef}, plain)}),
 			}}},
 		}}, []kvevent.Drop{{Type: kvevent.TypeStored, Reason: kvevent.UnknownMedia, Events: 1}}},
 		{"what cannot be read", []step{{
 			[]string{
-				polled(0, 64, `{"type":"stored","parent_hash":null,"blocks":[{"block_hash":1.5,"tokens":[]}]}`),
-				polled(1, 64, `{"type":"stored","parent_hash":null,"blocks":[{"block_hash":1,"tokens":[{"token_id":-1}]}]}`),
-				polled(2, 64, `{"type":"removed","block_hashes":[true]}`),
-				polled(3, 64, `{"type":"dreamt"}`),
-				polled(4, 64, polledStore("null")),
-				polled(5, 64, polledStore("null", polledBlock("1", 0, 1, 2), polledBlock("1", 0, 1, 2))),
+				element(0, 64, `{"type":"stored","parent_hash":null,"blocks":[{"block_hash":1.5,"tokens":[]}]}`),
+				element(1, 64, `{"type":"stored","parent_hash":null,"blocks":[{"block_hash":1,"tokens":[{"token_id":-1}]}]}`),
+				element(2, 64, `{"type":"removed","block_hashes":[true]}`),
+				element(3, 64, `{"type":"dreamt"}`),
+				element(4, 64, storeElement("null")),
+				element(5, 64, storeElement("null", blockElement("1", 0, 1, 2), blockElement("1", 0, 1, 2))),
 			},
 			[]kvevent.Polled{{Last: 5}},
 		}}, []kvevent.Drop{
@@ -225,16 +225,16 @@ func TestTRTLLMLearnsTheBlockSize(t *testing.T) {
 	d := kvevent.NewTRTLLMDecoder(kvevent.Config{})
 	decode := func(id int, data string) int {
 		t.Helper()
-		runs, err := d.Decode([]byte("[" + polled(id, 64, data) + "]"))
+		runs, err := d.Decode([]byte("[" + element(id, 64, data) + "]"))
 		if err != nil || len(runs) != 1 {
 			t.Fatalf("%d runs, %v", len(runs), err)
 		}
 		return len(runs[0].Events)
 	}
-	if n := decode(0, polledStore("null", polledBlock("1", 0, 1, 2))); n != 0 || d.BlockSize() != 0 {
+	if n := decode(0, storeElement("null", blockElement("1", 0, 1, 2))); n != 0 || d.BlockSize() != 0 {
 		t.Errorf("%d events and a block size of %d from a block that may be short", n, d.BlockSize())
 	}
-	if n := decode(1, polledStore("null", polledBlock("5", 0, 1, 2), polledBlock("6", 0, 3, 4))); n != 1 || d.BlockSize() != 2 {
+	if n := decode(1, storeElement("null", blockElement("5", 0, 1, 2), blockElement("6", 0, 3, 4))); n != 1 || d.BlockSize() != 2 {
 		t.Errorf("%d events and a block size of %d", n, d.BlockSize())
 	}
 }
@@ -252,11 +252,11 @@ func TestMalformedTRTLLM(t *testing.T) {
 }
 
 func FuzzTRTLLM(f *testing.F) {
-	f.Add([]byte("[" + polled(0, 64, polledStore("null", polledBlock("1", 0, 1, 2), polledBlock("2", 1, 3))) + "," + polled(1, 64, moved("1", 0, 1)) + "," + polled(2, 64, polledRemoval("1")) + "]"))
+	f.Add([]byte("[" + element(0, 64, storeElement("null", blockElement("1", 0, 1, 2), blockElement("2", 1, 3))) + "," + element(1, 64, moved("1", 0, 1)) + "," + element(2, 64, removalElement("1")) + "]"))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		d := kvevent.NewTRTLLMDecoder(kvevent.Config{BlockSize: 2})
 		runs, err := d.Decode(body)
-		if err == nil != json.Valid(body) && err == nil {
+		if err == nil && !json.Valid(body) {
 			t.Fatalf("%q is no JSON, and was read", body)
 		}
 		for _, r := range runs {
