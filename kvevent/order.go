@@ -193,15 +193,20 @@ func (o *Order) Connected(now time.Time) {
 	o.phase, o.mend = live, o.config.Replays
 }
 
-// Restarted says that the engine has begun another life. Nothing is expected
-// until it is connected again.
-func (o *Order) Restarted() {
+// Disconnected says that no more messages arrive until it is connected again.
+func (o *Order) Disconnected() {
 	if o.phase == asking {
 		o.fx.Stop()
 	}
 	o.drop()
-	o.restart()
 	o.phase = idle
+}
+
+// Restarted says that the engine has begun another life. Nothing is expected
+// until it is connected again.
+func (o *Order) Restarted() {
+	o.Disconnected()
+	o.restart()
 }
 
 // Live tells of a message that the engine has published just now.

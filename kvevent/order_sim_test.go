@@ -321,6 +321,9 @@ func (w *world) step(draw func(n int) int) error {
 		w.breakReplay(draw(4))
 	case d == 32:
 		w.disconnect(draw(4))
+		if draw(2) == 0 && len(w.live) == 0 {
+			w.order.Disconnected()
+		}
 	case d < 35:
 		if !w.connected {
 			w.connect()

@@ -60,7 +60,7 @@ func (s *script) Stop()                { s.did = append(s.did, "stop") }
 
 // run leads an order through commands, divided by semicolons:
 //
-//	connect             the connection stands, again
+//	connect, disconnect the connection stands, again, or no longer
 //	live 4 b            message 4 of the life b is published; without b, of a
 //	replayed 4          message 4 comes again; 4? cannot be read, 4! clears
 //	end, fail, restart  of the replay; of the engine, says its health
@@ -92,6 +92,8 @@ func run(t *testing.T, c kvevent.OrderConfig, commands string) (*kvevent.Order, 
 			o.ReplayEnded(now)
 		case "fail":
 			o.ReplayFailed(now)
+		case "disconnect":
+			o.Disconnected()
 		case "restart":
 			o.Restarted()
 		case "wait":
@@ -205,6 +207,28 @@ func TestOrder(t *testing.T) {
 			"replay 0; replay 0; replay 0; apply 3; replay 0; replay 0; replay 0; apply 4; apply 5; replay 0", true,
 		},
 
+		{
+			// What was lost while no replay could be had comes back as well.
+			"lost while left alone", replays,
+			"connect; live 3; fail; wait 1s; fail; wait 1s; fail; live 4!; live 6; wait 30s; replayed 0",
+			"replay 0; replay 0; replay 0; apply 3; apply 4; clear lost; apply 6; replay 0; clear lost; rebuild; apply 0", false,
+		},
+		{
+			"connected again while left alone", replays,
+			"connect; live 3; fail; wait 1s; fail; wait 1s; fail; live 4!; connect; live 5; wait 30s; replayed 0",
+			"replay 0; replay 0; replay 0; apply 3; apply 4; clear lost; apply 5; replay 0; clear lost; rebuild; apply 0", false,
+		},
+		{
+			"nothing there, says the replay after all", replays,
+			"connect; live 3; fail; wait 1s; fail; wait 1s; fail; wait 30s; end",
+			"replay 0; replay 0; replay 0; apply 3; replay 0; clear restart; complete", false,
+		},
+		{
+			"better, and then not", replays,
+			"connect; live 3; fail; wait 1s; fail; wait 1s; fail; wait 30s; live 4; replayed 0; replayed 1; end; replayed 1; end; live 5",
+			"replay 0; replay 0; replay 0; apply 3; replay 0; clear lost; rebuild; apply 0; apply 1; replay 1; clear lost; apply 4; apply 5", true,
+		},
+
 		// Connections.
 		{"connected again, and no replay", kvevent.OrderConfig{}, "connect; live 0; connect; live 1", "complete; apply 0; clear lost; apply 1", true},
 		{
@@ -257,6 +281,10 @@ func TestOrder(t *testing.T) {
 			"replay 0; complete; apply 0; clear restart; replay 0; rebuild; apply 0; complete", false,
 		},
 		{"restarted while replaying", replays, "connect; live 3; restart; replayed 0; end; fail; live 4", "replay 0; stop", true},
+		{
+			"disconnected while replaying", replays, "connect; live 2; disconnect; live 3; replayed 0; connect; replayed 0; end",
+			"replay 0; stop; replay 0; rebuild; apply 0; complete", false,
+		},
 		{"not connected", replays, "live 0; replayed 0; end; fail; wait 1h", "", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -268,6 +296,25 @@ func TestOrder(t *testing.T) {
 				t.Errorf("partial is %t", o.Partial())
 			}
 		})
+	}
+}
+
+// Digests are of the newest messages alone: of an older one only its number is
+// known.
+func TestOrderOldDuplicate(t *testing.T) {
+	s := &script{}
+	o, now := kvevent.NewOrder(kvevent.OrderConfig{}, s), time.Unix(1e9, 0)
+	o.Connected(now)
+	for seq := range uint64(2000) {
+		o.Live(now, kvevent.Message{Seq: seq, Payload: []byte("a")})
+	}
+	o.Live(now, kvevent.Message{Seq: 500, Payload: []byte("b")})
+	if got := o.Stats(); got.Duplicates != 1 || got.Restarts != 0 {
+		t.Errorf("counted %+v", got)
+	}
+	o.Live(now, kvevent.Message{Seq: 1500, Payload: []byte("b")})
+	if got := o.Stats(); got.Duplicates != 1 || got.Restarts != 1 {
+		t.Errorf("counted %+v", got)
 	}
 }
 

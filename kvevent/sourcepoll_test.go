@@ -1,0 +1,208 @@
+package kvevent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/kvevent"
+)
+
+// asked is an engine that is asked for its events.
+type asked struct {
+	next    int
+	waiting []string
+	holds   map[kv.EngineHash]kv.LocalHash
+	times   []time.Time
+	fails   bool
+}
+
+func newAsked() *asked { return &asked{holds: make(map[kv.EngineHash]kv.LocalHash)} }
+
+func (p *asked) event(data string) {
+	p.waiting = append(p.waiting, fmt.Sprintf(`{"event_id":%d,"attention_dp_rank":0,"window_size":64,"data":%s}`, p.next, data))
+	p.next++
+}
+
+func (p *asked) store(hash uint32) {
+	p.holds[kv.EngineHash(hash)] = kv.HashBlock([]uint32{hash, 2}, kv.HashSeed)
+	p.event(fmt.Sprintf(`{"type":"stored","parent_hash":null,"blocks":[{"block_hash":%d,"cache_level":0,
+		"tokens":[{"token_id":%d,"token_extra_id":0},{"token_id":2,"token_extra_id":0}]}]}`, hash, hash))
+}
+
+func (p *asked) remove(hash uint32) {
+	delete(p.holds, kv.EngineHash(hash))
+	p.event(fmt.Sprintf(`{"type":"removed","block_hashes":[%d]}`, hash))
+}
+
+func (p *asked) fetch(context.Context) ([]byte, error) {
+	p.times = append(p.times, time.Now())
+	if p.fails {
+		return nil, errors.New("connection refused")
+	}
+	body := "[" + strings.Join(p.waiting, ",") + "]"
+	p.waiting = nil
+	return []byte(body), nil
+}
+
+func TestPollSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := newAsked()
+		source := kvevent.NewPollSource(kvevent.PollConfig{Fetch: engine.fetch, Decoder: kvevent.Config{BlockSize: 2}})
+		var r receiver
+		listen := func(from ...kv.Cursor) (stop func()) {
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for b, err := range source.Events(ctx, from) {
+					if err == nil {
+						err = r.take(b)
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			}()
+			return func() { cancel(); <-done }
+		}
+		expect := func(state string, gaps ...kv.GapReason) {
+			t.Helper()
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			h := r.ranks[0]
+			if h == nil || h.state != state && (state != "partial" || h.state != "") {
+				t.Fatalf("heard %+v, want %s", h, state)
+			}
+			if state == "exact" && !maps.Equal(h.holds, engine.holds) {
+				t.Fatalf("heard of %v, and the cache is %v", h.holds, engine.holds)
+			}
+			for hash := range h.holds {
+				if _, ok := engine.holds[hash]; !ok {
+					t.Fatalf("heard of %d, which is not there", hash)
+				}
+			}
+			if !slices.Equal(r.gaps, gaps) {
+				t.Fatalf("gaps %v, want %v", r.gaps, gaps)
+			}
+			r.gaps = nil
+		}
+
+		engine.event(`{"type":"created","num_blocks_per_cache_level":[8]}`)
+		engine.store(1)
+		stop := listen()
+		expect("exact")
+		engine.store(2)
+		engine.remove(1)
+		expect("exact")
+
+		// A failure is no loss, and a hole is.
+		engine.fails = true
+		time.Sleep(10 * time.Second)
+		engine.fails = false
+		engine.store(3)
+		expect("exact")
+		engine.remove(3)
+		engine.waiting = nil
+		engine.store(4)
+		expect("partial", kv.GapLost)
+		engine.store(5)
+		expect("partial")
+
+		// Another life, seen by its numbers and by its health.
+		before := *engine
+		*engine = *newAsked()
+		engine.times = before.times
+		engine.store(6)
+		expect("exact", kv.GapLost)
+		source.Restarted()
+		engine.next, engine.waiting = 0, nil
+		clear(engine.holds)
+		for i := range uint32(3) {
+			engine.store(20 + i)
+		}
+		expect("exact", kv.GapRestart)
+		stop()
+
+		// Where the last loop was left, and where it was not.
+		engine.store(30)
+		stop = listen(r.cursors()...)
+		expect("exact")
+		stop()
+		c := r.cursors()
+		c[0].Sequence--
+		engine.store(31)
+		stop = listen(c...)
+		expect("partial", kv.GapRestart)
+		stop()
+		r = receiver{}
+		engine.store(32)
+		stop = listen()
+		expect("partial")
+
+		// Asked seldom while nothing happens, and soon again when something does.
+		time.Sleep(time.Second)
+		if n := len(engine.times); engine.times[n-1].Sub(engine.times[n-2]) != 100*time.Millisecond {
+			t.Errorf("asked after %v when nothing happened", engine.times[n-1].Sub(engine.times[n-2]))
+		}
+		engine.store(33)
+		n := len(engine.times)
+		for len(engine.times) < n+2 {
+			time.Sleep(time.Millisecond)
+		}
+		if d := engine.times[n+1].Sub(engine.times[n]); d != 20*time.Millisecond {
+			t.Errorf("asked %v after something happened", d)
+		}
+		stop()
+		if s := source.Stats(); s.Failed == 0 || s.Lost != 2 || s.Polls < 50 || s.Decoder.Malformed != 0 {
+			t.Errorf("counted %+v", s)
+		}
+	})
+}
+
+// An answer that cannot be read is lost, and the next one says so.
+func TestPollSourceMalformed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := newAsked()
+		engine.store(1)
+		broken := false
+		source := kvevent.NewPollSource(kvevent.PollConfig{
+			Decoder: kvevent.Config{BlockSize: 2},
+			Fetch: func(ctx context.Context) ([]byte, error) {
+				body, err := engine.fetch(ctx)
+				if broken {
+					broken = false
+					body = body[:len(body)-1]
+				}
+				return body, err
+			},
+		})
+		var r receiver
+		for b, err := range source.Events(t.Context(), nil) {
+			if err == nil {
+				err = r.take(b)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case len(r.gaps) > 0 && len(b.Events) > 0:
+				if len(r.ranks[0].holds) != 1 {
+					t.Errorf("heard of %v", r.ranks[0].holds)
+				}
+				return
+			case len(b.Events) > 0:
+				broken = true
+				engine.remove(1)
+				time.AfterFunc(time.Second, func() { engine.store(2) })
+			}
+		}
+	})
+}

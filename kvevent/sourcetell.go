@@ -1,0 +1,146 @@
+package kvevent
+
+import (
+	"slices"
+
+	"github.com/dynago/dynago/kv"
+)
+
+// Limits of one batch.
+const (
+	batchEvents = 128
+	batchBlocks = 8192
+)
+
+// messageDecoder is what reads the messages of one rank: a [Decoder], or a
+// [TRTLLMDecoder].
+type messageDecoder interface {
+	Decode(payload []byte) (rank uint32, events []kv.Event, err error)
+	Forget(rank uint32)
+	Counts() Counts
+}
+
+// teller makes batches of what an [Order] finds out about one rank. Each time
+// the rank has to be forgotten a new epoch begins, in which events are numbered
+// from 1 on. A rank is known completely from the end of a snapshot on, and
+// partially until then.
+type teller struct {
+	rank    uint32 // as told; what messages say of themselves is their decoder's
+	decoder messageDecoder
+	send    func(kv.Batch)
+
+	epoch   uint64
+	seq     uint64 // number of the newest event told
+	mode    mode
+	told    bool // something, in this epoch
+	foreign []uint32
+}
+
+// mode is how much of a rank has been told.
+type mode uint8
+
+const (
+	partial mode = iota
+	rebuilding
+	exact
+)
+
+// Apply implements [Effects].
+func (t *teller) Apply(m Message) (cleared bool, err error) {
+	rank, events, err := t.decoder.Decode(m.Payload)
+	if err != nil {
+		return false, err
+	}
+	if !slices.Contains(t.foreign, rank) {
+		t.foreign = append(t.foreign, rank)
+	}
+	last := -1
+	for i := range events {
+		if events[i].Kind == kv.Cleared {
+			last = i
+		}
+	}
+	if last >= 0 && t.mode == partial {
+		// Now nothing is there, and so everything is known.
+		t.begin(kv.GapRestart)
+		t.Complete()
+		events = events[last+1:]
+	}
+	t.tell(events)
+	return last >= 0, nil
+}
+
+// Clear implements [Effects].
+func (t *teller) Clear(reason kv.GapReason) {
+	for _, rank := range t.foreign {
+		t.decoder.Forget(rank)
+	}
+	t.foreign = t.foreign[:0]
+	t.begin(reason)
+}
+
+// Rebuild implements [Effects].
+func (t *teller) Rebuild() { t.mode = rebuilding }
+
+// Complete implements [Effects].
+func (t *teller) Complete() {
+	t.mode, t.told = exact, true
+	t.send(kv.Batch{Rank: t.rank, Epoch: t.epoch, Last: t.seq, Snapshot: kv.SnapshotEnd})
+}
+
+// begin begins an epoch.
+func (t *teller) begin(reason kv.GapReason) {
+	t.epoch, t.seq, t.mode = t.epoch+1, 0, partial
+	if t.told {
+		t.told = false
+		t.send(kv.Batch{Rank: t.rank, Epoch: t.epoch, Gap: reason})
+	}
+}
+
+// tell sends events, in batches of their own memory.
+func (t *teller) tell(events []kv.Event) {
+	for _, events := range cut(keep(events)) {
+		t.told = true
+		b := kv.Batch{Rank: t.rank, Epoch: t.epoch, Events: events}
+		if t.mode == rebuilding {
+			b.Snapshot = kv.SnapshotPart
+		} else {
+			b.First, b.Last = t.seq+1, t.seq+uint64(len(events))
+			t.seq = b.Last
+		}
+		t.send(b)
+	}
+}
+
+// keep copies events with their blocks.
+func keep(events []kv.Event) []kv.Event {
+	n := 0
+	for i := range events {
+		n += len(events[i].Blocks)
+	}
+	out, blocks := slices.Clone(events), make([]kv.Block, 0, n)
+	for i := range out {
+		from := len(blocks)
+		blocks = append(blocks, out[i].Blocks...)
+		out[i].Blocks = blocks[from:len(blocks):len(blocks)]
+	}
+	return out
+}
+
+// cut divides events so that each part is within the limits of a batch. An
+// event that is larger by itself goes alone.
+func cut(events []kv.Event) [][]kv.Event {
+	var parts [][]kv.Event
+	for len(events) > 0 {
+		n, blocks := 0, 0
+		for n < len(events) && n < batchEvents {
+			if blocks += len(events[n].Blocks); blocks > batchBlocks && n > 0 {
+				break
+			}
+			n++
+		}
+		parts = append(parts, events[:n:n])
+		events = events[n:]
+	}
+	return parts
+}
