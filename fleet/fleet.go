@@ -72,7 +72,8 @@ type Fleet struct {
 	sinks   []Sink
 	changed chan struct{}
 	closed  bool
-	leaving sync.WaitGroup // workers that are no longer in the list, and still at work
+	leaving sync.WaitGroup     // workers that are no longer in the list, and still at work
+	parting map[uint64]*Worker // those among them that had an id last
 }
 
 // New returns a fleet without workers.
@@ -82,6 +83,7 @@ func New(c Config) *Fleet {
 		inhibit: cmp.Or(c.Inhibit, DefaultInhibit),
 		start:   time.Now(),
 		changed: make(chan struct{}),
+		parting: make(map[uint64]*Worker),
 	}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
@@ -104,7 +106,8 @@ func (f *Fleet) Subscribe(s Sink) error {
 }
 
 // Add lets a worker join. It does not wait for the engine: until the worker's
-// first card comes it is loading.
+// first card comes it is loading. A worker may come back while it is leaving;
+// the new one begins when the old one has left.
 func (f *Fleet) Add(e Entry) (*Worker, error) {
 	if e.Engine == nil {
 		return nil, fmt.Errorf("fleet: add %q: no engine", e.Name)
@@ -124,6 +127,7 @@ func (f *Fleet) Add(e Entry) (*Worker, error) {
 		}
 	}
 	w := newWorker(f, e)
+	w.before = f.parting[w.id]
 	list := append(slices.Clone(old), w)
 	slices.SortFunc(list, func(a, b *Worker) int { return cmp.Compare(a.id, b.id) })
 	f.workers.Store(&list)
@@ -148,11 +152,17 @@ func (f *Fleet) Remove(id uint64) {
 	f.workers.Store(&list)
 	f.announceLocked()
 	f.leaving.Add(1)
+	f.parting[id] = w
 	f.mu.Unlock()
 
 	defer f.leaving.Done()
 	if err := w.leave(engine.ErrWorkerLost); err != nil {
 		f.log.Warn("engine did not close cleanly", "worker", w.name, "error", err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.parting[id] == w {
+		delete(f.parting, id)
 	}
 }
 

@@ -31,6 +31,9 @@ type follower struct {
 	readers sync.WaitGroup
 	// refused is the revision whose missing context length was logged.
 	refused uint64
+	// What may go wrong again and again. The first belongs to the follower, the
+	// others to the reader of events.
+	restarted, torn, foreign, voided, ended complaint
 }
 
 // follow ranges over the worker's cards until ctx ends. When it returns, nothing
@@ -66,10 +69,16 @@ func (f *follower) become(ctx context.Context, s engine.Status) {
 	}
 	switch {
 	case old.Epoch != 0 && s.Epoch != old.Epoch:
+		f.restarted.warn(f.log, "worker has restarted; what ran there and what it cached is lost")
 		f.newLife(s)
 	case s.State == engine.Failed:
 		f.forget()
 		f.set(s)
+	case !sameCache(old.Card, s.Card):
+		f.log.Info("the worker's cache is another one; its events are read anew")
+		f.stopReaders()
+		f.set(s)
+		f.forget()
 	default:
 		f.set(s)
 	}
@@ -84,6 +93,15 @@ func (f *follower) become(ctx context.Context, s engine.Status) {
 		f.refused = s.Revision
 		f.log.Warn("worker is not admitted: its context length is unknown; set context_length for this engine", "key", "context_length")
 	}
+}
+
+// sameCache says whether events mean the same under both cards.
+func sameCache(a, b *engine.Card) bool {
+	if a == nil || b == nil {
+		return true // nothing was told without a card
+	}
+	return a.BlockSize == b.BlockSize && a.HashScheme == b.HashScheme && a.DPStart == b.DPStart && a.Ranks() == b.Ranks() &&
+		a.Features.Has(engine.FeatureEvents) == b.Features.Has(engine.FeatureEvents)
 }
 
 // newLife ends everything that belonged to the life before s. The old life is
@@ -122,7 +140,7 @@ func (f *follower) read(ctx context.Context, card *engine.Card) {
 	ctx, f.quit = context.WithCancel(ctx)
 	f.readers.Go(func() { f.readLoad(ctx) })
 	if card.Features.Has(engine.FeatureEvents) && len(f.sinks) > 0 {
-		f.readers.Go(func() { f.readEvents(ctx) })
+		f.readers.Go(func() { f.readEvents(ctx, card) })
 	}
 }
 
@@ -152,10 +170,13 @@ func (f *follower) readLoad(ctx context.Context) {
 }
 
 // readEvents hands the worker's KV events to the sinks. After a stream that
-// broke, each rank goes on where it was, and one that cannot is told anew.
-func (f *follower) readEvents(ctx context.Context) {
+// broke, each rank goes on where it was, and one that cannot is told anew. An
+// engine whose streams keep breaking is asked less and less often.
+func (f *follower) readEvents(ctx context.Context, card *engine.Card) {
 	wait := firstPause
 	for ctx.Err() == nil {
+		opened := time.Now()
+		f.told.opened.Add(1)
 		stream, cancel := context.WithCancel(ctx)
 		f.reread.Store(&cancel)
 		if f.anew.Swap(false) {
@@ -165,7 +186,7 @@ func (f *follower) readEvents(ctx context.Context) {
 		for _, rank := range broken {
 			f.tell(kv.Batch{Rank: rank, Gap: kv.GapLost})
 		}
-		heard, err := f.readEventsFrom(stream, cursors)
+		err := f.readEventsFrom(stream, card, cursors)
 		resync := stream.Err() != nil
 		cancel()
 		switch {
@@ -174,10 +195,10 @@ func (f *follower) readEvents(ctx context.Context) {
 		case resync:
 			continue
 		case err != nil:
-			f.log.Warn("engine tells no KV events", "error", err, "retry", askAgain)
+			f.ended.warn(f.log, "engine tells no KV events", "error", err, "retry", askAgain)
 			pause(ctx, askAgain)
 			continue
-		case heard:
+		case time.Since(opened) > longestWait:
 			wait = firstPause
 		}
 		pause(ctx, wait)
@@ -185,26 +206,40 @@ func (f *follower) readEvents(ctx context.Context) {
 	}
 }
 
-// readEventsFrom runs one stream of events and says whether it told anything.
-func (f *follower) readEventsFrom(ctx context.Context, cursors []kv.Cursor) (heard bool, err error) {
+// readEventsFrom runs one stream of events until it ends or is torn.
+func (f *follower) readEventsFrom(ctx context.Context, card *engine.Card, cursors []kv.Cursor) error {
 	for b, err := range f.engine.Events(ctx, cursors) {
 		if err != nil {
-			return heard, err
+			return err
+		}
+		if b.Rank < card.DPStart || b.Rank-card.DPStart >= card.Ranks() {
+			f.told.foreign.Add(1)
+			f.foreign.warn(f.log, "KV events name a rank that the worker does not have; they are left out", "rank", b.Rank, "first", card.DPStart, "ranks", card.Ranks())
+			continue
 		}
 		b, verdict := f.order.next(b)
 		switch verdict {
 		case apply:
+			if b.Gap != "" {
+				f.voided.warn(f.log, "KV events have become void", "rank", b.Rank, "reason", b.Gap)
+			}
 			f.tell(b)
-			heard = true
 		case hole:
-			f.log.Warn("KV events are missing; the rank is told anew", "rank", b.Rank, "from", b.First)
-			return heard, nil
+			f.told.torn.Add(1)
+			f.torn.warn(f.log, "KV events are missing; the rank is told anew", "rank", b.Rank, "from", b.First)
+			return nil
+		default:
+			f.told.ignored.Add(1)
 		}
 	}
-	return heard, nil
+	return nil
 }
 
 func (f *follower) tell(b kv.Batch) {
+	f.told.applied.Add(1)
+	if b.Gap != "" {
+		f.told.voided.Add(1)
+	}
 	t := kv.Target{Worker: f.id, Rank: b.Rank}
 	for _, s := range f.sinks {
 		s.Apply(t, b)

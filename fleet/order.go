@@ -13,7 +13,7 @@ type verdict uint8
 const (
 	ignore verdict = iota // nothing new
 	apply
-	hole // events before it are missing; the stream must be opened again
+	hole // events in or before it are missing; the stream must be opened again
 )
 
 // order puts the events of one worker in sequence, rank by rank. The zero value
@@ -26,13 +26,16 @@ type progress struct {
 	last       uint64 // newest event applied, if numbered
 	numbered   bool
 	rebuilding bool // within a snapshot
+	told       bool // something, since the last gap
 }
 
 // next judges the next batch of the stream and returns the part of it that is
 // new. A batch that does not continue what was told before comes back with a
-// gap, so that it replaces that.
+// gap, so that it replaces that. Of a rank of which nothing has been told there
+// is nothing to replace, however often the engine says so.
 func (o *order) next(b kv.Batch) (kv.Batch, verdict) {
 	p, known := o.ranks[b.Rank]
+	anew := b.Gap
 	switch {
 	case !known:
 		p = &progress{}
@@ -41,15 +44,21 @@ func (o *order) next(b kv.Batch) (kv.Batch, verdict) {
 		}
 		o.ranks[b.Rank] = p
 	case b.Gap != "":
-		*p = progress{}
 	case b.Epoch != p.epoch:
-		*p = progress{}
-		b.Gap = kv.GapRestart
+		anew = kv.GapRestart
 	case b.Snapshot != kv.SnapshotNone && !p.rebuilding:
-		*p = progress{}
-		b.Gap = kv.GapLost
+		anew = kv.GapLost
+	case b.Snapshot == kv.SnapshotNone && p.rebuilding:
+		return b, hole // the rest of the snapshot
 	}
-	p.epoch = b.Epoch
+	if b.Gap = ""; anew != "" {
+		if p.told {
+			b.Gap = anew
+		}
+		*p = progress{}
+	}
+	news := len(b.Events) > 0 || b.Snapshot != kv.SnapshotNone
+	p.epoch, p.told = b.Epoch, p.told || news
 	p.rebuilding = b.Snapshot == kv.SnapshotPart
 	switch {
 	case b.Snapshot == kv.SnapshotPart:
@@ -57,20 +66,17 @@ func (o *order) next(b kv.Batch) (kv.Batch, verdict) {
 		return b, apply
 	case b.Snapshot == kv.SnapshotEnd, !p.numbered:
 		p.last, p.numbered = b.Last, b.Snapshot == kv.SnapshotEnd || b.Last > 0
+		if !news && b.Gap == "" {
+			return b, ignore
+		}
 		return b, apply
 	case b.Last <= p.last:
 		return b, ignore
-	case b.First > p.last+1, len(b.Events) == 0:
+	case b.First > p.last+1, b.Last-b.First+1 != uint64(len(b.Events)):
 		p.numbered = false
 		return b, hole
 	}
-	if seen := p.last + 1 - b.First; seen > 0 {
-		if uint64(len(b.Events)) != b.Last-b.First+1 {
-			p.numbered = false
-			return b, hole
-		}
-		b.First, b.Events = p.last+1, b.Events[seen:]
-	}
+	b.First, b.Events = p.last+1, b.Events[p.last+1-b.First:]
 	p.last = b.Last
 	return b, apply
 }

@@ -49,6 +49,39 @@ func TestOrder(t *testing.T) {
 			{kv.Batch{Epoch: 1, First: 1, Last: 2, Events: events(2)}, apply, "", 2},
 			{kv.Batch{Epoch: 1, First: 2, Last: 4, Events: events(2)}, hole, "", 2},
 		},
+		"fewer events than numbers": {
+			{kv.Batch{Epoch: 1, First: 1, Last: 2, Events: events(2)}, apply, "", 2},
+			{kv.Batch{Epoch: 1, First: 3, Last: 5, Events: events(2)}, hole, "", 2},
+		},
+		"more events than numbers": {
+			{kv.Batch{Epoch: 1, First: 1, Last: 2, Events: events(2)}, apply, "", 2},
+			{kv.Batch{Epoch: 1, First: 3, Last: 3, Events: events(2)}, hole, "", 2},
+		},
+		"numbers that go back": {
+			{kv.Batch{Epoch: 1, First: 7, Last: 8, Events: events(2)}, apply, "", 2},
+			{kv.Batch{Epoch: 1, First: 3, Last: 4, Events: events(2)}, ignore, "", 2},
+			{kv.Batch{Epoch: 1, First: 9, Last: 2, Events: events(1)}, ignore, "", 1},
+			{kv.Batch{Epoch: 1, First: 9, Last: 9, Events: events(1)}, apply, "", 1},
+		},
+		"a snapshot that is cut off": {
+			{kv.Batch{Epoch: 1, Events: events(3), Snapshot: kv.SnapshotPart}, apply, "", 3},
+			{kv.Batch{Epoch: 1, First: 10, Last: 10, Events: events(1)}, hole, "", 1},
+			{kv.Batch{Epoch: 1, First: 11, Last: 11, Events: events(1)}, hole, "", 1},
+		},
+		"gaps for ever": {
+			{kv.Batch{Epoch: 1, First: 1, Last: 1, Events: events(1)}, apply, "", 1},
+			{kv.Batch{Epoch: 1, Gap: kv.GapOverflow}, apply, kv.GapOverflow, 0},
+			{kv.Batch{Epoch: 1, Gap: kv.GapOverflow}, ignore, "", 0},
+			{kv.Batch{Epoch: 2, Gap: kv.GapLost}, ignore, "", 0},
+			{kv.Batch{Epoch: 3, Last: 9}, ignore, "", 0},
+			{kv.Batch{Epoch: 3, First: 10, Last: 10, Events: events(1)}, apply, "", 1},
+			{kv.Batch{Epoch: 3, Gap: kv.GapOverflow}, apply, kv.GapOverflow, 0},
+		},
+		"two lives in turn": {
+			{kv.Batch{Epoch: 1, First: 1, Last: 1, Events: events(1)}, apply, "", 1},
+			{kv.Batch{Epoch: 2, First: 1, Last: 1, Events: events(1)}, apply, kv.GapRestart, 1},
+			{kv.Batch{Epoch: 1, First: 2, Last: 2, Events: events(1)}, apply, kv.GapRestart, 1},
+		},
 		"another epoch": {
 			{kv.Batch{Epoch: 1, First: 1, Last: 2, Events: events(2)}, apply, "", 2},
 			{kv.Batch{Epoch: 2, First: 3, Last: 3, Events: events(1)}, apply, kv.GapRestart, 1},

@@ -23,12 +23,15 @@ type Worker struct {
 	// anew asks the reader of events to begin anew, reread ends its stream.
 	anew   atomic.Bool
 	reread atomic.Pointer[context.CancelFunc]
+	told   told
 	// Until when the worker is left alone, and counted as full, in nanoseconds
 	// since the fleet's start; 0 = it is not.
 	inhibited, overloaded atomic.Int64
 
-	stop context.CancelFunc
-	done chan struct{} // closed when no goroutine of this worker is left
+	// before, if not nil, had the id and is about to be forgotten under it.
+	before *Worker
+	stop   context.CancelFunc
+	done   chan struct{} // closed when no goroutine of this worker is left
 }
 
 // view is what is known of a worker at one moment; it is replaced as a whole.
@@ -52,12 +55,16 @@ func newWorker(f *Fleet, e Entry) *Worker {
 	return w
 }
 
-// start follows the engine until leave.
+// start follows the engine until leave, once nothing is left of the one before.
 func (w *Worker) start(sinks []Sink) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w.stop = cancel
 	go func() {
 		defer close(w.done)
+		if w.before != nil {
+			<-w.before.done
+			w.before = nil
+		}
 		follow(ctx, w, sinks)
 	}()
 }
