@@ -65,6 +65,10 @@ func takeIndexMixed(ctx context.Context, b *bench) ([]part, error) {
 	if err := b.index(ctx, &harness, "mixed", "-index", "none", "-corpus", history); err != nil {
 		return nil, err
 	}
+	var machine struct{ Chased, Touched float64 }
+	if err := b.index(ctx, &machine, "lines"); err != nil {
+		return nil, err
+	}
 	parts := []part{
 		median("one thread, block operations", "M/s", each(our, mixture.rate)).against(other, beside.rate()).atLeast(14).aimAtLeast(30),
 		median("last tenth against the first steady one", "×", each(our, mixture.kept)).against(other, beside.kept()).atLeast(0.8),
@@ -73,17 +77,19 @@ func takeIndexMixed(ctx context.Context, b *bench) ([]part, error) {
 		median("queries and events", "M/s", each(our, func(m mixture) float64 { return float64(m.Ops) / m.Thread / million })),
 		median("live bytes per block held at the end", "B", each(our, mixture.bytes)).against(other, beside.bytes()),
 	}
-	for _, index := range []string{ours, other} {
-		var apart struct{ Query, Store, Remove float64 }
-		if err := b.index(ctx, &apart, "split", "-index", index, "-corpus", history); err != nil {
-			return nil, err
-		}
-		parts = append(parts,
-			part{What: index + ", a block asked for", Value: apart.Query, Unit: "ns"},
-			part{What: index + ", a block stored", Value: apart.Store, Unit: "ns"},
-			part{What: index + ", a block removed", Value: apart.Remove, Unit: "ns"},
-		)
+	var apart struct{ Query, Store, Remove float64 }
+	if err := b.index(ctx, &apart, "split", "-index", ours, "-corpus", history); err != nil {
+		return nil, err
 	}
+	parts = append(parts,
+		part{What: "a block asked for", Value: apart.Query, Unit: "ns"},
+		part{What: "a block stored", Value: apart.Store, Unit: "ns"},
+		part{What: "a block removed", Value: apart.Remove, Unit: "ns"},
+	)
+	parts = append(parts,
+		part{What: "this machine, a random line of 64 MiB read and written", Value: machine.Touched, Unit: "ns"},
+		part{What: "this machine, a random line that the one before named", Value: machine.Chased, Unit: "ns"},
+	)
 	failed, differ := beside.Failed, 0
 	for _, m := range our {
 		failed += m.Failed

@@ -186,6 +186,14 @@ func TestMemoryIsCountedAndGivenBack(t *testing.T) {
 	}
 }
 
+func TestLines(t *testing.T) {
+	var l lines
+	measured(t, &l, "lines")
+	if l.Touched <= 0 || l.Chased <= l.Touched {
+		t.Errorf("%+v: want a line that is waited for to take longer than one that is not", l)
+	}
+}
+
 // What an engine sends decodes to the history that it was made of, but for the
 // hashes of blocks, which are those of the tokens.
 func TestEnginesTellTheHistory(t *testing.T) {

@@ -10,6 +10,7 @@
 //	index frames -index kvindex -corpus en.bin -tokens 16
 //	index depth  -index kvindex -blocks 10000000
 //	index memory -index kvindex -blocks 10000000
+//	index lines
 //
 // A corpus is a file that the program bench/corpus writes.
 package main
@@ -44,7 +45,7 @@ var replays = map[string]func(contestant, *workload.Corpus) (any, error){
 
 func run(args []string, out io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("want mixed, split, pair, submit, agents, frames, depth or memory")
+		return errors.New("want mixed, split, pair, submit, agents, frames, depth, memory or lines")
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	name := flags.String("index", "kvindex", "index to measure: "+contestantNames())
@@ -97,6 +98,8 @@ func measure(what string, c contestant, corpus string, blocks, tokens int) (any,
 		return nil, fmt.Errorf("-blocks %d: want at least %d", blocks, minBlocks)
 	}
 	switch what {
+	case "lines":
+		return measureLines(), nil
 	case "depth":
 		return depth(c, blocks)
 	case "memory":
