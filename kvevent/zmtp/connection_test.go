@@ -268,6 +268,26 @@ func TestHeartbeat(t *testing.T) {
 	}
 }
 
+// A subscriber that says nothing for an hour is slow, not dead.
+func TestSilentSubscriberStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		var peer *scripted
+		pub := newPub(t, zmtp.Options{Dial: pipes(t, false, func(p *scripted) {
+			peer = p
+			p.say(hello31, readySub, sayAlive, "\x04\x0a\x09SUBSCRIBE")
+			<-hang
+		})})
+		connect(t, pub, "tcp://sub:1")
+		<-time.After(time.Hour)
+		if n := pub.Subscribers(nil); n != 1 || peer.has("PING") {
+			t.Errorf("%d subscribers; it heard %q", n, peer.all())
+		}
+		close(hang)
+		_ = pub.Close()
+	})
+}
+
 // Questions of a peer are answered with what they hold.
 func TestAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 const (
 	firstChunk = 4 << 10
 	usualChunk = 256 << 10
-	keptChunk  = 1 << 20
+	keptChunk  = 2 << 20
 )
 
 // chunksPerPeer bounds the buffers of a connection that lie between its reader

@@ -16,6 +16,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 // libzmq is a process that has sockets of libzmq.
 type libzmq struct {
 	t     *testing.T
+	pid   *os.Process
 	stdin io.Writer
 	lines *bufio.Scanner
 }
@@ -56,7 +58,7 @@ func start(t *testing.T) *libzmq {
 		cancel()
 		_ = cmd.Wait()
 	})
-	return &libzmq{t: t, stdin: stdin, lines: bufio.NewScanner(stdout)}
+	return &libzmq{t: t, pid: cmd.Process, stdin: stdin, lines: bufio.NewScanner(stdout)}
 }
 
 // do gives a command and waits for its answer.
@@ -465,6 +467,32 @@ func TestLibzmqHeartbeats(t *testing.T) {
 	l.do("recv", "idle", say{"ms": 1000})
 	l.do("send", "peer", say{"frames": frames("still here")})
 	r.wantParts("still here")
+}
+
+// A process that no longer runs, though its connections stand, is noticed; when
+// it runs again, so do its sockets.
+func TestLibzmqFreezes(t *testing.T) {
+	l := start(t)
+	sub := newSub(t, zmtp.Options{Heartbeat: 50 * time.Millisecond}, "")
+	r := read(t, sub)
+	connect(t, sub, l.open("peer", "PUB", "bind", "tcp://127.0.0.1:*", nil))
+	r.want(zmtp.Connected)
+	r.want(zmtp.Subscribed)
+	if err := l.pid.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if lost := r.want(zmtp.Lost); !strings.Contains(lost.Err.Error(), "silent") {
+		t.Errorf("lost because %v", lost.Err)
+	}
+	if err := l.pid.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if c := r.past(zmtp.Failed, zmtp.Connected); c.Peer.Epoch() != 2 {
+		t.Errorf("epoch %d", c.Peer.Epoch())
+	}
+	r.want(zmtp.Subscribed)
+	l.do("send", "peer", say{"frames": frames("again")})
+	r.wantParts("again")
 }
 
 // Sockets that do not fit each other say so, and go on trying.

@@ -18,9 +18,10 @@ type Peer struct {
 	epoch             uint64
 	welcome           welcome
 
-	conn   net.Conn
-	out    *outbox
-	chunks chan *chunk // those that are free
+	conn      net.Conn
+	heartbeat time.Duration // 0 for a peer that is not asked
+	out       *outbox
+	chunks    chan *chunk // those that are free
 
 	// Only the reader knows these.
 	ponged  bool      // it answers questions
@@ -76,7 +77,7 @@ func (p *Peer) read(ctx context.Context, s *socket) error {
 	}
 	for {
 		room := c.buf[c.n:]
-		n, err := p.receive(room, s.opts.Heartbeat)
+		n, err := p.receive(room)
 		if err != nil {
 			return err
 		}
@@ -139,14 +140,13 @@ func (p *Peer) takeChunk(ctx context.Context, size int) (*chunk, error) {
 }
 
 // receive reads what there is, which is nothing if subscriptions have settled
-// before anything came. A peer that is silent for a heartbeat is asked for a sign
-// of life, if it speaks a version that has such questions.
-func (p *Peer) receive(b []byte, heartbeat time.Duration) (int, error) {
-	asks := heartbeat > 0 && p.welcome.minor >= 1
+// before anything came. A peer with a heartbeat that is silent is asked for a
+// sign of life.
+func (p *Peer) receive(b []byte) (int, error) {
 	for silent := 0; ; silent++ {
 		var deadline time.Time
-		if asks {
-			deadline = time.Now().Add(heartbeat)
+		if p.heartbeat > 0 {
+			deadline = time.Now().Add(p.heartbeat)
 		}
 		settling := !p.settles.IsZero()
 		if settling {
@@ -166,7 +166,7 @@ func (p *Peer) receive(b []byte, heartbeat time.Duration) (int, error) {
 		case settling:
 			return 0, nil
 		case silent >= 2 && p.ponged:
-			return 0, fmt.Errorf("the peer has been silent for %v", 3*heartbeat)
+			return 0, fmt.Errorf("the peer has been silent for %v", 3*p.heartbeat)
 		}
 		p.out.command(appendPing(nil, ""))
 	}
@@ -198,7 +198,9 @@ func (p *Peer) obey(s *socket, body []byte) error {
 		}
 		return err
 	case pong:
-		p.answered(s, string(content))
+		if s.kind == "SUB" { // others ask nothing
+			p.answered(string(content))
+		}
 	case failure:
 		return parseError(content)
 	case subscribe, cancel:
@@ -208,13 +210,12 @@ func (p *Peer) obey(s *socket, body []byte) error {
 }
 
 // answered goes on with the question after the one that was answered.
-func (p *Peer) answered(s *socket, question string) {
+func (p *Peer) answered(question string) {
 	p.ponged = true
-	switch {
-	case s.kind != "SUB":
-	case question == probing:
+	switch question {
+	case probing:
 		p.out.command(appendPing(nil, confirming))
-	case question == confirming:
+	case confirming:
 		p.settles = time.Now().Add(settle)
 	}
 }

@@ -155,7 +155,7 @@ func TestHighWater(t *testing.T) {
 		var slow, quick *scripted
 		slowDial := pipes(t, true, func(p *scripted) {
 			slow = p
-			p.greet(hello31+readySub, 64+27+2+12)
+			p.greet(hello31+readySub, 64+27)
 			p.say("\x00\x01\x01")
 			<-resume
 			p.listen()
@@ -211,7 +211,7 @@ func TestQueueBytes(t *testing.T) {
 		hang := make(chan struct{})
 		defer close(hang)
 		pub := newPub(t, zmtp.Options{QueueBytes: 1000, Dial: pipes(t, true, func(p *scripted) {
-			p.greet(hello31+readySub, 64+27+2+12)
+			p.greet(hello31+readySub, 64+27)
 			p.say("\x00\x01\x01")
 			<-hang
 		})})

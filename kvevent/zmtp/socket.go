@@ -180,6 +180,9 @@ func (s *socket) serve(conn net.Conn, endpoint string) (stood bool, err error) {
 		return false, err
 	}
 	p := &Peer{endpoint: endpoint, address: conn.RemoteAddr().String(), welcome: told, conn: conn}
+	if s.kind == "SUB" && told.minor >= 1 {
+		p.heartbeat = max(s.opts.Heartbeat, 0)
+	}
 	p.chunks = make(chan *chunk, chunksPerPeer)
 	for range chunksPerPeer {
 		p.chunks <- &chunk{home: p.chunks}
@@ -236,7 +239,6 @@ func (s *socket) enter(p *Peer) {
 	if s.join != nil {
 		s.join(p)
 	}
-	p.out.command(p.probe(nil))
 	s.peers = append(s.peers, p)
 	s.mu.Unlock()
 	s.stats.connected.Add(1)

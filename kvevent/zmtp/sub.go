@@ -20,6 +20,7 @@ func NewSub(o Options) *Sub {
 		for prefix := range s.prefixes {
 			p.out.command(appendSubscription(nil, p.welcome.minor, true, []byte(prefix)))
 		}
+		p.out.command(p.probe(nil))
 	}
 	return s
 }
@@ -72,7 +73,8 @@ func (s *Sub) change(on bool, prefix []byte) error {
 // the connections. It ends with one error, when ctx ends or the socket is
 // closed. Where the loop was left, the next one goes on; only one loop runs at a
 // time. While none runs, or the loop is slow, connections are read no further
-// than a few buffers, and publishers drop what they cannot send.
+// than a few buffers, publishers drop what they cannot send, and a connection
+// that is lost may not be made again.
 func (s *Sub) Messages(ctx context.Context) iter.Seq2[Message, error] {
 	return s.inbox.messages(ctx)
 }

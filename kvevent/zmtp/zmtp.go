@@ -100,9 +100,10 @@ type Options struct {
 	// MaxPeers bounds the connections that bound endpoints have at a time
 	// (1,024). Further ones are closed at once.
 	MaxPeers int
-	// Heartbeat is the silence after which a peer is asked whether it is there
-	// (5 s). One that has answered such a question before is given up after
-	// three times that silence.
+	// Heartbeat is the silence after which a SUB socket asks a publisher whether
+	// it is there (5 s). One that has answered such a question before is given up
+	// after three times that silence. Peers of other sockets may be silent because
+	// they are slow; they are left to TCP's keep-alive.
 	Heartbeat time.Duration
 	// Identity is the name that a ROUTER sees, at most 255 bytes; empty for none.
 	Identity []byte
