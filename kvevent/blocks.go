@@ -7,29 +7,29 @@ import (
 	"github.com/dynago/dynago/kv"
 )
 
-// copies counts the copies of one block, 16 bits per tier. An engine may hold
+// tally counts the copies of one block, 16 bits per tier. An engine may hold
 // the same block several times over, and tells of each.
-type copies uint64
+type tally uint64
 
 const mostCopies = 1<<16 - 1
 
-func (c copies) on(t kv.Tier) uint64 { return uint64(c) >> (16 * t) & mostCopies }
+func (c tally) on(t kv.Tier) uint64 { return uint64(c) >> (16 * t) & mostCopies }
 
 // add counts one copy more. Beyond what fits the count stands still, so that a
 // block may be taken for gone too early and never too late.
-func (c copies) add(t kv.Tier) copies {
+func (c tally) add(t kv.Tier) tally {
 	if c.on(t) == mostCopies {
 		return c
 	}
 	return c + 1<<(16*t)
 }
 
-func (c copies) drop(t kv.Tier) copies { return c - 1<<(16*t) }
+func (c tally) drop(t kv.Tier) tally { return c - 1<<(16*t) }
 
 // entry is one block that an engine holds.
 type entry struct {
 	key    kv.EngineHash
-	copies copies // 0 = the slot is free
+	copies tally // 0 = the slot is free
 }
 
 // holding is what one rank of an engine holds: how many copies of which block,
@@ -50,19 +50,18 @@ type holding struct {
 	// namespace. It is nil unless somebody asks for it.
 	chains []kv.SeqHash
 
-	groups map[uint32]attention // what has been learned of groups
-	pages  *pages               // if the engine's blocks are smaller than ours
+	groups groups
+	pages  *pages // if the engine's blocks are smaller than ours
 }
 
 const (
 	fewestSlots = 64
 	// severalSpaces is the seed of blocks that are in several namespaces.
 	severalSpaces = 0
-	maxGroups     = 1024
 )
 
 func newHolding(chains bool) *holding {
-	h := &holding{mix: rand.Uint64(), groups: make(map[uint32]attention)}
+	h := &holding{mix: rand.Uint64()}
 	h.resize(fewestSlots)
 	if chains {
 		h.chains = make([]kv.SeqHash, fewestSlots)
@@ -231,4 +230,30 @@ func (h *holding) clear() {
 	fresh := newHolding(h.chains != nil)
 	fresh.groups = h.groups
 	*h = *fresh
+}
+
+// groups is what has been learned of a rank's groups of layers.
+type groups struct {
+	first [8]attention // of the groups that models really have
+	rest  map[uint32]attention
+}
+
+const maxGroups = 1024
+
+func (g *groups) of(group uint32) attention {
+	if group < uint32(len(g.first)) {
+		return g.first[group]
+	}
+	return g.rest[group]
+}
+
+func (g *groups) learn(group uint32, a attention) {
+	switch {
+	case group < uint32(len(g.first)):
+		g.first[group] = a
+	case g.rest == nil:
+		g.rest = map[uint32]attention{group: a}
+	case len(g.rest) < maxGroups || g.rest[group] != attentionUntold:
+		g.rest[group] = a
+	}
 }

@@ -42,8 +42,8 @@ func (h *holding) judge(e *told) Reason {
 	case e.lost:
 		return UnknownMedium
 	}
-	if e.hasGroup && e.attention != attentionUntold && (len(h.groups) < maxGroups || h.groups[e.group] != attentionUntold) {
-		h.groups[e.group] = e.attention
+	if e.hasGroup && e.attention != attentionUntold {
+		h.groups.learn(e.group, e.attention)
 	}
 	switch e.attention {
 	case attentionMain:
@@ -56,7 +56,7 @@ func (h *holding) judge(e *told) Reason {
 	if !e.hasGroup {
 		return None
 	}
-	switch h.groups[e.group] {
+	switch h.groups.of(e.group) {
 	case attentionMain:
 		return None
 	case attentionOther, attentionUnknown:

@@ -44,8 +44,11 @@ type Decoder struct {
 	padded []uint32
 	extras extras
 	unique unique
-	// payload is the message at hand.
+	// payload is the message at hand; what follows is of it as well.
 	payload []byte
+	removal lastRemoval
+	behind  lastTail
+	keysEnd int // where the keys read last end
 }
 
 // maxRanks bounds how many ranks a decoder believes a worker to have.
@@ -133,6 +136,7 @@ func (d *Decoder) release() {
 	}
 	d.told, d.hashes, d.tokens = d.told[:0], d.hashes[:0], d.tokens[:0]
 	d.events, d.blocks = d.events[:0], d.blocks[:0]
+	d.removal.to, d.behind.to = 0, 0
 }
 
 // message takes a payload apart. Nothing that is remembered changes yet.

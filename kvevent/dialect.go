@@ -12,6 +12,19 @@ const eventDepth = maxDepth - 3
 
 // event reads one event. If it is not as it should be the position is anywhere.
 func (d *Decoder) event(r *reader, e *told) bool {
+	if d.repeated(r, e) {
+		return true
+	}
+	from := r.pos
+	if !d.anew(r, e) {
+		return false
+	}
+	d.remember(r, e, from)
+	return true
+}
+
+// anew reads one event word by word.
+func (d *Decoder) anew(r *reader, e *told) bool {
 	switch r.next() {
 	case shapeArray:
 		n, ok := r.array()
@@ -115,7 +128,9 @@ func fieldOf(name []byte, guess field) field {
 // tagged reads an event that is a map. Fields of the value that a publisher
 // takes for granted may be missing.
 func (d *Decoder) tagged(r *reader, e *told, n int) bool {
-	guess, typed := fieldType, false
+	guess := fieldType
+	var seen uint32 // bit per field
+	var tail lastTail
 	for left := n - 1; left >= 0; left-- {
 		name, ok := r.text()
 		if !ok {
@@ -123,9 +138,16 @@ func (d *Decoder) tagged(r *reader, e *told, n int) bool {
 		}
 		f := fieldOf(name, guess)
 		guess = f + 1
+		seen |= 1 << f
 		if f != fieldType {
 			if !d.field(r, e, f) {
 				return false
+			}
+			if f == fieldTokens && seen == headFields && e.kind == TypeStored {
+				if d.follow(r, e, left) {
+					return true
+				}
+				tail.from, tail.fields = r.pos, left
 			}
 			continue
 		}
@@ -133,13 +155,16 @@ func (d *Decoder) tagged(r *reader, e *told, n int) bool {
 		if !ok {
 			return false
 		}
-		typed = true
 		if e.kind = typeOf(tag); e.kind == TypeUnknown {
 			// What its fields are is for those to know who know the type.
 			return r.skipItems(2*left, eventDepth)
 		}
 	}
-	return typed
+	if tail.from > 0 {
+		tail.to, tail.told = r.pos, *e
+		d.behind = tail
+	}
+	return seen&(1<<fieldType) != 0
 }
 
 func typeOf(tag []byte) EventType {
@@ -161,6 +186,7 @@ func (d *Decoder) field(r *reader, e *told, f field) (ok bool) {
 		e.hashes.from = uint32(len(d.hashes))
 		d.hashes, ok = r.hashes(d.hashes)
 		e.hashes.to = uint32(len(d.hashes))
+		d.keysEnd = r.pos
 		e.has |= 1 << f
 		return ok
 	case fieldParent:

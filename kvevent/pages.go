@@ -29,7 +29,7 @@ type pages struct {
 // page is one of the engine's blocks. Links are places in pages.all; none = -1.
 type page struct {
 	key      kv.EngineHash
-	copies   copies
+	copies   tally
 	up       int32 // the page before it in its group
 	child    int32 // the first of those behind it in its group
 	sibling  int32 // the next one behind the same page
