@@ -296,3 +296,23 @@ func TestRestartsEverySecond(t *testing.T) {
 		}
 	})
 }
+
+// A card with more ranks than anyone could count is none.
+func TestAbsurdRanks(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fleet.Fleet, w *fleet.Worker, e *fake, heard *recorder) {
+		for _, tc := range []struct {
+			start, size uint32
+			fine        bool
+		}{{0, 4096, true}, {0, 4097, false}, {0, 1<<32 - 1, false}, {1<<32 - 2, 1, true}, {1<<32 - 2, 3, false}, {7, 0, true}} {
+			s := ready(7)
+			s.Card.DPStart, s.Card.DPSize = tc.start, tc.size
+			send(e.cards, s)
+			if w.Ready() != tc.fine || (w.Card() != nil) != tc.fine {
+				t.Errorf("%+v: ready %v, card %v", tc, w.Ready(), w.Card())
+			}
+			if s := w.Status(); !tc.fine && (s.State != engine.Failed || !strings.Contains(s.Reason, "at most 4096")) {
+				t.Errorf("%+v: %v, %s", tc, s.State, s.Reason)
+			}
+		}
+	})
+}

@@ -2,7 +2,9 @@ package fleet
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -63,6 +65,10 @@ func follow(ctx context.Context, w *Worker, sinks []Sink) {
 
 // become makes s the worker's status and does what follows from it.
 func (f *follower) become(ctx context.Context, s engine.Status) {
+	if s.Card != nil && !countable(s.Card) {
+		s.State, s.Reason = engine.Failed, fmt.Sprintf("the card names %d ranks from %d on: want at most %d, below 2^32", s.Card.DPSize, s.Card.DPStart, mostRanks)
+		s.Card = nil
+	}
 	old := f.view.Load().status
 	if s.State != old.State {
 		f.log.Info("worker is "+s.State.String(), "was", old.State.String(), "reason", s.Reason)
@@ -93,6 +99,13 @@ func (f *follower) become(ctx context.Context, s engine.Status) {
 		f.refused = s.Revision
 		f.log.Warn("worker is not admitted: its context length is unknown; set context_length for this engine", "key", "context_length")
 	}
+}
+
+// mostRanks is how many ranks a worker may have. Each is a row of every decision.
+const mostRanks = 4096
+
+func countable(c *engine.Card) bool {
+	return c.Ranks() <= mostRanks && c.DPStart <= math.MaxUint32-c.Ranks()
 }
 
 // sameCache says whether events mean the same under both cards.
