@@ -35,6 +35,8 @@ func readers(t *testing.T, open func() Index) {
 			}
 		})
 	}
+	t.Run("Splits", func(t *testing.T) { splits(t, open) })
+	t.Run("Newcomers", func(t *testing.T) { newcomers(t, open) })
 }
 
 // churn is how a fleet changes while it is asked.
