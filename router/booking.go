@@ -18,6 +18,8 @@ type Booking struct {
 	prompt      int // tokens
 	expected    uint32
 	blockSize   int
+	room        int // blocks that the target can hold
+	shown       int // leading blocks that counted as cached because of earlier answers
 	trackOutput bool
 	// begun says that the first token has come, told that it is known how much of
 	// the prompt was cached.
@@ -62,21 +64,15 @@ func (b *Booking) Cached(tokens int) {
 	}
 	r, t, now := b.router, b.decision.Target, time.Now()
 	a := answer{
-		prompt: b.prompt, predicted: b.decision.CachedTokens, reported: min(tokens, b.prompt),
+		prompt: b.prompt, predicted: b.decision.CachedTokens, reported: min(max(0, tokens), b.prompt),
 		blockSize: b.blockSize,
 	}
-	j := r.watch.tell(t, b.load.life, a, b.witness, now)
-	if j == asBefore {
-		return
+	j, news := r.watch.tell(t, b.load.life, a, b.witness, now)
+	wrong := a.reported/b.blockSize+1 < min(b.shown, (b.prompt-1)/b.blockSize)
+	if j != asBefore || news != nil || wrong {
+		r.learn(b, j, news, wrong, now)
 	}
-	r.mu.Lock()
-	if j == doubt && r.instead.Load() == nil {
-		r.instead.Store(newGuess(r.tuning.TTL))
-	} else if j == believe {
-		r.instead.Load().removeTarget(t)
-	}
-	r.mu.Unlock()
-	if j != believe {
+	if j == doubt || j == again {
 		b.worker.Resync()
 	}
 }
@@ -118,7 +114,7 @@ func (b *Booking) Release() {
 	}
 	b.released = true
 	b.router.books.leave(b)
-	if b.witness != nil && !b.told.Swap(true) {
+	if told := b.told.Swap(true); !told && b.witness != nil {
 		b.router.watch.close(b.witness)
 	}
 }

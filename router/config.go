@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/kv"
 )
 
 // Mode names a way of picking a worker.
@@ -61,7 +62,13 @@ type Config struct {
 	// MinInitialWorkers keeps all requests waiting for a retry until so many
 	// workers have been ready once.
 	MinInitialWorkers int
-	Logger            *slog.Logger // nil discards
+	// Tracking, if set, keeps the names secret by which blocks in use are
+	// counted.
+	Tracking *kv.TrackingKey
+	// Shared, if set, is asked for each prompt without a namespace, unless
+	// [Tuning.SharedCacheMultiplier] is 0.
+	Shared SharedCache
+	Logger *slog.Logger // nil discards
 }
 
 // Tuning is what the cost of a worker depends on. Names in brackets are the

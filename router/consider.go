@@ -1,70 +1,33 @@
 package router
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/kv"
-	"github.com/dynago/dynago/kvindex"
 )
-
-// guessedBlockSize stands in where a card tells none. Nothing is found cached
-// there; only costs must be comparable.
-const guessedBlockSize = 16
 
 // scratch is the memory of one decision.
 type scratch struct {
 	tuning  Tuning
 	rows    []Candidate
 	sides   []side   // what belongs to each row and is no policy's business
-	prompts []prompt // one for each block size
+	prompts []prompt // one for each pool
 }
 
 type side struct {
 	prompt int // which of the prompts
 	card   *engine.Card
+	life   context.Context // of the worker, when it was considered
 	// What the worker's own events say to be cached, in blocks: on the device, and
 	// with lower tiers.
 	device, told int
 	doubted      bool // they are not believed
+	shown        int  // what answers, and what was routed there, say of the device
 }
-
-// prompt is the request's prompt cut into blocks of one size.
-type prompt struct {
-	blockSize int
-	local     []kv.LocalHash
-	seq       []kv.SeqHash
-	own       struct { // memory of the hashes of a short prompt
-		local []kv.LocalHash
-		seq   []kv.SeqHash
-	}
-	found   matches // by what workers have told
-	ahead   matches // by what was routed to them lately
-	instead matches // the same, of those that are not believed
-}
-
-// matches are read in the order of the targets.
-type matches struct {
-	kvindex.Matches
-	at int // the first that was not yet asked for
-}
-
-// of returns what a target holds, or nil. Targets are asked for in order.
-func (m *matches) of(t kv.Target) *[4]int32 {
-	for m.at < len(m.Found) && m.Found[m.at].Target.Compare(t) < 0 {
-		m.at++
-	}
-	if m.at < len(m.Found) && m.Found[m.at].Target == t {
-		return &m.Found[m.at].Blocks
-	}
-	return nil
-}
-
-// blocks returns how many blocks so many tokens take, the last one maybe in
-// part.
-func (p *prompt) blocks(tokens int) int { return (tokens + p.blockSize - 1) / p.blockSize }
 
 // recycle keeps the memory of a decision for the next one, but nothing that
 // would keep a worker alive.
@@ -73,78 +36,55 @@ func (r *Router) recycle(s *scratch) {
 	clear(s.sides)
 	s.rows, s.sides = s.rows[:0], s.sides[:0]
 	for i := range s.prompts {
-		s.prompts[i].local, s.prompts[i].seq = nil, nil
+		p := &s.prompts[i]
+		p.local, p.seq, p.tracked, p.shared = nil, nil, nil, nil
 	}
 	r.scratch.Put(s)
 }
 
 // consider fills s with the tuning for q, a row for each rank that may serve it,
 // and what is cached there.
-func (r *Router) consider(q *Query, s *scratch) error {
+func (r *Router) consider(ctx context.Context, q *Query, s *scratch) error {
 	s.tuning = r.tuning
 	if err := q.Overrides.apply(&s.tuning); err != nil {
 		return err
 	}
 	if err := r.eligible(q, s); err != nil {
-		r.mu.Lock()
-		r.counted.Refused++
-		r.mu.Unlock()
+		r.refuse()
 		return err
 	}
 	s.prompts = s.prompts[:0]
 	for i := range s.rows {
-		s.sides[i].prompt = r.cut(q, s, s.rows[i].BlockSize)
+		s.sides[i].prompt = r.cut(ctx, q, s, r.pool(s.sides[i].card))
+	}
+	for i := range s.prompts {
+		r.look(&s.prompts[i])
 	}
 	for i := range s.rows {
-		c := &s.rows[i]
-		p := &s.prompts[s.sides[i].prompt]
-		if held := p.found.of(c.Target); held != nil {
-			c.Device = int(held[kv.TierDevice])
-			c.Host = int(held[kv.TierHost])
-			c.Disk = int(held[kv.TierDisk]) + int(held[kv.TierShared])
-		}
-		side := &s.sides[i]
-		side.device, side.told = c.Device, c.Device+c.Host+c.Disk
-		if side.doubted = !r.watch.believes(c.Target); side.doubted {
-			c.Device, c.Host, c.Disk = 0, 0, 0
-		}
-		if held := p.ahead.of(c.Target); held != nil && !side.doubted {
-			c.expect(int(held[kv.TierDevice]))
-		}
-		if held := p.instead.of(c.Target); held != nil && side.doubted {
-			c.expect(int(held[kv.TierDevice]))
-		}
+		r.credit(&s.rows[i], &s.sides[i], &s.prompts[s.sides[i].prompt])
 	}
 	return nil
 }
 
-// cut returns which of the prompts of s has blocks of this size, made if need
-// be and looked up in the index.
-func (r *Router) cut(q *Query, s *scratch, blockSize int) int {
-	for i := range s.prompts {
-		if s.prompts[i].blockSize == blockSize {
-			return i
-		}
+// credit fills in what is cached of p where a row stands for.
+func (r *Router) credit(c *Candidate, side *side, p *prompt) {
+	if held := p.found.of(c.Target); held != nil {
+		c.Device = int(held[kv.TierDevice])
+		c.Host = int(held[kv.TierHost])
+		c.Disk = int(held[kv.TierDisk]) + int(held[kv.TierShared])
 	}
-	n := len(s.prompts)
-	if n < cap(s.prompts) {
-		s.prompts = s.prompts[:n+1] // with the memory it had
-	} else {
-		s.prompts = append(s.prompts, prompt{})
+	side.device, side.told = c.Device, c.Device+c.Host+c.Disk
+	if side.doubted = !r.watch.believes(c.Target); side.doubted {
+		c.Device, c.Host, c.Disk = 0, 0, 0
 	}
-	p := &s.prompts[n]
-	p.blockSize, p.found.at, p.ahead.at, p.instead.at = blockSize, 0, 0, 0
-	if scheme := kv.PublicScheme(blockSize, q.Namespace); len(q.Tokens) >= kv.MemoTokens {
-		p.local, p.seq = r.memo.Hashes(q.Tokens, scheme)
-	} else {
-		p.own.local = scheme.AppendLocal(p.own.local[:0], q.Tokens)
-		p.own.seq = scheme.AppendSeq(p.own.seq[:0], p.own.local)
-		p.local, p.seq = p.own.local, p.own.seq
+	if held := p.ahead.of(c.Target); held != nil && !side.doubted {
+		c.expect(int(held[kv.TierDevice]))
 	}
-	r.index.Match(p.local, &p.found.Matches)
-	r.ahead.match(p.local, &p.ahead.Matches)
-	r.instead.Load().match(p.local, &p.instead.Matches)
-	return n
+	if held := p.instead.of(c.Target); held != nil {
+		side.shown = int(held[kv.TierDevice])
+		c.expect(side.shown)
+	}
+	c.Shared = beyond(p.shared, c.Device)
 }
 
 // weigh fills in what is booked on each row, and what the request would cost
@@ -168,7 +108,7 @@ func (r *Router) weigh(q *Query, s *scratch) {
 	share := t.TrackActiveBlocks && t.AssumeKVReuse
 	if share {
 		for i := range s.prompts {
-			r.books.blocks.depths(s.prompts[i].seq)
+			r.books.blocks.depths(s.prompts[i].tracked)
 		}
 	}
 	a := ask{tokens: len(q.Tokens), prefillPool: q.Role == engine.Prefill}
@@ -181,7 +121,7 @@ func (r *Router) weigh(q *Query, s *scratch) {
 		}
 		c.DecodeBlocks = c.ActiveBlocks
 		if t.TrackActiveBlocks {
-			c.DecodeBlocks += len(s.prompts[s.sides[i].prompt].seq) - depth
+			c.DecodeBlocks += len(s.prompts[s.sides[i].prompt].tracked) - depth
 		}
 		if i == 0 || c.PrefillTokens < a.minPrefill {
 			a.minPrefill = c.PrefillTokens
@@ -203,10 +143,11 @@ func (r *Router) eligible(q *Query, s *scratch) error {
 			continue
 		}
 		out.known++
+		life := w.Lost()
 		switch {
 		case q.pinned() && w.ID() != q.PinWorker:
 			out.others++
-		case !w.Admitted():
+		case !w.Admitted(), life.Err() != nil:
 			out.closed++
 		case slices.Contains(q.Exclude, w.ID()):
 			out.tried++
@@ -220,7 +161,7 @@ func (r *Router) eligible(q *Query, s *scratch) error {
 		case w.Overloaded():
 			out.full++
 		default:
-			if err := s.add(q, w, card); err != nil {
+			if err := s.add(q, w, card, life); err != nil {
 				return err
 			}
 		}
@@ -238,7 +179,7 @@ func (r *Router) eligible(q *Query, s *scratch) error {
 }
 
 // add appends the ranks of a worker, of a pinned one only that which is meant.
-func (s *scratch) add(q *Query, w *fleet.Worker, card *engine.Card) error {
+func (s *scratch) add(q *Query, w *fleet.Worker, card *engine.Card, life context.Context) error {
 	first, last := card.DPStart, card.DPStart+card.Ranks()-1
 	if q.pinned() {
 		switch {
@@ -256,13 +197,10 @@ func (s *scratch) add(q *Query, w *fleet.Worker, card *engine.Card) error {
 			first, last = *q.PinRank, *q.PinRank
 		}
 	}
-	size := int(card.BlockSize)
-	if size == 0 {
-		size = guessedBlockSize
-	}
+	size := blockSize(card)
 	for rank := first; ; rank++ {
 		s.rows = append(s.rows, Candidate{Target: kv.Target{Worker: w.ID(), Rank: rank}, Worker: w, BlockSize: size})
-		s.sides = append(s.sides, side{card: card})
+		s.sides = append(s.sides, side{card: card, life: life})
 		if rank == last {
 			return nil
 		}

@@ -48,6 +48,26 @@ func (g *guess) removeWorker(id uint64) {
 	}
 }
 
+// learn notes what follows from an answer: what it has shown to be cached beyond
+// what the index knows, or that what earlier answers have shown is no more.
+func (r *Router) learn(b *Booking, j judgement, news []kv.LocalHash, wrong bool, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t := b.decision.Target
+	if wrong || j == believe {
+		r.instead.Load().removeTarget(t)
+	}
+	if b.load.life.Err() != nil || j != doubt && len(news) == 0 {
+		return
+	}
+	g := r.instead.Load()
+	if g == nil {
+		g = newGuess(r.tuning.TTL)
+		r.instead.Store(g)
+	}
+	g.routed.Add(t, news, kv.AppendSeqHashes(nil, news), b.room, now)
+}
+
 // expect lets a row count so many leading blocks as cached on the device. What
 // lower tiers were found to continue with counts only beyond them.
 func (c *Candidate) expect(blocks int) {

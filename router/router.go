@@ -42,11 +42,17 @@ type Router struct {
 	minimum int         // workers that must have been there once
 	begun   atomic.Bool // they have
 
+	tracking     *kv.TrackingKey // of the books' hashes; nil if they are no secret
+	shared       SharedCache     // or nil
+	sharedErrors atomic.Uint64
+	intake       intake
+
 	mu     sync.Mutex
 	books  books
 	routed *kvindex.Routed
-	// ahead is what workers will tell of, if they are predicted; instead counts
-	// for those that are not believed, once there was one.
+	// ahead is what workers will tell of, if they are predicted; instead is what
+	// answers have shown that the index does not know, and, of workers that are
+	// not believed, what was routed there. It is nil until there is something.
 	ahead   *guess
 	instead atomic.Pointer[guess]
 	watch   *watch
@@ -64,6 +70,8 @@ type Counters struct {
 	// OverlapBlocksLost the blocks that cost, summed up.
 	NonMaxOverlap     uint64
 	OverlapBlocksLost float64
+	// SharedErrors counts prompts for which the shared cache had no answer.
+	SharedErrors uint64
 }
 
 // memoBytes bounds the hashes of earlier prompts: those of some 250 prompts of
@@ -92,7 +100,10 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 		log:     c.Logger,
 		policy:  c.Policy,
 		minimum: c.MinInitialWorkers,
-		rand:    rand.New(rand.NewPCG(seed, 0)),
+
+		tracking: c.Tracking,
+		shared:   c.Shared,
+		rand:     rand.New(rand.NewPCG(seed, 0)),
 	}
 	r.routed = kvindex.NewRouted(r.index, tuning.TTL)
 	if tuning.PredictedTTL > 0 {
@@ -102,6 +113,7 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 		r.log = slog.New(slog.DiscardHandler)
 	}
 	r.watch = newWatch(r.index, r.log)
+	r.intake.log, r.intake.full = r.log, make(map[kv.Target]*fullness)
 	if r.policy == nil {
 		r.policy, r.serial = builtin(cmp.Or(c.Mode, KV), tuning.Temperature, r.rand), true
 	}
@@ -127,10 +139,25 @@ func (r *Router) Route(ctx context.Context, q *Query) (*Booking, error) {
 	s := r.scratch.Get().(*scratch)
 	defer r.recycle(s)
 	r.expire(start)
-	if err := r.consider(q, s); err != nil {
-		return nil, err
+	for range mostTries {
+		if err := r.consider(ctx, q, s); err != nil {
+			return nil, err
+		}
+		if b, err := r.decide(ctx, q, s, start); b != nil || err != nil {
+			return b, err
+		}
 	}
+	r.refuse()
+	return nil, notReady(q.Model)
+}
 
+// mostTries is how often a decision is made again because the worker was lost
+// meanwhile.
+const mostTries = 8
+
+// decide picks one of the rows of s and books it. It returns nothing if the
+// worker was lost since it was considered.
+func (r *Router) decide(ctx context.Context, q *Query, s *scratch, start time.Time) (*Booking, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.weigh(q, s)
@@ -140,6 +167,13 @@ func (r *Router) Route(ctx context.Context, q *Query) (*Booking, error) {
 		if choice, err = r.pick(ctx, q, s.rows); err != nil {
 			return nil, err
 		}
+	}
+	// If its life ends from here on, it is forgotten after this, and all that is
+	// noted here with it.
+	if s.sides[choice].life.Err() != nil {
+		return nil, nil
+	}
+	if !q.pinned() {
 		r.compare(s.rows, choice, &s.tuning)
 	}
 	b := r.book(q, s, choice, start)
@@ -156,13 +190,26 @@ func (r *Router) Route(ctx context.Context, q *Query) (*Booking, error) {
 func (r *Router) Explain(q *Query) ([]Candidate, error) {
 	s := new(scratch)
 	r.expire(time.Now())
-	if err := r.consider(q, s); err != nil {
+	if err := r.consider(context.Background(), q, s); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.weigh(q, s)
-	return s.rows, nil
+	there := s.rows[:0]
+	for i := range s.rows {
+		if s.sides[i].life.Err() == nil {
+			there = append(there, s.rows[i])
+		}
+	}
+	return there, nil
+}
+
+// refuse counts a request for which there is no worker.
+func (r *Router) refuse() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counted.Refused++
 }
 
 // expire forgets prompts that were routed too long ago to count as cached.
@@ -178,7 +225,9 @@ func (r *Router) expire(now time.Time) {
 func (r *Router) Counters() Counters {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.counted
+	c := r.counted
+	c.SharedErrors = r.sharedErrors.Load()
+	return c
 }
 
 // IndexStats tells what the index of KV blocks holds.
@@ -242,15 +291,16 @@ func (r *Router) pick(ctx context.Context, q *Query, rows []Candidate) (int, err
 	return choice, nil
 }
 
-// compare counts what a choice leaves behind.
+// compare counts what a choice leaves behind, in its own blocks.
 func (r *Router) compare(rows []Candidate, choice int, t *Tuning) {
 	most := 0.0
 	for i := range rows {
-		most = max(most, t.overlap(&rows[i]))
+		most = max(most, t.overlap(&rows[i])*float64(rows[i].BlockSize))
 	}
-	if lost := most - t.overlap(&rows[choice]); lost > 0 {
+	size := float64(rows[choice].BlockSize)
+	if lost := most - t.overlap(&rows[choice])*size; lost > 0 {
 		r.counted.NonMaxOverlap++
-		r.counted.OverlapBlocksLost += lost
+		r.counted.OverlapBlocksLost += lost / size
 	}
 }
 
@@ -275,44 +325,42 @@ func (r *Router) book(q *Query, s *scratch, choice int, now time.Time) *Booking 
 		blockSize:   c.BlockSize,
 		trackOutput: t.TrackActiveBlocks && t.TrackOutputBlocks,
 	}
-	b.load = r.books.open(c.Target, c.Worker.Lost())
+	b.load = r.books.open(c.Target, side.life)
 	b.requests = max(1, q.Choices)
 	if t.TrackPrefillTokens {
 		b.prefillTokens = b.requests * (len(q.Tokens) - b.decision.CachedTokens)
 	}
-	hashes := p.seq
+	hashes := p.tracked
 	switch {
 	case !t.TrackActiveBlocks:
 		hashes = nil
 	case !t.AssumeKVReuse:
-		hashes = make([]kv.SeqHash, len(p.seq)) // the prompt's own are shared
+		hashes = make([]kv.SeqHash, len(p.tracked)) // the prompt's own are shared
 		for i := range hashes {
 			hashes[i] = kv.SeqHash(r.rand.Uint64())
 		}
 	}
 	r.books.enter(b, hashes)
-	// A worker that was lost meanwhile has been forgotten, once and for all.
-	if b.load.life.Err() == nil {
-		r.remember(q, b, side, p, now)
-	}
+	r.remember(q, b, side, p, now)
 	return b
 }
 
 // remember notes what the target of a booking will have cached, where the index
 // will not hear it or is not believed, and looks whether it was right before.
 func (r *Router) remember(q *Query, b *Booking, side *side, p *prompt, now time.Time) {
-	t, holds := b.decision.Target, room(side.card)
-	hears := r.hears(side.card)
+	t, hears := b.decision.Target, r.hears(side.card)
+	if b.room = room(side.card); !side.doubted {
+		b.shown = side.shown
+	}
 	if !hears {
-		r.routed.Add(t, p.local, p.seq, holds, now)
+		r.routed.Add(t, p.local, p.seq, b.room, now)
 	} else if r.ahead != nil {
-		r.ahead.routed.Add(t, p.local, p.seq, holds, now)
+		r.ahead.routed.Add(t, p.local, p.seq, b.room, now)
 	}
 	if g := r.instead.Load(); side.doubted && g != nil {
-		g.routed.Add(t, p.local, p.seq, holds, now)
+		g.routed.Add(t, p.local, p.seq, b.room, now)
 	}
-	// Of several answers nobody can tell which was first.
-	if !hears || q.Choices > 1 || !side.card.Features.Has(engine.FeatureCachedTokens) {
+	if !hears || !tells(q, side.card) {
 		return
 	}
 	high := len(p.local) // if nobody counts what runs there
@@ -320,6 +368,21 @@ func (r *Router) remember(q *Query, b *Booking, side *side, p *prompt, now time.
 		high = max(side.told, b.load.depth)
 	}
 	b.witness = r.watch.witness(t, p.local, side.device, high)
+}
+
+// tells says whether the answer to a request will show what the worker had
+// cached of it.
+func tells(q *Query, card *engine.Card) bool {
+	switch {
+	case !card.Features.Has(engine.FeatureCachedTokens):
+		return false
+	case q.Choices > 1: // nobody can tell which of the answers was first
+		return false
+	case q.Namespace.Salt != "" && !card.Features.Has(engine.FeatureCacheSalt),
+		q.Namespace.LoRA != "" && !card.Features.Has(engine.FeatureLoRA):
+		return false // what it keeps apart, we may not
+	}
+	return true
 }
 
 // CacheViews tells how well the index knows the caches of the fleet, of every
@@ -336,52 +399,4 @@ func room(card *engine.Card) int {
 		return guessedRoom
 	}
 	return int(min(card.TotalBlocks, 1<<30))
-}
-
-// hears says whether the index learns from a worker's own events what it caches.
-func (r *Router) hears(card *engine.Card) bool {
-	return !r.tuning.IgnoreEvents && card.Features.Has(engine.FeatureEvents) && card.HashScheme == engine.SchemeXXH3
-}
-
-// feed lets the index hear what the fleet tells.
-type feed struct{ *Router }
-
-// Apply implements [fleet.Sink].
-func (f feed) Apply(t kv.Target, b kv.Batch) {
-	w := f.fleet.Worker(t.Worker)
-	if w == nil {
-		return
-	}
-	if card := w.Card(); card == nil || !f.hears(card) {
-		return
-	}
-	lost, fewer := b.Gap != "", b.Gap != ""
-	if lost {
-		f.index.RemoveTarget(t)
-	}
-	for _, e := range b.Events {
-		_ = f.index.Apply(t, e) // counted by the index; the stream goes on
-		lost = lost || e.Kind == kv.Cleared
-		fewer = fewer || e.Kind != kv.Stored
-	}
-	if fewer {
-		f.watch.removed(t)
-	}
-	if lost {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.ahead.removeTarget(t)
-	}
-}
-
-// RemoveWorker implements [fleet.Sink].
-func (f feed) RemoveWorker(id uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.routed.RemoveWorker(id)
-	f.index.RemoveWorker(id)
-	f.ahead.removeWorker(id)
-	f.instead.Load().removeWorker(id)
-	f.watch.removeWorker(id)
-	f.books.dropIdle(id)
 }

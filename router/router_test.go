@@ -669,29 +669,59 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// A worker that is removed between the choice and the booking takes the booking
-// with it: neither books nor index count on it afterwards.
+// A worker that is removed while a policy thinks about it is not returned, and
+// neither books nor index count on it afterwards.
 func TestRemovedWhileRouting(t *testing.T) {
 	var h *house
-	h = newHouse(t, router.Config{Policy: policyFunc(func(context.Context, *router.Query, []router.Candidate) (int, error) {
-		h.fleet.Remove(1)
+	var asked int
+	h = newHouse(t, router.Config{Policy: policyFunc(func(_ context.Context, _ *router.Query, c []router.Candidate) (int, error) {
+		asked++
+		if c[0].Target.Worker == 1 {
+			h.fleet.Remove(1)
+		}
 		return 0, nil
 	})})
 	defer h.fleet.Close()
 	silent := card(func(c *engine.Card) { c.Features = nil })
 	h.join(1, silent)
-	b := h.route(router.Query{Model: "m", Tokens: count(0, 40)})
-	if !errors.Is(context.Cause(b.Worker().Lost()), engine.ErrWorkerLost) {
-		t.Error("the booking does not tell that its worker is lost")
+	if _, err := h.router.Route(t.Context(), &router.Query{Model: "m"}); engine.KindOf(err) != engine.NotFound || asked != 1 {
+		t.Errorf("routed to nobody: %v, asked %d times", err, asked)
 	}
-	b.Prefilled()
+	h.join(1, silent)
+	h.join(2, silent)
+	b := h.route(router.Query{Model: "m", Tokens: count(0, 40)})
+	if w := b.Worker(); w.ID() != 2 || w.Lost().Err() != nil {
+		t.Errorf("went to %d", w.ID())
+	}
 	b.Release()
 	h.join(1, silent)
-	if s := h.router.IndexStats(); s.Blocks != 0 {
-		t.Errorf("the index credits the worker that came back with %d blocks", s.Blocks)
+	if s := h.router.IndexStats(); s.Blocks != 10 || s.Targets != 1 {
+		t.Errorf("the index credits the worker that came back: %+v", s)
 	}
-	if l := h.router.Loads(); !slices.Equal(l, []router.TargetLoad{{Target: kv.Target{Worker: 1}}}) {
+	if l := h.router.Loads(); len(l) != 2 || l[0].Requests+l[1].Requests != 0 {
 		t.Errorf("the books hold %+v", l)
+	}
+	if c := h.router.Counters(); c.Decisions != 1 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// Workers that are lost each time are given up in the end.
+func TestAlwaysLostWhileRouting(t *testing.T) {
+	var h *house
+	h = newHouse(t, router.Config{Policy: policyFunc(func(context.Context, *router.Query, []router.Candidate) (int, error) {
+		s := card()
+		s.Epoch = h.fleet.Worker(1).Status().Epoch + 1
+		h.become(1, s)
+		return 0, nil
+	})})
+	defer h.fleet.Close()
+	h.join(1, card())
+	if _, err := h.router.Route(t.Context(), &router.Query{Model: "m"}); engine.KindOf(err) != engine.Unavailable {
+		t.Errorf("got %v", err)
+	}
+	if c := h.router.Counters(); c.Decisions != 0 || c.Refused != 1 {
+		t.Errorf("%+v", c)
 	}
 }
 

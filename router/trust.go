@@ -26,7 +26,8 @@ const (
 	enough = 12
 	// weight is that of the latest answer.
 	weight = 1.0 / 8
-	// A target is doubted above one share, and believed again below the other.
+	// A target is doubted above one share, and believed again below the other, or
+	// after the longest doubt anywhere between them.
 	tooWrong, rightAgain = 0.25, 0.05
 	// A doubt lasts at least so long, twice as long each time it comes back, and
 	// not longer than that. After a good while without doubt it is forgotten.
@@ -57,11 +58,7 @@ func (t *trust) answer(wrong, blocks int, now time.Time) judgement {
 	}
 	switch {
 	case t.believed() && t.drift > tooWrong:
-		if t.patience == 0 || now.Sub(t.resynced) > 4*longestDoubt {
-			t.patience = firstDoubt
-		} else {
-			t.patience = min(2*t.patience, longestDoubt)
-		}
+		t.patience = longer(t.patience, now.Sub(t.resynced))
 		t.doubted = now
 		t.afresh(now)
 		return doubt
@@ -69,7 +66,7 @@ func (t *trust) answer(wrong, blocks int, now time.Time) judgement {
 		return asBefore
 	case now.Sub(t.resynced) < t.patience:
 		return asBefore
-	case t.drift < rightAgain:
+	case t.drift < rightAgain, t.drift <= tooWrong && now.Sub(t.resynced) >= longestDoubt:
 		t.doubted = time.Time{}
 		return believe
 	case t.drift > tooWrong:
@@ -78,6 +75,14 @@ func (t *trust) answer(wrong, blocks int, now time.Time) judgement {
 		return again
 	}
 	return asBefore
+}
+
+// longer returns how long to be patient the next time, so long after the last.
+func longer(patience, since time.Duration) time.Duration {
+	if since > 4*longestDoubt {
+		return firstDoubt
+	}
+	return min(max(firstDoubt, 2*patience), longestDoubt)
 }
 
 // afresh forgets what was seen of an index that is no more.

@@ -36,7 +36,7 @@ func TestTrust(t *testing.T) {
 				}
 				doubts = append(doubts, now)
 			case believe:
-				if believed || !tr.believed() || agree == 0 || now.Sub(doubts[len(doubts)-1]) < firstDoubt {
+				if believed || !tr.believed() || agree == 0 && now.Sub(doubts[len(doubts)-1]) < longestDoubt || now.Sub(doubts[len(doubts)-1]) < firstDoubt {
 					t.Fatal("believed without reason")
 				}
 			case again:

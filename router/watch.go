@@ -16,8 +16,9 @@ import (
 //
 // Time lies between the two: blocks are evicted while a request waits, and
 // others come. So a few requests of each target are witnesses. The index is
-// asked again for them whenever the target tells of a removal, and only what no
-// removal explains, and no request that ran there, counts as wrong.
+// asked again for them whenever the target tells of a removal, and once more
+// when the answer surprises: only what no removal explains, and no request that
+// ran there, and no store that was told late, counts as wrong.
 type watch struct {
 	index *kvindex.Index
 	log   *slog.Logger
@@ -39,7 +40,7 @@ type view struct {
 // witness is a request whose answer will show what was cached.
 type witness struct {
 	target kv.Target
-	local  []kv.LocalHash // blocks that the device is said to have
+	local  []kv.LocalHash // all blocks of the prompt
 	// low is the least that the device was said to have since the decision, high
 	// the most that may be found there, in blocks.
 	low, high int
@@ -92,7 +93,7 @@ func (w *watch) witness(t kv.Target, local []kv.LocalHash, device, high int) *wi
 	if len(v.witnesses) == mostWitnesses {
 		return nil
 	}
-	k := &witness{target: t, local: slices.Clone(local[:device]), low: device, high: high}
+	k := &witness{target: t, local: slices.Clone(local), low: device, high: high}
 	v.witnesses = append(v.witnesses, k)
 	w.open.Add(1)
 	w.ask(k) // what was removed since the decision
@@ -113,18 +114,21 @@ func (w *watch) removed(t kv.Target) {
 	}
 }
 
-// ask looks up how much of a witness's prompt the device still has.
+// ask looks up how much of what a witness was said to have the device still has.
 func (w *watch) ask(k *witness) {
-	if k.low == 0 {
-		return
+	if k.low > 0 {
+		k.low = min(k.low, w.held(k.target, k.local[:k.low]))
 	}
-	w.index.Match(k.local[:k.low], &w.found)
-	i, ok := slices.BinarySearchFunc(w.found.Found, k.target, func(m kvindex.Match, t kv.Target) int { return m.Target.Compare(t) })
+}
+
+// held returns how many leading blocks the device of a target is said to have.
+func (w *watch) held(t kv.Target, local []kv.LocalHash) int {
+	w.index.Match(local, &w.found)
+	i, ok := slices.BinarySearchFunc(w.found.Found, t, func(m kvindex.Match, t kv.Target) int { return m.Target.Compare(t) })
 	if !ok {
-		k.low = 0
-		return
+		return 0
 	}
-	k.low = min(k.low, int(w.found.Found[i].Blocks[kv.TierDevice]))
+	return int(w.found.Found[i].Blocks[kv.TierDevice])
 }
 
 // close ends a witness that has told nothing.
@@ -134,13 +138,19 @@ func (w *watch) close(k *witness) {
 	w.drop(k)
 }
 
-func (w *watch) drop(k *witness) {
-	if v := w.views[k.target]; v != nil {
-		if i := slices.Index(v.witnesses, k); i >= 0 {
-			v.witnesses = slices.Delete(v.witnesses, i, i+1)
-			w.open.Add(-1)
-		}
+// drop takes a witness out, unless it has been forgotten with its target.
+func (w *watch) drop(k *witness) (was bool) {
+	v := w.views[k.target]
+	if v == nil {
+		return false
 	}
+	i := slices.Index(v.witnesses, k)
+	if i < 0 {
+		return false
+	}
+	v.witnesses = slices.Delete(v.witnesses, i, i+1)
+	w.open.Add(-1)
+	return true
 }
 
 // answer is what an answer shows of the cache that it ran on.
@@ -150,24 +160,27 @@ type answer struct {
 }
 
 // tell notes an answer of a worker in a life of it, and what its witness, if it
-// has one, says about the index.
-func (w *watch) tell(t kv.Target, life context.Context, a answer, k *witness, now time.Time) judgement {
+// has one, says about the index. News are blocks that the answer has shown to be
+// cached, of which the index does not know all.
+func (w *watch) tell(t kv.Target, life context.Context, a answer, k *witness, now time.Time) (j judgement, news []kv.LocalHash) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if life.Err() != nil {
-		return asBefore // forgotten, once and for all
+		return asBefore, nil // forgotten, once and for all
 	}
 	v := w.view(t)
 	v.counts.Answers++
 	v.counts.Predicted += uint64(a.predicted)
 	v.counts.Reported += uint64(a.reported)
-	if k == nil {
-		return asBefore
+	if k == nil || !w.drop(k) {
+		return asBefore, nil
 	}
-	w.drop(k)
 	// The last token of a prompt is always computed, and its block with it.
 	low := min(k.low, (a.prompt-1)/a.blockSize)
 	reported := a.reported / a.blockSize
+	if reported > k.high {
+		k.high = max(k.high, w.held(t, k.local))
+	}
 	missing, surprising := max(0, low-reported), max(0, reported-k.high)
 	// Engines differ by a block in what they call cached.
 	wrong := missing + surprising
@@ -177,7 +190,10 @@ func (w *watch) tell(t kv.Target, life context.Context, a answer, k *witness, no
 	v.counts.Witnesses++
 	v.counts.Missing += uint64(missing)
 	v.counts.Surprising += uint64(surprising)
-	j := v.answer(wrong, max(low, reported), now)
+	if surprising > 0 {
+		news = k.local[:min(reported, len(k.local))]
+	}
+	j = v.answer(wrong, max(low, reported), now)
 	switch j {
 	case doubt:
 		v.counts.Doubts++
@@ -192,7 +208,11 @@ func (w *watch) tell(t kv.Target, life context.Context, a answer, k *witness, no
 		w.doubted.Add(-1)
 		w.log.Info("the index of a worker is right again", "target", t.String())
 	}
-	return j
+	if wrong > 0 {
+		w.log.Debug("the index and an answer disagree", "target", t.String(), "missing", missing, "surprising", surprising,
+			"expected", low, "found", reported, "drift", v.drift)
+	}
+	return j, news
 }
 
 // all returns what is known of every target, in order.
