@@ -31,6 +31,17 @@ type book struct {
 	left int      // free units
 }
 
+// newBook returns the book of a chunk of which nothing is free yet.
+func newBook(order int) *book {
+	b := &book{free: make([]bitmap, order+1), left: 1 << order}
+	words := make([]uint64, 2<<order/64+order+1)
+	for o := range b.free {
+		n := (1<<(order-o) + 63) / 64
+		b.free[o].words, words = words[:n:n], words[n:]
+	}
+	return b
+}
+
 func newArena[C any](order, limit int) *arena[C] {
 	a := &arena[C]{order: order, limit: limit, books: make([]*book, 1), room: make([]bitmap, order+1)}
 	a.chunks.Store(new(make([]atomic.Pointer[C], 1)))
@@ -90,10 +101,8 @@ func (a *arena[C]) put(unit uint32, n int) {
 	b.left += n
 	a.used -= n
 	a.join(unit, n)
-	if b.left < 1<<a.order {
-		return
-	}
-	if a.whole++; a.whole > 1 || a.used == 0 {
+	if b.left == 1<<a.order {
+		a.whole++
 		a.close(c)
 	}
 }
@@ -156,12 +165,28 @@ func (a *arena[C]) open(c int) {
 		a.chunks.Store(&grown)
 	}
 	chunks[c].Store(new(C))
-	a.books[c] = &book{free: make([]bitmap, a.order+1), left: 1 << a.order}
+	a.books[c] = newBook(a.order)
 	a.whole++
 	a.mark(c, a.order, 0)
 }
 
+// close gives an empty chunk back, and the other empty ones when nothing is in
+// use at all. One is kept for what comes next.
 func (a *arena[C]) close(c int) {
+	if a.used > 0 {
+		if a.whole > 1 {
+			a.free(c)
+		}
+		return
+	}
+	for c, b := range a.books {
+		if b != nil {
+			a.free(c)
+		}
+	}
+}
+
+func (a *arena[C]) free(c int) {
 	a.unmark(c, a.order, 0)
 	a.books[c] = nil
 	a.whole--

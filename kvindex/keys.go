@@ -8,23 +8,19 @@ import (
 
 // keys tell where the blocks of one target lie, by the engine's names for them.
 //
-// It is an extendible hash table: segments of some thousand keys, of which one
-// at a time grows, shrinks or splits. In a segment, buckets are cache lines of
-// five keys that go on to the next one when full and never move. No more than
-// three fifths are in use, which is what keeps the time of a look-up at one
-// cache line.
+// It is an open-addressed hash table whose buckets are cache lines: five keys,
+// and a count of those that found no room in a bucket and went on to the next.
+// Nothing moves but when the table changes its size, a removal leaves no trace,
+// and no more than five eighths of the room are in use: so a look-up takes one
+// cache line, today and after a year.
+//
+// Its user reserves room for keys before they are added, and looks at many keys
+// at once, so that their lines come from memory together.
 type keys struct {
-	segments []*segment // by the first depth bits of the hash
-	depth    int
-	count    int
-
-	touched uint64 // keeps the compiler from dropping loads that only warm the cache
-}
-
-type segment struct {
 	buckets []keyBucket
 	count   int
-	depth   int // bits of the hash that its keys have in common
+	homes   [slice]uint32 // of the keys that touch was last called with
+	touched uint64        // keeps the compiler from dropping loads that only warm the cache
 }
 
 type keyBucket struct {
@@ -33,11 +29,7 @@ type keyBucket struct {
 	passed uint32              // keys that went on from here
 }
 
-const (
-	keysPerBucket = 5
-	segmentKeys   = 2048 // above this a segment splits
-	firstBuckets  = 4
-)
+const keysPerBucket = 5
 
 // held is what a key stands for: a place, and in the lowest four bits the tiers
 // on which the key is there.
@@ -51,163 +43,167 @@ func (h held) with(t kv.Tier) held    { return h | 1<<t }
 func (h held) without(t kv.Tier) held { return h &^ (1 << t) }
 func (h held) gone() bool             { return h&(1<<tiers-1) == 0 }
 
-func keyHash(k kv.EngineHash) uint64 { return fold(uint64(k), 0) }
-
-func (k *keys) segment(h uint64) *segment {
-	if len(k.segments) == 0 {
-		k.segments = []*segment{{buckets: make([]keyBucket, firstBuckets)}}
+// reserve makes room for n more keys.
+func (k *keys) reserve(n int) {
+	if n += k.count; 8*n > 5*keysPerBucket*len(k.buckets) {
+		k.resize(max(n, k.count+k.count/3))
 	}
-	return k.segments[h>>1>>(63-k.depth)]
 }
 
-func (s *segment) home(h uint64) int {
-	hi, _ := bits.Mul64(h<<32, uint64(len(s.buckets)))
-	return int(hi)
-}
-
-// touch brings the lines of some keys into the cache, all at once instead of
-// one after the other.
-func (k *keys) touch(blocks []kv.Block) {
+// shrink gives room back that is not needed any more.
+func (k *keys) shrink() {
 	if k.count == 0 {
+		k.buckets = nil
+	} else if 4*k.count < keysPerBucket*len(k.buckets) {
+		k.resize(k.count + k.count/8)
+	}
+}
+
+// resize makes room for n keys.
+func (k *keys) resize(n int) {
+	old := k.buckets
+	k.buckets = make([]keyBucket, 8*n/(5*keysPerBucket)+2)
+	for i := range old {
+		b := &old[i]
+		for used := ^b.free() & (1<<keysPerBucket - 1); used != 0; used &= used - 1 {
+			j := bits.TrailingZeros(used)
+			k.put(k.home(b.key[j]), b.key[j], b.held[j])
+		}
+	}
+}
+
+// home returns the bucket where a key belongs.
+func (k *keys) home(key kv.EngineHash) uint32 {
+	h := fold(uint64(key), 0)
+	hi, _ := bits.Mul64(h, uint64(len(k.buckets)))
+	return uint32(hi)
+}
+
+// touch brings the lines of keys into the cache, all at once instead of one
+// after the other, and notes where they belong.
+func (k *keys) touch(blocks []kv.Block) {
+	if len(k.buckets) == 0 {
 		return
 	}
 	var sum uint64
+	homes := k.homes[:len(blocks)]
+	last := uint32(len(k.buckets) - 1)
 	for i := range blocks {
-		h := keyHash(blocks[i].Engine)
-		s := k.segments[h>>1>>(63-k.depth)]
-		sum += uint64(s.buckets[s.home(h)].passed)
+		home := k.home(blocks[i].Engine)
+		homes[i] = home
+		sum += uint64(k.buckets[home].passed)
+	}
+	for _, home := range homes {
+		sum += uint64(k.buckets[min(last, home+uint32(bit(k.buckets[home].passed != 0)))].passed)
 	}
 	k.touched += sum
 }
 
-// find returns what a key stands for, to be changed until the next key is
-// added; nil if it is not known.
+// find returns what a key stands for, to be changed until the table is; nil if
+// it is not known.
 func (k *keys) find(key kv.EngineHash) *held {
-	h := keyHash(key)
-	s := k.segment(h)
-	for at := s.home(h); ; {
-		b := &s.buckets[at]
-		for i := range b.key {
-			if b.key[i] == key && b.held[i] != 0 {
-				return &b.held[i]
-			}
+	if len(k.buckets) == 0 {
+		return nil
+	}
+	return k.findAt(k.home(key), key)
+}
+
+// findAt is find for a key whose home is known.
+func (k *keys) findAt(home uint32, key kv.EngineHash) *held {
+	for at := home; ; at = k.next(at) {
+		b := &k.buckets[at]
+		if i := b.find(key); i < keysPerBucket {
+			return &b.held[i]
 		}
 		if b.passed == 0 {
 			return nil
 		}
-		if at++; at == len(s.buckets) {
-			at = 0
-		}
 	}
 }
 
-// add makes a key known that is not.
-func (k *keys) add(key kv.EngineHash, v held) {
-	h := keyHash(key)
-	s := k.segment(h)
-	if 5*s.count >= 3*keysPerBucket*len(s.buckets) {
-		s = k.widen(s, h)
+func (k *keys) next(at uint32) uint32 {
+	if at++; int(at) < len(k.buckets) {
+		return at
 	}
-	s.add(h, key, v)
+	return 0
+}
+
+// find returns where in the bucket a key is, keysPerBucket if nowhere. It has no
+// branch that depends on where, since that could not be foretold.
+func (b *keyBucket) find(key kv.EngineHash) int {
+	found := bit(b.key[0] == key) | bit(b.key[1] == key)<<1 | bit(b.key[2] == key)<<2 |
+		bit(b.key[3] == key)<<3 | bit(b.key[4] == key)<<4
+	if key == 0 { // a key like any other, and what is in free places
+		found &^= b.free()
+	}
+	return bits.TrailingZeros(found | 1<<keysPerBucket)
+}
+
+// free returns which places of a bucket are free.
+func (b *keyBucket) free() uint {
+	return bit(b.held[0] == 0) | bit(b.held[1] == 0)<<1 | bit(b.held[2] == 0)<<2 |
+		bit(b.held[3] == 0)<<3 | bit(b.held[4] == 0)<<4
+}
+
+// bit is 1 if it is so. The compiler makes no branch of it.
+func bit(so bool) uint {
+	if so {
+		return 1
+	}
+	return 0
+}
+
+// add makes a key known that is not, and for which there is room.
+func (k *keys) add(home uint32, key kv.EngineHash, v held) {
 	k.count++
+	k.put(home, key, v)
 }
 
-func (s *segment) add(h uint64, key kv.EngineHash, v held) {
-	s.count++
-	for at := s.home(h); ; {
-		b := &s.buckets[at]
-		for i := range b.held {
-			if b.held[i] == 0 {
-				b.key[i], b.held[i] = key, v
-				return
-			}
+func (k *keys) put(home uint32, key kv.EngineHash, v held) {
+	for at := home; ; at = k.next(at) {
+		b := &k.buckets[at]
+		if free := b.free(); free != 0 {
+			i := bits.TrailingZeros(free)
+			b.key[i], b.held[i] = key, v
+			return
 		}
 		b.passed++
-		if at++; at == len(s.buckets) {
-			at = 0
-		}
 	}
 }
 
-// remove forgets a key that is known.
-func (k *keys) remove(key kv.EngineHash) {
-	h := keyHash(key)
-	s := k.segment(h)
+// remove forgets a key that is known. If others have passed its bucket, one of
+// them takes its room: a bucket is passed only while it is full, or else every
+// bucket would in time have been full once, and every look-up need two lines.
+func (k *keys) remove(home uint32, key kv.EngineHash) {
 	k.count--
-	s.count--
-	for at := s.home(h); !s.buckets[at].remove(key); {
-		s.buckets[at].passed--
-		if at++; at == len(s.buckets) {
-			at = 0
+	at := home
+	i := k.buckets[at].find(key)
+	for ; i == keysPerBucket; i = k.buckets[at].find(key) {
+		k.buckets[at].passed--
+		at = k.next(at)
+	}
+	for k.buckets[at].passed > 0 {
+		from, j := k.passerBy(at)
+		b, f := &k.buckets[at], &k.buckets[from]
+		b.key[i], b.held[i] = f.key[j], f.held[j]
+		for ; at != from; at = k.next(at) {
+			k.buckets[at].passed--
 		}
+		i = j
 	}
-	if n := len(s.buckets); n > firstBuckets && 6*s.count < keysPerBucket*n {
-		s.resize(roomFor(s.count))
-	}
+	b := &k.buckets[at]
+	b.key[i], b.held[i] = 0, 0
 }
 
-func (b *keyBucket) remove(key kv.EngineHash) bool {
-	for i := range b.key {
-		if b.key[i] == key && b.held[i] != 0 {
-			b.key[i], b.held[i] = 0, 0
-			return true
-		}
-	}
-	return false
-}
-
-// roomFor returns in how many buckets n keys take half of the room.
-func roomFor(n int) int { return max(firstBuckets, 2*n/keysPerBucket+1) }
-
-// widen makes room in the segment of hash h, and returns the one it now has.
-func (k *keys) widen(s *segment, h uint64) *segment {
-	if s.count < segmentKeys {
-		s.resize(len(s.buckets) + len(s.buckets)/4 + 1)
-		return s
-	}
-	if s.depth == k.depth {
-		wide := make([]*segment, 2*len(k.segments))
-		for i := range wide {
-			wide[i] = k.segments[i/2]
-		}
-		k.segments = wide
-		k.depth++
-	}
-	var half [2]*segment
-	for i := range half {
-		half[i] = &segment{buckets: make([]keyBucket, roomFor(s.count/2+s.count/16)), depth: s.depth + 1}
-	}
-	s.each(func(key kv.EngineHash, v held) {
-		h := keyHash(key)
-		half[h>>(63-s.depth)&1].add(h, key, v)
-	})
-	first := int(h >> 1 >> (63 - s.depth) << (k.depth - s.depth))
-	for i := range 1 << (k.depth - s.depth) {
-		k.segments[first+i] = half[i>>(k.depth-s.depth-1)]
-	}
-	return k.segments[h>>1>>(63-k.depth)]
-}
-
-func (s *segment) resize(buckets int) {
-	old := *s
-	s.buckets, s.count = make([]keyBucket, buckets), 0
-	old.each(func(key kv.EngineHash, v held) { s.add(keyHash(key), key, v) })
-}
-
-func (s *segment) each(yield func(kv.EngineHash, held)) {
-	for i := range s.buckets {
-		b := &s.buckets[i]
-		for j, v := range b.held {
-			if v != 0 {
-				yield(b.key[j], v)
+// passerBy returns where a key lies that has passed the bucket at.
+func (k *keys) passerBy(at uint32) (from uint32, i int) {
+	n := uint32(len(k.buckets))
+	for from = k.next(at); ; from = k.next(from) {
+		b := &k.buckets[from]
+		for i, v := range b.held {
+			if v != 0 && (from+n-k.home(b.key[i]))%n >= (from+n-at)%n {
+				return from, i
 			}
 		}
-	}
-}
-
-// each calls yield for every segment once.
-func (k *keys) each(yield func(*segment)) {
-	for i := 0; i < len(k.segments); i += 1 << (k.depth - k.segments[i].depth) {
-		yield(k.segments[i])
 	}
 }

@@ -77,8 +77,11 @@ func (w *walk) run(t *tree, local []kv.LocalHash) bool {
 		r := n.at()
 		hint := n.hint.Load()
 		newest := t.node(uint32(hint >> 32))
-		if newest != nil {
+		if newest != nil { // ask for it now; it will be here when it is needed
 			w.touched += newest.version.Load()
+			if first := t.hashes(place(hint), 1); first != nil {
+				w.touched += first[0].Load()
+			}
 		}
 		hashes := t.hashes(r.start, r.length)
 		if len(hashes) == 0 {

@@ -31,7 +31,7 @@ type node struct {
 	tail     uint32 // node that was cut off from this one's end, or 0
 }
 
-// nodeChunk is 256 KiB of nodes.
+// nodeChunk is half a MiB of nodes.
 type nodeChunk [1 << nodeOrder]node
 
 // lower holds the covers of the tiers below the device, by tier - 1.
@@ -40,7 +40,7 @@ type lower [tiers - 1]cover
 type lowerChunk [1 << lowerOrder]lower
 
 const (
-	nodeOrder  = 12
+	nodeOrder  = 13
 	lowerOrder = 10
 )
 
@@ -76,13 +76,13 @@ func (n *node) link(up place, lower uint32) { n.links.Store(uint64(up)<<32 | uin
 func (n *node) open() { n.version.Store(n.version.Load() + 1) }
 func (n *node) shut() { n.version.Store(n.version.Load() + 1) }
 
-// slabChunk is 256 KiB of local hashes.
+// slabChunk is a MiB of local hashes.
 type slabChunk [1 << (unitOrder + slabOrder)]atomic.Uint64
 
 const (
 	unitOrder = 4 // a unit of the slab is 16 blocks, two cache lines
 	unit      = 1 << unitOrder
-	slabOrder = 11
+	slabOrder = 13
 
 	// placeBits leave room for the tiers of a key beside its place.
 	placeBits = 28

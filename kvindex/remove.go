@@ -44,6 +44,9 @@ func (l *lost) flush() {
 // remove applies a removal. The holder must be locked.
 func (x *Index) remove(h *holder, e *kv.Event) error {
 	var failed error
+	if h.keys.count == 0 && len(e.Blocks) > 0 {
+		return ErrBlockNotFound
+	}
 	for blocks := e.Blocks; len(blocks) > 0; {
 		n := min(len(blocks), slice)
 		h.keys.touch(blocks[:n])
@@ -53,6 +56,7 @@ func (x *Index) remove(h *holder, e *kv.Event) error {
 		}
 		x.tree.check()
 		x.tree.mu.Unlock()
+		h.keys.shrink()
 		blocks = blocks[n:]
 	}
 	return failed
@@ -63,14 +67,15 @@ func (h *holder) remove(t *tree, blocks []kv.Block, tier kv.Tier) error {
 	l := lost{tree: t, slot: h.slot, tier: int(tier)}
 	for i := range blocks {
 		key := blocks[i].Engine
-		known := h.keys.find(key)
+		home := h.keys.homes[i]
+		known := h.keys.findAt(home, key)
 		if known == nil || !known.on(tier) {
 			err = ErrBlockNotFound
 			continue
 		}
 		p := known.place()
 		if *known = known.without(tier); known.gone() {
-			h.keys.remove(key)
+			h.keys.remove(home, key)
 		}
 		if h.last(p, int(tier)) {
 			l.add(p)
@@ -84,23 +89,20 @@ func (h *holder) remove(t *tree, blocks []kv.Block, tier kv.Tier) error {
 // node takes the whole node; those that come later find nothing, or what others
 // have made there since.
 func (h *holder) sweep(t *tree) {
-	h.keys.each(func(s *segment) {
-		for buckets := s.buckets; len(buckets) > 0; {
-			n := min(len(buckets), slice/2)
-			t.mu.Lock()
-			for i := range buckets[:n] {
-				for _, v := range buckets[i].held {
-					if id, n, _ := t.resolve(v.place()); id != 0 {
-						t.evict(id, n, h.slot)
-					}
+	for buckets := h.keys.buckets; len(buckets) > 0; {
+		n := min(len(buckets), slice/2)
+		t.mu.Lock()
+		for i := range buckets[:n] {
+			for _, v := range buckets[i].held {
+				if id, n, _ := t.resolve(v.place()); id != 0 {
+					t.evict(id, n, h.slot)
 				}
 			}
-			t.check()
-			t.mu.Unlock()
-			buckets = buckets[n:]
 		}
-		s.buckets, s.count = nil, 0
-	})
+		t.check()
+		t.mu.Unlock()
+		buckets = buckets[n:]
+	}
 	h.keys, h.twins = keys{}, nil
 	h.blocks.Store(0)
 }

@@ -35,6 +35,7 @@ func (x *Index) store(h *holder, e *kv.Event) error {
 	}
 	for len(blocks) > 0 {
 		n := min(len(blocks), slice)
+		h.keys.reserve(n)
 		h.keys.touch(blocks[:n])
 		x.tree.mu.Lock()
 		c := cursor{tree: &x.tree, holder: h, tier: int(e.Tier)}
@@ -58,13 +59,14 @@ func (c *cursor) store(blocks []kv.Block, more int) (conflicts uint64, err error
 	h, tier := c.holder, kv.Tier(c.tier)
 	for i := range blocks {
 		b := &blocks[i]
-		known := h.keys.find(b.Engine)
+		home := h.keys.homes[i]
+		known := h.keys.findAt(home, b.Engine)
 		switch {
 		case known == nil:
 			if !c.descend(uint64(b.Local), more-i) {
 				return conflicts, ErrFull
 			}
-			h.keys.add(b.Engine, newHeld(c.place(), tier))
+			h.keys.add(home, b.Engine, newHeld(c.place(), tier))
 			c.take()
 			continue
 		case c.follow(known.place(), uint64(b.Local)):
@@ -191,14 +193,15 @@ func (c *cursor) descend(local uint64, more int) bool {
 	return c.branch(local, more)
 }
 
-// branch begins a new node with one block under the cursor. A chain that grows
-// by few blocks at a time gets room to grow, as much as it had.
+// branch begins a new node with one block under the cursor. What continues a
+// run that was full, as a conversation or decoding does, gets room for twice as
+// much, so that a path of many small events is no path of many small nodes.
 func (c *cursor) branch(local uint64, more int) bool {
 	room, depth := more, 0
 	if c.id != 0 {
 		depth = int(c.n.depth) + c.run.length
-		if more <= growing && c.n.children == 0 {
-			room = 2 * c.run.length
+		if c.n.children == 0 && c.run.length == c.run.room {
+			room = max(more, min(2*c.run.length, maxGrowth))
 		}
 	}
 	id, ok := c.newNode(c.place(), depth, min(room, maxRun))
@@ -211,5 +214,5 @@ func (c *cursor) branch(local uint64, more int) bool {
 	return true
 }
 
-// growing is the most blocks that an event of a chain under decode has.
-const growing = 4
+// maxGrowth is the most blocks that a run gets room for before they are there.
+const maxGrowth = 256
