@@ -55,7 +55,9 @@ type bench struct {
 	programs programs
 	short    bool
 	soak     time.Duration
-	log      io.Writer // progress, for people
+	// reference is the built program of bench/reference; empty for none.
+	reference string
+	log       io.Writer // progress, for people
 }
 
 // pick returns full, or brief in the short form.
@@ -96,6 +98,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) (sound bool, er
 	flags.DurationVar(&b.soak, "soak", 0, "length of the soak (default 10m; 20s with -short)")
 	jsonPath := flags.String("json", "", "file for the records, one JSON object a line")
 	binary := flags.String("dynago", "", "built dynago to measure (default: built from this checkout)")
+	flags.StringVar(&b.reference, "reference", "", "built bench/reference, to set the index of another project beside B1 and B3")
 	if err := flags.Parse(args); err != nil {
 		return false, err
 	}
