@@ -186,6 +186,9 @@ func (w *walk) end(depth int) {
 // report appends what was found, in the order of targets, to found.
 func (w *walk) report(found []Match, before, now *roster) []Match {
 	for _, slot := range w.found {
+		if before.seats[slot].life == 0 {
+			continue // somebody has sat down there meanwhile
+		}
 		rank := before.rank[slot]
 		w.ranked[rank>>6] |= 1 << (rank & 63)
 	}
