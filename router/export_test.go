@@ -1,8 +1,25 @@
 package router
 
+import "github.com/dynago/dynago/kv"
+
 // BookedTargets returns how many targets the books know.
 func (r *Router) BookedTargets() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.books.loads)
+}
+
+// BookedBlocks returns the names of the blocks in use.
+func (r *Router) BookedBlocks() (names []kv.SeqHash) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var walk func(*run)
+	walk = func(at *run) {
+		names = append(names, at.hashes...)
+		for _, child := range at.children {
+			walk(child)
+		}
+	}
+	walk(&r.books.blocks.root)
+	return names
 }

@@ -133,15 +133,15 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 // never be served, internal for a policy that failed.
 func (r *Router) Route(ctx context.Context, q *Query) (*Booking, error) {
 	start := time.Now()
-	if ctx.Err() != nil {
-		return nil, engine.CauseOf(ctx, ctx.Err())
-	}
 	s := r.scratch.Get().(*scratch)
 	defer r.recycle(s)
 	r.expire(start)
 	for range mostTries {
 		if err := r.consider(ctx, q, s); err != nil {
 			return nil, err
+		}
+		if ctx.Err() != nil {
+			return nil, engine.CauseOf(ctx, ctx.Err())
 		}
 		if b, err := r.decide(ctx, q, s, start); b != nil || err != nil {
 			return b, err

@@ -31,9 +31,11 @@ func (r *Router) ask(ctx context.Context, q *Query, blockSize int, t *Tuning) ch
 			err = inOrder(ranges, len(q.Tokens)/blockSize)
 		}
 		if err != nil {
+			ranges = nil
+		}
+		if err != nil && ctx.Err() == nil {
 			r.sharedErrors.Add(1)
 			r.log.Debug("the shared cache does not answer", "request", q.ID, "error", err)
-			ranges = nil
 		}
 		answer <- ranges
 	}()

@@ -1,0 +1,316 @@
+package router_test
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/fleet"
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/router"
+)
+
+// devices returns how many blocks of a prompt each worker of the house has, in
+// the order of their ids.
+func (h *house) devices(p []uint32) (n []int) {
+	h.t.Helper()
+	rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, r := range rows {
+		n = append(n, r.Device)
+	}
+	return n
+}
+
+// tells makes a worker tell events with these numbers, and waits until the
+// router has heard.
+func (h *house) tells(id, first uint64, events ...kv.Event) {
+	h.t.Helper()
+	last := first + uint64(len(events)) - 1
+	h.engines[id].events <- kv.Batch{Epoch: 1, First: first, Last: last, Events: events}
+	h.engines[id].events <- kv.Batch{Epoch: 1, Last: last}
+}
+
+// A worker that stores for ever is cut off, for longer each time, and what it
+// can hold is believed in between. Nobody else notices.
+func TestWorkerThatStoresForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		h := newHouse(t, router.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		defer h.fleet.Close()
+		h.join(1, card(func(c *engine.Card) { c.TotalBlocks = 400 })) // 6,400 with lower tiers
+		h.join(2, card())
+		p := count(0, 40)
+		h.caches(2, 1, kv.TierDevice, p)
+		most, stop := 0, time.After(time.Hour)
+		n := uint64(1)
+		random := rand.New(rand.NewPCG(1, 1))
+	flood:
+		for {
+			e := kv.Event{Kind: kv.Stored}
+			for range 100 {
+				e.Blocks = append(e.Blocks, kv.Block{Engine: kv.EngineHash(random.Uint64()), Local: kv.LocalHash(random.Uint64())})
+			}
+			select {
+			case h.engines[1].events <- kv.Batch{Epoch: 1, First: n, Last: n, Events: []kv.Event{e}}:
+				n++
+			case <-stop:
+				break flood
+			}
+			synctest.Wait()
+			most = max(most, h.router.IndexStats().Blocks-10)
+			time.Sleep(100 * time.Millisecond)
+		}
+		if most < 6000 || most > 6400 {
+			t.Errorf("the index held up to %d blocks of a worker with room for 400", most)
+		}
+		if got := h.devices(p); !slices.Equal(got, []int{0, 10}) {
+			t.Errorf("cached are %v blocks", got)
+		}
+		// 10, 20, 40 … 600 s and some in between.
+		c := h.router.Intake()
+		if c.Overfull < 8 || c.Overfull > 14 || c.Muted < 20_000 || c.Unknown+c.Unheard != 0 {
+			t.Errorf("%+v", c)
+		}
+		if n := strings.Count(log.String(), "more KV blocks than it can hold"); n != int(c.Overfull) {
+			t.Errorf("logged %d times, want %d", n, c.Overfull)
+		}
+		// Once it tells the truth it is heard again.
+		time.Sleep(11 * time.Minute)
+		h.engines[1].events <- kv.Batch{Epoch: 1, First: n, Last: n, Events: []kv.Event{{}}}
+		synctest.Wait()
+		h.caches(1, n+1, kv.TierDevice, p)
+		if got := h.devices(p); !slices.Equal(got, []int{10, 10}) {
+			t.Errorf("cached are %v blocks in the end", got)
+		}
+	})
+}
+
+// Events that make no sense are counted, and change nothing but what they name.
+func TestEventsWithoutSense(t *testing.T) {
+	h := newHouse(t, router.Config{})
+	defer h.fleet.Close()
+	h.join(1, card())
+	h.join(2, card())
+	h.join(3, card(func(c *engine.Card) { c.HashScheme = "" }))
+	p := count(0, 40)
+	h.caches(1, 1, kv.TierDevice, p)
+	h.caches(2, 1, kv.TierDevice, p)
+	block := func(n uint64) []kv.Block { return []kv.Block{{Engine: kv.EngineHash(n), Local: kv.LocalHash(n)}} }
+	keys := kv.AppendSeqHashes(nil, kv.AppendLocalHashes(nil, p, 4, kv.HashSeed))
+	h.tells(2, 2,
+		kv.Event{HasParent: true, Parent: 12345, Blocks: block(1)},
+		kv.Event{HasParent: true, Parent: 7, Blocks: block(7)},
+		kv.Event{Kind: kv.Removed, Blocks: block(99)},
+		kv.Event{Kind: 77, Blocks: block(5)},
+		kv.Event{Tier: 200, Blocks: block(6)},
+		kv.Event{HasParent: true, Parent: kv.EngineHash(keys[4]), Blocks: []kv.Block{{Engine: kv.EngineHash(keys[1]), Local: 5}}},
+		kv.Event{},
+		kv.Event{Kind: kv.Removed},
+	)
+	h.tells(3, 1, kv.Event{Blocks: block(8)})
+	if got := h.devices(p); !slices.Equal(got, []int{10, 10, 0}) {
+		t.Errorf("cached are %v blocks", got)
+	}
+	s := h.router.IndexStats()
+	if s.ParentNotFound != 2 || s.BlockNotFound != 1 || s.Unsupported != 2 || s.Conflicts+s.InvalidSequence != 1 || s.Blocks != 20 {
+		t.Errorf("%+v", s)
+	}
+	if c := h.router.Intake(); c != (router.IntakeCounts{Unheard: 1}) {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A worker whose blocks get another size keeps nothing of the old one.
+func TestAnotherBlockSize(t *testing.T) {
+	h := newHouse(t, router.Config{})
+	defer h.fleet.Close()
+	h.join(1, card())
+	h.join(2, card())
+	p := count(0, 64)
+	h.caches(1, 1, kv.TierDevice, p)
+	h.caches(2, 1, kv.TierDevice, p)
+	open := h.route(router.Query{Model: "m", PinWorker: 1, Tokens: p})
+	h.become(1, card(func(c *engine.Card) { c.BlockSize = 16 }))
+	if got := h.devices(p); !slices.Equal(got, []int{0, 16}) {
+		t.Errorf("cached are %v blocks", got)
+	}
+	if s := h.router.IndexStats(); s.Blocks != 16 || s.Targets != 1 {
+		t.Errorf("%+v", s)
+	}
+	h.tell(1, p)
+	if got := h.devices(p); !slices.Equal(got, []int{4, 16}) {
+		t.Errorf("cached are %v blocks", got)
+	}
+	open.Release()
+	for _, l := range h.router.Loads() {
+		if l.Requests != 0 || l.ActiveBlocks != 0 || l.PrefillTokens != 0 {
+			t.Errorf("left behind: %+v", l)
+		}
+	}
+}
+
+// Workers that restart and leave all the time, under load: nobody is routed to
+// one whose life was over before, the one that stays keeps its blocks, and in
+// the end nothing is left in the books.
+func TestRestartsUnderLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tuning := router.DefaultTuning()
+		tuning.TrackOutputBlocks, tuning.PredictedTTL = true, time.Second
+		h := newHouse(t, router.Config{Tuning: &tuning})
+		defer h.fleet.Close()
+		tells := func(c *engine.Card) { c.Features = append(c.Features, engine.FeatureCachedTokens) }
+		h.join(1, card(tells))
+		h.join(2, card(tells))
+		p := count(0, 40)
+		h.caches(1, 1, kv.TierDevice, p)
+		h.caches(2, 1, kv.TierDevice, p)
+		ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
+		defer stop()
+		var agents sync.WaitGroup
+		var gone atomic.Pointer[[]*fleet.Worker]
+		gone.Store(new([]*fleet.Worker))
+		for agent := range uint32(8) {
+			agents.Go(func() {
+				for i := uint32(0); ctx.Err() == nil; i++ {
+					before := *gone.Load()
+					b, err := h.router.Route(context.Background(), &router.Query{Model: "m", Tokens: count(agent%3*1000, 40+int(i%9))})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if slices.Contains(before, b.Worker()) {
+						t.Error("routed to a worker that had left before")
+					}
+					time.Sleep(time.Duration(i%7*100) * time.Millisecond)
+					b.Prefilled()
+					b.Output(int(i % 30))
+					b.Cached(int(i % 40))
+					b.Release()
+				}
+			})
+		}
+		agents.Go(func() { // restarts every second
+			for epoch := uint64(2); ctx.Err() == nil; epoch++ {
+				time.Sleep(time.Second)
+				s := card(tells)
+				s.Epoch = epoch
+				h.engines[1].statuses <- s
+				synctest.Wait()
+			}
+		})
+		agents.Go(func() { // comes and goes
+			for ctx.Err() == nil {
+				time.Sleep(700 * time.Millisecond)
+				e := &fake{statuses: make(chan engine.Status), events: make(chan kv.Batch)}
+				w, err := h.fleet.Add(fleet.Entry{Name: "third", ID: 3, Engine: e})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				e.statuses <- card(tells)
+				time.Sleep(300 * time.Millisecond)
+				h.fleet.Remove(3)
+				left := append(slices.Clone(*gone.Load()), w)
+				gone.Store(&left)
+			}
+		})
+		agents.Wait()
+		time.Sleep(2 * time.Second)
+		if got := h.devices(p); got[1] != 10 {
+			t.Errorf("cached are %v blocks, want 10 on the worker that stayed", got)
+		}
+		for _, l := range h.router.Loads() {
+			if l.Requests != 0 || l.ActiveBlocks != 0 || l.PrefillTokens != 0 {
+				t.Errorf("left behind: %+v", l)
+			}
+		}
+		if n, names := h.router.BookedTargets(), h.router.BookedBlocks(); n > 2 || len(names) != 0 {
+			t.Errorf("the books know %d targets and %d blocks", n, len(names))
+		}
+		for _, v := range h.router.CacheViews() {
+			if v.Target.Worker == 3 {
+				t.Errorf("a view of a worker that left: %+v", v)
+			}
+		}
+	})
+}
+
+// Stores that are told late do not count against the index; what it never hears
+// of counts, and what the answer has shown is credited from then on, until
+// another answer shows that it is gone, or its time is up.
+func TestAnswersShowWhatTheIndexLacks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, router.Config{})
+		defer h.fleet.Close()
+		h.join(1, card(func(c *engine.Card) { c.Features = append(c.Features, engine.FeatureCachedTokens) }))
+		late, hidden := count(0, 42), count(1000, 42)
+		answer := func(p []uint32, cached int, meanwhile func()) {
+			t.Helper()
+			b := h.route(router.Query{Model: "m", Tokens: p})
+			defer b.Release()
+			meanwhile()
+			b.Cached(cached)
+		}
+		expect := func(device, surprising, missing int) {
+			t.Helper()
+			v := h.router.CacheViews()[0]
+			if got := h.devices(hidden)[0]; got != device || int(v.Surprising) != surprising || int(v.Missing) != missing {
+				t.Errorf("%d blocks on the device, want %d; %+v, want %d surprising and %d missing", got, device, v, surprising, missing)
+			}
+		}
+		answer(late, 40, func() { h.caches(1, 1, kv.TierDevice, late) })
+		expect(0, 0, 0)
+		answer(hidden, 32, func() {})
+		expect(8, 8, 0)
+		time.Sleep(100 * time.Second)
+		answer(hidden, 36, func() {})
+		expect(9, 17, 0)
+		time.Sleep(100 * time.Second) // the first is as old as may be, but was shown again
+		expect(9, 17, 0)
+		time.Sleep(21 * time.Second)
+		expect(0, 17, 0)
+		answer(hidden, 32, func() {})
+		expect(8, 25, 0)
+		answer(hidden, 0, func() {})
+		expect(0, 25, 0)
+		answer(hidden, 32, func() {})
+		expect(8, 33, 0)
+		h.tells(1, 2, kv.Event{Kind: kv.Cleared})
+		expect(0, 33, 0)
+	})
+}
+
+// An answer that can show nothing is not asked.
+func TestAnswersThatShowNothing(t *testing.T) {
+	h := newHouse(t, router.Config{})
+	defer h.fleet.Close()
+	h.join(1, card(func(c *engine.Card) { c.Features = append(c.Features, engine.FeatureCachedTokens) }))
+	for _, q := range []router.Query{
+		{Choices: 2},
+		{Namespace: kv.Namespace{Salt: "tenant"}},
+		{Namespace: kv.Namespace{LoRA: "adapter"}},
+	} {
+		q.Model, q.Tokens = "m", count(0, 42)
+		b := h.route(q)
+		b.Cached(40)
+		b.Cached(40)
+		b.Release()
+	}
+	b := h.route(router.Query{Model: "m", Tokens: count(0, 42)})
+	b.Release()
+	b.Cached(40) // too late
+	if v := h.router.CacheViews()[0]; v.Answers != 3 || v.Witnesses != 0 || v.Reported != 120 {
+		t.Errorf("%+v", v)
+	}
+}
