@@ -7,6 +7,8 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 
 FUZZTIME ?= 10s
 BENCH    ?= all
+SCALE    ?= 100
+SEED     ?= $(shell date +%Y%m%d)
 
 # The race detector needs cgo; nothing else does.
 ifdef RACE
@@ -17,7 +19,7 @@ export CGO_ENABLED := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: build test lint fuzz bench bench-short soak e2e zmq templates vocabularies generate help
+.PHONY: build test lint fuzz bench bench-short nightly soak e2e zmq templates vocabularies generate help
 
 build: ## static binary bin/dynago
 	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/dynago ./cmd/dynago
@@ -45,6 +47,10 @@ bench: ## the figures of bench/README.md (BENCH=B8,B9: some of them)
 
 bench-short: ## a short form of all figures, about a minute
 	$(GO) run ./bench -id all -short
+
+nightly: ## the index against its model, some 20 million steps (SCALE=100, SEED: today)
+	$(GO) test -count=1 -timeout 3h -run TestIndex ./kvindex ./kvindex/positional -args -indextest.scale $(SCALE) -indextest.seed $(SEED)
+	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 3h -run TestIndex ./kvindex ./kvindex/positional -args -indextest.scale $(SCALE) -indextest.seed $(SEED)
 
 soak: ## ten minutes of load, aborts and worker churn
 	$(GO) run ./bench -id B16

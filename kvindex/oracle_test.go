@@ -22,3 +22,5 @@ func (p proved) Matcher() func([]kv.LocalHash) []kvindex.Match {
 func open() indextest.Index { return proved{kvindex.New()} }
 
 func TestIndex(t *testing.T) { indextest.Run(t, open) }
+
+func FuzzIndex(f *testing.F) { indextest.Fuzz(f, open) }

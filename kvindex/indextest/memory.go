@@ -1,6 +1,7 @@
 package indextest
 
 import (
+	"math/rand/v2"
 	"runtime"
 	"testing"
 
@@ -83,6 +84,66 @@ func memory(t *testing.T, open func() Index) {
 			}
 			runtime.KeepAlive(x)
 		})
+	}
+	t.Run("Leaks", func(t *testing.T) { leaks(t, open) })
+}
+
+// leaks checks that nothing stays behind, life after life, of all that can happen:
+// other tiers, forks, holes, second keys, targets that come and go.
+func leaks(t *testing.T, open func() Index) {
+	x := open()
+	block := []kv.Block{{Engine: 1, Local: 1}}
+	for _, kind := range []kv.EventKind{kv.Stored, kv.Removed} {
+		if err := x.Apply(kv.Target{}, kv.Event{Kind: kind, Blocks: block}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := live()
+	for life := range max(2, 6**scale/slow) {
+		leftovers(x, uint64(life))
+		if s := x.Stats(); s.Blocks != 0 || s.Nodes != 0 {
+			t.Fatalf("life %d left behind %+v", life, s)
+		}
+	}
+	for w := range uint64(50) {
+		x.RemoveWorker(w)
+	}
+	// Every life has some thousand forks, holes and moves between tiers.
+	left := live() - before
+	t.Logf("%d B are left", left)
+	if left > 32<<10 {
+		t.Errorf("%d B are left of what has all been taken away", left)
+	}
+	runtime.KeepAlive(x)
+}
+
+// leftovers lets a fleet live for a while, and then takes away what it has left:
+// some targets as a whole, of the others every block.
+func leftovers(x Index, seed uint64) {
+	m := newModel()
+	d := draw(rand.New(rand.NewPCG(seed, 11)).IntN)
+	w := newWide(wide{workers: 40, ranks: 2, key: spreads[4], local: spreads[4], model: m, draw: d}, 60, 50)
+	p := pair{index: x, model: m}
+	for taken := 0; taken < 10_000; {
+		for _, s := range w.steps() {
+			if s.do <= removeWorker {
+				_ = p.take(s) // histories does the comparing
+				taken++
+			}
+		}
+	}
+	for t, c := range m.caches {
+		if d.percent(20) {
+			x.RemoveTarget(t)
+			continue
+		}
+		for key, h := range c.keys {
+			for tier, on := range h.on {
+				if on {
+					_ = x.Apply(t, kv.Event{Kind: kv.Removed, Tier: kv.Tier(tier), Blocks: []kv.Block{{Engine: key}}})
+				}
+			}
+		}
 	}
 }
 

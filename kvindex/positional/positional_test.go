@@ -23,3 +23,5 @@ func (p proved) Matcher() func([]kv.LocalHash) []kvindex.Match {
 func open() indextest.Index { return proved{positional.New(positional.DefaultStride)} }
 
 func TestIndex(t *testing.T) { indextest.Run(t, open) }
+
+func FuzzIndex(f *testing.F) { indextest.Fuzz(f, open) }
