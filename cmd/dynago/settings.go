@@ -100,6 +100,9 @@ type routerSettings struct {
 	TrackBlocks        bool           `name:"router-track-active-blocks" env:"DYN_ROUTER_TRACK_ACTIVE_BLOCKS" default:"true" negatable:"" help:"Count blocks in use."`
 	TrackOutput        bool           `name:"router-track-output-blocks" env:"DYN_ROUTER_TRACK_OUTPUT_BLOCKS" negatable:"" help:"Count the blocks of answers as well."`
 	AssumeReuse        bool           `name:"router-assume-kv-reuse" env:"DYN_ROUTER_ASSUME_KV_REUSE" default:"true" negatable:"" help:"Let requests with a common prefix share its blocks in the books."`
+	TrackingHash       string         `name:"router-tracking-hash" env:"DYN_ROUTER_TRACKING_HASH" default:"public-xxh3-v1" choice:"public-xxh3-v1,keyed-xxh3-v1" help:"How blocks in use are named in the books; keyed names are of no use to who does not have the key."`
+	TrackingKeyFile    string         `name:"router-tracking-key-file" env:"DYN_ROUTER_TRACKING_KEY_FILE" placeholder:"FILE" help:"The 32 bytes of the key for keyed-xxh3-v1."`
+	TrackingKeyID      string         `name:"router-tracking-key-id" env:"DYN_ROUTER_TRACKING_KEY_ID" placeholder:"NAME" help:"What the key for keyed-xxh3-v1 is called."`
 	MinInitialWorkers  int            `name:"router-min-initial-workers" env:"DYN_ROUTER_MIN_INITIAL_WORKERS" default:"0" range:"0.." placeholder:"N" help:"Refuse requests until so many workers have been ready."`
 	Seed               uint64         `name:"router-seed" env:"DYN_ROUTER_SEED" default:"0" placeholder:"N" help:"Make random choices repeatable; 0 does not."`
 	QueueTimeout       time.Duration  `name:"router-queue-timeout" env:"DYN_ROUTER_QUEUE_TIMEOUT" default:"240s" unit:"s" placeholder:"TIME" help:"How long a request may be parked before it is refused; this version parks none."`

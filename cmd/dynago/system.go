@@ -262,8 +262,12 @@ func (s *routerSettings) config(logger *slog.Logger) (router.Config, error) {
 			tuning.OverlapScoreCredit = 0
 		}
 	}
+	tracking, err := s.trackingKey()
+	if err != nil {
+		return router.Config{}, err
+	}
 	c := router.Config{
-		Mode: mode, Seed: s.Seed, Tuning: &tuning,
+		Mode: mode, Seed: s.Seed, Tuning: &tuning, Tracking: tracking,
 		MinInitialWorkers: s.MinInitialWorkers, Logger: logger,
 	}
 	if err := c.Validate(); err != nil {
