@@ -148,6 +148,24 @@ func TestConcurrentRenders(t *testing.T) {
 	wg.Wait()
 }
 
+// None has two names: that of its type, and its own where something of it is missing.
+func TestNone(t *testing.T) {
+	for source, want := range map[string]string{
+		"{% for x in none %}{% endfor %}": "'NoneType' object is not iterable",
+		"{{ 1 in none }}":                 "argument of type 'NoneType' is not iterable",
+		"{{ none + 1 }}":                  "unsupported operand type(s) for +: 'NoneType' and 'int'",
+		"{{ none() }}":                    "'NoneType' object is not callable",
+		"{{ none.a.b }}":                  "'None' has no attribute 'a'",
+		"{{ {}.a.b }}":                    "'dict object' has no attribute 'a'",
+	} {
+		_, err := render(source, jinja.NewDict(0))
+		var e *jinja.Error
+		if !errors.As(err, &e) || e.Message != want {
+			t.Errorf("%s: %v, want %s", source, err, want)
+		}
+	}
+}
+
 // As in Python, fields are either all numbered or none is.
 func TestFieldNumbers(t *testing.T) {
 	for source, want := range map[string]string{

@@ -61,6 +61,8 @@ func (u *undefined) error() error {
 		return fail(u.kind, "%s", u.why)
 	case u.object == nil:
 		return fail(UndefinedError, "'%s' is undefined", u.name)
+	case u.object == None:
+		return fail(UndefinedError, "'None' has no attribute '%s'", u.name)
 	default:
 		return fail(UndefinedError, "'%s object' has no attribute '%s'", typeName(u.object), u.name)
 	}
@@ -110,7 +112,7 @@ type args struct {
 func typeName(v Value) string {
 	switch v := v.(type) {
 	case none:
-		return "None"
+		return "NoneType"
 	case bool:
 		return "bool"
 	case int, *big.Int:
@@ -413,8 +415,6 @@ func contains(st *state, container, item Value) (bool, error) {
 		if !isNumber(item) {
 			return false, nil
 		}
-	case none:
-		return false, fail(TypeError, "argument of type 'NoneType' is not iterable")
 	}
 	items, err := st.elements(container)
 	if e, ok := err.(*Error); ok && e.Kind == LimitError {
