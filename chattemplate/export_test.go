@@ -23,8 +23,7 @@ func (t *Template) Prepare(r *chat.Request, o Options) (vars *jinja.Dict, toolUs
 	return p.vars, p.variant == t.tools, tagged, err
 }
 
-// ProbeWithin finds out about a template as Compile does, in the given time for
-// each conversation.
+// ProbeWithin finds out about a template as Compile does, in the given time.
 func ProbeWithin(source string, limit time.Duration) error {
 	tmpl, err := jinja.Compile(source)
 	if err != nil {

@@ -47,9 +47,11 @@ const (
 
 // prober renders small conversations.
 type prober struct {
-	tmpl   *jinja.Template
-	cfg    Config
+	tmpl *jinja.Template
+	cfg  Config
+	// limits are those of a conversation, but for Time, which all have together.
 	limits jinja.Limits
+	began  time.Time
 	// slow is the error of a conversation that took too long. What else would the
 	// clock decide: the template is not read then.
 	slow error
@@ -59,7 +61,7 @@ type prober struct {
 // as which variables it reads, it looks up in the source. The error is that of a
 // template that takes too long.
 func probe(tmpl *jinja.Template, source string, cfg Config, limits jinja.Limits) (traits, error) {
-	p := &prober{tmpl: tmpl, cfg: cfg, limits: limits}
+	p := &prober{tmpl: tmpl, cfg: cfg, limits: limits, began: time.Now()}
 	t := traits{
 		thinkingMode: strings.Contains(source, "thinking_mode"),
 		partsFor:     map[string]bool{},
@@ -217,8 +219,8 @@ func (p *prober) needsParts(role string) bool {
 	return !shows(false) && shows(true)
 }
 
-// probeLimits are ample for a conversation of a few words.
-var probeLimits = jinja.Limits{Output: 1 << 20, Steps: 50_000}
+// probeLimits are ample for conversations of a few words.
+var probeLimits = jinja.Limits{Time: 5 * time.Second, Output: 256 << 10, Steps: 50_000}
 
 // probeTime is when probes take place: the clock must not decide on traits.
 var probeTime = time.Date(2025, time.June, 2, 12, 0, 0, 0, time.UTC)
@@ -231,7 +233,9 @@ func (p *prober) render(t *traits, messages []message) (string, error) {
 	vars.Set("messages", t.values(messages))
 	vars.Set("tools", probeTools)
 	vars.Set("add_generation_prompt", true)
-	text, err := p.tmpl.Render(vars, jinja.Env{Now: probeTime, Limits: p.limits})
+	limits := p.limits
+	limits.Time = max(limits.Time-time.Since(p.began), 1)
+	text, err := p.tmpl.Render(vars, jinja.Env{Now: probeTime, Limits: limits})
 	if tooSlow(err) {
 		p.slow = err
 	}

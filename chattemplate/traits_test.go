@@ -62,3 +62,16 @@ func TestSlowProbe(t *testing.T) {
 		t.Errorf("an endless template: %v", err)
 	}
 }
+
+// Probes have their time together, since there are dozens of them.
+func TestSlowProbes(t *testing.T) {
+	const slow = `{% for i in range(40000) %}{% if i == -1 %}{% endif %}{% endfor %}{{ messages }}`
+	began := time.Now()
+	if err := chattemplate.ProbeWithin(slow, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	var e *jinja.Error
+	if err := chattemplate.ProbeWithin(slow, time.Since(began)/4); !errors.As(err, &e) || e.Kind != jinja.TimeError {
+		t.Errorf("%v, want a TimeError", err)
+	}
+}

@@ -121,14 +121,17 @@ func item(st *state, v, key Value) (Value, error) {
 			}
 		}
 	}
-	name, err := str(key)
+	name, err := str(st, key)
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := text(key); ok {
-		if a, err := ownAttribute(v, name); a != nil || err != nil {
-			return a, err
-		}
+	if _, ok := text(key); !ok {
+		err = st.spend(len(name))
+	} else if a, err := ownAttribute(v, name); a != nil || err != nil {
+		return a, err
+	}
+	if err != nil {
+		return nil, err
 	}
 	return &undefined{name: name, object: v, kind: UndefinedError}, nil
 }

@@ -334,7 +334,7 @@ func add(st *state, a, b Value) (Value, error) {
 		case string:
 			return boxed(st.concat(x, y))
 		case markup:
-			m, _ := escape(x)
+			m, _ := escape(st, x)
 			return m + y, st.spend(len(m) + len(y))
 		case *undefined:
 			return nil, y.error()
@@ -342,7 +342,7 @@ func add(st *state, a, b Value) (Value, error) {
 		return nil, fail(TypeError, "can only concatenate str (not \"%s\") to str", typeName(b))
 	case markup:
 		if _, ok := text(b); ok {
-			m, _ := escape(b)
+			m, _ := escape(st, b)
 			return x + m, st.spend(len(x) + len(m))
 		}
 	case *List:

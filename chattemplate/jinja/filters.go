@@ -15,17 +15,17 @@ func init() {
 	filters = table(
 		fn("default value default? boolean?", filterDefault),
 		fn("string value", printed(softText)),
-		fn("safe value", printed(func(v Value) (Value, error) {
-			s, err := str(v)
+		fn("safe value", printed(func(st *state, v Value) (Value, error) {
+			s, err := str(st, v)
 			return markup(s), err
 		})),
-		fn("escape value", printed(func(v Value) (Value, error) { return boxed(escape(v)) })),
-		fn("forceescape value", printed(func(v Value) (Value, error) {
-			s, err := str(v)
+		fn("escape value", printed(func(st *state, v Value) (Value, error) { return boxed(escape(st, v)) })),
+		fn("forceescape value", printed(func(st *state, v Value) (Value, error) {
+			s, err := str(st, v)
 			if err != nil {
 				return nil, err
 			}
-			return boxed(escape(s))
+			return boxed(escape(st, s))
 		})),
 		fn("tojson value ensure_ascii? indent? separators? sort_keys?", filterToJSON),
 		fn("fromjson value", filterFromJSON),
@@ -44,8 +44,8 @@ func init() {
 			return &undefined{name: name, object: a[0], kind: UndefinedError}, nil
 		}),
 		fn("filesizeformat value binary?", filterFileSize),
-		fn("pprint value", printed(func(v Value) (Value, error) {
-			b, err := appendRepr(nil, v, 0)
+		fn("pprint value", printed(func(st *state, v Value) (Value, error) {
+			b, err := appendRepr(st, nil, v, 0)
 			return string(b), err
 		})),
 	)
@@ -58,9 +58,9 @@ func init() {
 }
 
 // printed makes a filter of a function that turns any value into text.
-func printed(f func(Value) (Value, error)) func(*state, []Value) (Value, error) {
+func printed(f func(*state, Value) (Value, error)) func(*state, []Value) (Value, error) {
 	return func(st *state, a []Value) (Value, error) {
-		v, err := f(a[0])
+		v, err := f(st, a[0])
 		if err != nil {
 			return nil, err
 		}
@@ -73,11 +73,11 @@ func printed(f func(Value) (Value, error)) func(*state, []Value) (Value, error) 
 func boxed[T any](v T, err error) (Value, error) { return v, err }
 
 // softText is str(v), except that Markup stays Markup.
-func softText(v Value) (Value, error) {
+func softText(st *state, v Value) (Value, error) {
 	if m, ok := v.(markup); ok {
 		return m, nil
 	}
-	return boxed(str(v))
+	return boxed(str(st, v))
 }
 
 func flag(v Value) bool { return v != nil && truth(v) }

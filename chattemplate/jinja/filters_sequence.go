@@ -93,7 +93,7 @@ func filterJoin(st *state, a []Value) (Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	sep, err := str(optional(a[1], ""))
+	sep, err := str(st, optional(a[1], ""))
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func filterJoin(st *state, a []Value) (Value, error) {
 		if v, err = key(v); err != nil {
 			return nil, err
 		}
-		if parts[i], err = str(v); err != nil {
+		if parts[i], err = str(st, v); err != nil {
 			return nil, err
 		}
 		if err := st.spend(len(sep) + len(parts[i])); err != nil {

@@ -15,7 +15,7 @@ func textFilters() []*builtin {
 		method("trim value chars?", "strip"),
 		fn("title value", filterTitle),
 		fn("center value width?", func(st *state, a []Value) (Value, error) {
-			s, err := softText(a[0])
+			s, err := softText(st, a[0])
 			if err != nil {
 				return nil, err
 			}
@@ -36,7 +36,7 @@ func textFilters() []*builtin {
 // method makes a filter of a string method.
 func method(signature, name string) *builtin {
 	return fn(signature, func(st *state, a []Value) (Value, error) {
-		s, err := softText(a[0])
+		s, err := softText(st, a[0])
 		if err != nil {
 			return nil, err
 		}
@@ -48,7 +48,7 @@ func method(signature, name string) *builtin {
 // filterTitle makes the first character of each word upper case, where words
 // end at blanks, hyphens and opening brackets only.
 func filterTitle(st *state, a []Value) (Value, error) {
-	s, err := str(a[0])
+	s, err := str(st, a[0])
 	if err != nil {
 		return nil, err
 	}
@@ -72,15 +72,15 @@ func filterTitle(st *state, a []Value) (Value, error) {
 func separates(r rune) bool { return isSpace(r) || strings.ContainsRune("-({[<", r) }
 
 func filterReplace(st *state, a []Value) (Value, error) {
-	s, err := str(a[0])
+	s, err := str(st, a[0])
 	if err != nil {
 		return nil, err
 	}
-	from, err := str(a[1])
+	from, err := str(st, a[1])
 	if err != nil {
 		return nil, err
 	}
-	to, err := str(a[2])
+	to, err := str(st, a[2])
 	if err != nil {
 		return nil, err
 	}
@@ -167,8 +167,8 @@ func filterTruncate(st *state, a []Value) (Value, error) {
 	return likeText(a[0], head+end), st.spend(4 * len(head))
 }
 
-func filterWordCount(_ *state, a []Value) (Value, error) {
-	s, err := str(a[0])
+func filterWordCount(st *state, a []Value) (Value, error) {
+	s, err := str(st, a[0])
 	words, inWord := 0, false
 	for _, r := range s {
 		was := inWord
@@ -248,7 +248,7 @@ func wrap(s string, width int, breakWords bool) []string {
 var unescapeHTML = strings.NewReplacer("&amp;", "&", "&gt;", ">", "&lt;", "<", "&#39;", "'", "&#34;", `"`, "&quot;", `"`)
 
 func filterStripTags(st *state, a []Value) (Value, error) {
-	s, err := str(a[0])
+	s, err := str(st, a[0])
 	if err != nil {
 		return nil, err
 	}
@@ -278,7 +278,7 @@ func without(s, begin, end string) string {
 
 func filterURLEncode(st *state, a []Value) (Value, error) {
 	quote := func(v Value, form bool) (string, error) {
-		s, err := str(v)
+		s, err := str(st, v)
 		s = strings.ReplaceAll(url.QueryEscape(s), "%7E", "~")
 		if !form {
 			s = strings.ReplaceAll(strings.ReplaceAll(s, "+", "%20"), "%2F", "/")
@@ -342,11 +342,11 @@ func filterXMLAttr(st *state, a []Value) (Value, error) {
 		if strings.ContainsAny(key, " \t\n\r\f\v/>=") {
 			return nil, fail(ValueError, "invalid character in attribute name: %q", key)
 		}
-		value, err := escape(v)
+		value, err := escape(st, v)
 		if err != nil {
 			return nil, err
 		}
-		name, _ := escape(key)
+		name, _ := escape(st, key)
 		if b.Len() > 0 || a[1] == nil || truth(a[1]) {
 			b.WriteByte(' ')
 		}
@@ -359,7 +359,7 @@ func filterXMLAttr(st *state, a []Value) (Value, error) {
 }
 
 func filterFormat(st *state, a []Value) (Value, error) {
-	v, err := softText(a[0])
+	v, err := softText(st, a[0])
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func (f *formatter) format(s string, depth int) (string, error) {
 			return "", err
 		}
 		b.WriteString(field)
-		if b.Len() > maxText {
+		if b.Len() > f.st.room() {
 			return "", fail(LimitError, "formatted text is too long")
 		}
 		s = s[end+1:]
@@ -94,13 +94,13 @@ func (f *formatter) field(field string, depth int) (string, error) {
 	if converts {
 		switch conversion {
 		case "s":
-			v, err = softText(v)
+			v, err = softText(f.st, v)
 			if err == nil {
 				err = f.st.work(weight(v))
 			}
 		case "r", "a":
 			var r []byte
-			r, err = appendRepr(nil, v, 0)
+			r, err = appendRepr(f.st, nil, v, 0)
 			v = string(r)
 			if err == nil {
 				err = f.st.work(len(r))
@@ -188,7 +188,7 @@ func (f *formatter) lookup(name string) (Value, error) {
 
 func formatValue(st *state, v Value, format string) (string, error) {
 	if format == "" {
-		return str(v)
+		return str(st, v)
 	}
 	s, err := parseSpec(format)
 	if err != nil {

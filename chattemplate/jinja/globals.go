@@ -18,8 +18,8 @@ func init() {
 		fn("joiner sep?", func(_ *state, a []Value) (Value, error) {
 			return &joiner{sep: optional(a[0], ", ")}, nil
 		}),
-		fn("raise_exception message", func(_ *state, a []Value) (Value, error) {
-			s, err := str(a[0])
+		fn("raise_exception message", func(st *state, a []Value) (Value, error) {
+			s, err := str(st, a[0])
 			if err != nil {
 				return nil, err
 			}

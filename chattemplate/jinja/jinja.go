@@ -21,8 +21,7 @@ import (
 const (
 	// maxSource bounds the size of a template in bytes.
 	maxSource = 1 << 20
-	// maxText bounds, in bytes, what one value prints as. Lists that hold the
-	// same list twice, again and again, print as more than any memory holds.
+	// maxText bounds, in bytes, what one value prints as where nothing else does.
 	maxText = 64 << 20
 )
 
@@ -126,7 +125,7 @@ func (st *state) writeString(s string) error {
 // write appends str(v) to the output.
 func (st *state) write(v Value, escaped bool) error {
 	if escaped {
-		m, err := escape(v)
+		m, err := escape(st, v)
 		if err != nil {
 			return err
 		}
@@ -135,7 +134,7 @@ func (st *state) write(v Value, escaped bool) error {
 	if s, ok := v.(string); ok {
 		return st.writeString(s)
 	}
-	out, err := appendStr(st.out, v)
+	out, err := appendStr(st, st.out, v)
 	if err != nil {
 		return err
 	}

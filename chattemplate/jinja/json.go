@@ -125,8 +125,8 @@ func ToJSON(v Value) (string, error) {
 }
 
 func (s *jsonStyle) append(dst []byte, v Value, depth int) ([]byte, error) {
-	if depth > maxNesting || len(dst) > maxText {
-		return nil, fail(LimitError, "value nested too deep, or too long, for JSON")
+	if err := s.st.prints(len(dst), depth); err != nil {
+		return nil, err
 	}
 	switch v := v.(type) {
 	case none:

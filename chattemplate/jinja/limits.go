@@ -69,6 +69,24 @@ func (st *state) step() error {
 	return st.work(1)
 }
 
+// room is how many bytes one value may print as. Lists that hold the same list
+// twice, again and again, print as more than any memory holds.
+func (st *state) room() int {
+	if st == nil {
+		return maxText
+	}
+	return st.limits.Output
+}
+
+// prints accounts for one more value, nested so deep in one of which so many bytes
+// are printed.
+func (st *state) prints(size, depth int) error {
+	if depth > maxNesting || size > st.room() {
+		return fail(LimitError, "value nested more than %d levels deep, or longer than %d bytes, to print", maxNesting, st.room())
+	}
+	return st.work(1)
+}
+
 func (st *state) enter() error {
 	if st.depth++; st.depth > st.limits.Depth {
 		return fail(LimitError, "template called more than %d levels deep", st.limits.Depth)

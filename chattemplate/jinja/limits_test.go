@@ -12,6 +12,7 @@ import (
 func TestLimits(t *testing.T) {
 	limits := jinja.Limits{Output: 10_000, Steps: 10_000, Depth: 20}
 	const graph = `{% set ns = namespace(s=[1]) %}{% for i in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}`
+	const small = `{% set ns = namespace(s=[1]) %}{% for i in range(12) %}{% set ns.s = [ns.s, ns.s] %}{% endfor %}`
 	for name, source := range map[string]string{
 		"output":            `{% for i in range(5000) %}abc{% endfor %}`,
 		"steps":             `{% for i in range(90000) %}{% endfor %}`,
@@ -51,6 +52,13 @@ func TestLimits(t *testing.T) {
 		// 2^60 numbers in 60 lists.
 		"graph":         graph + `{{ ns.s }}`,
 		"graph as JSON": graph + `{{ ns.s|tojson }}`,
+		// 2^12 numbers, whose text is not what the template goes on with.
+		"raised":        small + `{{ raise_exception(ns.s) }}`,
+		"words":         small + `{{ ns.s|wordcount }}`,
+		"case":          small + `{{ ns.s is upper }}`,
+		"name of item":  small + `{{ {}[ns.s] is undefined }}`,
+		"clipped":       small + `{{ '%.1s' % (ns.s,) }}`,
+		"clipped field": small + `{{ '{!r:.1}'.format(ns.s) }}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			tmpl, err := jinja.Compile(source)

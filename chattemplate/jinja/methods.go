@@ -321,7 +321,7 @@ func strReplace(st *state, a []Value) (Value, error) {
 		return nil, err
 	}
 	if _, ok := a[0].(markup); ok {
-		m, _ := escape(a[2])
+		m, _ := escape(st, a[2])
 		to = string(m)
 	}
 	n, err := needInt(a[3], -1)
@@ -361,7 +361,7 @@ func strJoin(st *state, a []Value) (Value, error) {
 			return nil, fail(TypeError, "sequence item %d: expected str instance, %s found", i, typeName(v))
 		}
 		if isMarkup {
-			m, _ := escape(v)
+			m, _ := escape(st, v)
 			s = string(m)
 		}
 		parts[i] = s

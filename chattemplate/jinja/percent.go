@@ -67,7 +67,7 @@ func percentFormat(st *state, format string, values Value) (string, error) {
 		if err := s.writePercent(st, &b, v); err != nil {
 			return "", err
 		}
-		if b.Len() > maxText {
+		if b.Len() > st.room() {
 			return "", fail(LimitError, "formatted text is too long")
 		}
 	}
@@ -148,10 +148,10 @@ func (s spec) writePercent(st *state, b *strings.Builder, v Value) error {
 	}
 	switch s.verb {
 	case 's', 'r', 'a':
-		t, err := str(v)
+		t, err := str(st, v)
 		if s.verb != 's' {
 			var r []byte
-			r, err = appendRepr(nil, v, 0)
+			r, err = appendRepr(st, nil, v, 0)
 			t = string(r)
 		}
 		if err != nil {

@@ -97,8 +97,8 @@ func isIterable(v Value) bool {
 }
 
 func cased(is func(rune) bool, to func(string) string) func(*state, []Value) (Value, error) {
-	return func(_ *state, a []Value) (Value, error) {
-		s, err := str(a[0])
+	return func(st *state, a []Value) (Value, error) {
+		s, err := str(st, a[0])
 		return hasCase(s) && to(s) == s, err
 	}
 }

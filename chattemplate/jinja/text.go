@@ -16,7 +16,7 @@ func isSpace(r rune) bool {
 }
 
 // appendStr appends str(v).
-func appendStr(dst []byte, v Value) ([]byte, error) {
+func appendStr(st *state, dst []byte, v Value) ([]byte, error) {
 	switch v := v.(type) {
 	case string:
 		return append(dst, v...), nil
@@ -25,21 +25,21 @@ func appendStr(dst []byte, v Value) ([]byte, error) {
 	case *undefined:
 		return dst, nil
 	}
-	return appendRepr(dst, v, 0)
+	return appendRepr(st, dst, v, 0)
 }
 
-func str(v Value) (string, error) {
+func str(st *state, v Value) (string, error) {
 	if s, ok := text(v); ok {
 		return s, nil
 	}
-	b, err := appendStr(nil, v)
+	b, err := appendStr(st, nil, v)
 	return string(b), err
 }
 
 // appendRepr appends repr(v).
-func appendRepr(dst []byte, v Value, depth int) ([]byte, error) {
-	if depth > maxNesting || len(dst) > maxText {
-		return nil, fail(LimitError, "value nested too deep, or too long, to print")
+func appendRepr(st *state, dst []byte, v Value, depth int) ([]byte, error) {
+	if err := st.prints(len(dst), depth); err != nil {
+		return nil, err
 	}
 	switch v := v.(type) {
 	case none:
@@ -62,18 +62,18 @@ func appendRepr(dst []byte, v Value, depth int) ([]byte, error) {
 	case markup:
 		return append(appendQuoted(append(dst, "Markup("...), string(v)), ')'), nil
 	case *List:
-		return appendSequence(dst, '[', v.items, ']', depth)
+		return appendSequence(st, dst, '[', v.items, ']', depth)
 	case *tuple:
-		dst, err := appendSequence(dst, '(', v.items, ')', depth)
+		dst, err := appendSequence(st, dst, '(', v.items, ')', depth)
 		if err == nil && len(v.items) == 1 {
 			dst = append(dst[:len(dst)-1], ",)"...)
 		}
 		return dst, err
 	case *Dict:
-		return appendDict(dst, v, depth)
+		return appendDict(st, dst, v, depth)
 	case *view:
 		dst = append(dst, "dict_"+v.part+"("...)
-		dst, err := appendSequence(dst, '[', v.elements(), ']', depth)
+		dst, err := appendSequence(st, dst, '[', v.elements(), ']', depth)
 		return append(dst, ')'), err
 	case *span:
 		s := "range(" + strconv.Itoa(v.start) + ", " + strconv.Itoa(v.stop)
@@ -82,7 +82,7 @@ func appendRepr(dst []byte, v Value, depth int) ([]byte, error) {
 		}
 		return append(dst, s+")"...), nil
 	case *namespace:
-		dst, err := appendDict(append(dst, "<Namespace "...), v.attrs, depth)
+		dst, err := appendDict(st, append(dst, "<Namespace "...), v.attrs, depth)
 		return append(dst, '>'), err
 	case *undefined:
 		return append(dst, "Undefined"...), nil
@@ -92,32 +92,32 @@ func appendRepr(dst []byte, v Value, depth int) ([]byte, error) {
 	return append(dst, "<"+typeName(v)+">"...), nil
 }
 
-func appendSequence(dst []byte, begin byte, items []Value, end byte, depth int) ([]byte, error) {
+func appendSequence(st *state, dst []byte, begin byte, items []Value, end byte, depth int) ([]byte, error) {
 	dst = append(dst, begin)
 	var err error
 	for i, item := range items {
 		if i > 0 {
 			dst = append(dst, ", "...)
 		}
-		if dst, err = appendRepr(dst, item, depth+1); err != nil {
+		if dst, err = appendRepr(st, dst, item, depth+1); err != nil {
 			return nil, err
 		}
 	}
 	return append(dst, end), nil
 }
 
-func appendDict(dst []byte, d *Dict, depth int) ([]byte, error) {
+func appendDict(st *state, dst []byte, d *Dict, depth int) ([]byte, error) {
 	dst = append(dst, '{')
 	var err error
 	for i, k := range d.keys {
 		if i > 0 {
 			dst = append(dst, ", "...)
 		}
-		if dst, err = appendRepr(dst, k, depth+1); err != nil {
+		if dst, err = appendRepr(st, dst, k, depth+1); err != nil {
 			return nil, err
 		}
 		dst = append(dst, ": "...)
-		if dst, err = appendRepr(dst, d.vals[i], depth+1); err != nil {
+		if dst, err = appendRepr(st, dst, d.vals[i], depth+1); err != nil {
 			return nil, err
 		}
 	}
@@ -169,10 +169,10 @@ func appendEscape(dst []byte, r rune) []byte {
 var htmlEscaper = strings.NewReplacer("&", "&amp;", ">", "&gt;", "<", "&lt;", "'", "&#39;", `"`, "&#34;")
 
 // escape returns str(v) safe for HTML.
-func escape(v Value) (markup, error) {
+func escape(st *state, v Value) (markup, error) {
 	if m, ok := v.(markup); ok {
 		return m, nil
 	}
-	s, err := str(v)
+	s, err := str(st, v)
 	return markup(htmlEscaper.Replace(s)), err
 }

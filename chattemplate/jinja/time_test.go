@@ -35,6 +35,8 @@ var endless = map[string]string{
 	"graphs that change":  `{% set ns = namespace(a=[1], b=[1]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% set ns.b = [ns.b, ns.b] %}{% endfor %}{% for i in [ns.a, ns.b] %}{{ loop.changed(i) }}{% endfor %}`,
 	"graphs in a list":    `{% set ns = namespace(a=[1], b=[1]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% set ns.b = [ns.b, ns.b] %}{% endfor %}{{ [ns.a].index(ns.b) }}`,
 	"graphs that are one": `{% set ns = namespace(a=[1], b=[1]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% set ns.b = [ns.b, ns.b] %}{% endfor %}{{ [ns.a, ns.b]|groupby(0)|length }}`,
+	"graphs as text":      `{% set ns = namespace(a=[1]) %}{% for i in range(60) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}{{ ns.a|string|length }}`,
+	"names of items":      `{% set ns = namespace(a=[1]) %}{% for i in range(16) %}{% set ns.a = [ns.a, ns.a] %}{% endfor %}{% for i in range(90000) %}{{ {}[ns.a] is string }}{% endfor %}`,
 	"large integers":      `{% set a = 3 ** 20000 %}{% set ns = namespace(n=0) %}{% for i in range(90000) %}{% for j in range(40) %}{% set ns.n = a * a % 1000007 %}{% endfor %}{% endfor %}`,
 	"format of one":       `{% set s = 'x' * 2500000 %}{{ ('%.0s' * 1000000) % (([s] * 1000000)|list) }}{% for i in range(90000) %}{{ '%.0s%.0s%.0s%.0s' % (s, s, s, s) }}{{ '{:.0}{:.0}'.format(s, s) }}{% endfor %}`,
 	"precise formats":     `{% for i in range(90000) %}{{ ('%.9999g' * 1000) % (1,) if false else '{:.9999g}{:.9999g}{:.9999g}'.format(1.5, 2.5, 3.5) }}{% endfor %}`,
