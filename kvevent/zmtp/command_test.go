@@ -60,6 +60,7 @@ func TestParseReady(t *testing.T) {
 		{"half a size", "\x01X\x00\x00", metadata{}, "cut off"},
 		{"half a value", "\x0bSocket-Type\x00\x00\x00\x04SUB", metadata{}, `"Socket-Type" is cut off`},
 		{"an absurd size", "\x0bSocket-Type\xff\xff\xff\xffSUB", metadata{}, `"Socket-Type" is cut off`},
+		{"the longest identity", "\x08Identity\x00\x00\x00\xff" + strings.Repeat("x", 255) + "\x0bSocket-Type\x00\x00\x00\x03REQ", metadata{"REQ", bytes.Repeat([]byte("x"), 255)}, ""},
 		{"a long identity", "\x08Identity\x00\x00\x01\x00" + strings.Repeat("x", 256), metadata{}, "identity of 256 bytes"},
 	} {
 		got, err := parseReady([]byte(tt.content))

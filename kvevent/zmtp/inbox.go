@@ -39,7 +39,6 @@ func (c *chunk) release() {
 	if cap(c.buf) > keptChunk {
 		c.buf = nil
 	}
-	c.n = 0
 	c.home <- c // has room for all
 }
 

@@ -249,6 +249,7 @@ func TestSubscriptions(t *testing.T) {
 			{"\x00\x03\x00kv", map[string]int{"kv": 0}},
 			{"\x00\x01\x01", map[string]int{"kv": 1, "": 1}},
 			{"\x00\x02\x01k\x00\x01\x00", map[string]int{"kv": 1, "": 0}},
+			{askAlive + "\x00\x02\x01q" + askAlive + "\x00\x02\x01r", map[string]int{"q": 1, "r": 1}},
 			// What is no subscription has no meaning.
 			{"\x00\x00\x00\x02\x02x\x01\x02\x01x\x00\x00\x04\x03\x02ab", map[string]int{"kv": 1, "x": 0}},
 		} {
