@@ -79,7 +79,9 @@ func (w *harmonyWriter) instructions(turn *chat.Turn) string {
 	return m.text()
 }
 
-// functions declares the client's functions.
+var errTypesTooLong = fmt.Errorf("the declarations of the tools up to this one are longer than %d bytes; send fewer, or flatter schemas", maxTypes)
+
+// functions declares the client's functions. The error is a *[ToolError].
 func (w *harmonyWriter) functions() (string, error) {
 	var t typeWriter
 	t.put("## functions\n\nnamespace functions {\n\n")
@@ -90,7 +92,7 @@ func (w *harmonyWriter) functions() (string, error) {
 		}
 		schema, err := parametersOf(tool)
 		if err != nil {
-			return "", &ToolError{i, tool.Name, err}
+			return "", &ToolError{i, tool.Name, unreadable(err)}
 		}
 		for _, line := range lines(tool.Description) {
 			t.put("// ", line, "\n")
@@ -101,11 +103,11 @@ func (w *harmonyWriter) functions() (string, error) {
 			t.value(schema, "")
 		}
 		t.put(") => any;\n\n")
+		if t.full {
+			return "", &ToolError{i, tool.Name, errTypesTooLong}
+		}
 	}
-	t.put("} // namespace functions")
-	if t.full {
-		return "", fmt.Errorf("the declarations of the tools are longer than %d bytes; send fewer, or flatter schemas", maxTypes)
-	}
+	t.b.WriteString("} // namespace functions")
 	return t.b.String(), nil
 }
 

@@ -310,7 +310,9 @@ func TestHarmonyRefuses(t *testing.T) {
 	for range 200 {
 		many.Tools = append(many.Tools, chat.Tool{Kind: chat.ToolFunction, Name: "f", Description: strings.Repeat("d", 30_000)})
 	}
-	if _, err := harmonyAt().Render(&many, chattemplate.Options{}); err == nil || !strings.Contains(err.Error(), "declarations of the tools are longer than") {
+	const tooLong = "tools[%d] (f): the declarations of the tools up to this one are longer than 4194304 bytes; send fewer, or flatter schemas"
+	_, err := harmonyAt().Render(&many, chattemplate.Options{})
+	if e, ok := errors.AsType[*chattemplate.ToolError](err); !ok || e.Index != 139 || e.Error() != fmt.Sprintf(tooLong, 139) {
 		t.Errorf("6 MB of declarations: %v", err)
 	}
 	// Each of 20,000 lines is indented by 400 blanks.
@@ -322,8 +324,8 @@ func TestHarmonyRefuses(t *testing.T) {
 	deep.WriteString(`"y":{}}}` + strings.Repeat("}}", 100))
 	began := time.Now()
 	nested := chat.Request{Turns: []chat.Turn{user("q")}, Tools: []chat.Tool{{Kind: chat.ToolFunction, Name: "f", Schema: []byte(deep.String())}}}
-	_, err := harmonyAt().Render(&nested, chattemplate.Options{})
-	if took := time.Since(began); took > 5*time.Second || err == nil || !strings.Contains(err.Error(), "declarations of the tools are longer than") {
+	_, err = harmonyAt().Render(&nested, chattemplate.Options{})
+	if took := time.Since(began); took > 5*time.Second || err == nil || err.Error() != fmt.Sprintf(tooLong, 0) {
 		t.Errorf("a deep schema took %v, %v", took, err)
 	}
 }

@@ -48,10 +48,13 @@ type ToolError struct {
 }
 
 func (e *ToolError) Error() string {
-	return fmt.Sprintf("tools[%d] (%s): the schema cannot be read: %v", e.Index, e.Name, e.Err)
+	return fmt.Sprintf("tools[%d] (%s): %v", e.Index, e.Name, e.Err)
 }
 
 func (e *ToolError) Unwrap() error { return e.Err }
+
+// unreadable is what is wrong with a tool whose schema is no JSON.
+func unreadable(err error) error { return fmt.Errorf("the schema cannot be read: %w", err) }
 
 // tools returns the list of tools that the model may call, in the client's
 // order, or nil. The error is a *[ToolError].
@@ -63,7 +66,7 @@ func (s *shapes) tools(list []chat.Tool) (jinja.Value, error) {
 		}
 		tool, err := s.tool(&list[i])
 		if err != nil {
-			return nil, &ToolError{i, list[i].Name, err}
+			return nil, &ToolError{i, list[i].Name, unreadable(err)}
 		}
 		items = append(items, tool)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/chattemplate"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/internal/demo"
 	"github.com/dynago/dynago/nvext"
@@ -134,6 +135,9 @@ func TestBuildRefusals(t *testing.T) {
 		"a tool that nests": {request: func(r *chat.Request) {
 			r.Tools = []chat.Tool{{Name: "f", Schema: []byte(strings.Repeat("[", 1000) + strings.Repeat("]", 1000))}}
 		}, param: "tools", want: "tools[0] (f): the schema cannot be read"},
+		"tools too long to declare": {model: func(m *prompt.Model) { m.Template = chattemplate.Harmony(chattemplate.Config{}) }, request: func(r *chat.Request) {
+			r.Tools = []chat.Tool{{Name: "f"}, {Name: "g", Description: strings.Repeat("d", 5<<20)}}
+		}, param: "tools", want: "tools[1] (g): the declarations of the tools up to this one are longer than 4194304 bytes"},
 		"arguments that nest": {request: func(r *chat.Request) {
 			r.TemplateArgs = []byte(`{"a":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`)
 		}, param: "chat_template_args", want: "nested more than 450 levels"},
