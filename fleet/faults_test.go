@@ -240,7 +240,7 @@ func TestFaultsForEver(t *testing.T) {
 					}
 				}
 				c := w.EventCounts()
-				if n := c.Applied + c.Ignored + c.Foreign + c.Torn; c.Opened == 1 && n != told {
+				if n := c.Applied + c.Voided + c.Ignored + c.Foreign + c.Torn; c.Opened == 1 && n != told {
 					t.Errorf("%d of %d batches are counted: %+v", n, told, c)
 				}
 				if most := uint64(long/(5*time.Second)) + 10; c.Opened > most {

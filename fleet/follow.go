@@ -249,9 +249,10 @@ func (f *follower) readEventsFrom(ctx context.Context, card *engine.Card, cursor
 }
 
 func (f *follower) tell(b kv.Batch) {
-	f.told.applied.Add(1)
 	if b.Gap != "" {
 		f.told.voided.Add(1)
+	} else {
+		f.told.applied.Add(1)
 	}
 	t := kv.Target{Worker: f.id, Rank: b.Rank}
 	for _, s := range f.sinks {

@@ -8,8 +8,8 @@ import (
 
 // EventCounts is what came of a worker's KV events, in batches, since it joined.
 type EventCounts struct {
-	// Applied were handed on. Of these, Voided made what had been told of a rank
-	// before void, because the engine said so or had to be told anew.
+	// Applied were handed on. So were Voided, and made what had been told of a
+	// rank before void: the engine said so, or it had to be told anew.
 	Applied, Voided uint64
 	// Ignored told nothing new, or nothing at all.
 	Ignored uint64

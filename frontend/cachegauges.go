@@ -11,8 +11,10 @@ import (
 type cacheGauges struct {
 	server *Server
 	// Of the index.
-	applied, duplicates, targets, prefixes, blocks *prometheus.Desc
-	// Of workers.
+	applied, duplicates, targets, prefixes, blocks, refused, shared *prometheus.Desc
+	// Of workers and their events.
+	batches, streams *prometheus.Desc
+	// Of answers.
 	answers, predicted, reported, witnesses, wrong, drift, doubted, doubts, resyncs *prometheus.Desc
 }
 
@@ -30,6 +32,11 @@ func newCacheGauges(s *Server) *cacheGauges {
 		targets:    desc("dynago_index_targets", "Ranks that hold something."),
 		prefixes:   desc("dynago_index_prefixes", "Distinct blocks, with everything before them."),
 		blocks:     desc("dynago_index_blocks", "Blocks, over all ranks."),
+		refused:    desc("dynago_index_refused_batches_total", "Batches of KV events that did not reach the index, or not wholly.", "reason"),
+		shared:     desc("dynamo_router_shared_cache_errors_total", "Prompts for which the shared cache had no answer."),
+
+		batches: desc("dynago_worker_kv_event_batches_total", "Batches of KV events, by what came of them; voided ones replaced what was told before.", "worker_id", "status"),
+		streams: desc("dynago_worker_kv_event_streams_total", "How often a worker's KV events were read from the beginning or went on after a break.", "worker_id"),
 
 		answers:   worker("answers_total", "Answers that told how much of their prompt was cached."),
 		predicted: worker("predicted_tokens_total", "Tokens that the router expected those to find cached."),
@@ -46,7 +53,7 @@ func newCacheGauges(s *Server) *cacheGauges {
 // Describe implements prometheus.Collector.
 func (g *cacheGauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		g.applied, g.duplicates, g.targets, g.prefixes, g.blocks,
+		g.applied, g.duplicates, g.targets, g.prefixes, g.blocks, g.refused, g.shared, g.batches, g.streams,
 		g.answers, g.predicted, g.reported, g.witnesses, g.wrong, g.drift, g.doubted, g.doubts, g.resyncs,
 	} {
 		ch <- d
@@ -61,7 +68,8 @@ func (g *cacheGauges) Collect(ch chan<- prometheus.Metric) {
 	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
 		tell(prometheus.CounterValue, d, float64(v), labels...)
 	}
-	index, views := g.server.Backend.Caches()
+	caches := g.server.Backend.Caches()
+	index := caches.Index
 	for _, e := range []struct {
 		kind, status string
 		n            uint64
@@ -81,7 +89,35 @@ func (g *cacheGauges) Collect(ch chan<- prometheus.Metric) {
 	tell(prometheus.GaugeValue, g.targets, float64(index.Targets))
 	tell(prometheus.GaugeValue, g.prefixes, float64(index.Prefixes))
 	tell(prometheus.GaugeValue, g.blocks, float64(index.Blocks))
-	for _, v := range views {
+	for _, e := range []struct {
+		reason string
+		n      uint64
+	}{
+		{"unknown_worker", caches.Intake.Unknown},
+		{"not_listened_to", caches.Intake.Unheard},
+		{"too_many_blocks", caches.Intake.Overfull},
+		{"muted", caches.Intake.Muted},
+	} {
+		counter(g.refused, e.n, e.reason)
+	}
+	counter(g.shared, caches.SharedErrors)
+	for _, w := range g.server.Backend.Workers() {
+		id := strconv.FormatUint(w.ID, 10)
+		for _, e := range []struct {
+			status string
+			n      uint64
+		}{
+			{"applied", w.Events.Applied},
+			{"voided", w.Events.Voided},
+			{"ignored", w.Events.Ignored},
+			{"torn", w.Events.Torn},
+			{"foreign_rank", w.Events.Foreign},
+		} {
+			counter(g.batches, e.n, id, e.status)
+		}
+		counter(g.streams, w.Events.Opened, id)
+	}
+	for _, v := range caches.Views {
 		labels := []string{strconv.FormatUint(v.Target.Worker, 10), strconv.FormatUint(uint64(v.Target.Rank), 10)}
 		counter(g.answers, v.Answers, labels...)
 		counter(g.predicted, v.Predicted, labels...)

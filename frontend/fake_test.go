@@ -17,6 +17,7 @@ import (
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/frontend"
 	"github.com/dynago/dynago/internal/sse"
 	"github.com/dynago/dynago/kv"
@@ -70,19 +71,25 @@ func (f *fake) Models() []pipeline.ModelInfo {
 func (f *fake) Workers() []pipeline.WorkerInfo {
 	return []pipeline.WorkerInfo{{
 		ID: 42, Name: "mock-0", Model: "acme/demo", State: "ready",
-		Ranks: []pipeline.RankInfo{{Requests: 1, DecodeBlocks: 5, PrefillTokens: 9}},
+		Ranks:  []pipeline.RankInfo{{Requests: 1, DecodeBlocks: 5, PrefillTokens: 9}},
+		Events: fleet.EventCounts{Applied: 21, Voided: 22, Ignored: 23, Torn: 24, Foreign: 25, Opened: 26},
 	}}
 }
 
-func (f *fake) Caches() (kvindex.Stats, []router.CacheView) {
-	return kvindex.Stats{
-		Targets: 2, Prefixes: 50, Blocks: 70,
-		Stored: 100, Removed: 30, Cleared: 1,
-		ParentNotFound: 4, InvalidSequence: 3, Full: 2, BlockNotFound: 5, Unsupported: 6, Conflicts: 7,
-	}, []router.CacheView{{
-		Target: kv.Target{Worker: 42, Rank: 1}, Doubted: true, Drift: 0.5,
-		Answers: 10, Predicted: 1000, Reported: 900, Witnesses: 8, Missing: 3, Surprising: 2, Doubts: 1, Resyncs: 4,
-	}}
+func (f *fake) Caches() pipeline.CacheInfo {
+	return pipeline.CacheInfo{
+		Index: kvindex.Stats{
+			Targets: 2, Prefixes: 50, Blocks: 70,
+			Stored: 100, Removed: 30, Cleared: 1,
+			ParentNotFound: 4, InvalidSequence: 3, Full: 2, BlockNotFound: 5, Unsupported: 6, Conflicts: 7,
+		},
+		Intake: router.IntakeCounts{Unknown: 11, Unheard: 12, Overfull: 13, Muted: 14},
+		Views: []router.CacheView{{
+			Target: kv.Target{Worker: 42, Rank: 1}, Doubted: true, Drift: 0.5,
+			Answers: 10, Predicted: 1000, Reported: 900, Witnesses: 8, Missing: 3, Surprising: 2, Doubts: 1, Resyncs: 4,
+		}},
+		SharedErrors: 9,
+	}
 }
 
 func (f *fake) Tokenize(r *chat.Request, _ bool) ([]uint32, int, error) {

@@ -23,10 +23,8 @@ import (
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/internal/sse"
-	"github.com/dynago/dynago/kvindex"
 	"github.com/dynago/dynago/openai"
 	"github.com/dynago/dynago/pipeline"
-	"github.com/dynago/dynago/router"
 )
 
 // Backend serves requests; [pipeline.Pipeline] is one. It is used from many
@@ -41,7 +39,7 @@ type Backend interface {
 	Workers() []pipeline.WorkerInfo
 	// Caches tells what the index of KV blocks holds, and how well it knows each
 	// target that has answered.
-	Caches() (kvindex.Stats, []router.CacheView)
+	Caches() pipeline.CacheInfo
 	// Tokenize returns the ids of a request's prompt and the context length of
 	// its model, 0 if unknown.
 	Tokenize(r *chat.Request, generationPrompt bool) ([]uint32, int, error)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/chattemplate"
+	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/kvindex"
 	"github.com/dynago/dynago/prompt"
 	"github.com/dynago/dynago/router"
@@ -38,6 +39,17 @@ type WorkerInfo struct {
 	Model string
 	State string // loading, ready, draining, failed, inhibited
 	Ranks []RankInfo
+	// Events is what came of what the worker told of its caches.
+	Events fleet.EventCounts
+}
+
+// CacheInfo is what is known of the fleet's caches.
+type CacheInfo struct {
+	Index  kvindex.Stats
+	Intake router.IntakeCounts
+	Views  []router.CacheView // of each rank that has answered
+	// SharedErrors counts prompts for which the shared cache had no answer.
+	SharedErrors uint64
 }
 
 // RankInfo is the router's own book-keeping of one rank.
@@ -122,7 +134,7 @@ func (p *Pipeline) Workers() []WorkerInfo {
 	loads := p.Router.Loads()
 	var list []WorkerInfo
 	for _, w := range p.Fleet.Snapshot() {
-		info := WorkerInfo{ID: w.ID(), Name: w.Name(), State: w.Status().State.String()}
+		info := WorkerInfo{ID: w.ID(), Name: w.Name(), State: w.Status().State.String(), Events: w.EventCounts()}
 		if card := w.Card(); card != nil {
 			info.Model = card.Model
 		}
@@ -145,10 +157,12 @@ func (p *Pipeline) Workers() []WorkerInfo {
 	return list
 }
 
-// Caches tells what the index of KV blocks holds, and how well it knows each
-// target that has answered.
-func (p *Pipeline) Caches() (kvindex.Stats, []router.CacheView) {
-	return p.Router.IndexStats(), p.Router.CacheViews()
+// Caches tells what is known of the fleet's caches.
+func (p *Pipeline) Caches() CacheInfo {
+	return CacheInfo{
+		Index: p.Router.IndexStats(), Intake: p.Router.Intake(), Views: p.Router.CacheViews(),
+		SharedErrors: p.Router.Counters().SharedErrors,
+	}
 }
 
 func seconds(ns *atomic.Int64) float64 { return time.Duration(ns.Load()).Seconds() }
