@@ -39,12 +39,56 @@ func (d *Decoder) repeated(r *reader, e *told) bool {
 	return true
 }
 
-// remember keeps a removal that was read from a place on, if its key is a number
-// of 64 bits. The key is the last one that was read.
-func (d *Decoder) remember(r *reader, e *told, from int) {
-	key := d.keysEnd - 8
-	if e.kind == TypeRemoved && e.hashes.len() == 1 && key > from && (r.b[key-1] == 0xcf || r.b[key-1] == 0xd3) {
-		d.removal = lastRemoval{from: from, key: key, to: r.pos, told: *e}
+// remember keeps a removal, if its key is a number of 64 bits.
+func (d *Decoder) remember(r *reader, e *told) {
+	if e.kind == TypeRemoved && e.hashes.len() == 1 && isLong(r.b, d.from, d.keysEnd) {
+		d.removal = lastRemoval{from: d.from, key: d.keysEnd - 8, to: r.pos, told: *e}
+	}
+}
+
+// isLong says whether a number that ends at a place, in an event that begins at
+// another, is one of 64 bits.
+func isLong(b []byte, from, end int) bool {
+	return end-9 > from && (b[end-9] == 0xcf || b[end-9] == 0xd3)
+}
+
+// lastHead is how the last store of one block began, up to its tokens.
+type lastHead struct {
+	// key and parent are where the eight bytes of each begin; to is 0 if there
+	// was none yet.
+	from, key, parent, to int
+	left                  int // fields that follow
+}
+
+// firstFields are those of a head.
+const firstFields = 1<<fieldType | 1<<fieldHashes | 1<<fieldParent
+
+// begun reads the begin of a store if it is that of the last one with other
+// keys. It returns how many fields follow.
+func (d *Decoder) begun(r *reader, e *told) (left int, ok bool) {
+	l := &d.head
+	n, key, parent := l.to-l.from, l.key-l.from, l.parent-l.from
+	if l.to == 0 || len(r.b)-r.pos < n {
+		return 0, false
+	}
+	next, last := r.b[r.pos:r.pos+n], r.b[l.from:l.to]
+	if string(next[:key]) != string(last[:key]) || string(next[key+8:parent]) != string(last[key+8:parent]) || string(next[parent+8:]) != string(last[parent+8:]) {
+		return 0, false
+	}
+	e.kind, e.has = TypeStored, 1<<fieldHashes
+	e.hashes = run{uint32(len(d.hashes)), uint32(len(d.hashes) + 1)}
+	d.hashes = append(d.hashes, kv.EngineHash(binary.BigEndian.Uint64(next[key:])))
+	e.parent, e.hasParent = kv.EngineHash(binary.BigEndian.Uint64(next[parent:])), true
+	r.pos += n
+	return l.left, true
+}
+
+// rememberHead keeps the begin of a store, up to a place behind which are so
+// many fields, if it has one key and a parent, each a number of 64 bits.
+func (d *Decoder) rememberHead(r *reader, e *told, to, left int) {
+	if e.kind == TypeStored && e.hashes.len() == 1 && e.hasParent && d.keysEnd < d.parentEnd &&
+		isLong(r.b, d.from, d.keysEnd) && isLong(r.b, d.keysEnd, d.parentEnd) {
+		d.head = lastHead{from: d.from, key: d.keysEnd - 8, parent: d.parentEnd - 8, to: to, left: left}
 	}
 }
 

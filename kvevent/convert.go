@@ -86,12 +86,14 @@ func (d *Decoder) removed(h *holding, e *told) {
 // here those that go together come together.
 func (d *Decoder) emitRemoved(tier kv.Tier, key kv.EngineHash) {
 	d.blocks = append(d.blocks, kv.Block{Engine: key})
-	n := 1
-	if i := len(d.events) - 1; i >= 0 && d.events[i].Kind == kv.Removed && d.events[i].Tier == tier {
-		n += len(d.events[i].Blocks)
-		d.events = d.events[:i]
+	if i := len(d.events) - 1; i >= 0 {
+		last := &d.events[i]
+		if last.Kind == kv.Removed && last.Tier == tier {
+			last.Blocks = slices.Clip(d.blocks[len(d.blocks)-1-len(last.Blocks):])
+			return
+		}
 	}
-	d.events = append(d.events, kv.Event{Kind: kv.Removed, Tier: tier, Blocks: slices.Clip(d.blocks[len(d.blocks)-n:])})
+	d.events = append(d.events, kv.Event{Kind: kv.Removed, Tier: tier, Blocks: slices.Clip(d.blocks[len(d.blocks)-1:])})
 }
 
 // emitStored passes on that one block is there, together with the ones before

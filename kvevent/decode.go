@@ -44,11 +44,14 @@ type Decoder struct {
 	padded []uint32
 	extras extras
 	unique unique
-	// payload is the message at hand; what follows is of it as well.
-	payload []byte
-	removal lastRemoval
-	behind  lastTail
-	keysEnd int // where the keys read last end
+	// payload is the message at hand. What follows is of it as well: what the
+	// last events were, where the one being read begins, and where in it the
+	// last key and the last parent end.
+	payload                  []byte
+	removal                  lastRemoval
+	head                     lastHead
+	behind                   lastTail
+	from, keysEnd, parentEnd int
 }
 
 // maxRanks bounds how many ranks a decoder believes a worker to have.
@@ -113,6 +116,7 @@ func (d *Decoder) Decode(payload []byte) (rank uint32, events []kv.Event, err er
 		d.ranks[rank] = h
 	}
 	d.payload = payload
+	h.touch(d.hashes)
 	for i := range d.told {
 		d.convert(rank, h, &d.told[i])
 	}
@@ -136,7 +140,7 @@ func (d *Decoder) release() {
 	}
 	d.told, d.hashes, d.tokens = d.told[:0], d.hashes[:0], d.tokens[:0]
 	d.events, d.blocks = d.events[:0], d.blocks[:0]
-	d.removal.to, d.behind.to = 0, 0
+	d.removal.to, d.head.to, d.behind.to = 0, 0, 0
 }
 
 // message takes a payload apart. Nothing that is remembered changes yet.

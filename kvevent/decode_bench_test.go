@@ -9,6 +9,7 @@ import (
 
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/kvevent"
+	"github.com/dynago/dynago/kvindex"
 )
 
 // churn is the messages of an engine whose cache is full: each stores new
@@ -85,38 +86,57 @@ func newChurn(held, perEvent, size, perMessage int) (fill, steady churn) {
 // Blocks stored per second, each with the removal of another one, in a cache
 // that is full: decoding, filing and hashing.
 func BenchmarkDecode(b *testing.B) {
-	for _, size := range []int{16, 64} {
-		for _, perEvent := range []int{1, 16, 64} {
-			b.Run(fmt.Sprintf("tokens=%d/blocks=%d", size, perEvent), func(b *testing.B) {
-				fill, steady := newChurn(1<<15, perEvent, size, 256)
-				d := kvevent.NewDecoder(kvevent.Config{BlockSize: size})
-				decode := func(c churn) (bytes int) {
-					for _, p := range c.payloads {
-						bytes += len(p)
-						if _, _, err := d.Decode(p); err != nil {
-							b.Fatal(err)
-						}
-					}
-					return bytes
-				}
-				decode(fill)
-				decode(steady)
-				b.ReportAllocs()
-				b.ResetTimer()
-				rounds, bytes, before := 0, 0, cpu()
-				for b.Loop() {
-					bytes += decode(steady)
-					rounds++
-				}
-				blocks, seconds := float64(rounds*steady.stores), (cpu() - before).Seconds()
-				b.ReportMetric(seconds/blocks*1e9, "cpu-ns/block")
-				b.ReportMetric(blocks/seconds/1e6, "Mblocks/cpu-s")
-				b.ReportMetric(float64(bytes)/seconds/1e6, "MB/cpu-s")
-				if c := d.Counts(); len(drops(c)) > 0 || d.Held(0) != 1<<15 {
-					b.Errorf("dropped %v, holds %d", drops(c), d.Held(0))
-				}
-			})
+	benchmarkChurn(b, func([]kv.Event) {})
+}
+
+// The same, with an index behind it.
+func BenchmarkDecodeAndApply(b *testing.B) {
+	x := kvindex.New()
+	benchmarkChurn(b, func(events []kv.Event) {
+		for _, e := range events {
+			if err := x.Apply(kv.Target{Worker: 1}, e); err != nil {
+				b.Fatal(err)
+			}
 		}
+	})
+}
+
+func benchmarkChurn(b *testing.B, apply func([]kv.Event)) {
+	for _, c := range []struct{ held, size, perEvent int }{
+		{1 << 15, 16, 1}, {1 << 15, 16, 16}, {1 << 15, 16, 64}, {1 << 15, 64, 1}, {1 << 15, 64, 64}, {1 << 19, 16, 16},
+	} {
+		b.Run(fmt.Sprintf("tokens=%d/blocks=%d/held=%d", c.size, c.perEvent, c.held), func(b *testing.B) {
+			fill, steady := newChurn(c.held, c.perEvent, c.size, 256)
+			d := kvevent.NewDecoder(kvevent.Config{BlockSize: c.size})
+			decode := func(c churn) (bytes int) {
+				for _, p := range c.payloads {
+					bytes += len(p)
+					_, events, err := d.Decode(p)
+					if err != nil {
+						b.Fatal(err)
+					}
+					apply(events)
+				}
+				return bytes
+			}
+			apply([]kv.Event{{Kind: kv.Cleared}})
+			decode(fill)
+			decode(steady)
+			b.ReportAllocs()
+			b.ResetTimer()
+			rounds, bytes, before := 0, 0, cpu()
+			for b.Loop() {
+				bytes += decode(steady)
+				rounds++
+			}
+			blocks, seconds := float64(rounds*steady.stores), (cpu() - before).Seconds()
+			b.ReportMetric(seconds/blocks*1e9, "cpu-ns/block")
+			b.ReportMetric(blocks/seconds/1e6, "Mblocks/cpu-s")
+			b.ReportMetric(float64(bytes)/seconds/1e6, "MB/cpu-s")
+			if counts := d.Counts(); len(drops(counts)) > 0 || d.Held(0) != c.held {
+				b.Errorf("dropped %v, holds %d", drops(counts), d.Held(0))
+			}
+		})
 	}
 }
 

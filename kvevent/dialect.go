@@ -15,11 +15,14 @@ func (d *Decoder) event(r *reader, e *told) bool {
 	if d.repeated(r, e) {
 		return true
 	}
-	from := r.pos
+	d.from = r.pos
+	if left, ok := d.begun(r, e); ok {
+		return d.fields(r, e, left, firstFields) && e.complete()
+	}
 	if !d.anew(r, e) {
 		return false
 	}
-	d.remember(r, e, from)
+	d.remember(r, e)
 	return true
 }
 
@@ -31,7 +34,7 @@ func (d *Decoder) anew(r *reader, e *told) bool {
 		return ok && d.positional(r, e, n) && e.complete()
 	case shapeMap:
 		n, ok := r.pairs()
-		return ok && d.tagged(r, e, n) && e.complete()
+		return ok && d.fields(r, e, n, 0) && e.complete()
 	}
 	return false
 }
@@ -125,39 +128,39 @@ func fieldOf(name []byte, guess field) field {
 	return fieldOther
 }
 
-// tagged reads an event that is a map. Fields of the value that a publisher
-// takes for granted may be missing.
-func (d *Decoder) tagged(r *reader, e *told, n int) bool {
+// fields reads the fields of an event that is a map, of which left are to come
+// and seen have been, by a bit each. Fields of the value that a publisher takes
+// for granted may be missing.
+func (d *Decoder) fields(r *reader, e *told, left int, seen uint32) bool {
 	guess := fieldType
-	var seen uint32 // bit per field
+	if seen == firstFields {
+		guess = fieldTokens
+	}
 	var tail lastTail
-	for left := n - 1; left >= 0; left-- {
+	for left--; left >= 0; left-- {
+		from := r.pos
 		name, ok := r.text()
 		if !ok {
 			return false
 		}
 		f := fieldOf(name, guess)
 		guess = f + 1
-		seen |= 1 << f
-		if f != fieldType {
-			if !d.field(r, e, f) {
-				return false
-			}
-			if f == fieldTokens && seen == headFields && e.kind == TypeStored {
-				if d.follow(r, e, left) {
-					return true
-				}
-				tail.from, tail.fields = r.pos, left
-			}
-			continue
+		if f == fieldTokens && seen == firstFields {
+			d.rememberHead(r, e, from, left+1)
 		}
-		tag, ok := r.text()
-		if !ok {
+		seen |= 1 << f
+		if !d.field(r, e, f) {
 			return false
 		}
-		if e.kind = typeOf(tag); e.kind == TypeUnknown {
+		switch {
+		case f == fieldType && e.kind == TypeUnknown:
 			// What its fields are is for those to know who know the type.
 			return r.skipItems(2*left, eventDepth)
+		case f == fieldTokens && seen == headFields && e.kind == TypeStored:
+			if d.follow(r, e, left) {
+				return true
+			}
+			tail.from, tail.fields = r.pos, left
 		}
 	}
 	if tail.from > 0 {
@@ -182,6 +185,10 @@ func typeOf(tag []byte) EventType {
 // field reads the value of one field.
 func (d *Decoder) field(r *reader, e *told, f field) (ok bool) {
 	switch f {
+	case fieldType:
+		tag, ok := r.text()
+		e.kind = typeOf(tag)
+		return ok
 	case fieldHashes:
 		e.hashes.from = uint32(len(d.hashes))
 		d.hashes, ok = r.hashes(d.hashes)
@@ -196,6 +203,7 @@ func (d *Decoder) field(r *reader, e *told, f field) (ok bool) {
 		}
 		h, ok := r.hash()
 		e.parent, e.hasParent = kv.EngineHash(h), true
+		d.parentEnd = r.pos
 		return ok
 	case fieldTokens:
 		var n int

@@ -20,8 +20,13 @@ const (
 type FollowEffects interface {
 	// Apply makes one event part of the rank's state.
 	Apply(e RouterEvent)
-	// Reset forgets the rank.
-	Reset()
+	// Clear says that everything applied so far is void.
+	Clear(reason kv.GapReason)
+	// Rebuild says that what is applied from now on begins with an empty rank,
+	// and is not yet all of it.
+	Rebuild()
+	// Complete says that what was applied is all that the publisher knows.
+	Complete()
 	// Recover asks the publisher, instead of any other question that is open.
 	Recover(q Recovery)
 	// Cancel takes the open question back.
@@ -91,7 +96,7 @@ func (f *Follower) Activate() {
 // Replaced says that another publisher tells of the rank from now on.
 func (f *Follower) Replaced(recoverable bool) {
 	f.cancel()
-	f.reset()
+	f.reset(kv.GapRestart)
 	f.recoverable, f.fenced, f.known, f.last, f.newest = recoverable, false, false, 0, 0
 	f.Activate()
 }
@@ -121,30 +126,31 @@ func (f *Follower) Live(e RouterEvent) {
 	switch {
 	case stale:
 		f.stats.Ignored++
-	case clears(&e):
+	case clears(&e) && (f.open || !f.known || e.ID != f.last+1):
 		f.cancel()
-		f.reset()
-		f.advance(&e)
+		f.cleared(&e)
 	case f.open:
 		f.buffer(e)
 	case !f.known && f.recoverable:
 		f.buffer(e)
 		f.ask(0)
 	case !f.known, e.ID == f.last+1:
+		if e.ID == 1 {
+			f.fx.Complete()
+		}
 		f.advance(&e)
 		if len(f.pending) > 0 {
 			f.drain()
 		}
 	case f.recoverable:
 		f.stats.Gaps++
-		f.reset()
+		f.reset(kv.GapLost)
 		f.known, f.last = false, 0
 		f.buffer(e)
 		f.ask(0)
 	default:
 		f.stats.Gaps++
-		f.stats.Degraded++
-		f.reset()
+		f.degrade()
 		f.advance(&e)
 	}
 }
@@ -157,17 +163,19 @@ func (f *Follower) Answered(now time.Time, a Answer) {
 	f.asked = false
 	if told := a.Kind == AnswerEvents || a.Kind == AnswerDump; told && !f.own(&a) {
 		f.cancel()
-		f.reset()
+		f.reset(kv.GapLost)
 		f.fenced = true
 		return
 	}
 	switch a.Kind {
 	case AnswerDump:
 		f.open, f.attempts = false, 0
-		f.reset()
+		f.reset(kv.GapLost)
+		f.fx.Rebuild()
 		for i := range a.Events {
 			f.apply(&a.Events[i])
 		}
+		f.fx.Complete()
 		f.known, f.last = true, a.Last
 		f.drain()
 	case AnswerEvents:
@@ -200,8 +208,7 @@ func (f *Follower) continued(a *Answer) {
 		switch {
 		case f.known && e.ID <= f.last:
 		case clears(e):
-			f.reset()
-			f.advance(e)
+			f.cleared(e)
 		case f.known && e.ID != f.last+1:
 			f.degrade()
 			f.advance(e)
@@ -288,12 +295,19 @@ func (f *Follower) buffer(e RouterEvent) {
 // degrade forgets what lies before a hole that stays.
 func (f *Follower) degrade() {
 	f.stats.Degraded++
-	f.reset()
+	f.reset(kv.GapLost)
 }
 
-func (f *Follower) reset() {
+func (f *Follower) reset(reason kv.GapReason) {
 	f.stats.Resets++
-	f.fx.Reset()
+	f.fx.Clear(reason)
+}
+
+// cleared applies a clear, before which nothing matters.
+func (f *Follower) cleared(e *RouterEvent) {
+	f.reset(kv.GapRestart)
+	f.fx.Complete()
+	f.advance(e)
 }
 
 // advance applies the next event.

@@ -47,10 +47,12 @@ func (r *region) begin(t testing.TB) {
 	r.truth, r.live, r.answer = kvindex.New(), nil, nil
 }
 
-// Apply, Reset, Recover and Cancel implement [kvevent.FollowEffects].
+// Apply, Clear, Rebuild, Complete, Recover and Cancel implement [kvevent.FollowEffects].
 
 func (r *region) Apply(e kvevent.RouterEvent) { _ = r.view.Apply(followed, e.Event) }
-func (r *region) Reset()                      { r.view.RemoveTarget(followed) }
+func (r *region) Clear(kv.GapReason)          { r.view.RemoveTarget(followed) }
+func (r *region) Rebuild()                    {}
+func (r *region) Complete()                   {}
 func (r *region) Recover(q kvevent.Recovery) {
 	r.question, r.answer = &q, nil
 }
@@ -280,7 +282,9 @@ type followScript struct{ did []string }
 func (s *followScript) Apply(e kvevent.RouterEvent) {
 	s.did = append(s.did, fmt.Sprint(e.ID))
 }
-func (s *followScript) Reset()                     { s.did = append(s.did, "reset") }
+func (s *followScript) Clear(r kv.GapReason)       { s.did = append(s.did, string(r)) }
+func (s *followScript) Rebuild()                   { s.did = append(s.did, "rebuild") }
+func (s *followScript) Complete()                  { s.did = append(s.did, "complete") }
 func (s *followScript) Recover(q kvevent.Recovery) { s.did = append(s.did, fmt.Sprint("ask ", q.From)) }
 func (s *followScript) Cancel()                    { s.did = append(s.did, "cancel") }
 
@@ -294,33 +298,33 @@ func TestFollower(t *testing.T) {
 		want        string
 	}{
 		{"nobody can be asked", false, "activate; 5; 6; 6; 4; 7", "5; 6; 7"},
-		{"a gap, and nobody can be asked", false, "5; 8; 9", "5; reset; 8; 9"},
-		{"a clear, and nobody can be asked", false, "5; 9!; 10", "5; reset; 9; 10"},
-		{"activated", true, "activate; dump 4; 5", "ask 0; reset; 0; 5"},
-		{"not activated", true, "3; 4; dump 3; 5", "ask 0; reset; 0; 4; 5"},
-		{"old ones are ignored", true, "activate; dump 4; 4; 3!; 5", "ask 0; reset; 0; 5"},
-		{"a gap", true, "activate; dump 4; 6; 7; dump 6; 8", "ask 0; reset; 0; reset; ask 0; reset; 0; 7; 8"},
-		{"out of order while it recovers", true, "activate; 7; 5; 6; 6; dump 4; 8", "ask 0; reset; 0; 5; 6; 7; 8"},
-		{"a hole after a dump", true, "activate; 6; dump 4; events 5-6 6; 7", "ask 0; reset; 0; ask 5; 5; 6; 7"},
-		{"the newest was dropped from the buffer, or lies in the answer", true, "activate; 6; dump 4; 8; events 5-7 7; 9", "ask 0; reset; 0; ask 5; 5; 6; 7; 8; 9"},
-		{"events omitted before a clear", true, "activate; 9; dump 4; events 7-9 9 !; 10", "ask 0; reset; 0; ask 5; reset; 7; 8; 9; 10"},
-		{"events with a hole", true, "activate; 9; dump 4; events 7-9 9; 10", "ask 0; reset; 0; ask 5; reset; 7; 8; 9; 10"},
-		{"a clear while it recovers", true, "activate; 6; 9!; dump 8; 10", "ask 0; cancel; reset; 9; 10"},
-		{"an old clear while it recovers", true, "activate; 6; dump 9; 8!; 10", "ask 0; reset; 0; 10"},
-		{"no answer in time", true, "activate; 3; 4; " + tries + "; 5; 7", asks + "; reset; 3; 4; 5; reset; ask 0"},
-		{"an answer in time", true, "activate; none; wait 199ms; wait 1ms; none; wait 399ms; wait 1ms; dump 4; 5", "ask 0; ask 0; ask 0; reset; 0; 5"},
-		{"holes remain", true, "activate; 3; 5; " + tries + "; 6", asks + "; reset; 3; reset; 5; 6"},
-		{"not there yet", true, strings.ReplaceAll("activate; 3; "+tries, "none", "too_new") + "; 4", asks + "; reset; 3; 4"},
-		{"not possible", true, strings.ReplaceAll("activate; 3; "+tries, "none", "invalid") + "; 4", asks + "; reset; 3; 4"},
-		{"cannot be told now", true, strings.ReplaceAll("activate; 3; "+tries, "none", "failed") + "; 4; dump 3; 5", asks + "; ask 0; reset; 0; 4; 5"},
-		{"an answer nobody waits for", true, "activate; dump 4; dump 9; none; 5", "ask 0; reset; 0; 5"},
-		{"an answer while it waits to ask again", true, "activate; none; dump 9; none; wait 1s; dump 4", "ask 0; ask 0; reset; 0"},
-		{"an answer for somebody else", true, "activate; foreign; 5; 6!; wait 1h", "ask 0; reset"},
-		{"replaced", true, "activate; dump 4; 5; replaced; 1; dump 1; 2", "ask 0; reset; 0; 5; reset; ask 0; reset; 0; 2"},
-		{"replaced while it recovers", true, "activate; 3; replaced; dump 1; 2", "ask 0; cancel; reset; ask 0; reset; 0; 2"},
-		{"replaced after an answer for somebody else", true, "activate; foreign; replaced; dump 1; 2", "ask 0; reset; reset; ask 0; reset; 0; 2"},
-		{"an event of somebody else", true, "activate; dump 4; stranger; 5", "ask 0; reset; 0; 5"},
-		{"activated twice", true, "activate; activate; dump 4; activate", "ask 0; reset; 0"},
+		{"a gap, and nobody can be asked", false, "5; 8; 9", "5; lost; 8; 9"},
+		{"a clear, and nobody can be asked", false, "5; 9!; 10", "5; restart; complete; 9; 10"},
+		{"activated", true, "activate; dump 4; 5", "ask 0; lost; rebuild; 0; complete; 5"},
+		{"not activated", true, "3; 4; dump 3; 5", "ask 0; lost; rebuild; 0; complete; 4; 5"},
+		{"old ones are ignored", true, "activate; dump 4; 4; 3!; 5", "ask 0; lost; rebuild; 0; complete; 5"},
+		{"a gap", true, "activate; dump 4; 6; 7; dump 6; 8", "ask 0; lost; rebuild; 0; complete; lost; ask 0; lost; rebuild; 0; complete; 7; 8"},
+		{"out of order while it recovers", true, "activate; 7; 5; 6; 6; dump 4; 8", "ask 0; lost; rebuild; 0; complete; 5; 6; 7; 8"},
+		{"a hole after a dump", true, "activate; 6; dump 4; events 5-6 6; 7", "ask 0; lost; rebuild; 0; complete; ask 5; 5; 6; 7"},
+		{"the newest was dropped from the buffer, or lies in the answer", true, "activate; 6; dump 4; 8; events 5-7 7; 9", "ask 0; lost; rebuild; 0; complete; ask 5; 5; 6; 7; 8; 9"},
+		{"events omitted before a clear", true, "activate; 9; dump 4; events 7-9 9 !; 10", "ask 0; lost; rebuild; 0; complete; ask 5; restart; complete; 7; 8; 9; 10"},
+		{"events with a hole", true, "activate; 9; dump 4; events 7-9 9; 10", "ask 0; lost; rebuild; 0; complete; ask 5; lost; 7; 8; 9; 10"},
+		{"a clear while it recovers", true, "activate; 6; 9!; dump 8; 10", "ask 0; cancel; restart; complete; 9; 10"},
+		{"an old clear while it recovers", true, "activate; 6; dump 9; 8!; 10", "ask 0; lost; rebuild; 0; complete; 10"},
+		{"no answer in time", true, "activate; 3; 4; " + tries + "; 5; 7", asks + "; lost; 3; 4; 5; lost; ask 0"},
+		{"an answer in time", true, "activate; none; wait 199ms; wait 1ms; none; wait 399ms; wait 1ms; dump 4; 5", "ask 0; ask 0; ask 0; lost; rebuild; 0; complete; 5"},
+		{"holes remain", true, "activate; 3; 5; " + tries + "; 6", asks + "; lost; 3; lost; 5; 6"},
+		{"not there yet", true, strings.ReplaceAll("activate; 3; "+tries, "none", "too_new") + "; 4", asks + "; lost; 3; 4"},
+		{"not possible", true, strings.ReplaceAll("activate; 3; "+tries, "none", "invalid") + "; 4", asks + "; lost; 3; 4"},
+		{"cannot be told now", true, strings.ReplaceAll("activate; 3; "+tries, "none", "failed") + "; 4; dump 3; 5", asks + "; ask 0; lost; rebuild; 0; complete; 4; 5"},
+		{"an answer nobody waits for", true, "activate; dump 4; dump 9; none; 5", "ask 0; lost; rebuild; 0; complete; 5"},
+		{"an answer while it waits to ask again", true, "activate; none; dump 9; none; wait 1s; dump 4", "ask 0; ask 0; lost; rebuild; 0; complete"},
+		{"an answer for somebody else", true, "activate; foreign; 5; 6!; wait 1h", "ask 0; lost"},
+		{"replaced", true, "activate; dump 4; 5; replaced; 1; dump 1; 2", "ask 0; lost; rebuild; 0; complete; 5; restart; ask 0; lost; rebuild; 0; complete; 2"},
+		{"replaced while it recovers", true, "activate; 3; replaced; dump 1; 2", "ask 0; cancel; restart; ask 0; lost; rebuild; 0; complete; 2"},
+		{"replaced after an answer for somebody else", true, "activate; foreign; replaced; dump 1; 2", "ask 0; lost; restart; ask 0; lost; rebuild; 0; complete; 2"},
+		{"an event of somebody else", true, "activate; dump 4; stranger; 5", "ask 0; lost; rebuild; 0; complete; 5"},
+		{"activated twice", true, "activate; activate; dump 4; activate", "ask 0; lost; rebuild; 0; complete"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, did := follow(t, c.recoverable, c.commands); did != c.want {

@@ -233,8 +233,8 @@ func TestLibzmqSource(t *testing.T) {
 			e.do(`{"do": "restart"}`)
 			e.do(`{"do": "run", "batches": 2000}`) // further than the life before
 			l.wait("exact")
-			if !slices.Equal(l.gaps, []kv.GapReason{kv.GapRestart}) {
-				t.Errorf("gaps %v", l.gaps)
+			if err := l.wantGaps(kv.GapRestart); err != nil {
+				t.Error(err)
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -319,8 +320,10 @@ func (e *fakeEngine) cleared() any {
 	return list{"AllBlocksCleared"}
 }
 
-// receiver takes batches as [kv.Batch] says they are to be taken.
+// receiver takes batches as [kv.Batch] says they are to be taken. Whoever reads
+// its fields while batches come holds the lock.
 type receiver struct {
+	sync.Mutex
 	ranks   map[uint32]*heard
 	gaps    []kv.GapReason
 	batches int
@@ -335,6 +338,8 @@ type heard struct {
 }
 
 func (r *receiver) take(b kv.Batch) error {
+	r.Lock()
+	defer r.Unlock()
 	r.batches++
 	h := r.ranks[b.Rank]
 	if h == nil {
@@ -381,7 +386,28 @@ func (r *receiver) take(b kv.Batch) error {
 	return nil
 }
 
+// wantGaps says what is wrong with the gaps heard of since it was called last.
+func (r *receiver) wantGaps(want ...kv.GapReason) error {
+	r.Lock()
+	defer r.Unlock()
+	got := r.gaps
+	r.gaps = nil
+	if !slices.Equal(got, want) {
+		return fmt.Errorf("gaps %v, want %v", got, want)
+	}
+	return nil
+}
+
+// anew forgets everything.
+func (r *receiver) anew() {
+	r.Lock()
+	defer r.Unlock()
+	r.ranks, r.gaps, r.batches = nil, nil, 0
+}
+
 func (r *receiver) cursors() []kv.Cursor {
+	r.Lock()
+	defer r.Unlock()
 	var out []kv.Cursor
 	for rank, h := range r.ranks {
 		if h.numbered {
@@ -393,6 +419,8 @@ func (r *receiver) cursors() []kv.Cursor {
 
 // knows says what is wrong with what was heard of an engine.
 func (r *receiver) knows(e *fakeEngine, state string) error {
+	r.Lock()
+	defer r.Unlock()
 	h := r.ranks[e.rank]
 	switch {
 	case h == nil:

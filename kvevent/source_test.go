@@ -105,8 +105,8 @@ func TestSource(t *testing.T) {
 			if got := s.stats(); got.Order.Gaps != 1 || !got.Connected || got.Order.Partial || got.Decoder.Blocks != 6 {
 				t.Errorf("counted %+v", got)
 			}
-			if len(s.gaps) != 0 {
-				t.Errorf("gaps %v", s.gaps)
+			if err := s.wantGaps(); err != nil {
+				t.Error(err)
 			}
 		})
 	}
@@ -122,9 +122,15 @@ func TestSourceWithoutReplay(t *testing.T) {
 		s.engine.publish(true, s.engine.removed(1))
 		s.engine.store(2)
 		s.expect("partial")
-		if !slices.Equal(s.gaps, []kv.GapReason{kv.GapLost}) {
-			t.Errorf("gaps %v", s.gaps)
+		if err := s.wantGaps(kv.GapLost); err != nil {
+			t.Error(err)
 		}
+		// Two losses with nothing told between them.
+		s.engine.publish(true, s.engine.removed(2))
+		s.engine.publish(false)
+		s.engine.publish(true, s.engine.stored(7))
+		s.engine.store(8)
+		s.expect("partial")
 		s.engine.publish(false, s.engine.stored(3), s.engine.cleared(), s.engine.stored(4))
 		s.expect("exact")
 	})
@@ -150,8 +156,8 @@ func TestSourceEngineRestarts(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second) // until it is dialled again
 		s.expect("exact")
-		if !slices.Equal(s.gaps, []kv.GapReason{kv.GapRestart}) {
-			t.Errorf("gaps %v", s.gaps)
+		if err := s.wantGaps(kv.GapRestart); err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -168,8 +174,8 @@ func TestSourceRestarted(t *testing.T) {
 		s.source.Restarted()
 		time.Sleep(time.Second) // until it is dialled again
 		s.expect("exact")
-		if !slices.Equal(s.gaps, []kv.GapReason{kv.GapRestart}) {
-			t.Errorf("gaps %v", s.gaps)
+		if err := s.wantGaps(kv.GapRestart); err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -185,17 +191,17 @@ func TestSourceGoesOn(t *testing.T) {
 		s.engine.publish(false, s.engine.removed(1), s.engine.stored(3)) // while nobody listens
 		s.listen(s.cursors()...)
 		s.expect("exact")
-		if len(s.gaps) > 0 {
-			t.Errorf("gaps %v", s.gaps)
+		if err := s.wantGaps(); err != nil {
+			t.Error(err)
 		}
 		s.stop()
 
 		// From the beginning, and from where nobody was.
-		s.receiver = receiver{}
+		s.anew()
 		s.listen()
 		s.expect("exact")
-		if len(s.gaps) > 0 {
-			t.Errorf("gaps %v", s.gaps)
+		if err := s.wantGaps(); err != nil {
+			t.Error(err)
 		}
 		s.stop()
 		c := s.cursors()
@@ -203,8 +209,8 @@ func TestSourceGoesOn(t *testing.T) {
 		s.listen(c...)
 		defer s.end()
 		s.expect("exact")
-		if !slices.Equal(s.gaps, []kv.GapReason{kv.GapRestart}) {
-			t.Errorf("gaps %v", s.gaps)
+		if err := s.wantGaps(kv.GapRestart); err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -222,14 +228,18 @@ func TestSourceSilentReplay(t *testing.T) {
 		s.engine.store(2)
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
+		s.Lock()
 		if s.batches > 0 {
 			t.Errorf("told after %v, when the replay might still come", time.Since(begun))
 		}
+		s.Unlock()
 		time.Sleep(2 * time.Second)
 		s.expect("partial")
+		s.Lock()
 		if got := s.ranks[0].holds; len(got) != 1 {
 			t.Errorf("knows %v", got)
 		}
+		s.Unlock()
 		s.engine.mu.Lock()
 		s.engine.silent = false
 		s.engine.mu.Unlock()

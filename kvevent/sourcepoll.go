@@ -117,8 +117,7 @@ func (s *PollSource) begin(from []kv.Cursor, send func(kv.Batch)) {
 		if ok && t.told && c.Epoch == t.epoch && c.Sequence == t.seq {
 			continue
 		}
-		t.told = ok
-		t.begin(kv.GapRestart)
+		t.beginAnew(ok)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 // asked is an engine that is asked for its events.
 type asked struct {
+	mu      sync.Mutex
 	next    int
 	waiting []string
 	holds   map[kv.EngineHash]kv.LocalHash
@@ -26,23 +28,63 @@ type asked struct {
 
 func newAsked() *asked { return &asked{holds: make(map[kv.EngineHash]kv.LocalHash)} }
 
+// restart begins another life.
+func (p *asked) restart() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next, p.waiting = 0, nil
+	clear(p.holds)
+}
+
+// lose loses what waits to be fetched.
+func (p *asked) lose() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = nil
+}
+
+func (p *asked) fail(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fails = on
+}
+
+// asks are the times at which it was asked.
+func (p *asked) asks() []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.times)
+}
+
 func (p *asked) event(data string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.add(data)
+}
+
+func (p *asked) add(data string) {
 	p.waiting = append(p.waiting, fmt.Sprintf(`{"event_id":%d,"attention_dp_rank":0,"window_size":64,"data":%s}`, p.next, data))
 	p.next++
 }
 
 func (p *asked) store(hash uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.holds[kv.EngineHash(hash)] = kv.HashBlock([]uint32{hash, 2}, kv.HashSeed)
-	p.event(fmt.Sprintf(`{"type":"stored","parent_hash":null,"blocks":[{"block_hash":%d,"cache_level":0,
+	p.add(fmt.Sprintf(`{"type":"stored","parent_hash":null,"blocks":[{"block_hash":%d,"cache_level":0,
 		"tokens":[{"token_id":%d,"token_extra_id":0},{"token_id":2,"token_extra_id":0}]}]}`, hash, hash))
 }
 
 func (p *asked) remove(hash uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	delete(p.holds, kv.EngineHash(hash))
-	p.event(fmt.Sprintf(`{"type":"removed","block_hashes":[%d]}`, hash))
+	p.add(fmt.Sprintf(`{"type":"removed","block_hashes":[%d]}`, hash))
 }
 
 func (p *asked) fetch(context.Context) ([]byte, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.times = append(p.times, time.Now())
 	if p.fails {
 		return nil, errors.New("connection refused")
@@ -77,6 +119,8 @@ func TestPollSource(t *testing.T) {
 			t.Helper()
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
+			r.Lock()
+			defer r.Unlock()
 			h := r.ranks[0]
 			if h == nil || h.state != state && (state != "partial" || h.state != "") {
 				t.Fatalf("heard %+v, want %s", h, state)
@@ -89,10 +133,11 @@ func TestPollSource(t *testing.T) {
 					t.Fatalf("heard of %d, which is not there", hash)
 				}
 			}
-			if !slices.Equal(r.gaps, gaps) {
-				t.Fatalf("gaps %v, want %v", r.gaps, gaps)
+			r.Unlock()
+			defer r.Lock()
+			if err := r.wantGaps(gaps...); err != nil {
+				t.Fatal(err)
 			}
-			r.gaps = nil
 		}
 
 		engine.event(`{"type":"created","num_blocks_per_cache_level":[8]}`)
@@ -104,27 +149,24 @@ func TestPollSource(t *testing.T) {
 		expect("exact")
 
 		// A failure is no loss, and a hole is.
-		engine.fails = true
+		engine.fail(true)
 		time.Sleep(10 * time.Second)
-		engine.fails = false
+		engine.fail(false)
 		engine.store(3)
 		expect("exact")
 		engine.remove(3)
-		engine.waiting = nil
+		engine.lose()
 		engine.store(4)
 		expect("partial", kv.GapLost)
 		engine.store(5)
 		expect("partial")
 
 		// Another life, seen by its numbers and by its health.
-		before := *engine
-		*engine = *newAsked()
-		engine.times = before.times
+		engine.restart()
 		engine.store(6)
 		expect("exact", kv.GapLost)
 		source.Restarted()
-		engine.next, engine.waiting = 0, nil
-		clear(engine.holds)
+		engine.restart()
 		for i := range uint32(3) {
 			engine.store(20 + i)
 		}
@@ -142,22 +184,24 @@ func TestPollSource(t *testing.T) {
 		stop = listen(c...)
 		expect("partial", kv.GapRestart)
 		stop()
-		r = receiver{}
+		r.anew()
 		engine.store(32)
 		stop = listen()
 		expect("partial")
 
 		// Asked seldom while nothing happens, and soon again when something does.
 		time.Sleep(time.Second)
-		if n := len(engine.times); engine.times[n-1].Sub(engine.times[n-2]) != 100*time.Millisecond {
-			t.Errorf("asked after %v when nothing happened", engine.times[n-1].Sub(engine.times[n-2]))
+		asks := engine.asks()
+		n := len(asks)
+		if d := asks[n-1].Sub(asks[n-2]); d != 100*time.Millisecond {
+			t.Errorf("asked after %v when nothing happened", d)
 		}
 		engine.store(33)
-		n := len(engine.times)
-		for len(engine.times) < n+2 {
+		for len(asks) < n+2 {
 			time.Sleep(time.Millisecond)
+			asks = engine.asks()
 		}
-		if d := engine.times[n+1].Sub(engine.times[n]); d != 20*time.Millisecond {
+		if d := asks[n+1].Sub(asks[n]); d != 20*time.Millisecond {
 			t.Errorf("asked %v after something happened", d)
 		}
 		stop()

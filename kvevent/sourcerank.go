@@ -124,8 +124,8 @@ func (r *sourceRank) begin(ctx context.Context, out chan<- kv.Batch, from []kv.C
 	r.past.Add(r.order.Stats())
 	r.past.Partial = false
 	r.order = r.newOrder()
-	r.tell.told = i >= 0
-	r.tell.Clear(kv.GapRestart)
+	r.tell.forget()
+	r.tell.beginAnew(i >= 0)
 	r.note()
 }
 

@@ -29,11 +29,11 @@ type teller struct {
 	decoder messageDecoder
 	send    func(kv.Batch)
 
-	epoch   uint64
-	seq     uint64 // number of the newest event told
-	mode    mode
-	told    bool // something, in this epoch
-	foreign []uint32
+	epoch uint64
+	seq   uint64 // number of the newest event told
+	mode  mode
+	told  bool     // something, in this epoch
+	read  []uint32 // ranks that messages have said of themselves
 }
 
 // mode is how much of a rank has been told.
@@ -51,8 +51,8 @@ func (t *teller) Apply(m Message) (cleared bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if !slices.Contains(t.foreign, rank) {
-		t.foreign = append(t.foreign, rank)
+	if !slices.Contains(t.read, rank) {
+		t.read = append(t.read, rank)
 	}
 	last := -1
 	for i := range events {
@@ -72,11 +72,16 @@ func (t *teller) Apply(m Message) (cleared bool, err error) {
 
 // Clear implements [Effects].
 func (t *teller) Clear(reason kv.GapReason) {
-	for _, rank := range t.foreign {
+	t.forget()
+	t.begin(reason)
+}
+
+// forget makes the decoder forget all ranks that it has read of.
+func (t *teller) forget() {
+	for _, rank := range t.read {
 		t.decoder.Forget(rank)
 	}
-	t.foreign = t.foreign[:0]
-	t.begin(reason)
+	t.read = t.read[:0]
 }
 
 // Rebuild implements [Effects].
@@ -88,13 +93,24 @@ func (t *teller) Complete() {
 	t.send(kv.Batch{Rank: t.rank, Epoch: t.epoch, Last: t.seq, Snapshot: kv.SnapshotEnd})
 }
 
-// begin begins an epoch.
+// begin begins an epoch, unless nothing was told in the present one.
 func (t *teller) begin(reason kv.GapReason) {
-	t.epoch, t.seq, t.mode = t.epoch+1, 0, partial
+	t.seq, t.mode = 0, partial
 	if t.told {
 		t.told = false
+		t.epoch++
 		t.send(kv.Batch{Rank: t.rank, Epoch: t.epoch, Gap: reason})
 	}
+}
+
+// beginAnew begins an epoch for a consumer that knows nothing of it, or has a
+// cursor in another one.
+func (t *teller) beginAnew(cursor bool) {
+	t.told = cursor
+	if !cursor {
+		t.epoch++
+	}
+	t.begin(kv.GapRestart)
 }
 
 // tell sends events, in batches of their own memory.

@@ -217,6 +217,39 @@ func TestLibzmqPublishesMany(t *testing.T) {
 	}
 }
 
+// What libzmq drops because we do not read is missing in one piece or several,
+// and nothing else changes: what comes is whole and in order, to the end.
+func TestLibzmqDropsForUs(t *testing.T) {
+	const count, size = 5000, 16 << 10
+	l := start(t)
+	sub := newSub(t, zmtp.Options{}, "")
+	r := read(t, sub)
+	connect(t, sub, l.open("peer", "PUB", "bind", "tcp://127.0.0.1:*", say{"SNDHWM": 10}))
+	r.want(zmtp.Connected)
+	r.want(zmtp.Subscribed)
+	l.do("flood", "peer", say{"count": count, "size": size, "topic": "kv"}) // all of it, before we read
+	last := say{"frames": frames("last")}
+	came, next := 0, uint64(0)
+	for {
+		if came%100 == 0 { // until there is room for it
+			l.do("send", "peer", last)
+		}
+		m := r.want(zmtp.Data)
+		if len(m.Parts) == 1 {
+			break
+		}
+		if n := sequence(m.Parts[1]); n < next || len(m.Parts[2]) != size || bytes.Count(m.Parts[2], []byte("x")) != size {
+			t.Fatalf("message %d of %d bytes after %d", n, len(m.Parts[2]), next)
+		} else {
+			next = n + 1
+		}
+		came++
+	}
+	if came == 0 || came >= count {
+		t.Errorf("%d of %d messages came; some, but not all, fit into the buffers", came, count)
+	}
+}
+
 // A publisher that goes and comes back is found again, and its subscriptions
 // with it; each life is a connection of its own.
 func TestLibzmqPublisherRestarts(t *testing.T) {

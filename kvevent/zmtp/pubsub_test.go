@@ -377,6 +377,18 @@ func TestLoopEnds(t *testing.T) {
 	}
 }
 
+// A clone stays when the buffer of its message is read into again.
+func TestClone(t *testing.T) {
+	part := []byte("kept")
+	m := zmtp.Message{Event: zmtp.Data, Parts: [][]byte{part, {}}}
+	c := m.Clone()
+	copy(part, "lost")
+	m.Parts[1] = part
+	if len(c.Parts) != 2 || string(c.Parts[0]) != "kept" || len(c.Parts[1]) != 0 {
+		t.Errorf("the clone holds %q", c.Parts)
+	}
+}
+
 // What is beyond the limits is not sent, whether or not somebody would get it.
 func TestSendLimits(t *testing.T) {
 	pub := newPub(t, zmtp.Options{MaxMessage: 100, MaxParts: 2})

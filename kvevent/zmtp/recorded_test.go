@@ -1,6 +1,8 @@
 package zmtp
 
 import (
+	"context"
+	"io"
 	"net"
 	"strings"
 	"testing"
@@ -118,5 +120,53 @@ func TestRecordedDealers(t *testing.T) {
 		wantMessages(t, router.inbox, "|question")
 		leave()
 		_ = router.Close()
+	})
+}
+
+// Whatever a peer says after its greeting, a socket ends the connection or goes
+// on, hands over whole messages within the limits, and can be closed.
+func FuzzPeer(f *testing.F) {
+	f.Add(byte(0), []byte("\x01\x02kv\x00\x05hello\x04\x07\x04PING\x00\x00"))
+	f.Add(byte(1), []byte("\x00\x03\x01kv\x04\x0c\x09SUBSCRIBEkv\x04\x09\x06CANCELkv\x00\x01\x00"))
+	f.Add(byte(2), []byte("\x01\x00\x00\x08question\x04\x09\x05ERROR\x02no"))
+	f.Fuzz(func(t *testing.T, kind byte, said []byte) {
+		o := Options{MaxMessage: 100, MaxParts: 3}
+		var s *socket
+		peer := ""
+		switch kind % 3 {
+		case 0:
+			s, peer = NewSub(o).socket, "PUB"
+		case 1:
+			s, peer = NewPub(o).socket, "SUB"
+		case 2:
+			s, peer = NewRouter(o).socket, "DEALER"
+		}
+		ours, theirs := net.Pipe()
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			defer cancel()
+			_, _ = s.serve(ours, "tcp://fuzz:1")
+		}()
+		go func() { _, _ = io.Copy(io.Discard, theirs) }()
+		go func() {
+			_, _ = theirs.Write(appendReady(append([]byte(nil), greeting[:]...), metadata{socketType: peer}))
+			_, _ = theirs.Write(said)
+			_ = theirs.Close()
+		}()
+		if s.inbox != nil {
+			for m, err := range s.inbox.messages(ctx) {
+				if err != nil || m.Event == Lost {
+					break
+				}
+				if _, size := wireSize(m.Parts); m.Event == Data && (len(m.Parts) == 0 || len(m.Parts) > 3 || size > 100) {
+					t.Errorf("a message of %d bytes in %d parts", size, len(m.Parts))
+				}
+			}
+		}
+		<-ctx.Done()
+		_ = s.Close()
+		if n := s.Stats(); n.Peers != 0 || n.Connected != n.Lost {
+			t.Errorf("%+v", n)
+		}
 	})
 }
