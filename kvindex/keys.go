@@ -59,15 +59,23 @@ func (k *keys) shrink() {
 	}
 }
 
-// resize makes room for n keys.
+// resize makes room for n keys. Because keys lie in the order of their hashes,
+// this goes through both tables from front to back.
 func (k *keys) resize(n int) {
 	old := k.buckets
 	k.buckets = make([]keyBucket, 8*n/(5*keysPerBucket)+2)
+	fill := make([]uint8, len(k.buckets))
 	for i := range old {
 		b := &old[i]
 		for used := ^b.free() & (1<<keysPerBucket - 1); used != 0; used &= used - 1 {
 			j := bits.TrailingZeros(used)
-			k.put(k.home(b.key[j]), b.key[j], b.held[j])
+			at := k.home(b.key[j])
+			for ; fill[at] == keysPerBucket; at = k.next(at) {
+				k.buckets[at].passed++
+			}
+			to := &k.buckets[at]
+			to.key[fill[at]], to.held[fill[at]] = b.key[j], b.held[j]
+			fill[at]++
 		}
 	}
 }
@@ -79,13 +87,10 @@ func (k *keys) home(key kv.EngineHash) uint32 {
 	return uint32(hi)
 }
 
-// touch brings the lines of keys into the cache, all at once instead of one
-// after the other, and notes where they belong.
-func (k *keys) touch(blocks []kv.Block) {
-	if len(k.buckets) == 0 {
-		return
-	}
-	var sum uint64
+// touch brings the lines of some keys into the cache, and that of a parent, all
+// at once instead of one after the other, and notes where the keys belong.
+func (k *keys) touch(blocks []kv.Block, parent kv.EngineHash) {
+	sum := uint64(k.buckets[k.home(parent)].passed)
 	homes := k.homes[:len(blocks)]
 	last := uint32(len(k.buckets) - 1)
 	for i := range blocks {

@@ -98,7 +98,7 @@ func (w *walk) run(t *tree, local []kv.LocalHash) bool {
 		if newest != nil {
 			child, v = t.confirm(uint32(hint>>32), r.last(), uint64(local[depth]))
 		}
-		if child == nil {
+		if child == nil && hint != 0 {
 			_, child, v = t.child(r.last(), uint64(local[depth]))
 		}
 		if n.version.Load() != version {

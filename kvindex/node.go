@@ -23,7 +23,7 @@ type node struct {
 	run     atomic.Uint64 // place of the first block, room in the slab, blocks; see runOf
 	links   atomic.Uint64 // place of the block above, id of the lower covers (0 = none)
 	device  cover
-	hint    atomic.Uint64 // id of the newest child, place of its first block
+	hint    atomic.Uint64 // id of the newest child, place of its first block; 0 without children
 
 	// For the writer alone.
 	depth    uint32 // blocks above

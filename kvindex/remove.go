@@ -49,7 +49,7 @@ func (x *Index) remove(h *holder, e *kv.Event) error {
 	}
 	for blocks := e.Blocks; len(blocks) > 0; {
 		n := min(len(blocks), slice)
-		h.keys.touch(blocks[:n])
+		h.keys.touch(blocks[:n], 0)
 		x.tree.mu.Lock()
 		if err := h.remove(&x.tree, blocks[:n], e.Tier); err != nil {
 			failed = err

@@ -10,9 +10,10 @@ import (
 // a new one. A query compares that of its beginning with that of its end, and
 // believes of a slot only if it had one owner in between.
 type roster struct {
-	seats []seat   // by slot
-	order []uint32 // slots in use, by target
-	rank  []uint32 // by slot: where it stands in order
+	seats   []seat      // by slot
+	order   []uint32    // slots in use, by target
+	targets []kv.Target // in that order
+	rank    []uint32    // by slot: where it stands in order; behind all if it is free
 }
 
 // seat is one slot's owner; nobody's life is 0.
@@ -52,8 +53,13 @@ func (r *roster) number() {
 		r.seats = r.seats[:len(r.seats)-1]
 	}
 	r.rank = make([]uint32, len(r.seats))
+	for slot := range r.rank {
+		r.rank[slot] = uint32(len(r.order))
+	}
+	r.targets = make([]kv.Target, len(r.order))
 	for i, slot := range r.order {
 		r.rank[slot] = uint32(i)
+		r.targets[i] = r.seats[slot].target
 	}
 }
 
@@ -136,19 +142,22 @@ func (x *Index) expel(targets []kv.Target) []*holder {
 	return gone
 }
 
+// still says whether a slot has the owner that it had before.
+func (r *roster) still(before *roster, slot uint32) bool {
+	return int(slot) < len(r.seats) && r.seats[slot].life == before.seats[slot].life
+}
+
 // ranks returns the targets of one worker.
 func (r *roster) ranks(worker uint64) []kv.Target {
 	var ranks []kv.Target
 	at, _ := r.find(kv.Target{Worker: worker})
-	for ; at < len(r.order) && r.seats[r.order[at]].target.Worker == worker; at++ {
-		ranks = append(ranks, r.seats[r.order[at]].target)
+	for ; at < len(r.targets) && r.targets[at].Worker == worker; at++ {
+		ranks = append(ranks, r.targets[at])
 	}
 	return ranks
 }
 
 // find returns where a target stands in order, or would.
 func (r *roster) find(t kv.Target) (int, bool) {
-	return slices.BinarySearchFunc(r.order, t, func(slot uint32, t kv.Target) int {
-		return r.seats[slot].target.Compare(t)
-	})
+	return slices.BinarySearchFunc(r.targets, t, kv.Target.Compare)
 }

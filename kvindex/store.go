@@ -25,18 +25,17 @@ type cursor struct {
 // store applies a store event. The holder must be locked.
 func (x *Index) store(h *holder, e *kv.Event) error {
 	var at place
-	blocks := e.Blocks
-	if e.HasParent {
-		parent := h.keys.find(e.Parent)
-		if parent == nil {
-			return ErrParentNotFound
-		}
-		at = parent.place()
-	}
-	for len(blocks) > 0 {
+	for blocks, first := e.Blocks, true; first || len(blocks) > 0; first = false {
 		n := min(len(blocks), slice)
-		h.keys.reserve(n)
-		h.keys.touch(blocks[:n])
+		h.keys.reserve(max(n, 1))
+		h.keys.touch(blocks[:n], e.Parent)
+		if first && e.HasParent {
+			parent := h.keys.find(e.Parent)
+			if parent == nil {
+				return ErrParentNotFound
+			}
+			at = parent.place()
+		}
 		x.tree.mu.Lock()
 		c := cursor{tree: &x.tree, holder: h, tier: int(e.Tier)}
 		c.moveTo(at)

@@ -35,9 +35,9 @@ func (w *walk) visitTiers(t *tree, n *node, depth, same, length int) {
 	}
 	for i, word := range w.fell {
 		for ; word != 0; word &= word - 1 {
-			slot := uint32(i<<6 + bits.TrailingZeros64(word))
-			if w.reach[slot][tiers-1] > 0 {
-				w.found = append(w.found, slot)
+			slot := i<<6 + bits.TrailingZeros64(word)
+			if rank := w.rank[slot]; w.reach[rank][tiers-1] > 0 {
+				w.ended[rank>>6] |= 1 << (rank & 63)
 			}
 		}
 	}
@@ -86,7 +86,7 @@ func (w *walk) visitTier(t *tree, full set, part spans, tier, depth, same, lengt
 		w.fell[i] |= w.falls[i]
 		for word := w.fell[i]; word != 0; word &= word - 1 {
 			slot := i<<6 + bits.TrailingZeros64(word)
-			w.reach[slot][tier] = int32(depth + int(w.from[slot]))
+			w.reach[w.rank[slot]][tier] = int32(depth + int(w.from[slot]))
 		}
 		if tier > 0 && active[i] != 0 {
 			w.tiered = true

@@ -327,7 +327,9 @@ func (t *tree) settle(id uint32, n *node, r run) {
 			return
 		}
 		n.open()
-		n.children--
+		if n.children--; n.children == 0 {
+			n.hint.Store(0)
+		}
 		if n.tail == gone {
 			n.tail = 0
 			r.room = roomAfter(r)

@@ -10,16 +10,19 @@ type walk struct {
 	active [tiers][]uint64 // by tier, who is in the middle of a run there
 	tiered bool            // somebody is active on a lower tier
 	live   int             // members of active[0]
-	reach  [][tiers]int32  // by slot, the depth at which the run on each tier ended
-	found  []uint32        // slots that have ended
+
+	// What is known of those who have lost their run, by rank: where it ended on
+	// each tier, and a bit set of those who had one.
+	reach [][tiers]int32
+	ended []uint64
+	rank  []uint32 // of slots
 
 	// Within one node:
 	fell  []uint64 // who goes on on the next tier,
 	falls []uint64 // who does so after that,
 	from  []uint16 // and from which block on, by slot
 
-	ranked  []uint64 // found, as a bit set of ranks
-	touched uint64   // keeps the compiler from dropping loads that only warm the cache
+	touched uint64 // keeps the compiler from dropping loads that only warm the cache
 }
 
 func (w *walk) begin(r *roster) {
@@ -29,13 +32,12 @@ func (w *walk) begin(r *roster) {
 	}
 	w.fell = zeroed(w.fell, w.words)
 	w.falls = zeroed(w.falls, w.words)
-	w.ranked = zeroed(w.ranked, w.words)
-	if cap(w.reach) < w.slots {
-		w.reach = make([][tiers]int32, w.slots)
+	w.ended = zeroed(w.ended, w.words+1)
+	if len(w.from) < w.slots {
+		w.reach = make([][tiers]int32, w.slots+1)
 		w.from = make([]uint16, w.slots)
 	}
-	w.reach, w.from = w.reach[:w.slots], w.from[:w.slots]
-	w.found = w.found[:0]
+	w.rank = r.rank
 	w.tiered, w.live = false, 0
 }
 
@@ -160,12 +162,16 @@ func (w *walk) takeOut(from []uint64, slot uint32) bool {
 
 // stop notes that a slot's last run, on the tier given, ended at depth.
 func (w *walk) stop(slot uint32, tier, depth int) {
-	reach := &w.reach[slot]
-	for ; tier < tiers; tier++ {
-		reach[tier] = int32(depth)
+	rank := w.rank[slot]
+	if d := int32(depth); tier == 0 {
+		w.reach[rank] = [tiers]int32{d, d, d, d}
+	} else {
+		for ; tier < tiers; tier++ {
+			w.reach[rank][tier] = d
+		}
 	}
 	if depth > 0 {
-		w.found = append(w.found, slot)
+		w.ended[rank>>6] |= 1 << (rank & 63)
 	}
 }
 
@@ -183,29 +189,17 @@ func (w *walk) end(depth int) {
 	}
 }
 
-// report appends what was found, in the order of targets, to found.
+// report appends what was found, in the order of targets, to found. It leaves
+// out slots that had no owner when the query began, or have another one now.
 func (w *walk) report(found []Match, before, now *roster) []Match {
-	for _, slot := range w.found {
-		if before.seats[slot].life == 0 {
-			continue // somebody has sat down there meanwhile
-		}
-		rank := before.rank[slot]
-		w.ranked[rank>>6] |= 1 << (rank & 63)
-	}
-	for i, word := range w.ranked {
+	for i, word := range w.ended {
 		for ; word != 0; word &= word - 1 {
-			slot := before.order[i<<6+bits.TrailingZeros64(word)]
-			owner := &before.seats[slot]
-			if now != before && (int(slot) >= len(now.seats) || now.seats[slot].life != owner.life) {
+			rank := i<<6 + bits.TrailingZeros64(word)
+			if rank >= len(before.targets) || now != before && !now.still(before, before.order[rank]) {
 				continue
 			}
-			m := Match{Target: owner.target}
-			var above int32
-			for tier, depth := range w.reach[slot] {
-				m.Blocks[tier] = depth - above
-				above = depth
-			}
-			found = append(found, m)
+			r := &w.reach[rank]
+			found = append(found, Match{before.targets[rank], [tiers]int32{r[0], r[1] - r[0], r[2] - r[1], r[3] - r[2]}})
 		}
 	}
 	return found
