@@ -136,7 +136,7 @@ func (t *Template) harmonyText(r *chat.Request, o Options, controls *Controls) (
 		w.turn(&turns[i], kept[i])
 	}
 	switch continues, _ := args.Get("continue_final_message"); {
-	case continues == true && o.AddGenerationPrompt && isTrue(args, "add_generation_prompt"):
+	case continues == true && isTrue(args, "add_generation_prompt"):
 		return Rendered{}, errContinuesAndBegins
 	case continues == true && (w.text.Len() == before || w.ending != harmony.End):
 		return Rendered{}, errors.New("continue_final_message needs a last turn with text to go on with")
@@ -144,7 +144,11 @@ func (t *Template) harmonyText(r *chat.Request, o Options, controls *Controls) (
 		w.ending = ""
 	}
 	w.ours(w.ending)
-	if o.AddGenerationPrompt && !isTrue(args, "continue_final_message") {
+	opens := o.AddGenerationPrompt && !isTrue(args, "continue_final_message")
+	if v, ok := args.Get("add_generation_prompt"); ok {
+		opens = opens && v != false && v != jinja.None
+	}
+	if opens {
 		w.ours(harmony.Start, "assistant")
 	}
 	return w.rendered(controls), nil

@@ -273,6 +273,7 @@ func TestHarmonyContinues(t *testing.T) {
 		"a thought":       {turns: []chat.Turn{user("q"), turn(chat.RoleAssistant, thought("Let"))}, args: on, want: "<|channel|>analysis<|message|>Let"},
 		"a question":      {turns: []chat.Turn{user("Once")}, args: on, want: "<|start|>user<|message|>Once"},
 		"off":             {turns: []chat.Turn{user("Once")}, args: `{"continue_final_message":false}`, want: "Once<|end|><|start|>assistant"},
+		"no answer":       {turns: []chat.Turn{user("Once")}, args: `{"add_generation_prompt":false}`, want: "<|start|>user<|message|>Once<|end|>"},
 		"two wishes":      {turns: []chat.Turn{user("q")}, args: `{"continue_final_message":true,"add_generation_prompt":true}`, err: "exclude each other"},
 		"a call":          {turns: []chat.Turn{user("q"), call}, args: on, err: "needs a last turn with text"},
 		"nothing":         {turns: []chat.Turn{system("s")}, args: on, err: "needs a last turn with text"},

@@ -241,6 +241,29 @@ func TestThinking(t *testing.T) {
 	}
 }
 
+func TestTemplateArguments(t *testing.T) {
+	for members, want := range map[string]string{
+		`"add_generation_prompt":true`:                                `{"add_generation_prompt":true}`,
+		`"continue_final_message":true`:                               `{"continue_final_message":true}`,
+		`"continue_final_message":true,"add_generation_prompt":false`: `{"add_generation_prompt":false,"continue_final_message":true}`,
+		`"continue_final_message":false,"add_generation_prompt":true`: `{"add_generation_prompt":true,"continue_final_message":false}`,
+		`"continue_final_message":null,"add_generation_prompt":null`:  ``,
+		`"documents":[{"title":"T","text":"a\u0000b"},{}]`:            `{"documents":[{"title":"T","text":"a\ufffdb"},{}]}`,
+		`"documents":[]`: `{"documents":[]}`,
+		`"documents":[{"a":"b"}],"documents":null`:                                                                                           ``,
+		`"documents":[{"a":"b"}],"chat_template_args":{"documents":1}`:                                                                       `{"documents":[{"a":"b"}]}`,
+		`"chat_template_kwargs":{"x":1,"continue_final_message":true},"add_generation_prompt":false,"continue_final_message":false`:          `{"x":1,"continue_final_message":false,"add_generation_prompt":false}`,
+		`"chat_template_kwargs":{"add_generation_prompt":true},"continue_final_message":true,"add_generation_prompt":false,"thinking":false`: `{"add_generation_prompt":false,"continue_final_message":true,"thinking":false,"enable_thinking":false}`,
+	} {
+		c, err := openai.DecodeChat([]byte(ask(members)), openai.Options{RejectUnknown: true})
+		if err != nil {
+			t.Errorf("%s: %v", members, err)
+			continue
+		}
+		same(t, members, string(c.Requests[0].TemplateArgs), want)
+	}
+}
+
 // Very many members take no longer than their bytes do.
 func TestManyMembers(t *testing.T) {
 	const n = 200_000
@@ -391,8 +414,15 @@ func TestTokenize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.GenerationPrompt || len(c.Request.Turns) != 1 || len(c.Request.Tools) != 1 || string(c.Request.TemplateArgs) != `{"x":1}` {
+	if c.GenerationPrompt || len(c.Request.Turns) != 1 || len(c.Request.Tools) != 1 || string(c.Request.TemplateArgs) != `{"x":1,"add_generation_prompt":false}` {
 		t.Errorf("got %+v", c.Request)
+	}
+	c, err = openai.DecodeTokenize([]byte(`{"model":"m","messages":[{"role":"assistant","content":"a"}],"add_generation_prompt":false,"continue_final_message":true,"documents":[]}`), openai.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := string(c.Request.TemplateArgs); c.GenerationPrompt || len(c.Unknown) > 0 || got != `{"add_generation_prompt":false,"continue_final_message":true,"documents":[]}` {
+		t.Errorf("got %s, %v", got, c.Unknown)
 	}
 	d, err := openai.DecodeDetokenize([]byte(`{"model":"m","tokens":[]}`), openai.Options{})
 	if err != nil || d.Model != "m" || d.Tokens == nil {

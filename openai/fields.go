@@ -34,9 +34,9 @@ func newTable(required []string, parts ...[]field) *table {
 }
 
 var (
-	chatTable       = newTable([]string{"model", "messages"}, commonFields, samplingFields, chatFields)
+	chatTable       = newTable([]string{"model", "messages"}, commonFields, samplingFields, chatFields, templateFields)
 	completionTable = newTable([]string{"model", "prompt"}, commonFields, samplingFields, completionFields)
-	tokenizeTable   = newTable([]string{"model"}, tokenizeFields)
+	tokenizeTable   = newTable([]string{"model"}, tokenizeFields, templateFields)
 	detokenizeTable = newTable([]string{"model", "tokens"}, detokenizeFields)
 )
 
@@ -121,8 +121,6 @@ var chatFields = []field{
 	{"function_call", `{"deprecated":true}`, raw(func(b *body) *[]byte { return &b.functionCall })},
 	{"reasoning_effort", `{"enum":["none","minimal","low","medium","high","xhigh","max"]}`, optionalText(func(b *body) **string { return &b.reasoningEffort })},
 	{"thinking", `{"oneOf":[{"type":"boolean"},{"type":"object","properties":{"type":{"enum":["enabled","disabled","adaptive"]},"budget_tokens":{"type":"integer","minimum":0}}}]}`, readThinking},
-	{"chat_template_args", anObject, templateArgs},
-	{"chat_template_kwargs", anObject, templateArgs},
 	{"modalities", `{"type":"array","items":{"enum":["text"]}}`, readModalities},
 	{"mm_processor_kwargs", anyValue, accept},
 	{"media_io_kwargs", anyValue, accept},
@@ -173,21 +171,22 @@ type body struct {
 	guidedChoice                                 []string
 	hasGuidedChoice                              bool
 
-	messages                              []message
-	tools                                 []chat.Tool
-	toolCount                             int
-	toolChoice                            []byte
-	parallelToolCalls                     *bool
-	functions, functionCall               []byte
-	reasoningEffort                       *string
-	thinking                              thinking
-	templateArgs                          []byte
-	audioOut                              bool
-	prompts                               []chat.Prompt
-	promptEmbeds, suffix                  *string
-	bestOf                                *int64
-	echo, addSpecial, addGenerationPrompt *bool
-	tokens                                []uint32
+	messages                           []message
+	tools                              []chat.Tool
+	toolCount                          int
+	toolChoice                         []byte
+	parallelToolCalls                  *bool
+	functions, functionCall            []byte
+	reasoningEffort                    *string
+	thinking                           thinking
+	templateArgs, documents            []byte
+	audioOut                           bool
+	prompts                            []chat.Prompt
+	promptEmbeds, suffix               *string
+	bestOf                             *int64
+	echo, addSpecial                   *bool
+	addGenerationPrompt, continueFinal *bool
+	tokens                             []uint32
 
 	unknown []string
 }

@@ -170,6 +170,14 @@ var chatRefusals = []refusal{
 	{ask(`"thinking":{"type":"maybe"}`), 0, "thinking.type", "", validation + `thinking.type must be enabled, disabled or adaptive, got "maybe"`},
 	{ask(`"thinking":7`), 0, "thinking", "", undecoded + "thinking: expected a boolean or an object, got a number"},
 	{ask(`"chat_template_kwargs":{"chat_template":"x"}`), 0, "chat_template_args.chat_template", "unsupported_parameter", validation + "`chat_template` is not supported inside `chat_template_args`"},
+	{ask(`"continue_final_message":true,"add_generation_prompt":true`), 0, "continue_final_message", "", validation + "Cannot set both `continue_final_message` and `add_generation_prompt` to true: either the last message goes on, or a new one begins"},
+	{ask(`"continue_final_message":true,"chat_template_args":{"add_generation_prompt":true}`), 0, "continue_final_message", "", validation + "Cannot set both `continue_final_message` and `add_generation_prompt` to true: either the last message goes on, or a new one begins"},
+	{ask(`"add_generation_prompt":true,"chat_template_args":{"continue_final_message":true}`), 0, "chat_template_args.continue_final_message", "", validation + "Cannot set both `continue_final_message` and `add_generation_prompt` to true: either the last message goes on, or a new one begins"},
+	{ask(`"continue_final_message":"yes"`), 0, "continue_final_message", "", undecoded + "continue_final_message: expected a boolean, got a string"},
+	{ask(`"add_generation_prompt":1`), 0, "add_generation_prompt", "", undecoded + "add_generation_prompt: expected a boolean, got a number"},
+	{ask(`"documents":"x"`), 0, "documents", "", undecoded + "documents: expected an array of objects, got a string"},
+	{ask(`"documents":[{"a":"b"},"x"]`), 0, "documents[1]", "", undecoded + "documents[1]: expected an object of strings, got a string"},
+	{ask(`"documents":[{"a":["b"]}]`), 0, "documents[0].a", "", undecoded + "documents[0].a: expected a string, got an array"},
 	{ask(`"modalities":["text","audio"]`), 0, "modalities", "unsupported_parameter", validation + "modalities: audio output is not supported"},
 
 	// Messages.

@@ -48,25 +48,6 @@ func readThinking(r *reader, b *body) error {
 	})
 }
 
-func templateArgs(r *reader, b *body) error {
-	b.templateArgs = nil
-	if null, err := r.null(); null {
-		return err
-	}
-	if r.kind() != '{' {
-		return r.mistyped("an object")
-	}
-	v, err := r.raw()
-	b.templateArgs = v
-	return err
-}
-
-// arg is one member of the template arguments, as it came.
-type arg struct {
-	name  string
-	value []byte
-}
-
 // normaliseThinking merges all ways to say how much to think, and writes the
 // result back into the template arguments so that any template finds the
 // spelling it knows. What says on or off wins over what an effort implies, and
@@ -86,6 +67,9 @@ func (b *body) normaliseThinking() (chat.Thinking, []byte, error) {
 			s := unquote(v)
 			effort = &s
 		}
+	}
+	if args, err = b.setRootArgs(args); err != nil {
+		return out, nil, err
 	}
 	out.Enabled = b.thinking.enabled
 	for _, alias := range []string{"thinking", "enable_thinking", "thinking_mode"} {
@@ -108,34 +92,6 @@ func (b *body) normaliseThinking() (chat.Thinking, []byte, error) {
 }
 
 var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}
-
-func (b *body) readArgs() ([]arg, error) {
-	if b.templateArgs == nil {
-		return nil, nil
-	}
-	var args []arg
-	places := map[string]int{} // of names in args; there may be very many
-	r := newReader(b.templateArgs, "chat_template_args")
-	err := r.object("an object", func(name []byte) error {
-		if string(name) == "chat_template" {
-			return unsupported("chat_template_args.chat_template", "`chat_template` is not supported inside `chat_template_args`")
-		}
-		key := cleanText(string(name))
-		v, err := r.raw()
-		if err != nil {
-			return err
-		}
-		i, again := places[key]
-		if !again {
-			i = len(args)
-			places[key] = i
-			args = append(args, arg{name: key})
-		}
-		args[i].value = cleanRaw(v)
-		return nil
-	})
-	return args, err
-}
 
 func (b *body) writeArgs(args []arg, t chat.Thinking) []byte {
 	if t.Enabled != nil {
@@ -164,25 +120,6 @@ func (b *body) writeArgs(args []arg, t chat.Thinking) []byte {
 		out = append(out, a.value...)
 	}
 	return append(out, '}')
-}
-
-func lookup(args []arg, name string) []byte {
-	for _, a := range args {
-		if a.name == name {
-			return a.value
-		}
-	}
-	return nil
-}
-
-func setArg(args []arg, name string, value []byte) []arg {
-	for i := range args {
-		if args[i].name == name {
-			args[i].value = value
-			return args
-		}
-	}
-	return append(args, arg{name, value})
 }
 
 // truth reads a switch in any of the spellings in use, or returns nil. mode

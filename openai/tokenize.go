@@ -31,9 +31,6 @@ var tokenizeFields = []field{
 	{"messages", messageList, readMessages},
 	{"tools", toolList, readTools},
 	{"add_special_tokens", `{"type":"boolean","default":true}`, boolean(func(b *body) **bool { return &b.addSpecial })},
-	{"add_generation_prompt", `{"type":"boolean","default":true}`, boolean(func(b *body) **bool { return &b.addGenerationPrompt })},
-	{"chat_template_args", anObject, templateArgs},
-	{"chat_template_kwargs", anObject, templateArgs},
 }
 
 var detokenizeFields = []field{
