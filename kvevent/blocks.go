@@ -41,6 +41,7 @@ type entry struct {
 type holding struct {
 	entries []entry // a power of two of them
 	used    int
+	touched tally // nothing but a reason for the processor to read
 	shift   uint8  // 64 - log2 of the number of slots
 	mix     uint64 // which slot a key comes to is not for engines to choose
 	// seeds has the seed of each entry's namespace, or 0 for a block that is in
@@ -98,6 +99,16 @@ func (h *holding) find(key kv.EngineHash) (slot int, ok bool) {
 			return i, true
 		}
 	}
+}
+
+// touch brings the slots of keys into the processor's caches, all at once: one
+// after the other, as they are needed, each would be waited for.
+func (h *holding) touch(keys []kv.EngineHash) {
+	var sum tally
+	for _, k := range keys {
+		sum += h.entries[h.home(k)].copies
+	}
+	h.touched = sum
 }
 
 // reserve makes room for n more blocks, so that slots stay where they are until
