@@ -72,7 +72,7 @@ func (o *order) next(b kv.Batch) (kv.Batch, verdict) {
 		return b, apply
 	case b.Last <= p.last:
 		return b, ignore
-	case b.First > p.last+1, b.Last-b.First+1 != uint64(len(b.Events)):
+	case b.First > p.last+1, len(b.Events) == 0, b.Last-b.First != uint64(len(b.Events)-1):
 		p.numbered = false
 		return b, hole
 	}

@@ -57,6 +57,12 @@ func TestOrder(t *testing.T) {
 			{kv.Batch{Epoch: 1, First: 1, Last: 2, Events: events(2)}, apply, "", 2},
 			{kv.Batch{Epoch: 1, First: 3, Last: 3, Events: events(2)}, hole, "", 2},
 		},
+		"numbers without end": {
+			{kv.Batch{Epoch: 1, First: 1, Last: 2, Events: events(2)}, apply, "", 2},
+			{kv.Batch{Epoch: 1, Last: 1<<64 - 1}, hole, "", 0},
+			{kv.Batch{Epoch: 1, First: 1<<64 - 1, Last: 1<<64 - 1, Events: events(1)}, apply, "", 1},
+			{kv.Batch{Epoch: 1, First: 1, Last: 3, Events: events(3)}, ignore, "", 3},
+		},
 		"numbers that go back": {
 			{kv.Batch{Epoch: 1, First: 7, Last: 8, Events: events(2)}, apply, "", 2},
 			{kv.Batch{Epoch: 1, First: 3, Last: 4, Events: events(2)}, ignore, "", 2},

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -56,19 +58,23 @@ func (l *liar) Events(ctx context.Context, from []kv.Cursor) iter.Seq2[kv.Batch,
 type village struct {
 	router   *router.Router
 	pipeline *pipeline.Pipeline
-	liars    []*liar
+	fleet    *fleet.Fleet
+	engines  []*mock.Engine
+	log      strings.Builder // of the fleet; to be read when nothing runs
 }
 
-func settle(t *testing.T, removed bool) *village {
+// settle makes a village, each engine in what wrap puts around it.
+func settle(t *testing.T, wrap func(i int, e engine.Engine) engine.Engine) *village {
 	t.Helper()
 	model, err := prompt.Load(func(name string) ([]byte, error) { return files().ReadFile(name) }, prompt.Parsers{})
 	check(t, err)
 	v := &village{}
-	f := fleet.New(fleet.Config{})
+	f := fleet.New(fleet.Config{Logger: slog.New(slog.NewTextHandler(&v.log, nil))})
+	v.fleet = f
 	v.router, err = router.New(router.Config{Seed: 1}, f)
 	check(t, err)
 	v.pipeline = pipeline.New(pipeline.Config{
-		Fleet: f, Router: v.router,
+		Fleet: f, Router: v.router, MigrationLimit: 3,
 		Load: func(*engine.Card) (*prompt.Model, error) { return model, nil },
 	})
 	args := mock.DefaultArgs()
@@ -80,9 +86,8 @@ func settle(t *testing.T, removed bool) *village {
 			EOS: model.EOS, VocabSize: model.Tokenizer.Size(), ContextLength: 4096,
 		})
 		check(t, err)
-		l := &liar{Engine: e, removed: removed}
-		v.liars = append(v.liars, l)
-		_, err = f.Add(fleet.Entry{Name: fmt.Sprint("mock-", i), Engine: l, ID: uint64(i + 1)})
+		v.engines = append(v.engines, e)
+		_, err = f.Add(fleet.Entry{Name: fmt.Sprint("mock-", i), Engine: wrap(i, e), ID: uint64(i + 1)})
 		check(t, err)
 	}
 	synctest.Wait()
@@ -145,7 +150,7 @@ func (v *village) doubts() (doubted int, doubts, missing, surprising, witnesses 
 func TestATrueViewIsBelieved(t *testing.T) {
 	for seed := range uint64(3) {
 		synctest.Test(t, func(t *testing.T) {
-			v := settle(t, true)
+			v := settle(t, func(_ int, e engine.Engine) engine.Engine { return e })
 			v.live(t, 300, seed)
 			doubted, doubts, missing, surprising, witnesses := v.doubts()
 			t.Logf("%d witnesses, %d blocks missing, %d surprising", witnesses, missing, surprising)
@@ -165,9 +170,13 @@ func TestAFalseViewIsFoundAndRepaired(t *testing.T) {
 	for name, removed := range map[string]bool{"hides evictions": true, "hides what it stores": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				v := settle(t, removed)
+				var liars []*liar
+				v := settle(t, func(_ int, e engine.Engine) engine.Engine {
+					liars = append(liars, &liar{Engine: e, removed: removed})
+					return liars[len(liars)-1]
+				})
 				v.live(t, 40, 1)
-				for _, l := range v.liars {
+				for _, l := range liars {
 					l.lies.Store(true)
 				}
 				v.live(t, 300, 2)
@@ -178,7 +187,7 @@ func TestAFalseViewIsFoundAndRepaired(t *testing.T) {
 				if removed && missing == 0 || !removed && surprising == 0 {
 					t.Errorf("%d blocks missing and %d surprising", missing, surprising)
 				}
-				for _, l := range v.liars {
+				for _, l := range liars {
 					l.lies.Store(false)
 				}
 				v.live(t, 1500, 3)
