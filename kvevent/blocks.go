@@ -41,7 +41,7 @@ type entry struct {
 type holding struct {
 	entries []entry // a power of two of them
 	used    int
-	touched tally // nothing but a reason for the processor to read
+	touched tally  // nothing but a reason for the processor to read
 	shift   uint8  // 64 - log2 of the number of slots
 	mix     uint64 // which slot a key comes to is not for engines to choose
 	// seeds has the seed of each entry's namespace, or 0 for a block that is in

@@ -300,3 +300,65 @@ func (e drawnEvent) keyList(t *rapid.T, various bool) list {
 	}
 	return l
 }
+
+// It makes no difference whether events come in one message or each in its own,
+// though a reader of one message reads what repeats by comparing bytes.
+func TestOneMessageOrMany(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(1, 3).Draw(t, "block size")
+		var all list
+		many, one := kvevent.NewDecoder(kvevent.Config{BlockSize: size}), kvevent.NewDecoder(kvevent.Config{BlockSize: size})
+		var want []kv.Event
+		next := uint64(1) << 60
+		parent := any(nil)
+		for range rapid.IntRange(1, 30).Draw(t, "events") {
+			var e any
+			switch rapid.IntRange(0, 5).Draw(t, "what") {
+			case 0:
+				e = drawEvent(t, size).draw(t)
+			case 1, 2:
+				key := next - rapid.Uint64Range(0, 5).Draw(t, "key")
+				e = removal(key, rapid.SampledFrom([]obj{nil, {{"group_idx", 0}}, {{"locality", "REMOTE"}}}).Draw(t, "more")...)
+				if rapid.Bool().Draw(t, "list") {
+					e = list{"BlockRemoved", list{int64(key)}, "GPU"}
+				}
+			default:
+				o := store(next, parent, rapid.SliceOfN(rapid.Uint32(), size, size).Draw(t, "tokens"),
+					rapid.SampledFrom([]obj{nil, {{"group_idx", 0}}, {{"group_idx", 1}}, {{"lora_name", "sql"}}, {{"cache_salt", "a"}}, {{"extra_keys", list{list{hexOf(1)}}}}}).Draw(t, "more")...)
+				if rapid.IntRange(0, 4).Draw(t, "shuffle") == 0 {
+					o = rapid.Permutation(o).Draw(t, "order")
+				}
+				e, parent = o, next
+				next++
+			}
+			all = append(all, e)
+			want = append(want, decodeAll(t, many, message(e))...)
+		}
+		got := decodeAll(t, one, message(all...))
+		if diff := cmp.Diff(flatten(want), flatten(got), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("events (-many messages +one):\n%s", diff)
+		}
+		a, b := many.Counts(), one.Counts()
+		if a.Messages = 1; a != b {
+			t.Fatalf("counts: many messages %+v, one %+v", a, b)
+		}
+	})
+}
+
+// flatten makes one event of each block.
+func flatten(events []kv.Event) (flat []kv.Event) {
+	for _, e := range events {
+		if e.Kind == kv.Cleared {
+			flat = append(flat, e)
+		}
+		for _, b := range e.Blocks {
+			one := e
+			one.Blocks = []kv.Block{b}
+			flat = append(flat, one)
+			if e.Kind == kv.Stored {
+				e.Parent, e.HasParent = b.Engine, true
+			}
+		}
+	}
+	return flat
+}
