@@ -15,7 +15,7 @@ type Routed struct {
 	index   *Index
 	ttl     time.Duration
 	records map[kv.Target]*record
-	due     []due // in order of time
+	expired int64 // the last moment for which that was done, in ticks
 }
 
 // record is what was sent to one target, the oldest block first. Within a prompt
@@ -26,19 +26,12 @@ type record struct {
 	blocks []routedBlock
 	ends   [2]int32 // oldest and latest, or nowhere
 	free   int32    // the first of those not in use, linked by newer
-	asked  int64    // the last moment for which the target is due
 }
 
 type routedBlock struct {
 	key          kv.EngineHash
 	until        int64 // in ticks
 	older, newer int32
-}
-
-// due says that blocks of a target may be too old at a moment.
-type due struct {
-	target kv.Target
-	at     int64 // in ticks
 }
 
 const (
@@ -77,25 +70,21 @@ func (r *Routed) Add(t kv.Target, local []kv.LocalHash, seq []kv.SeqHash, room i
 		blocks[i] = kv.Block{Engine: key, Local: local[i]}
 		rec.touch(key, until)
 	}
-	if until > rec.asked {
-		rec.asked = until
-		r.due = append(r.due, due{t, until})
-	}
 	_ = r.index.Apply(t, kv.Event{Kind: kv.Stored, Blocks: blocks}) // counted by the index
 	r.forget(t, rec, func(*routedBlock) bool { return len(rec.at) > room })
 }
 
-// Expire forgets what is older than the TTL.
+// Expire forgets what is older than the TTL. It looks at the oldest block of
+// each target, ten times a second at most.
 func (r *Routed) Expire(now time.Time) {
-	tick := now.UnixNano() / int64(tick)
-	n := 0
-	for ; n < len(r.due) && r.due[n].at <= tick; n++ {
-		t := r.due[n].target
-		if rec := r.records[t]; rec != nil {
-			r.forget(t, rec, func(b *routedBlock) bool { return b.until <= tick })
-		}
+	at := now.UnixNano() / int64(tick)
+	if at <= r.expired {
+		return
 	}
-	r.due = append(r.due[:0], r.due[n:]...)
+	r.expired = at
+	for t, rec := range r.records {
+		r.forget(t, rec, func(b *routedBlock) bool { return b.until <= at })
+	}
 }
 
 // Blocks returns how many blocks count as cached on t.
