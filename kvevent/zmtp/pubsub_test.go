@@ -208,12 +208,14 @@ func TestHighWater(t *testing.T) {
 // Bytes are bounded as messages are, but one message finds room always.
 func TestQueueBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hang := make(chan struct{})
-		defer close(hang)
+		read := make(chan struct{})
+		var peer *scripted
 		pub := newPub(t, zmtp.Options{QueueBytes: 1000, Dial: pipes(t, true, func(p *scripted) {
+			peer = p
 			p.greet(hello31+readySub, 64+27)
 			p.say("\x00\x01\x01")
-			<-hang
+			<-read
+			p.listen()
 		})})
 		connect(t, pub, "tcp://slow:1")
 		synctest.Wait()
@@ -221,6 +223,16 @@ func TestQueueBytes(t *testing.T) {
 		send(t, pub, "y")
 		if s := pub.Stats(); s.Sent != 1 || s.Dropped != 1 {
 			t.Errorf("%+v", s)
+		}
+		close(read)
+		synctest.Wait()
+		for range 3 {
+			send(t, pub, strings.Repeat("z", 400))
+			send(t, pub, strings.Repeat("z", 400))
+			synctest.Wait()
+		}
+		if s := pub.Stats(); s.Sent != 7 || peer.times(strings.Repeat("z", 400)) != 6 {
+			t.Errorf("%+v: there is no room again", s)
 		}
 		_ = pub.Close()
 	})
@@ -251,7 +263,8 @@ func TestSubscriptions(t *testing.T) {
 			{"\x00\x02\x01k\x00\x01\x00", map[string]int{"kv": 1, "": 0}},
 			{askAlive + "\x00\x02\x01q" + askAlive + "\x00\x02\x01r", map[string]int{"q": 1, "r": 1}},
 			// What is no subscription has no meaning.
-			{"\x00\x00\x00\x02\x02x\x01\x02\x01x\x00\x00\x04\x03\x02ab", map[string]int{"kv": 1, "x": 0}},
+			{"\x00\x01\x01" + "\x00\x00\x00\x02\x02x\x01\x02\x01x\x00\x00\x04\x03\x02ab", map[string]int{"": 1}},
+			{"\x00\x01\x00", map[string]int{"kv": 1, "x": 0, "": 0}},
 		} {
 			steps <- step.said
 			synctest.Wait()
