@@ -1,6 +1,7 @@
 package indextest
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -90,4 +91,45 @@ func newcomers(t *testing.T, open func() Index) {
 	writers.Wait()
 	done.Store(true)
 	readers.Wait()
+}
+
+// rivals has one target stored, removed and taken away by several goroutines at a
+// time. In which order that happens nobody can say; but once the last of them has
+// taken it away, nothing of it is left, for whoever is given its number.
+func rivals(t *testing.T, open func() Index) {
+	x := open()
+	target, heir := kv.Target{Worker: 1}, kv.Target{Worker: 2}
+	var blocks []kv.Block
+	for i := range 30 {
+		blocks = append(blocks, kv.Block{Engine: kv.EngineHash(i), Local: kv.LocalHash(i)})
+	}
+	removed := slices.Clone(blocks)
+	slices.Reverse(removed)
+	match := x.Matcher()
+	for range 3000 * *scale / slow {
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() {
+				_ = x.Apply(target, kv.Event{Blocks: blocks}) // whether it fails depends on the others
+				_ = x.Apply(target, kv.Event{Kind: kv.Removed, Blocks: removed[:10]})
+			})
+			all.Go(func() { x.RemoveWorker(target.Worker) })
+		}
+		all.Wait()
+		x.RemoveTarget(target)
+		if s := x.Stats(); s.Targets != 0 || s.Blocks != 0 || s.Nodes != 0 {
+			t.Fatalf("left behind %+v", s)
+		}
+		if err := x.Apply(heir, kv.Event{Blocks: blocks[:1]}); err != nil {
+			t.Fatal(err)
+		}
+		var local []kv.LocalHash
+		for _, b := range blocks {
+			local = append(local, b.Local)
+		}
+		if found := match(local); len(found) != 1 || found[0].Target != heir || found[0].Blocks != [4]int32{1} {
+			t.Fatalf("found %v, want one block of %v", found, heir)
+		}
+		x.RemoveWorker(heir.Worker)
+	}
 }

@@ -37,6 +37,7 @@ func readers(t *testing.T, open func() Index) {
 	}
 	t.Run("Splits", func(t *testing.T) { splits(t, open) })
 	t.Run("Newcomers", func(t *testing.T) { newcomers(t, open) })
+	t.Run("Rivals", func(t *testing.T) { rivals(t, open) })
 }
 
 // churn is how a fleet changes while it is asked.
