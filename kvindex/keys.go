@@ -41,7 +41,8 @@ func (h held) place() place           { return place(h >> tiers) }
 func (h held) on(tier kv.Tier) bool   { return h>>tier&1 != 0 }
 func (h held) with(t kv.Tier) held    { return h | 1<<t }
 func (h held) without(t kv.Tier) held { return h &^ (1 << t) }
-func (h held) gone() bool             { return h&(1<<tiers-1) == 0 }
+func (h held) tiers() held            { return h & (1<<tiers - 1) }
+func (h held) gone() bool             { return h.tiers() == 0 }
 
 // reserve makes room for n more keys.
 func (k *keys) reserve(n int) {
