@@ -81,3 +81,13 @@ func TestBadEndpoints(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestBadIdentity(t *testing.T) {
+	for id, good := range map[string]bool{"me": true, strings.Repeat("x", 255): true, strings.Repeat("x", 256): false, "\x00me": false} {
+		dealer := newDealer(t, zmtp.Options{Identity: []byte(id)})
+		_, err := dealer.Bind(t.Context(), "tcp://127.0.0.1:*")
+		if (err == nil) != good || err != nil && !strings.Contains(err.Error(), "identity") {
+			t.Errorf("%.20q: %v", id, err)
+		}
+	}
+}

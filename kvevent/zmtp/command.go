@@ -17,6 +17,9 @@ const (
 	cancel    = "CANCEL"
 )
 
+// maxIdentity bounds the name of a socket, by the protocol.
+const maxIdentity = 255
+
 // maxPingContext is how much of a PING comes back, by the protocol.
 const maxPingContext = 16
 
@@ -112,8 +115,8 @@ func parseReady(content []byte) (metadata, error) {
 		case strings.EqualFold(name, "Socket-Type"):
 			m.socketType = string(value[:n])
 		case strings.EqualFold(name, "Identity"):
-			if n > 255 {
-				return metadata{}, fmt.Errorf("an identity of %d bytes; at most 255 are allowed", n)
+			if n > maxIdentity {
+				return metadata{}, fmt.Errorf("an identity of %d bytes; at most %d are allowed", n, maxIdentity)
 			}
 			m.identity = append([]byte(nil), value[:n]...)
 		}

@@ -420,6 +420,9 @@ func TestSendLimits(t *testing.T) {
 	if err := pub.Send(nil); !errors.Is(err, zmtp.ErrClosed) {
 		t.Errorf("a closed socket: %v", err)
 	}
+	if err := newPub(t, zmtp.Options{MaxMessage: -1}).Send(make([]byte, 128<<20+1)); !errors.Is(err, zmtp.ErrTooLarge) {
+		t.Errorf("a limit below zero is none: %v", err)
+	}
 	sub := newSub(t, zmtp.Options{})
 	if err := sub.Subscribe(strings.Repeat("x", 9000)); err == nil {
 		t.Error("a prefix that no command can hold was taken")

@@ -90,6 +90,9 @@ func (s *socket) Close() error {
 
 // start runs f as a part of the socket.
 func (s *socket) start(f func()) error {
+	if id := s.opts.Identity; len(id) > maxIdentity || len(id) > 0 && id[0] == 0 {
+		return fmt.Errorf("zmtp: the identity %.20q of %d bytes; it has at most %d and does not begin with a zero", id, len(id), maxIdentity)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

@@ -86,7 +86,7 @@ var (
 )
 
 // Options are the limits of a socket and its doors to the outside. The zero
-// value of each means its default; a negative duration turns that timer off.
+// value of each, or a limit below it, means its default.
 type Options struct {
 	// MaxMessage bounds the bytes of one message, all parts together (128 MiB).
 	// Memory is taken as bytes arrive, never for a length that is only claimed.
@@ -102,10 +102,12 @@ type Options struct {
 	MaxPeers int
 	// Heartbeat is the silence after which a SUB socket asks a publisher whether
 	// it is there (5 s). One that has answered such a question before is given up
-	// after three times that silence. Peers of other sockets may be silent because
-	// they are slow; they are left to TCP's keep-alive.
+	// after three times that silence. A negative duration asks nobody. Peers of
+	// other sockets may be silent because they are slow; they are left to TCP's
+	// keep-alive.
 	Heartbeat time.Duration
-	// Identity is the name that a ROUTER sees, at most 255 bytes; empty for none.
+	// Identity is the name that a ROUTER sees: at most 255 bytes, of which the
+	// first is not zero; empty for none.
 	Identity []byte
 
 	// Dial and Listen make connections: network is tcp or unix. The defaults
@@ -131,7 +133,9 @@ func (o Options) filled() Options {
 	orElse(&o.HighWater, 100_000)
 	orElse(&o.QueueBytes, 64<<20)
 	orElse(&o.MaxPeers, 1024)
-	orElse(&o.Heartbeat, 5*time.Second)
+	if o.Heartbeat == 0 {
+		o.Heartbeat = 5 * time.Second
+	}
 	if o.Dial == nil {
 		d := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: keepAlive}
 		o.Dial = d.DialContext
@@ -146,8 +150,8 @@ func (o Options) filled() Options {
 	return o
 }
 
-func orElse[T int | time.Duration](v *T, otherwise T) {
-	if *v == 0 {
-		*v = otherwise
+func orElse(limit *int, otherwise int) {
+	if *limit <= 0 {
+		*limit = otherwise
 	}
 }
