@@ -190,7 +190,7 @@ func (o *Order) Connected(now time.Time) {
 	}
 	// Whether this is still the life that was followed cannot be known.
 	o.forget(kv.GapLost)
-	o.phase, o.mend = live, o.config.Replays
+	o.phase = live
 }
 
 // Disconnected says that no more messages arrive until it is connected again.
@@ -348,7 +348,6 @@ func (o *Order) leap(now time.Time, m Message) {
 		return
 	}
 	o.forget(kv.GapLost)
-	o.mend = o.config.Replays
 	o.base(m.Seq)
 	o.linked = true
 	o.apply(m)
@@ -514,7 +513,6 @@ func (o *Order) mixed(now time.Time) {
 		o.fx.Stop()
 	}
 	o.restart()
-	o.ask.mend = false
 	o.retry(now, false)
 }
 

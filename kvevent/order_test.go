@@ -157,6 +157,12 @@ func TestOrder(t *testing.T) {
 			"replay 0; complete; apply 0; replay 0; apply 1; apply 2; replay 2; apply 3; replay 3; apply 4; apply 5", false,
 		},
 		{
+			"too many wait, and some are missing among the others",
+			kvevent.OrderConfig{Replays: true, HeldMessages: 3},
+			"connect; end; live 0; live 2; live 3; live 5; live 6; replayed 0; replayed 1; replayed 2; end; replayed 3; replayed 4; replayed 5; end; replayed 5; replayed 6; end",
+			"replay 0; complete; apply 0; replay 0; apply 1; apply 2; apply 3; replay 3; apply 4; apply 5; replay 5; apply 6", false,
+		},
+		{
 			"the engine no longer has it", replays, "connect; end; live 0; live 9; replayed 5; replayed 6; replayed 7; replayed 8; replayed 9; end; live 10",
 			"replay 0; complete; apply 0; replay 0; clear lost; apply 5; apply 6; apply 7; apply 8; apply 9; apply 10", true,
 		},
@@ -203,8 +209,8 @@ func TestOrder(t *testing.T) {
 		},
 		{
 			"what is there stays until there is better", replays,
-			"connect; live 3; fail; wait 1s; fail; wait 1s; fail; wait 30s; live 4; fail; wait 1s; fail; wait 1s; fail; live 5; wait 59s; wait 1s",
-			"replay 0; replay 0; replay 0; apply 3; replay 0; replay 0; replay 0; apply 4; apply 5; replay 0", true,
+			"connect; live 3; fail; wait 1s; fail; wait 1s; fail; wait 30s; live 4; fail; wait 1s; fail; wait 1s; fail; live 5; wait 59s; live 6; wait 1s",
+			"replay 0; replay 0; replay 0; apply 3; replay 0; replay 0; replay 0; apply 4; apply 5; apply 6; replay 0", true,
 		},
 
 		{
@@ -219,9 +225,28 @@ func TestOrder(t *testing.T) {
 			"replay 0; replay 0; replay 0; apply 3; apply 4; clear lost; apply 5; replay 0; clear lost; rebuild; apply 0", false,
 		},
 		{
+			"left alone again, no longer than at first", replays,
+			"connect; fail; wait 1s; fail; wait 1s; fail; wait 30s; end; connect; fail; wait 1s; fail; wait 1s; fail; wait 30s",
+			"replay 0; replay 0; replay 0; replay 0; complete; replay 0; replay 0; replay 0; clear lost; replay 0", true,
+		},
+		{
+			// What has come live from the beginning needs no replay to be believed.
+			"from the beginning while left alone", replays, "connect; fail; wait 1s; fail; wait 1s; fail; live 0; wait 30s; live 1",
+			"replay 0; replay 0; replay 0; complete; apply 0; apply 1", false,
+		},
+		{
+			"from a clear while left alone", replays, "connect; fail; wait 1s; fail; wait 1s; fail; live 5!; wait 30s; live 6",
+			"replay 0; replay 0; replay 0; apply 5; apply 6", false,
+		},
+		{
 			"nothing there, says the replay after all", replays,
 			"connect; live 3; fail; wait 1s; fail; wait 1s; fail; wait 30s; end",
 			"replay 0; replay 0; replay 0; apply 3; replay 0; clear restart; complete", false,
+		},
+		{
+			"better, and broken off", replays,
+			"connect; live 3; fail; wait 1s; fail; wait 1s; fail; wait 30s; replayed 0; replayed 1; fail; wait 1s; replayed 1; replayed 2; end",
+			"replay 0; replay 0; replay 0; apply 3; replay 0; clear lost; rebuild; apply 0; apply 1; replay 1; apply 2; complete", false,
 		},
 		{
 			"better, and then not", replays,

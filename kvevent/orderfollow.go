@@ -135,7 +135,7 @@ func (f *Follower) Live(e RouterEvent) {
 		f.buffer(e)
 		f.ask(0)
 	case !f.known, e.ID == f.last+1:
-		if e.ID == 1 {
+		if !f.known && e.ID == 1 {
 			f.fx.Complete()
 		}
 		f.advance(&e)

@@ -357,10 +357,9 @@ func (r *receiver) take(b kv.Batch) error {
 		return fmt.Errorf("epoch %d after %d, and no gap", b.Epoch, h.epoch)
 	}
 	switch {
+	case b.Snapshot != kv.SnapshotNone && h.numbered:
+		return errors.New("a snapshot within a sequence")
 	case b.Snapshot == kv.SnapshotPart:
-		if h.numbered {
-			return errors.New("a snapshot within a sequence")
-		}
 		h.state = "rebuilding"
 	case b.Snapshot == kv.SnapshotEnd:
 		h.state, h.last, h.numbered = "exact", b.Last, true
