@@ -268,10 +268,11 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 	}
 	j.settled = a.settled
 	if j.echoes() {
-		a.echoes, a.echo = true, r.Prompt.Text
-		if r.Prompt.IDs != nil {
-			a.echo = j.model.Tokenizer.Decode(r.Prompt.IDs, !s.KeepSpecial)
+		var err error
+		if a.echo, err = j.model.Echo(r.Prompt, s.KeepSpecial); err != nil {
+			return func(yield func(chat.Event, error) bool) { yield(chat.Event{}, err) }
 		}
+		a.echoes = true
 	}
 	events := a.events(j.model.Decode(j.deltas(ctx), prompt.Decoding{
 		Stop: j.prompt.Stop, Strings: s.Stop, IncludeStop: s.IncludeStop,

@@ -78,8 +78,14 @@ func (m *Model) Remember(p *Prompt, ids []uint32, said *Saying) {
 }
 
 // textBehind returns the text of ids as it stands in a prompt behind others: by
-// itself a text may have lost the blank that its first token begins with.
-func (m *Model) textBehind(before, ids []uint32) string {
+// itself a text may have lost the blank that its first token begins with. It is
+// empty where there is none to be had.
+func (m *Model) textBehind(before, ids []uint32) (text string) {
+	defer func() {
+		if patternError(recover()) != nil {
+			text = ""
+		}
+	}()
 	whole := m.Tokenizer.Decode(slices.Concat(before, ids), false)
 	text, ok := strings.CutPrefix(whole, m.Tokenizer.Decode(before, false))
 	if !ok {

@@ -247,10 +247,19 @@ func fieldOf(r *chat.Request) string {
 // catchPattern, deferred, makes an error of a text that one of the model's own
 // patterns takes time without end for.
 func catchPattern(r *chat.Request, err *error) {
-	switch e := recover().(type) {
-	case nil:
-	case *tokenizer.PatternError:
+	if e := patternError(recover()); e != nil {
 		*err = invalid(fieldOf(r), "the text cannot be tokenized: %v", e)
+	}
+}
+
+// patternError returns what a pattern gave up with, nil for no panic. Any other
+// panic goes on.
+func patternError(recovered any) *tokenizer.PatternError {
+	switch e := recovered.(type) {
+	case nil:
+		return nil
+	case *tokenizer.PatternError:
+		return e
 	default:
 		panic(e)
 	}
@@ -282,10 +291,38 @@ func (m *Model) Tokens(r *chat.Request, generationPrompt bool) (_ []uint32, err 
 
 // Text returns the text of ids, special tokens included.
 func (m *Model) Text(ids []uint32) (string, error) {
-	if i := slices.IndexFunc(ids, func(id uint32) bool { return int(id) >= m.VocabularySize }); i >= 0 {
-		return "", invalid("tokens", "token id %d at index %d is not in the vocabulary of %d tokens", ids[i], i, m.VocabularySize)
+	return m.spelled(ids, "tokens", true)
+}
+
+// Echo returns the text of a prompt that is shown before its answer, with or
+// without special tokens.
+func (m *Model) Echo(p *chat.Prompt, special bool) (string, error) {
+	if p.IDs == nil {
+		return p.Text, nil
 	}
-	return m.Tokenizer.Decode(ids, false), nil
+	return m.spelled(p.IDs, "prompt", special)
+}
+
+func (m *Model) spelled(ids []uint32, field string, special bool) (_ string, err error) {
+	defer func() {
+		if e := patternError(recover()); e != nil {
+			err = invalid(field, "the tokens have no text: %v", e)
+		}
+	}()
+	if i := slices.IndexFunc(ids, func(id uint32) bool { return int(id) >= m.VocabularySize }); i >= 0 {
+		return "", invalid(field, "token id %d at index %d is not in the vocabulary of %d tokens", ids[i], i, m.VocabularySize)
+	}
+	return m.Tokenizer.Decode(ids, !special), nil
+}
+
+// Encode appends the ids of a text, in which control tokens have their effect.
+func (m *Model) Encode(dst []uint32, text string) (ids []uint32, err error) {
+	defer func() {
+		if e := patternError(recover()); e != nil {
+			ids, err = dst, fmt.Errorf("the text cannot be tokenized: %w", e)
+		}
+	}()
+	return m.Tokenizer.Append(dst, text), nil
 }
 
 // Markers returns the special tokens that a parser must see in the text.

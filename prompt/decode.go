@@ -58,9 +58,26 @@ type Decoding struct {
 // deltas, the text and the end are the same.
 //
 // A stop that is found here ends the loop over deltas, and with it the engine's
-// work; what else the current delta holds is discarded.
+// work; what else the current delta holds is discarded. So it is where a pattern of
+// the model takes time without end for the text, which is an internal error.
 func (m *Model) Decode(deltas iter.Seq2[engine.Delta, error], d Decoding) iter.Seq2[Output, error] {
-	return func(yield func(Output, error) bool) {
+	return func(take func(Output, error) bool) {
+		taking := false // what panics then is not ours
+		yield := func(o Output, err error) bool {
+			taking = true
+			more := take(o, err)
+			taking = false
+			return more
+		}
+		defer func() {
+			v := recover()
+			if v != nil && taking {
+				panic(v)
+			}
+			if e := patternError(v); e != nil {
+				yield(Output{}, engine.Errorf(engine.Internal, "the tokens of the answer have no text: %v", e))
+			}
+		}()
 		s := newSpeller(m.Tokenizer, d)
 		var cached *int
 		for delta, err := range deltas {

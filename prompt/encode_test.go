@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/chattemplate"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/internal/demo"
 	"github.com/dynago/dynago/prompt"
+	"github.com/dynago/dynago/tokenizer"
 	"golang.org/x/text/unicode/norm"
 	"pgregory.net/rapid"
 )
@@ -165,10 +167,16 @@ func TestControlTokensInContent(t *testing.T) {
 	}
 }
 
+// impatient makes patterns of models that are loaded in the test give up soon.
+func impatient(t *testing.T) {
+	was := tokenizer.SetPatience(200 * time.Millisecond)
+	t.Cleanup(func() { tokenizer.SetPatience(was) })
+}
+
 // A text that a pattern of the model takes time without end for is the client's
-// error, after ten seconds.
+// error.
 func TestPatternWithoutEnd(t *testing.T) {
-	t.Parallel()
+	impatient(t)
 	raw, err := demo.File("tokenizer.json")
 	if err != nil {
 		t.Fatal(err)
@@ -192,5 +200,71 @@ func TestPatternWithoutEnd(t *testing.T) {
 	_, err = m.Build(&chat.Request{Prompt: &chat.Prompt{Text: strings.Repeat("a", 1000)}}, nil)
 	if e, ok := errors.AsType[*engine.Error](err); !ok || e.Kind != engine.InvalidArgument || e.Param != "prompt" || !strings.Contains(e.Message, pattern) {
 		t.Errorf("%v, want an error that names the pattern", err)
+	}
+	long := []uint32{7}
+	if ids, err := m.Encode(long, strings.Repeat("a", 1000)); err == nil || !strings.Contains(err.Error(), pattern) || !slices.Equal(ids, long) {
+		t.Errorf("encoded %v, %v, want an error that names the pattern", ids, err)
+	}
+	if ids, err := m.Encode(long, "b"); err != nil || !slices.Equal(ids, m.Tokenizer.Append(long, "b")) {
+		t.Errorf("encoded %v, %v", ids, err)
+	}
+}
+
+// So is an answer's text that a decoder's pattern takes time without end for: it is
+// an error wherever text is asked for, and never a panic.
+func TestDecoderWithoutEnd(t *testing.T) {
+	impatient(t)
+	m, err := prompt.Load(snapshot{"tokenizer.json": `{
+		"decoder":{"type":"Sequence","decoders":[{"type":"Fuse"},{"type":"Replace","pattern":{"Regex":"c|(a+)+b"},"content":"-"}]},
+		"model":{"type":"BPE","vocab":{"a":0,"b":1,"c":2},"merges":[]}}`}.read, prompt.Parsers{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.ContextLength = 1000
+	endless := make([]uint32, 60)
+	const gaveUp = "the model's pattern c|(a+)+b takes more than 20"
+	fails := func(what string, err error, kind engine.ErrorKind, param string) {
+		t.Helper()
+		if e, ok := errors.AsType[*engine.Error](err); !ok || e.Kind != kind || e.Param != param || !strings.Contains(e.Message, gaveUp) {
+			t.Errorf("%s: %#v, want an error of %q", what, err, param)
+		}
+	}
+	_, err = m.Text(endless)
+	fails("text", err, engine.InvalidArgument, "tokens")
+	_, err = m.Echo(&chat.Prompt{IDs: endless}, true)
+	fails("echo", err, engine.InvalidArgument, "prompt")
+	_, err = m.Build(&chat.Request{Prompt: &chat.Prompt{IDs: endless}}, nil)
+	fails("build", err, engine.InvalidArgument, "prompt")
+
+	var outs []prompt.Output
+	for out, fault := range m.Decode(func(yield func(engine.Delta, error) bool) {
+		_ = yield(engine.Delta{TokenIDs: endless}, nil) && yield(engine.Delta{Finish: engine.FinishEOS}, nil)
+	}, prompt.Decoding{}) {
+		outs, err = append(outs, out), fault
+	}
+	fails("answer", err, engine.Internal, "")
+	if n := len(outs); n == 0 || outs[n-1].End != nil {
+		t.Errorf("got %+v", outs)
+	}
+	// What whoever takes the answer does wrong stays theirs.
+	theirs := &tokenizer.PatternError{Pattern: "theirs"}
+	func() {
+		defer func() {
+			if got := recover(); got != theirs {
+				t.Errorf("recovered %v", got)
+			}
+		}()
+		for range m.Decode(func(yield func(engine.Delta, error) bool) {
+			yield(engine.Delta{TokenIDs: []uint32{1}, Finish: engine.FinishEOS}, nil)
+		}, prompt.Decoding{}) {
+			panic(theirs)
+		}
+	}()
+
+	if got, err := m.Text([]uint32{0, 0, 1, 2, 0}); got != "--a" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if got, err := m.Echo(&chat.Prompt{Text: "as it is"}, false); got != "as it is" || err != nil {
+		t.Errorf("got %q, %v", got, err)
 	}
 }

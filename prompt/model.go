@@ -79,12 +79,8 @@ func Load(read func(name string) ([]byte, error), parsers Parsers) (*Model, erro
 func (s *Snapshot) Load(parsers Parsers) (_ *Model, err error) {
 	// Loading tries what tokens and texts become.
 	defer func() {
-		switch e := recover().(type) {
-		case nil:
-		case *tokenizer.PatternError:
+		if e := patternError(recover()); e != nil {
 			err = e
-		default:
-			panic(e)
 		}
 	}()
 	c, t, files, err := s.parts()

@@ -6,7 +6,8 @@ import "unicode/utf8"
 // each longest beginning of a character, as the reference implementation does.
 // An id that no token has decodes to nothing, and with skipSpecial so does a
 // special one. Of a model whose vocabulary is text, bytes in a row that are no
-// valid UTF-8 all become U+FFFD.
+// valid UTF-8 all become U+FFFD. It panics with a [PatternError] where a pattern of
+// the model takes time without end, and so does a [Decoder].
 func (t *Tokenizer) Decode(ids []uint32, skipSpecial bool) string {
 	d := t.NewDecoder(skipSpecial)
 	text := make([]byte, 0, 4*len(ids))

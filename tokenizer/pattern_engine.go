@@ -2,21 +2,31 @@ package tokenizer
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"github.com/dlclark/regexp2"
 )
 
-// patience is how long the engine of regular expressions may work on a text, and
-// as much again for each MiB of it. The engine backtracks, so that some patterns
-// take time without end on some texts, and the texts are clients'. Those of real
-// models need a fiftieth of it; a machine that is busy must not change ids, so
-// that nothing but an error comes of a text that takes longer. Tests change it.
-var patience = 10 * time.Second
+var patience atomic.Int64
 
-// PatternError is what [Tokenizer.Append] and its kin panic with if one of
-// [Tokenizer.Regexps] takes time without end on a text. No scanner does.
+func init() { SetPatience(10 * time.Second) }
+
+// SetPatience sets how long the engine of regular expressions may work on a text,
+// and as much again for each MiB of it, in the tokenizers that are loaded from now
+// on, and returns what it was before: 10 s at first. The engine backtracks, so that
+// some patterns take time without end on some texts, and the texts are clients'.
+// Those of real models need a fiftieth of it; a machine that is busy must not change
+// ids, so that nothing but a [PatternError] comes of a text that takes longer.
+func SetPatience(d time.Duration) (before time.Duration) {
+	return time.Duration(patience.Swap(int64(d)))
+}
+
+// PatternError is what [Tokenizer.Append] and its kin panic with if a pattern of
+// the model, such as one of [Tokenizer.Regexps], takes time without end on a text,
+// and [Tokenizer.Decode] and its kin if one that puts tokens together does. No
+// scanner does.
 type PatternError struct {
 	Pattern string
 	Bytes   int           // of the text
@@ -41,7 +51,7 @@ func catchPattern(err *error) {
 // regexpFinder finds the matches of a regular expression, which is pattern in the
 // language of the engine.
 func regexpFinder(pattern string, re *regexp2.Regexp) finder {
-	patience := patience
+	patience := time.Duration(patience.Load())
 	re.MatchTimeout = patience
 	return func(text string) (parts []fragment) {
 		// The engine counts in characters; at is the byte offset of the one

@@ -128,6 +128,28 @@ func TestTextEndsByItself(t *testing.T) {
 	}
 }
 
+// A tokenizer that has nothing for plain words is no fault: other ids stand there.
+func TestNoWords(t *testing.T) {
+	e := open(t, mock.Config{Encode: func(dst []uint32, _ string) []uint32 { return dst }, EOS: []uint32{eos}, Source: mock.SourceText})
+	r, k := ask(), 2
+	r.Logprobs, r.Stop = &k, engine.Stop{MaxTokens: 9}
+	var ids []uint32
+	for d, err := range e.Generate(context.Background(), r) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, lp := range d.Logprobs {
+			if len(lp.Top) != k {
+				t.Errorf("%d alternatives, want %d", len(lp.Top), k)
+			}
+		}
+		ids = append(ids, d.TokenIDs...)
+	}
+	if len(ids) != 9 {
+		t.Errorf("got %v, want 9 ids", ids)
+	}
+}
+
 // encodeWords gives one id to each word, which is about what real tokenizers
 // make of this text.
 func encodeWords() func([]uint32, string) []uint32 {

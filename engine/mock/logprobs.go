@@ -45,8 +45,10 @@ func (e *Engine) alternative(d digest, i int) uint32 {
 	if e.cfg.Encode == nil {
 		return e.ids.pick(d, i)
 	}
-	words := e.words()
-	return words[d.pick(i, len(words))]
+	if words := e.words(); len(words) > 0 {
+		return words[d.pick(i, len(words))]
+	}
+	return e.ids.pick(d, i)
 }
 
 // promptLogprobs returns one entry for each token of the prompt. Nothing

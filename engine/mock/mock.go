@@ -37,7 +37,8 @@ type Config struct {
 	// which then share what "times" counts.
 	Script *Script
 	// Encode appends the ids of a text, special tokens written out in it
-	// included. It is called from several goroutines at once.
+	// included, and none for a text that has none. It is called from several
+	// goroutines at once.
 	Encode func(dst []uint32, text string) []uint32
 	// EOS are the ids that end a sequence.
 	EOS []uint32

@@ -81,15 +81,23 @@ func (e *Engine) ending(r *engine.Request) ending {
 func (e *Engine) generator(r *engine.Request) Generator {
 	switch e.source {
 	case SourceRandom:
-		d := e.origin(r)
-		for _, id := range r.TokenIDs {
-			d = d.add(id)
-		}
-		return &randomTokens{d: d, ids: &e.ids}
+		return e.random(r)
 	case SourceEcho:
 		return &echoTokens{prompt: r.TokenIDs, end: e.ending(r)}
 	}
+	// A model whose vocabulary cannot spell plain words has random ids for them.
+	if len(e.prose().opening) == 0 {
+		return e.random(r)
+	}
 	return newAnswer(e.prose(), e.origin(r), r.TokenIDs, e.ending(r))
+}
+
+func (e *Engine) random(r *engine.Request) Generator {
+	d := e.origin(r)
+	for _, id := range r.TokenIDs {
+		d = d.add(id)
+	}
+	return &randomTokens{d: d, ids: &e.ids}
 }
 
 // idRange is where ids come from that mean nothing.
