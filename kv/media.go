@@ -13,7 +13,7 @@ type Media struct {
 	Spans []Span // where its placeholders stand
 }
 
-// Span is a run of tokens [Start, End).
+// Span is a run of tokens or blocks, [Start, End).
 type Span struct{ Start, End int }
 
 // HashMediaBlock returns the local hash of a block whose placeholders stand for

@@ -93,6 +93,9 @@ func TestWorkerThatStoresForEver(t *testing.T) {
 		if got := h.devices(p); !slices.Equal(got, []int{10, 10}) {
 			t.Errorf("cached are %v blocks in the end", got)
 		}
+		if n := h.fleet.Worker(1).EventCounts().Opened; n != c.Overfull+1 {
+			t.Errorf("events were read %d times, want once more than the %d times that they were too many", n, c.Overfull)
+		}
 	})
 }
 

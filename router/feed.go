@@ -45,7 +45,6 @@ func (f feed) Apply(t kv.Target, b kv.Batch) {
 	if held, most := f.index.Blocks(t), mostBlocks(card); held > most {
 		f.index.RemoveTarget(t)
 		f.intake.close(t, held, most, time.Now())
-		lost, fewer = true, true
 	}
 	if fewer {
 		f.watch.removed(t)

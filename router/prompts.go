@@ -47,13 +47,13 @@ type prompt struct {
 	seq   []kv.SeqHash
 	// tracked names the blocks in the books. It is seq unless that is a secret.
 	tracked []kv.SeqHash
-	own     hashes            // memory for a short prompt
-	keyed   hashes            // the same, of what is tracked
-	found   matches           // by what workers have told
-	ahead   matches           // by what was routed to them lately
-	instead matches           // by what was shown, or routed to those that are not believed
-	probe   chan []BlockRange // will tell shared; nil if nobody was asked
-	shared  []BlockRange
+	own     hashes         // memory for a short prompt
+	keyed   hashes         // the same, of what is tracked
+	found   matches        // by what workers have told
+	ahead   matches        // by what was routed to them lately
+	instead matches        // by what was shown, or routed to those that are not believed
+	probe   chan []kv.Span // will tell shared; nil if nobody was asked
+	shared  []kv.Span
 }
 
 type hashes struct {

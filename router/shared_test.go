@@ -18,12 +18,12 @@ import (
 type store struct {
 	mu     sync.Mutex
 	asked  []string
-	ranges []router.BlockRange
+	ranges []kv.Span
 	err    error
 	takes  time.Duration
 }
 
-func (s *store) Check(ctx context.Context, tokens []uint32, blockSize int) ([]router.BlockRange, error) {
+func (s *store) Check(ctx context.Context, tokens []uint32, blockSize int) ([]kv.Span, error) {
 	s.mu.Lock()
 	s.asked = append(s.asked, fmt.Sprint(len(tokens), "/", blockSize))
 	s.mu.Unlock()
@@ -33,6 +33,14 @@ func (s *store) Check(ctx context.Context, tokens []uint32, blockSize int) ([]ro
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// spans makes ranges of their ends.
+func spans(ends ...int) (out []kv.Span) {
+	for i := 0; i < len(ends); i += 2 {
+		out = append(out, kv.Span{Start: ends[i], End: ends[i+1]})
+	}
+	return out
 }
 
 // Blocks in a cache beside the workers count by their weight, where they lie
@@ -49,21 +57,21 @@ func TestSharedCache(t *testing.T) {
 	h.caches(2, 1, kv.TierDevice, p[:16])
 	for _, tc := range []struct {
 		name   string
-		ranges []router.BlockRange
+		ranges []kv.Span
 		err    error
 		shared [2]int
 		errors uint64
 	}{
 		{"nothing", nil, nil, [2]int{0, 0}, 0},
-		{"all", []router.BlockRange{{0, 10}}, nil, [2]int{10, 6}, 0},
-		{"behind a hole", []router.BlockRange{{5, 8}}, nil, [2]int{3, 3}, 0},
-		{"in pieces", []router.BlockRange{{0, 2}, {3, 5}, {5, 6}, {9, 10}}, nil, [2]int{6, 3}, 0},
-		{"no answer", []router.BlockRange{{0, 10}}, errors.New("away"), [2]int{0, 0}, 1},
-		{"beyond the prompt", []router.BlockRange{{0, 11}}, nil, [2]int{0, 0}, 1},
-		{"before the prompt", []router.BlockRange{{-1, 2}}, nil, [2]int{0, 0}, 1},
-		{"empty", []router.BlockRange{{2, 2}}, nil, [2]int{0, 0}, 1},
-		{"overlapping", []router.BlockRange{{0, 3}, {2, 4}}, nil, [2]int{0, 0}, 1},
-		{"in disorder", []router.BlockRange{{4, 6}, {0, 2}}, nil, [2]int{0, 0}, 1},
+		{"all", spans(0, 10), nil, [2]int{10, 6}, 0},
+		{"behind a hole", spans(5, 8), nil, [2]int{3, 3}, 0},
+		{"in pieces", spans(0, 2, 3, 5, 5, 6, 9, 10), nil, [2]int{6, 3}, 0},
+		{"no answer", spans(0, 10), errors.New("away"), [2]int{0, 0}, 1},
+		{"beyond the prompt", spans(0, 11), nil, [2]int{0, 0}, 1},
+		{"before the prompt", spans(-1, 2), nil, [2]int{0, 0}, 1},
+		{"empty", spans(2, 2), nil, [2]int{0, 0}, 1},
+		{"overlapping", spans(0, 3, 2, 4), nil, [2]int{0, 0}, 1},
+		{"in disorder", spans(4, 6, 0, 2), nil, [2]int{0, 0}, 1},
 	} {
 		s.ranges, s.err, s.asked = tc.ranges, tc.err, nil
 		before := h.router.Counters().SharedErrors
@@ -87,7 +95,7 @@ func TestSharedCache(t *testing.T) {
 func TestSharedCacheIsNotAsked(t *testing.T) {
 	tuning := router.DefaultTuning()
 	tuning.SharedCacheMultiplier = 0.5
-	s := &store{ranges: []router.BlockRange{{0, 1}}}
+	s := &store{ranges: spans(0, 1)}
 	h := newHouse(t, router.Config{Tuning: &tuning, Shared: s})
 	defer h.fleet.Close()
 	h.join(1, card())
@@ -112,7 +120,7 @@ func TestSharedCacheTakesTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tuning := router.DefaultTuning()
 		tuning.SharedCacheMultiplier = 1
-		s := &store{ranges: []router.BlockRange{{0, 2}}, takes: time.Second}
+		s := &store{ranges: spans(0, 2), takes: time.Second}
 		h := newHouse(t, router.Config{Tuning: &tuning, Shared: s})
 		defer h.fleet.Close()
 		for id, size := range []uint32{4, 8, 16} {

@@ -60,6 +60,7 @@ var plan = []room{
 	{name: "chattemplate/jinja", outside: true, seenBy: []string{"chattemplate"}, never: noHTTP},
 	{name: "parser", floor: 1, never: noHTTP},
 	{name: "kvindex", floor: 1, never: noHTTP},
+	{name: "kvindex/hicache", floor: 1, seenBy: []string{}, never: noIO},
 	{name: "kvindex/indextest", floor: 1, sees: []string{"kvindex"}, seenBy: []string{}},
 	{name: "kvindex/positional", floor: 1, sees: []string{"kvindex"}, seenBy: []string{"bench/index"}, never: noIO},
 	{name: "kvcache", floor: 1, never: noHTTP},
