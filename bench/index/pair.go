@@ -9,6 +9,7 @@ import (
 
 	"github.com/dynago/dynago/bench/stats"
 	"github.com/dynago/dynago/bench/workload"
+	"golang.org/x/sys/unix"
 )
 
 // paired is what a writer and a reader beside each other took.
@@ -65,9 +66,7 @@ func pair(c contestant, h *workload.Corpus) (paired, error) {
 			if op.Kind != workload.Query {
 				continue
 			}
-			for done.Load() <= int64(i) {
-				// The writer is at work on the other core.
-			}
+			await(&done, int64(i))
 			start := time.Now()
 			match(h.Prompt(op))
 			latencies = append(latencies, time.Since(start))
@@ -82,6 +81,17 @@ func pair(c contestant, h *workload.Corpus) (paired, error) {
 		p.Reader += l.Seconds()
 	}
 	return p, nil
+}
+
+// await returns once done is beyond i. The writer is at work on the other core,
+// and mostly there soon; if it is not, somebody else may need this one.
+func await(done *atomic.Int64, i int64) {
+	const patience = 1 << 15
+	for tries := 0; done.Load() <= i; tries++ {
+		if tries > patience {
+			_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+		}
+	}
 }
 
 // clockCost returns the microseconds between two readings of the clock.
