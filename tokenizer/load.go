@@ -28,6 +28,13 @@ func Load(tokenizerJSON []byte) (_ *Tokenizer, err error) {
 	if err := json.Unmarshal(tokenizerJSON, &file, jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)
 	}
+	for path, v := range map[string]jsontext.Value{
+		"normalizer": file.Normalizer, "pre_tokenizer": file.PreTokenizer, "post_processor": file.PostProcessor, "decoder": file.Decoder,
+	} {
+		if err := checkDepth(path, v); err != nil {
+			return nil, fmt.Errorf("tokenizer: %w", err)
+		}
+	}
 	t := &Tokenizer{added: file.AddedTokens, scratch: &sync.Pool{New: func() any { return new(scratch) }}}
 	if t.normalize, err = loadNormalizer("normalizer", file.Normalizer); err != nil {
 		return nil, fmt.Errorf("tokenizer: %w", err)

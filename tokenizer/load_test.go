@@ -209,3 +209,24 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+// Components that are nested without end are refused before any of them is read.
+func TestLoadDepth(t *testing.T) {
+	nested := func(list string, depth int) string {
+		return strings.Repeat(`{"type":"Sequence","`+list+`":[`, depth) + strings.Repeat("]}", depth)
+	}
+	for member, list := range map[string]string{
+		"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "post_processor": "processors", "decoder": "decoders",
+	} {
+		const model = `,"model":{"type":"BPE","vocab":{"a":0},"merges":[]}}`
+		if _, err := tokenizer.Load([]byte(`{"` + member + `":` + nested(list, 32) + model)); err != nil {
+			t.Errorf("%s, 32 sequences: %v", member, err)
+		}
+		for _, depth := range []int{33, 4000} {
+			want := "tokenizer: " + member + ": nested more than 64 levels deep"
+			if _, err := tokenizer.Load([]byte(`{"` + member + `":` + nested(list, depth) + model)); err == nil || err.Error() != want {
+				t.Errorf("%s, %d sequences: %v, want %s", member, depth, err, want)
+			}
+		}
+	}
+}

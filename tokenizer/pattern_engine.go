@@ -9,9 +9,12 @@ import (
 	"github.com/dlclark/regexp2"
 )
 
-var patience atomic.Int64
-
-func init() { SetPatience(10 * time.Second) }
+// patience is what SetPatience has set last.
+var patience = func() *atomic.Int64 {
+	p := new(atomic.Int64)
+	p.Store(int64(10 * time.Second))
+	return p
+}()
 
 // SetPatience sets how long the engine of regular expressions may work on a text,
 // and as much again for each MiB of it, in the tokenizers that are loaded from now
