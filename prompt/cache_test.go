@@ -32,7 +32,7 @@ func TestCacheIsExact(t *testing.T) {
 					return strings.Repeat(planted().Draw(t, "text"), rapid.IntRange(1, 8).Draw(t, "times"))
 				}
 				r := &chat.Request{}
-				for range 20 {
+				for range 8 {
 					r.Turns = append(r.Turns, said(rapid.SampledFrom([]chat.Role{chat.RoleUser, chat.RoleAssistant}).Draw(t, "role"), word()))
 				}
 				for range 12 {

@@ -145,8 +145,8 @@ func TestLongControlTokens(t *testing.T) {
 		Special bool   `json:"special"`
 	}
 	tokens := map[int]token{}
-	for i := range 5000 {
-		tokens[1000+i] = token{fmt.Sprintf("%s%d>", strings.Repeat("<", i%2000), i), true}
+	for i := range 2000 {
+		tokens[1000+i] = token{fmt.Sprintf("%s%d>", strings.Repeat("<", i), i), true}
 	}
 	text, err := json.Marshal(map[string]any{"added_tokens_decoder": tokens})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,9 +20,25 @@ import (
 	"pgregory.net/rapid"
 )
 
-// variants are the demo model with control tokens of all makes.
+// variants are the demo model with control tokens of all makes, which remember
+// nothing yet.
 func variants(t testing.TB) map[string]*prompt.Model {
 	t.Helper()
+	all, err := loadVariants()
+	if err != nil {
+		t.Fatal(err)
+	}
+	models := map[string]*prompt.Model{}
+	for name, m := range all {
+		fresh := *m
+		fresh.Cache, fresh.Turns = prompt.NewCache(prompt.DefaultCacheBytes), prompt.NewTurns(prompt.DefaultTurnBytes)
+		models[name] = &fresh
+	}
+	return models
+}
+
+// loadVariants loads them once for all tests.
+var loadVariants = sync.OnceValues(func() (map[string]*prompt.Model, error) {
 	models := map[string]*prompt.Model{}
 	for name, change := range map[string]func(added map[string]any){
 		"as it is":     func(map[string]any) {},
@@ -36,33 +53,33 @@ func variants(t testing.TB) map[string]*prompt.Model {
 	} {
 		raw, err := demo.File("tokenizer.json")
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		var file map[string]any
 		if err := json.Unmarshal(raw, &file); err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		file["normalizer"] = map[string]any{"type": "NFC"}
 		for _, a := range file["added_tokens"].([]any) {
 			change(a.(map[string]any))
 		}
 		if raw, err = json.Marshal(file); err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		files := snapshot{"tokenizer.json": string(raw)}
 		for _, name := range []string{"chat_template.jinja", "config.json"} {
 			b, err := demo.File(name)
 			if err != nil {
-				t.Fatal(err)
+				return nil, err
 			}
 			files[name] = string(b)
 		}
 		if models[name], err = prompt.Load(files.read, prompt.Parsers{}); err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 	}
-	return models
-}
+	return models, nil
+})
 
 // planted draws text with control tokens, pieces of them, and what tokenizers
 // treat in their own ways next to them.
