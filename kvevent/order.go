@@ -236,6 +236,7 @@ func (o *Order) Replayed(now time.Time, m Message) {
 	case m.Seq < o.next:
 		return
 	case m.Seq > o.next:
+		o.missed(m.Seq)
 		o.incomplete(ReplayNonContiguous)
 		o.ask.holed, o.mend = true, true
 		o.base(m.Seq)
@@ -347,6 +348,7 @@ func (o *Order) leap(now time.Time, m Message) {
 		o.replay(false)
 		return
 	}
+	o.missed(m.Seq)
 	o.forget(kv.GapLost)
 	o.base(m.Seq)
 	o.linked = true
@@ -369,6 +371,7 @@ func (o *Order) opens(m Message) bool {
 		return false
 	case o.ask.resume, m.Seq != 0:
 		// The engine keeps too little. What it has is true as far as it goes.
+		o.missed(m.Seq)
 		o.incomplete(ReplayStartedLate)
 		o.base(m.Seq)
 	default:
@@ -446,6 +449,14 @@ func (o *Order) incomplete(why ReplayOutcome) {
 	o.forget(kv.GapLost)
 }
 
+// missed counts the messages from the one expected up to number seq, which will
+// never come.
+func (o *Order) missed(seq uint64) {
+	if o.based && seq > o.next {
+		o.stats.Missed += seq - o.next
+	}
+}
+
 // base begins a sequence at number seq, with nothing applied.
 func (o *Order) base(seq uint64) {
 	o.based, o.next, o.first = true, seq, seq
@@ -500,6 +511,9 @@ func (o *Order) giveUp(now time.Time, why ReplayOutcome) {
 	if o.ask.mend {
 		o.stats.Replays[why]++
 	} else {
+		if len(o.held) > 0 {
+			o.missed(o.held[0].Seq)
+		}
 		o.incomplete(why)
 	}
 	o.resumeLive(now)

@@ -324,6 +324,27 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+func TestOrderMissed(t *testing.T) {
+	replays := kvevent.OrderConfig{Replays: true}
+	for _, c := range []struct {
+		config   kvevent.OrderConfig
+		commands string
+		want     uint64
+	}{
+		{kvevent.OrderConfig{}, "connect; live 7; live 8", 0}, // what was before is not missed
+		{kvevent.OrderConfig{}, "connect; live 0; live 3; live 5", 3},
+		{replays, "connect; end; live 0; live 3; replayed 0; replayed 1; replayed 2; replayed 3; end", 0},
+		{replays, "connect; end; live 0; live 5; replayed 3; replayed 4; replayed 5; end", 2},
+		{replays, "connect; end; live 0; live 5; replayed 0; replayed 1; replayed 4; replayed 5; end", 2},
+		{replays, "connect; end; live 0; live 5; replayed 0; replayed 1; end", 3},
+		{replays, "connect; end; live 0; live 5; fail; wait 1s; fail; wait 1s; fail; live 6", 4},
+	} {
+		if o, _ := run(t, c.config, c.commands); o.Stats().Missed != c.want {
+			t.Errorf("%s: %d missed, want %d", c.commands, o.Stats().Missed, c.want)
+		}
+	}
+}
+
 // Digests are of the newest messages alone: of an older one only its number is
 // known.
 func TestOrderOldDuplicate(t *testing.T) {

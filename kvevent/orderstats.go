@@ -29,6 +29,7 @@ type OrderStats struct {
 	Duplicates uint64 // live messages that had been applied already
 	Malformed  uint64 // messages that could not be read
 	Gaps       uint64 // live messages before which others were missing
+	Missed     uint64 // messages that were missing for good, since it listened
 	Spilled    uint64 // live messages for which there was no room during a replay
 	Restarts   uint64 // lives of the engine that were seen to begin
 	Mixed      uint64 // replays that were of another life than the live messages
@@ -46,6 +47,7 @@ func (s *OrderStats) Add(o OrderStats) {
 	s.Duplicates += o.Duplicates
 	s.Malformed += o.Malformed
 	s.Gaps += o.Gaps
+	s.Missed += o.Missed
 	s.Spilled += o.Spilled
 	s.Restarts += o.Restarts
 	s.Mixed += o.Mixed

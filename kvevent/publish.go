@@ -14,6 +14,10 @@ type PublisherConfig struct {
 	// Raw says that the events count copies: a block stored twice is there until
 	// it was removed twice. Those of a [Source] do not.
 	Raw bool
+	// MaxBlocks bounds what is remembered of the rank; 0 = [DefaultMaxBlocks]. Of
+	// a rank that holds more, a router that knows nothing can be told nothing
+	// before it is cleared.
+	MaxBlocks int
 	// Wait is how long events wait for others to be merged with, at most 15 s; 0
 	// merges those that are published together.
 	Wait time.Duration
@@ -31,7 +35,7 @@ const longestWait = 15 * time.Second
 type Publisher struct {
 	config PublisherConfig
 	merge  merger
-	copies copyCounts
+	copies *copyCounts
 	ring   ring
 	held   holdings
 	merged []kv.Event
@@ -47,9 +51,12 @@ func NewPublisher(c PublisherConfig) (*Publisher, error) {
 	if c.Wait < 0 || c.Wait > longestWait {
 		return nil, fmt.Errorf("kvevent: publisher: events are to wait %v, and from 0 to %v is possible", c.Wait, longestWait)
 	}
-	p := &Publisher{config: c, merge: merger{wait: c.Wait}}
+	if c.MaxBlocks <= 0 {
+		c.MaxBlocks = DefaultMaxBlocks
+	}
+	p := &Publisher{config: c, merge: merger{wait: c.Wait}, held: holdings{most: c.MaxBlocks}}
 	if c.Raw {
-		p.copies = make(copyCounts)
+		p.copies = &copyCounts{most: c.MaxBlocks, of: make(map[copyOf]uint32)}
 	}
 	return p, nil
 }

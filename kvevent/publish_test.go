@@ -215,6 +215,34 @@ func TestPublisherAnswers(t *testing.T) {
 	check("before a clear", kvevent.Recovery{From: 1500}, kvevent.AnswerEvents, "2014 !", 2, 2015)
 }
 
+// A rank that holds more than can be remembered is not told wrongly.
+func TestPublisherBound(t *testing.T) {
+	p := newRankPublisher(t, kvevent.PublisherConfig{Raw: true, MaxBlocks: 2})
+	publish := func(want string, events ...kv.Event) {
+		t.Helper()
+		if got := show(p.Publish(time.Time{}, events)); got != want {
+			t.Errorf("published %s, want %s", got, want)
+		}
+	}
+	publish("1 +device 1,2", chain(kv.TierDevice, 0, 1, 2))
+	if a := p.Answer(kvevent.Recovery{}); a.Kind != kvevent.AnswerDump || len(a.Events) != 1 {
+		t.Errorf("answer %+v", a)
+	}
+	publish("2 +device 2>3", chain(kv.TierDevice, 2, 3))
+	publish("3 +device 2>3", chain(kv.TierDevice, 2, 3))
+	publish("4 -device 3", gone(kv.TierDevice, 3)) // whose copies are not counted
+	if a := p.Answer(kvevent.Recovery{}); a.Kind != kvevent.AnswerDumpFailed || len(a.Events) != 0 || a.Last != 4 {
+		t.Errorf("answer %+v", a)
+	}
+	if a := p.Answer(kvevent.Recovery{From: 2}); a.Kind != kvevent.AnswerEvents || len(a.Events) != 3 {
+		t.Errorf("answer %+v", a)
+	}
+	publish("5 !; 6 +device 1", emptied, chain(kv.TierDevice, 0, 1))
+	if a := p.Answer(kvevent.Recovery{}); a.Kind != kvevent.AnswerDump || len(a.Events) != 1 {
+		t.Errorf("answer %+v", a)
+	}
+}
+
 // tree draws events of a worker that stores chains, on any tier, and removes
 // blocks also from their midst.
 func tree(draw func(n int) int) kv.Event {

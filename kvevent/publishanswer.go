@@ -45,14 +45,14 @@ func (p *Publisher) Answer(q Recovery) Answer {
 	switch {
 	case q.From > 0 && q.To > 0 && q.To < q.From:
 		a.Kind = AnswerInvalid
-	case q.From == 0, p.ring.last == 0:
-		a.Kind, a.Events = AnswerDump, p.everything()
-	case q.From > p.ring.last:
+	case p.ring.last > 0 && q.From > p.ring.last:
 		a.Kind = AnswerTooNew
-	case q.From < p.ring.first():
-		a.Kind, a.Events = AnswerDump, p.everything()
-	default:
+	case p.ring.last > 0 && q.From >= p.ring.first():
 		a.Events = p.ring.since(q.From)
+	case p.held.over:
+		a.Kind = AnswerDumpFailed
+	default:
+		a.Kind, a.Events = AnswerDump, p.everything()
 	}
 	return a
 }

@@ -11,6 +11,8 @@ import (
 // holdings is what one rank holds according to the events that its publisher
 // has passed on: enough to tell a router that knows nothing.
 type holdings struct {
+	most   int  // blocks
+	over   bool // there are more, so that it is no longer known what is held
 	blocks map[kv.EngineHash]*held
 	age    uint64
 }
@@ -41,6 +43,7 @@ func (h *holdings) apply(e *kv.Event) {
 		}
 	case kv.Cleared:
 		clear(h.blocks)
+		h.over = false
 	}
 }
 
@@ -54,6 +57,10 @@ func (h *holdings) store(e *kv.Event) {
 	}
 	for _, b := range e.Blocks {
 		k := h.blocks[b.Engine]
+		if k == nil && len(h.blocks) >= h.most {
+			h.over = true
+			return
+		}
 		if k == nil {
 			h.age++
 			k = &held{parent: parent, hasParent: hasParent, local: b.Local, age: h.age}

@@ -73,7 +73,10 @@ func (m *merger) deadline() (time.Time, bool) { return m.since.Add(m.wait), m.an
 
 // copyCounts counts the copies of blocks, for backends that tell of each: a removal
 // passes when it is of the last one, or of one never heard of.
-type copyCounts map[copyOf]uint32
+type copyCounts struct {
+	most int // blocks; of more, no copies are counted
+	of   map[copyOf]uint32
+}
 
 type copyOf struct {
 	tier kv.Tier
@@ -82,27 +85,30 @@ type copyOf struct {
 
 // filter takes from e the removals that leave a copy, and says whether anything
 // is left to tell.
-func (c copyCounts) filter(e *kv.Event) bool {
+func (c *copyCounts) filter(e *kv.Event) bool {
 	switch e.Kind {
 	case kv.Stored:
 		for _, b := range e.Blocks {
-			c[copyOf{e.Tier, b.Engine}]++
+			k := copyOf{e.Tier, b.Engine}
+			if n := c.of[k]; n > 0 || len(c.of) < c.most {
+				c.of[k] = n + 1
+			}
 		}
 		return true
 	case kv.Removed:
 		kept := make([]kv.Block, 0, len(e.Blocks))
 		for _, b := range e.Blocks {
 			k := copyOf{e.Tier, b.Engine}
-			if n := c[k]; n > 1 {
-				c[k] = n - 1
+			if n := c.of[k]; n > 1 {
+				c.of[k] = n - 1
 				continue
 			}
-			delete(c, k)
+			delete(c.of, k)
 			kept = append(kept, b)
 		}
 		e.Blocks = kept
 		return len(kept) > 0
 	}
-	clear(c)
+	clear(c.of)
 	return true
 }

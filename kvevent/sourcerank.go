@@ -197,10 +197,6 @@ func (r *sourceRank) hear(m zmtp.Message) {
 		// Who has connected last is the one: a process that died can leave a
 		// connection behind.
 		r.peer, r.joined = m.Peer, false
-		r.order.Disconnected()
-		if r.endpoint.Replay == "" {
-			r.join()
-		}
 	case zmtp.Lost:
 		if m.Peer == r.peer {
 			r.log.Info("publisher of KV events is gone", "error", m.Err)
