@@ -25,7 +25,7 @@ build: ## static binary bin/dynago
 	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/dynago ./cmd/dynago
 
 test: ## all tests that need Go alone (RACE=1: with the race detector)
-	$(GO) test -tags invariants ./kvcache ./engine/mock
+	$(GO) test -tags invariants ./kvcache ./kvindex ./engine/mock
 	$(GO) test $(RACEFLAG) ./...
 
 lint: ## go vet, staticcheck and gofumpt, at the versions of tools/go.mod

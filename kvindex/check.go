@@ -5,10 +5,10 @@ package kvindex
 import "fmt"
 
 // check panics if the tree contradicts itself. It looks at every node, and so
-// exists only under the build tag invariants; of a large tree it looks at one
-// change in a thousand.
+// exists only under the build tag invariants; the larger a tree is, the fewer of
+// its changes are looked at.
 func (t *tree) check() {
-	if t.checks++; t.nodes.used > 500 && t.checks%1000 != 0 {
+	if t.checks++; t.checks%(1+t.nodes.used/2) != 0 {
 		return
 	}
 	c := checking{tree: t, children: make(map[uint32]uint32), units: make(map[place]uint8)}
