@@ -230,7 +230,7 @@ func (d *Decoder) filePages(h *holding, s *store, size int) (filed int, why Reas
 // namespace known.
 func (d *Decoder) groupStored(p *pages, rank uint32, last int32, tier kv.Tier) {
 	n := &p.all[last]
-	if n.told&(1<<tier) != 0 || n.seed == severalSpaces || !p.complete(last, tier) {
+	if n.seed == severalSpaces || !p.complete(last, tier) {
 		return
 	}
 	var ok bool

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
@@ -90,6 +91,46 @@ func TestCopies(t *testing.T) {
 			t.Fatalf("%d blocks remembered, %d there", n, len(blocks))
 		}
 	})
+}
+
+// Much coming and going, of blocks in several namespaces, leaves nothing behind
+// and loses nothing. Every event is checked for itself.
+func TestTurnover(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	d := kvevent.NewDecoder(kvevent.Config{BlockSize: 1})
+	copies := map[uint64]int{}
+	one := func(what string, event any, want ...kv.Event) {
+		t.Helper()
+		if diff := cmp.Diff(want, decodeAll(t, d, message(event)), cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	salts := []string{"", "a", "b"}
+	for range 4_000 {
+		key := rng.Uint64N(200) + 1
+		salt := salts[key%3]
+		seed := kv.Namespace{Salt: salt}.Seed()
+		if rng.IntN(2) == 0 {
+			var want []kv.Event
+			if copies[key]--; copies[key] <= 0 {
+				delete(copies, key)
+				want = append(want, removed(kv.EngineHash(key)))
+			}
+			one("removal", removal(key), want...)
+			continue
+		}
+		if copies[key] == 3 {
+			continue
+		}
+		copies[key]++
+		one("store", store(key, nil, []uint32{uint32(key)}, field{"cache_salt", salt}), stored(0, kv.Block{Engine: kv.EngineHash(key), Local: local(seed, uint32(key))}))
+		const child = 1 << 40
+		one("store of a child", store(child, key, []uint32{7}), stored(kv.EngineHash(key), kv.Block{Engine: child, Local: local(seed, 7)}))
+		one("removal of a child", removal(child), removed(child))
+		if n := d.Held(0); n != len(copies) {
+			t.Fatalf("%d blocks remembered, %d there", n, len(copies))
+		}
+	}
 }
 
 // A count that is full stands still: the block goes too early rather than never.
