@@ -67,12 +67,12 @@ func (b *Booking) Cached(tokens int) {
 		prompt: b.prompt, predicted: b.decision.CachedTokens, reported: min(max(0, tokens), b.prompt),
 		blockSize: b.blockSize,
 	}
-	j, news := r.watch.tell(t, b.load.life, a, b.witness, now)
+	v := r.watch.tell(t, b.load.life, a, b.witness, now)
 	wrong := a.reported/b.blockSize+1 < min(b.shown, (b.prompt-1)/b.blockSize)
-	if j != asBefore || news != nil || wrong {
-		r.learn(b, j, news, wrong, now)
+	if v.judgement != asBefore || v.news != nil || wrong {
+		r.learn(b, v, wrong, now)
 	}
-	if j == doubt || j == again {
+	if v.judgement == doubt || v.judgement == again {
 		b.worker.Resync()
 	}
 }

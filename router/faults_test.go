@@ -85,16 +85,39 @@ func TestWorkerThatStoresForEver(t *testing.T) {
 		if n := strings.Count(log.String(), "more KV blocks than it can hold"); n != int(c.Overfull) {
 			t.Errorf("logged %d times, want %d", n, c.Overfull)
 		}
-		// Once it tells the truth it is heard again.
-		time.Sleep(11 * time.Minute)
-		h.engines[1].events <- kv.Batch{Epoch: 1, First: n, Last: n, Events: []kv.Event{{}}}
-		synctest.Wait()
-		h.caches(1, n+1, kv.TierDevice, p)
+		// In another life it is heard at once.
+		s := card()
+		s.Epoch = 2
+		h.become(1, s)
+		h.caches(1, 1, kv.TierDevice, p)
 		if got := h.devices(p); !slices.Equal(got, []int{10, 10}) {
-			t.Errorf("cached are %v blocks in the end", got)
+			t.Errorf("cached are %v blocks in another life", got)
 		}
-		if n := h.fleet.Worker(1).EventCounts().Opened; n != c.Overfull+1 {
-			t.Errorf("events were read %d times, want once more than the %d times that they were too many", n, c.Overfull)
+	})
+}
+
+// Once a worker that was cut off tells the truth, it is heard again.
+func TestWorkerThatStoredTooMuch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, router.Config{})
+		defer h.fleet.Close()
+		h.join(1, card(func(c *engine.Card) { c.TotalBlocks = 1 })) // 4,096 at least
+		p, n := count(0, 40), uint64(1)
+		e := kv.Event{}
+		for i := range 5000 {
+			e.Blocks = append(e.Blocks, kv.Block{Engine: kv.EngineHash(i), Local: kv.LocalHash(i)})
+		}
+		h.tells(1, n, e)
+		h.caches(1, n+1, kv.TierDevice, p)
+		if got, c := h.devices(p), h.router.Intake(); got[0] != 0 || c != (router.IntakeCounts{Overfull: 1, Muted: 1}) {
+			t.Errorf("cached are %v blocks, %+v", got, c)
+		}
+		time.Sleep(10 * time.Second)
+		h.caches(1, n+2, kv.TierDevice, p) // is the sign to begin anew
+		synctest.Wait()
+		h.caches(1, 1, kv.TierDevice, p)
+		if got, opened := h.devices(p), h.fleet.Worker(1).EventCounts().Opened; got[0] != 10 || opened != 2 {
+			t.Errorf("cached are %v blocks, and events were read %d times", got, opened)
 		}
 	})
 }
@@ -249,22 +272,15 @@ func TestRestartsUnderLoad(t *testing.T) {
 	})
 }
 
-// Stores that are told late do not count against the index; what it never hears
-// of counts, and what the answer has shown is credited from then on, until
-// another answer shows that it is gone, or its time is up.
+// Stores that are told late do not count against the index, nor removals; what it
+// never hears of counts, and what the answer has shown is credited from then on,
+// until another answer shows that it is gone, or its time is up.
 func TestAnswersShowWhatTheIndexLacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, router.Config{})
 		defer h.fleet.Close()
 		h.join(1, card(func(c *engine.Card) { c.Features = append(c.Features, engine.FeatureCachedTokens) }))
-		late, hidden := count(0, 42), count(1000, 42)
-		answer := func(p []uint32, cached int, meanwhile func()) {
-			t.Helper()
-			b := h.route(router.Query{Model: "m", Tokens: p})
-			defer b.Release()
-			meanwhile()
-			b.Cached(cached)
-		}
+		late, hidden, other := count(0, 42), count(1000, 42), count(2000, 10)
 		expect := func(device, surprising, missing int) {
 			t.Helper()
 			v := h.router.CacheViews()[0]
@@ -272,25 +288,62 @@ func TestAnswersShowWhatTheIndexLacks(t *testing.T) {
 				t.Errorf("%d blocks on the device, want %d; %+v, want %d surprising and %d missing", got, device, v, surprising, missing)
 			}
 		}
-		answer(late, 40, func() { h.caches(1, 1, kv.TierDevice, late) })
+		ask := func(p []uint32, cached int) {
+			t.Helper()
+			b := h.route(router.Query{Model: "m", Tokens: p})
+			b.Cached(cached)
+			b.Release()
+		}
+		// later lets time pass, and something be told by which it is noticed.
+		later := func(d time.Duration) {
+			t.Helper()
+			time.Sleep(d)
+			ask(other, 0)
+		}
+		ask(late, 40)
+		h.caches(1, 1, kv.TierDevice, late)
+		later(time.Second)
 		expect(0, 0, 0)
-		answer(hidden, 32, func() {})
-		expect(8, 8, 0)
-		time.Sleep(100 * time.Second)
-		answer(hidden, 36, func() {})
-		expect(9, 17, 0)
-		time.Sleep(100 * time.Second) // the first is as old as may be, but was shown again
-		expect(9, 17, 0)
-		time.Sleep(21 * time.Second)
-		expect(0, 17, 0)
-		answer(hidden, 32, func() {})
-		expect(8, 25, 0)
-		answer(hidden, 0, func() {})
-		expect(0, 25, 0)
-		answer(hidden, 32, func() {})
-		expect(8, 33, 0)
+		ask(late, 0)
+		later(time.Second)
+		expect(0, 0, 10)
+		ask(late, 0)
 		h.tells(1, 2, kv.Event{Kind: kv.Cleared})
-		expect(0, 33, 0)
+		later(time.Second)
+		expect(0, 0, 10)
+
+		ask(hidden, 32)
+		later(900 * time.Millisecond)
+		expect(0, 0, 10) // not yet
+		later(100 * time.Millisecond)
+		expect(8, 8, 10)
+		time.Sleep(100 * time.Second)
+		ask(hidden, 36)
+		later(time.Second)
+		expect(9, 17, 10)
+		time.Sleep(100 * time.Second) // the first is as old as may be, but was shown again
+		expect(9, 17, 10)
+		time.Sleep(21 * time.Second)
+		expect(0, 17, 10)
+		ask(hidden, 32)
+		later(time.Second)
+		expect(8, 25, 10)
+		ask(hidden, 0)
+		expect(0, 25, 10)
+		ask(hidden, 32)
+		later(time.Second)
+		expect(8, 33, 10)
+		h.tells(1, 3, kv.Event{Kind: kv.Cleared})
+		expect(0, 33, 10)
+		ask(hidden, 32)
+		later(time.Second)
+		expect(8, 41, 10)
+		s := card()
+		s.Epoch = 2
+		h.become(1, s)
+		if got := h.devices(hidden)[0]; got != 0 || len(h.router.CacheViews()) != 0 {
+			t.Errorf("in another life it has %d blocks; %+v", got, h.router.CacheViews())
+		}
 	})
 }
 

@@ -46,9 +46,7 @@ func (f feed) Apply(t kv.Target, b kv.Batch) {
 		f.index.RemoveTarget(t)
 		f.intake.close(t, held, most, time.Now())
 	}
-	if fewer {
-		f.watch.removed(t)
-	}
+	f.watch.told(t, fewer)
 	if anew || lost {
 		f.mu.Lock()
 		defer f.mu.Unlock()

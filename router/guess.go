@@ -48,16 +48,17 @@ func (g *guess) removeWorker(id uint64) {
 	}
 }
 
-// learn notes what follows from an answer: what it has shown to be cached beyond
-// what the index knows, or that what earlier answers have shown is no more.
-func (r *Router) learn(b *Booking, j judgement, news []kv.LocalHash, wrong bool, now time.Time) {
+// learn notes what follows from the answer to b: what answers have shown to be
+// cached beyond what the index knows, or that what earlier ones have shown is no
+// more.
+func (r *Router) learn(b *Booking, v verdict, wrong bool, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := b.decision.Target
-	if wrong || j == believe {
+	if wrong || v.judgement == believe {
 		r.instead.Load().removeTarget(t)
 	}
-	if b.load.life.Err() != nil || j != doubt && len(news) == 0 {
+	if b.load.life.Err() != nil || v.judgement != doubt && len(v.news) == 0 {
 		return
 	}
 	g := r.instead.Load()
@@ -65,7 +66,9 @@ func (r *Router) learn(b *Booking, j judgement, news []kv.LocalHash, wrong bool,
 		g = newGuess(r.tuning.TTL)
 		r.instead.Store(g)
 	}
-	g.routed.Add(t, news, kv.AppendSeqHashes(nil, news), b.room, now)
+	for _, local := range v.news {
+		g.routed.Add(t, local, kv.AppendSeqHashes(nil, local), b.room, now)
+	}
 }
 
 // expect lets a row count so many leading blocks as cached on the device. What

@@ -363,11 +363,7 @@ func (r *Router) remember(q *Query, b *Booking, side *side, p *prompt, now time.
 	if !hears || !tells(q, side.card) {
 		return
 	}
-	high := len(p.local) // if nobody counts what runs there
-	if r.tuning.TrackActiveBlocks && r.tuning.AssumeKVReuse {
-		high = max(side.told, b.load.depth)
-	}
-	b.witness = r.watch.witness(t, p.local, side.device, high)
+	b.witness = r.watch.witness(t, p.local, side.device, side.told)
 }
 
 // tells says whether the answer to a request will show what the worker had

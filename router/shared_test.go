@@ -21,12 +21,17 @@ type store struct {
 	ranges []kv.Span
 	err    error
 	takes  time.Duration
+
+	meanwhile func()
 }
 
 func (s *store) Check(ctx context.Context, tokens []uint32, blockSize int) ([]kv.Span, error) {
 	s.mu.Lock()
 	s.asked = append(s.asked, fmt.Sprint(len(tokens), "/", blockSize))
 	s.mu.Unlock()
+	if s.meanwhile != nil {
+		s.meanwhile()
+	}
 	select {
 	case <-time.After(s.takes):
 		return s.ranges, s.err
@@ -112,6 +117,22 @@ func TestSharedCacheIsNotAsked(t *testing.T) {
 	}
 	if len(s.asked) != 0 {
 		t.Errorf("asked %v", s.asked)
+	}
+}
+
+// A worker that leaves while somebody looks is not among the candidates.
+func TestGoneWhileLooking(t *testing.T) {
+	tuning := router.DefaultTuning()
+	tuning.SharedCacheMultiplier = 1
+	s := &store{}
+	h := newHouse(t, router.Config{Tuning: &tuning, Shared: s})
+	defer h.fleet.Close()
+	h.join(1, card())
+	h.join(2, card())
+	s.meanwhile = func() { h.fleet.Remove(1) }
+	rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: count(0, 40)})
+	if err != nil || len(rows) != 1 || rows[0].Target.Worker != 2 {
+		t.Errorf("%+v, %v", rows, err)
 	}
 }
 

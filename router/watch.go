@@ -15,10 +15,10 @@ import (
 // watch compares what the index says of caches with what answers show of them.
 //
 // Time lies between the two: blocks are evicted while a request waits, and
-// others come. So a few requests of each target are witnesses. The index is
-// asked again for them whenever the target tells of a removal, and once more
-// when the answer surprises: only what no removal explains, and no request that
-// ran there, and no store that was told late, counts as wrong.
+// others come; and both are told a little late. So a few requests of each target
+// are witnesses. The index is asked again for them whenever the target tells of
+// something, until they are judged some time after the answer: only what no
+// removal explains, and no store, counts as wrong.
 type watch struct {
 	index *kvindex.Index
 	log   *slog.Logger
@@ -44,11 +44,20 @@ type witness struct {
 	// low is the least that the device was said to have since the decision, high
 	// the most that may be found there, in blocks.
 	low, high int
+	// answered is when the answer came, zero before; found is what it told, in
+	// blocks, of as many as could have been.
+	answered      time.Time
+	found, atMost int
 }
 
-// mostWitnesses is how many a target has at a time. More would tell little more,
-// and each costs a look-up for every removal.
-const mostWitnesses = 2
+const (
+	// mostWitnesses is how many a target has at a time. More would tell little
+	// more, and each costs a look-up for every removal.
+	mostWitnesses = 4
+	// late is how long after an answer its worker may still tell of what happened
+	// before it: engines that are polled are asked a few times a second.
+	late = time.Second
+)
 
 // CacheView says how well the index knows one target. The counters start with
 // the router.
@@ -100,8 +109,9 @@ func (w *watch) witness(t kv.Target, local []kv.LocalHash, device, high int) *wi
 	return k
 }
 
-// removed tells that a target may have fewer blocks than before.
-func (w *watch) removed(t kv.Target) {
+// told says that a target has told of changes, and whether it may have fewer
+// blocks than before.
+func (w *watch) told(t kv.Target, fewer bool) {
 	if w.open.Load() == 0 {
 		return
 	}
@@ -109,7 +119,10 @@ func (w *watch) removed(t kv.Target) {
 	defer w.mu.Unlock()
 	if v := w.views[t]; v != nil {
 		for _, k := range v.witnesses {
-			w.ask(k)
+			if fewer {
+				w.ask(k)
+			}
+			w.excuse(k)
 		}
 	}
 }
@@ -118,6 +131,14 @@ func (w *watch) removed(t kv.Target) {
 func (w *watch) ask(k *witness) {
 	if k.low > 0 {
 		k.low = min(k.low, w.held(k.target, k.local[:k.low]))
+	}
+}
+
+// excuse asks the index again about a witness that has found more than it may:
+// it may have been told meanwhile.
+func (w *watch) excuse(k *witness) {
+	if k.found > k.high {
+		k.high = max(k.high, w.held(k.target, k.local))
 	}
 }
 
@@ -138,19 +159,13 @@ func (w *watch) close(k *witness) {
 	w.drop(k)
 }
 
-// drop takes a witness out, unless it has been forgotten with its target.
-func (w *watch) drop(k *witness) (was bool) {
-	v := w.views[k.target]
-	if v == nil {
-		return false
+func (w *watch) drop(k *witness) {
+	if v := w.views[k.target]; v != nil {
+		if i := slices.Index(v.witnesses, k); i >= 0 {
+			v.witnesses = slices.Delete(v.witnesses, i, i+1)
+			w.open.Add(-1)
+		}
 	}
-	i := slices.Index(v.witnesses, k)
-	if i < 0 {
-		return false
-	}
-	v.witnesses = slices.Delete(v.witnesses, i, i+1)
-	w.open.Add(-1)
-	return true
 }
 
 // answer is what an answer shows of the cache that it ran on.
@@ -159,60 +174,85 @@ type answer struct {
 	blockSize                   int
 }
 
-// tell notes an answer of a worker in a life of it, and what its witness, if it
-// has one, says about the index. News are blocks that the answer has shown to be
-// cached, of which the index does not know all.
-func (w *watch) tell(t kv.Target, life context.Context, a answer, k *witness, now time.Time) (j judgement, news []kv.LocalHash) {
+// verdict is what follows from the witnesses of a target.
+type verdict struct {
+	judgement
+	// news are beginnings of prompts that answers have shown to be cached, of
+	// which the index does not know all.
+	news [][]kv.LocalHash
+}
+
+// tell notes an answer of a worker in a life of it, which k, if not nil, has been
+// waiting for, and judges those that have waited long enough.
+func (w *watch) tell(t kv.Target, life context.Context, a answer, k *witness, now time.Time) verdict {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if life.Err() != nil {
-		return asBefore, nil // forgotten, once and for all
+		return verdict{} // forgotten, once and for all
 	}
 	v := w.view(t)
 	v.counts.Answers++
 	v.counts.Predicted += uint64(a.predicted)
 	v.counts.Reported += uint64(a.reported)
-	if k == nil || !w.drop(k) {
-		return asBefore, nil
+	if k != nil {
+		// The last token of a prompt is always computed, and its block with it.
+		k.answered, k.found, k.atMost = now, a.reported/a.blockSize, (a.prompt-1)/a.blockSize
+		w.excuse(k)
 	}
-	// The last token of a prompt is always computed, and its block with it.
-	low := min(k.low, (a.prompt-1)/a.blockSize)
-	reported := a.reported / a.blockSize
-	if reported > k.high {
-		k.high = max(k.high, w.held(t, k.local))
+	var out verdict
+	for _, k := range slices.Clone(v.witnesses) {
+		if k.answered.IsZero() || now.Sub(k.answered) < late {
+			continue
+		}
+		w.drop(k)
+		j, surprising := w.judge(v, k, now)
+		if surprising {
+			out.news = append(out.news, k.local[:min(k.found, len(k.local))])
+		}
+		if j != asBefore {
+			out.judgement = j
+		}
+		if j == doubt || j == again { // the others speak of an index that is no more
+			w.open.Add(-int32(len(v.witnesses)))
+			v.witnesses = nil
+			break
+		}
 	}
-	missing, surprising := max(0, low-reported), max(0, reported-k.high)
+	return out
+}
+
+// judge compares what a witness found with what the index says, and says whether
+// it found more.
+func (w *watch) judge(v *view, k *witness, now time.Time) (j judgement, surprising bool) {
+	low := min(k.low, k.atMost)
+	missing, more := max(0, low-k.found), max(0, k.found-k.high)
 	// Engines differ by a block in what they call cached.
-	wrong := missing + surprising
-	if wrong == 1 {
-		missing, surprising, wrong = 0, 0, 0
+	if missing+more == 1 {
+		missing, more = 0, 0
 	}
 	v.counts.Witnesses++
 	v.counts.Missing += uint64(missing)
-	v.counts.Surprising += uint64(surprising)
-	if surprising > 0 {
-		news = k.local[:min(reported, len(k.local))]
-	}
-	j = v.answer(wrong, max(low, reported), now)
+	v.counts.Surprising += uint64(more)
+	j = v.answer(missing+more, max(low, k.found), now)
+	log := w.log.With("target", k.target.String(), "expected", low, "found", k.found, "missing", missing, "surprising", more)
 	switch j {
 	case doubt:
 		v.counts.Doubts++
 		v.counts.Resyncs++
 		w.doubted.Add(1)
-		w.log.Warn("the index contradicts what answers show to be cached; until it is right again, what is routed to the worker counts",
-			"target", t.String(), "missing", missing, "surprising", surprising, "expected", low, "found", reported)
+		log.Warn("the index contradicts what answers show to be cached; until it is right again, what is routed to the worker counts")
 	case again:
 		v.counts.Resyncs++
-		w.log.Warn("the index of a worker is still wrong; it is rebuilt again", "target", t.String())
+		log.Warn("the index of a worker is still wrong; it is rebuilt again")
 	case believe:
 		w.doubted.Add(-1)
-		w.log.Info("the index of a worker is right again", "target", t.String())
+		w.log.Info("the index of a worker is right again", "target", k.target.String())
+	case asBefore:
+		if missing+more > 0 {
+			log.Debug("the index and an answer disagree", "drift", v.drift)
+		}
 	}
-	if wrong > 0 {
-		w.log.Debug("the index and an answer disagree", "target", t.String(), "missing", missing, "surprising", surprising,
-			"expected", low, "found", reported, "drift", v.drift)
-	}
-	return j, news
+	return j, more > 0
 }
 
 // all returns what is known of every target, in order.
