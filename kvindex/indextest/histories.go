@@ -8,8 +8,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// histories compares an index with the model, step by step.
-func histories(t *testing.T, open func() Index) {
+// Histories is the part of [Run] that looks at many small histories of few
+// targets: enough for one of several forms of an implementation.
+func Histories(t *testing.T, open func() Index) {
 	t.Run("Short", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
 			p := newPair(open())
@@ -30,6 +31,10 @@ func histories(t *testing.T, open func() Index) {
 			}, 4000/slow)
 		}
 	})
+}
+
+// fleets compares an index with the model while whole fleets use it.
+func fleets(t *testing.T, open func() Index) {
 	for _, f := range []struct {
 		workers, ranks, prompts, length, steps, times int
 	}{

@@ -41,7 +41,8 @@ type Index interface {
 
 // Run proves the implementation that open makes empty ones of.
 func Run(t *testing.T, open func() Index) {
-	t.Run("Histories", func(t *testing.T) { histories(t, open) })
+	t.Run("Histories", func(t *testing.T) { Histories(t, open) })
+	t.Run("Fleets", func(t *testing.T) { fleets(t, open) })
 	t.Run("Relations", func(t *testing.T) { relations(t, open) })
 	t.Run("Readers", func(t *testing.T) { readers(t, open) })
 	t.Run("Memory", func(t *testing.T) { memory(t, open) })

@@ -57,8 +57,7 @@ func (a *arena) take() uint32 {
 
 func (a *arena) give(i uint32) {
 	b := a.at(i)
-	if b.lower != 0 {
-		a.lower[b.lower] = lowerSets{}
+	if b.lower != 0 { // which has no holders, or b would not go
 		a.freeLower = append(a.freeLower, b.lower)
 	}
 	*b = block{next: a.free}

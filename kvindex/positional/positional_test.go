@@ -1,6 +1,7 @@
 package positional_test
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/dynago/dynago/kv"
@@ -23,5 +24,14 @@ func (p proved) Matcher() func([]kv.LocalHash) []kvindex.Match {
 func open() indextest.Index { return proved{positional.New(positional.DefaultStride)} }
 
 func TestIndex(t *testing.T) { indextest.Run(t, open) }
+
+// How far a search jumps makes no difference to what it finds.
+func TestStrides(t *testing.T) {
+	for _, stride := range []int{0, 3, 1000} {
+		t.Run(strconv.Itoa(stride), func(t *testing.T) {
+			indextest.Histories(t, func() indextest.Index { return proved{positional.New(stride)} })
+		})
+	}
+}
 
 func FuzzIndex(f *testing.F) { indextest.Fuzz(f, open) }
