@@ -84,46 +84,23 @@ var fieldNames = [fieldOther + 1]string{
 	"locality", "ownership", "metadata", "cache_salt", "block_mm_infos", "",
 }
 
+// fieldsByName finds them by their names.
+var fieldsByName = func() map[string]field {
+	m := make(map[string]field, fieldOther)
+	for f, name := range fieldNames {
+		m[name] = field(f)
+	}
+	return m
+}()
+
 // fieldOf returns the field of this name. It looks at the guess first.
 func fieldOf(name []byte, guess field) field {
-	if string(name) == fieldNames[min(guess, fieldOther)] {
+	guess = min(guess, fieldOther)
+	if string(name) == fieldNames[guess] {
 		return guess
 	}
-	switch string(name) {
-	case "type":
-		return fieldType
-	case "block_hashes":
-		return fieldHashes
-	case "parent_block_hash":
-		return fieldParent
-	case "token_ids":
-		return fieldTokens
-	case "block_size":
-		return fieldBlockSize
-	case "lora_id":
-		return fieldLoRAID
-	case "medium":
-		return fieldMedium
-	case "lora_name":
-		return fieldLoRAName
-	case "extra_keys":
-		return fieldExtra
-	case "group_idx":
-		return fieldGroup
-	case "kv_cache_spec_kind":
-		return fieldAttention
-	case "kv_cache_spec_sliding_window":
-		return fieldWindow
-	case "locality":
-		return fieldLocality
-	case "ownership":
-		return fieldOwnership
-	case "metadata":
-		return fieldMetadata
-	case "cache_salt":
-		return fieldSalt
-	case "block_mm_infos":
-		return fieldMedia
+	if f, ok := fieldsByName[string(name)]; ok {
+		return f
 	}
 	return fieldOther
 }
