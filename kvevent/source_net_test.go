@@ -52,6 +52,13 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 	}
 }
 
+// dialled is how many connections were asked for.
+func (n *network) dialled() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.dials
+}
+
 func (n *network) listen(_ context.Context, _, address string) (net.Listener, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -204,6 +211,7 @@ type fakeEngine struct {
 	next   uint64
 	buffer []kvevent.Message
 	silent bool
+	stuck  bool // replays one message and no more
 	holds  map[kv.EngineHash]kv.LocalHash
 	clock  float64
 }
@@ -260,7 +268,7 @@ func (e *fakeEngine) answer() {
 			continue
 		}
 		e.mu.Lock()
-		buffer, silent := e.buffer, e.silent
+		buffer, silent, stuck := e.buffer, e.silent, e.stuck
 		e.mu.Unlock()
 		if silent {
 			continue
@@ -276,7 +284,13 @@ func (e *fakeEngine) answer() {
 		for _, b := range buffer {
 			if b.Seq >= binary.BigEndian.Uint64(m.Parts[1]) {
 				send(b.Seq, b.Payload)
+				if stuck {
+					break
+				}
 			}
+		}
+		if stuck {
+			continue
 		}
 		send(1<<64-1, nil)
 	}

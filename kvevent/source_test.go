@@ -203,6 +203,8 @@ func TestSourceGoesOn(t *testing.T) {
 		if err := s.wantGaps(); err != nil {
 			t.Error(err)
 		}
+		s.engine.publish(false, s.engine.removed(3)) // of which there is one, though it was told twice
+		s.expect("exact")
 		s.stop()
 		c := s.cursors()
 		c[0].Sequence--
@@ -245,6 +247,26 @@ func TestSourceSilentReplay(t *testing.T) {
 		s.engine.mu.Unlock()
 		time.Sleep(31 * time.Second)
 		s.expect("exact")
+	})
+}
+
+// An engine that falls silent within a replay is asked for the rest.
+func TestSourceStuckReplay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		s.engine.stuck = true
+		s.engine.store(1)
+		s.engine.store(2)
+		s.listen()
+		defer s.end()
+		s.engine.mu.Lock()
+		s.engine.stuck = false
+		s.engine.mu.Unlock()
+		time.Sleep(3 * time.Second)
+		s.expect("exact")
+		if s.engine.net.dialled() != 3 { // to listen, and for two replays
+			t.Errorf("%d dials", s.engine.net.dialled())
+		}
 	})
 }
 
@@ -330,6 +352,9 @@ func TestSourceSlowConsumer(t *testing.T) {
 		defer s.engine.stop()
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
+		for i := range 10 { // which it is told by a replay
+			s.engine.store(2000 + i)
+		}
 		events := make(chan kv.Batch)
 		done := make(chan struct{})
 		go func() {
@@ -350,7 +375,10 @@ func TestSourceSlowConsumer(t *testing.T) {
 		if got := s.source.Stats(); len(got) != 1 {
 			t.Errorf("stats %+v", got)
 		}
-		for s.ranks[0] == nil || s.ranks[0].state != "exact" || len(s.ranks[0].holds) < 1000 {
+		if dials := s.engine.net.dialled(); dials != 2 { // to listen, and for the replay
+			t.Errorf("%d dials while the consumer took its time", dials)
+		}
+		for s.ranks[0] == nil || s.ranks[0].state != "exact" || len(s.ranks[0].holds) < 1010 {
 			if err := s.take(<-events); err != nil {
 				t.Fatal(err)
 			}
@@ -401,9 +429,9 @@ func TestSourceLeft(t *testing.T) {
 			}
 			break
 		}
-		dials := s.engine.net.dials
+		dials := s.engine.net.dialled()
 		time.Sleep(time.Minute)
-		if s.engine.net.dials != dials {
+		if s.engine.net.dialled() != dials {
 			t.Error("dialled after the loop was left")
 		}
 	})

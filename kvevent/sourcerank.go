@@ -38,7 +38,6 @@ type sourceRank struct {
 	joined bool       // its messages arrive
 	timer  *time.Timer
 	quit   context.CancelFunc // of the replay that runs
-	turn   uint64             // of that replay
 	run    sync.WaitGroup
 
 	// restarted is whether health has found another life that the order has not
@@ -118,7 +117,7 @@ func (r *sourceRank) begin(ctx context.Context, out chan<- kv.Batch, from []kv.C
 	r.timer = time.AfterFunc(time.Hour, func() { r.tick(ctx) })
 	r.timer.Stop()
 	i := slices.IndexFunc(from, func(c kv.Cursor) bool { return c.Rank == r.endpoint.Rank })
-	if i >= 0 && !r.isRestarted() && r.tell.mode != rebuilding && r.tell.told && from[i].Epoch == r.tell.epoch && from[i].Sequence == r.tell.seq {
+	if i >= 0 && r.tell.mode != rebuilding && r.tell.told && from[i].Epoch == r.tell.epoch && from[i].Sequence == r.tell.seq {
 		return
 	}
 	r.past.Add(r.order.Stats())

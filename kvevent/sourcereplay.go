@@ -30,17 +30,14 @@ func (r *sourceRank) Replay(from uint64) {
 	r.Stop()
 	ctx, quit := context.WithCancel(r.ctx)
 	r.quit = quit
-	turn := r.turn
 	r.run.Go(func() {
 		defer quit()
-		err := r.replay(ctx, turn, from)
+		err := r.replay(ctx, from)
+		// A replay is stopped by who works with the order, and so not beside this.
 		if !r.enter(ctx) {
 			return
 		}
 		defer r.leave()
-		if r.turn != turn {
-			return
-		}
 		if err == nil {
 			r.order.ReplayEnded(time.Now())
 		} else {
@@ -53,7 +50,6 @@ func (r *sourceRank) Replay(from uint64) {
 
 // Stop implements [Effects].
 func (r *sourceRank) Stop() {
-	r.turn++
 	if r.quit != nil {
 		r.quit()
 		r.quit = nil
@@ -62,7 +58,7 @@ func (r *sourceRank) Stop() {
 
 // replay asks for the messages from number from on and hands them over. A nil
 // error says that their end has come.
-func (r *sourceRank) replay(ctx context.Context, turn, from uint64) error {
+func (r *sourceRank) replay(ctx context.Context, from uint64) error {
 	select {
 	case r.config.Replays.slots <- struct{}{}:
 		defer func() { <-r.config.Replays.slots }()
@@ -103,7 +99,7 @@ func (r *sourceRank) replay(ctx context.Context, turn, from uint64) error {
 				return nil
 			}
 			idle.Stop() // the consumer's time is not the engine's
-			if !r.handReplayed(ctx, turn, message) {
+			if !r.handReplayed(ctx, message) {
 				return context.Canceled
 			}
 			idle.Reset(replayIdle)
@@ -114,14 +110,11 @@ func (r *sourceRank) replay(ctx context.Context, turn, from uint64) error {
 
 // handReplayed gives a message to the order, unless that wants no more of this
 // replay.
-func (r *sourceRank) handReplayed(ctx context.Context, turn uint64, m Message) bool {
+func (r *sourceRank) handReplayed(ctx context.Context, m Message) bool {
 	if !r.enter(ctx) {
 		return false
 	}
 	defer r.leave()
-	if r.turn != turn {
-		return false
-	}
 	r.order.Replayed(time.Now(), m)
 	r.settle()
 	return true
