@@ -4,6 +4,10 @@ package kvindex
 
 import "fmt"
 
+// crowd is how many spans a cover may have before its run is split: so few that
+// it happens in tests.
+const crowd = 2
+
 // check panics if the tree contradicts itself. It looks at every node, and so
 // exists only under the build tag invariants; the larger a tree is, the fewer of
 // its changes are looked at.

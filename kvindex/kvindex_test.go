@@ -258,6 +258,60 @@ func TestManyTargets(t *testing.T) {
 	}
 }
 
+// So many holes in one run that no list of them would do.
+func TestManyHoles(t *testing.T) {
+	const targets, length = 60, 1000
+	x := kvindex.New()
+	all := kv.Event{Blocks: make([]kv.Block, length)}
+	prompt := make([]kv.LocalHash, length)
+	for i := range all.Blocks {
+		all.Blocks[i] = kv.Block{Engine: kv.EngineHash(i), Local: kv.LocalHash(i % 7)}
+		prompt[i] = all.Blocks[i].Local
+	}
+	for w := range uint64(targets) {
+		target := kv.Target{Worker: w}
+		for _, e := range []kv.Event{all, on(kv.TierHost, all)} {
+			if err := x.Apply(target, e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := 1 + int(w)%2; i < length; i += 2 {
+			for _, tier := range []kv.Tier{kv.TierDevice, kv.TierHost} {
+				if err := x.Apply(target, on(tier, remove(uint64(i)))); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	for i, m := range match(x, prompt...) {
+		if want := (kvindex.Match{Target: kv.Target{Worker: uint64(i)}, Blocks: [4]int32{1 + int32(i%2)}}); m != want {
+			t.Fatalf("with holes: got %v, want %v", m, want)
+		}
+	}
+	for w := range uint64(targets) {
+		for i := 1 + w%2; i < length; i += 2 {
+			if err := x.Apply(kv.Target{Worker: w}, under(kv.EngineHash(i-1), i, uint64(prompt[i]))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	got := match(x, prompt...)
+	if len(got) != targets {
+		t.Fatalf("found %d of %d", len(got), targets)
+	}
+	for i, m := range got {
+		if want := (kvindex.Match{Target: kv.Target{Worker: uint64(i)}, Blocks: [4]int32{length}}); m != want {
+			t.Fatalf("mended: got %v, want %v", m, want)
+		}
+	}
+	for w := range uint64(targets) {
+		x.RemoveWorker(w)
+	}
+	if s := x.Stats(); s.Nodes != 0 || s.Prefixes != 0 {
+		t.Errorf("left behind: %+v", s)
+	}
+}
+
 // Readers always see some prefix of what one writer stores and removes.
 func TestConcurrentUse(t *testing.T) {
 	x := kvindex.New()

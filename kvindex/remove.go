@@ -35,10 +35,15 @@ func (l *lost) add(p place) {
 }
 
 func (l *lost) flush() {
-	if l.id != 0 {
-		l.release(l.id, l.n, l.tier, l.slot, l.from, l.to)
-		l.id = 0
+	if l.id == 0 {
+		return
 	}
+	p := l.run.start
+	l.release(l.id, l.n, l.tier, l.slot, l.from, l.to)
+	if id, n, _ := l.resolve(p); id == l.id {
+		l.relieve(id, n)
+	}
+	l.id = 0
 }
 
 // remove applies a removal. The holder must be locked.

@@ -17,12 +17,12 @@ const (
 	maxSlots  = 1<<15 - 1
 )
 
-// listChunk is 128 KiB of what does not fit into a node: bit sets and spans.
+// listChunk is 256 KiB of what does not fit into a node: bit sets and spans.
 type listChunk [1 << (pairOrder + listOrder)]atomic.Uint64
 
 const (
 	pairOrder = 1 // a unit of the lists is two words
-	listOrder = 13
+	listOrder = 14
 )
 
 // list names 1<<order words in the lists.

@@ -122,17 +122,20 @@ func (c *cursor) flush() {
 	if known := c.coverOf(c.n, c.tier); known != nil && c.touches(known, slot, c.from, c.to) {
 		c.holder.count(c.tree, known, c.tier, c.run, c.from, c.to)
 	}
-	switch {
-	case c.to <= c.run.length:
+	if c.to <= c.run.length {
 		c.keep(c.n, c.tier, slot, c.from, c.to)
-	default:
+	} else {
 		c.extend(c.n, c.tier, slot, c.from, c.to)
 		if c.run.length == 0 {
 			c.attach(c.id, c.above())
 		}
-		c.run = c.n.at()
 	}
-	c.from = c.to
+	c.run = c.n.at()
+	if p := c.place(); c.off <= c.run.length && c.relieve(c.id, c.n) {
+		c.id, c.n, c.run = c.resolve(p)
+		c.off = int(p-c.run.start) + 1
+	}
+	c.from, c.to = c.off, c.off
 }
 
 // above returns the node that the cursor's hangs on, nil for the root.
@@ -172,7 +175,7 @@ func (c *cursor) descend(local uint64, more int) bool {
 			return true
 		}
 		c.flush()
-		if !c.split(c.id, c.off) {
+		if c.off < c.run.length && !c.split(c.id, c.off) {
 			return false
 		}
 		c.run = c.n.at()

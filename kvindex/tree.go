@@ -278,6 +278,16 @@ func (t *tree) keep(n *node, tier int, slot uint32, from, to int) {
 	n.shut()
 }
 
+// relieve splits a node in which so many have holes that looking through them
+// takes long, and says whether it has. A run of one block has no holes, so that
+// this comes to an end, and the list of spans always has room for one of each
+// slot.
+func (t *tree) relieve(id uint32, n *node) bool {
+	length, most := n.at().length, 0
+	t.eachCover(n, func(_ int, c *cover) { most = max(most, t.count(spans(c.part.Load()))) })
+	return most > crowd && length > 1 && t.split(id, length/2)
+}
+
 // release takes the blocks from..to-1 of n from slot on tier, and then away if
 // nobody needs them.
 func (t *tree) release(id uint32, n *node, tier int, slot uint32, from, to int) {
