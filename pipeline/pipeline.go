@@ -213,7 +213,7 @@ func (p *Pipeline) prepare(ctx context.Context, r *Request, k int) ([]*job, erro
 func (p *Pipeline) route(ctx context.Context, r *Request, ids []uint32, choices int, exclude []uint64) (*router.Booking, error) {
 	q := router.Query{
 		ID: r.ID, Model: r.Chat.Model, Tokens: ids, Namespace: r.KV.Namespace,
-		Choices: choices, Exclude: exclude,
+		Choices: choices, Exclude: exclude, Recompute: r.Chat.Sampling.PromptLogprobs != nil,
 	}
 	if r.Ext != nil {
 		if h := r.Ext.AgentHints; h != nil && h.OSL != nil {

@@ -352,24 +352,30 @@ func TestAnswersShowWhatTheIndexLacks(t *testing.T) {
 
 // An answer that can show nothing is not asked.
 func TestAnswersThatShowNothing(t *testing.T) {
-	h := newHouse(t, router.Config{})
-	defer h.fleet.Close()
-	h.join(1, card(func(c *engine.Card) { c.Features = append(c.Features, engine.FeatureCachedTokens) }))
-	for _, q := range []router.Query{
-		{Choices: 2},
-		{Namespace: kv.Namespace{Salt: "tenant"}},
-		{Namespace: kv.Namespace{LoRA: "adapter"}},
-	} {
-		q.Model, q.Tokens = "m", count(0, 42)
-		b := h.route(q)
-		b.Cached(40)
-		b.Cached(40)
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, router.Config{})
+		defer h.fleet.Close()
+		h.join(1, card(func(c *engine.Card) { c.Features = append(c.Features, engine.FeatureCachedTokens) }))
+		ask := func(q router.Query) {
+			t.Helper()
+			q.Model, q.Tokens = "m", count(0, 42)
+			b := h.route(q)
+			b.Cached(40)
+			b.Cached(40)
+			b.Release()
+			time.Sleep(time.Second)
+		}
+		ask(router.Query{Choices: 2})
+		ask(router.Query{Recompute: true})
+		ask(router.Query{Namespace: kv.Namespace{Salt: "tenant"}})
+		ask(router.Query{Namespace: kv.Namespace{LoRA: "adapter"}})
+		b := h.route(router.Query{Model: "m", Tokens: count(0, 42)})
 		b.Release()
-	}
-	b := h.route(router.Query{Model: "m", Tokens: count(0, 42)})
-	b.Release()
-	b.Cached(40) // too late
-	if v := h.router.CacheViews()[0]; v.Answers != 3 || v.Witnesses != 0 || v.Reported != 120 {
-		t.Errorf("%+v", v)
-	}
+		b.Cached(40) // too late
+		ask(router.Query{})
+		ask(router.Query{})
+		if v := h.router.CacheViews()[0]; v.Answers != 6 || v.Witnesses != 1 || v.Reported != 240 {
+			t.Errorf("%+v, want one witness of six", v)
+		}
+	})
 }

@@ -18,6 +18,9 @@ type Query struct {
 	Namespace kv.Namespace
 	Expected  uint32 // forecast of output tokens; 0: none
 	Choices   int    // answers wanted; 0 is 1
+	// Recompute says that some engines compute the whole prompt, whatever they
+	// have cached of it, because its log probabilities are wanted.
+	Recompute bool
 
 	PinWorker uint64   // the only worker that will do; 0: none in particular
 	PinRank   *uint32  // and its rank; needed only if it has several

@@ -374,6 +374,8 @@ func tells(q *Query, card *engine.Card) bool {
 		return false
 	case q.Choices > 1: // nobody can tell which of the answers was first
 		return false
+	case q.Recompute:
+		return false
 	case q.Namespace.Salt != "" && !card.Features.Has(engine.FeatureCacheSalt),
 		q.Namespace.LoRA != "" && !card.Features.Has(engine.FeatureLoRA):
 		return false // what it keeps apart, we may not
