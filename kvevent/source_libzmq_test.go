@@ -249,6 +249,9 @@ func TestLibzmqPartial(t *testing.T) {
 			e := startLibzmqEngine(t, flags...)
 			e.do(`{"do": "run", "batches": 100}`)
 			l := listenTo(t, e)
+			for !l.source.Stats()[0].Connected {
+				e.do(`{"do": "run", "batches": 1}`)
+			}
 			e.do(`{"do": "run", "batches": 5}`)
 			l.wait("partial")
 			e.do(`{"do": "drop", "batches": 50}`)

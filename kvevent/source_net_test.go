@@ -364,6 +364,8 @@ func (r *receiver) take(b kv.Batch) error {
 		r.ranks[b.Rank] = h
 	}
 	switch {
+	case b.Gap != "" && b.Epoch == h.epoch && h.state != "":
+		return fmt.Errorf("a gap within epoch %d", b.Epoch)
 	case b.Gap != "":
 		r.gaps = append(r.gaps, b.Gap)
 		*h = heard{holds: make(map[kv.EngineHash]kv.LocalHash), epoch: b.Epoch, state: "partial"}

@@ -180,10 +180,38 @@ func TestSourceRestarted(t *testing.T) {
 	})
 }
 
+// A cursor of a loop that another one, from the beginning, came after is of
+// another epoch, though the numbers are the same.
+func TestSourceOldCursor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		s.listen()
+		defer s.end()
+		s.engine.store(1)
+		s.expect("exact")
+		s.stop()
+		old := s.cursors()
+		s.anew()
+		s.listen()
+		s.engine.store(2)
+		s.expect("exact")
+		s.stop()
+		if now := s.cursors(); now[0].Sequence != old[0].Sequence {
+			t.Fatalf("cursors %v and %v", old, now)
+		}
+		s.listen(old...)
+		s.expect("exact")
+		if err := s.wantGaps(kv.GapRestart); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestSourceGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, nil)
 		s.listen()
+		defer s.end()
 		s.engine.store(1)
 		s.engine.store(2)
 		s.expect("exact")
@@ -209,7 +237,6 @@ func TestSourceGoesOn(t *testing.T) {
 		c := s.cursors()
 		c[0].Sequence--
 		s.listen(c...)
-		defer s.end()
 		s.expect("exact")
 		if err := s.wantGaps(kv.GapRestart); err != nil {
 			t.Error(err)
