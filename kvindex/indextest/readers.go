@@ -368,7 +368,23 @@ func (f *fleet) read(d draw, least int) {
 				f.fail("worker 0 holds %d blocks, want %d", got, f.settled)
 			}
 			f.index.Stats()
+			f.dump()
 		}
+	}
+}
+
+// dump asks for all that worker 0 holds, if the index can tell.
+func (f *fleet) dump() {
+	d, ok := f.index.(Dumper)
+	if !ok {
+		return
+	}
+	told := 0
+	for e := range d.Dump(kv.Target{}) {
+		told += len(e.Blocks)
+	}
+	if told != f.settled {
+		f.fail("worker 0 tells of %d blocks, want %d", told, f.settled)
 	}
 }
 
