@@ -87,7 +87,7 @@ type scanner struct {
 	whole    int // what lies before it are whole messages and commands
 	messages int // how many of them are messages
 
-	parts int // of the message begun
+	parts int // of the message begun, with the commands among them
 	size  uint64
 }
 
@@ -110,7 +110,7 @@ func (s *scanner) scan(b []byte, command func(body []byte) error) (need int, err
 			return 0, errors.New("a command of more than one frame")
 		case flags&flagCommand != 0 && size > maxCommand:
 			return 0, fmt.Errorf("a command of %d bytes; at most %d are allowed", size, maxCommand)
-		case flags&flagCommand == 0 && s.parts == s.maxParts:
+		case s.parts == s.maxParts: // also commands, which stay here until the message is whole
 			return 0, fmt.Errorf("%w: more than %d parts", ErrTooLarge, s.maxParts)
 		case flags&flagCommand == 0 && size > uint64(s.maxMessage)-s.size:
 			return 0, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, s.maxMessage)
@@ -126,6 +126,8 @@ func (s *scanner) scan(b []byte, command func(body []byte) error) (need int, err
 			s.at = end
 			if s.parts == 0 {
 				s.whole = end
+			} else {
+				s.parts++
 			}
 			continue
 		}

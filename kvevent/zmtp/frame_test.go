@@ -61,7 +61,7 @@ func TestScan(t *testing.T) {
 		{name: "a command", in: "\x04\x05\x04PING", want: scanner{at: 7, whole: 7}, need: 9, commands: []string{"\x04PING"}},
 		{name: "a long command", in: "\x06\x00\x00\x00\x00\x00\x00\x00\x01x", want: scanner{at: 10, whole: 10}, need: 12, commands: []string{"x"}},
 		{name: "a command amid a message", in: "\x01\x01a\x04\x01c\x00\x00", want: scanner{at: 8, whole: 8, messages: 1}, need: 10, commands: []string{"c"}},
-		{name: "a command before the end of a message", in: "\x01\x01a\x04\x01c", want: scanner{at: 6, parts: 1, size: 1}, need: 8, commands: []string{"c"}},
+		{name: "a command before the end of a message", in: "\x01\x01a\x04\x01c", want: scanner{at: 6, parts: 2, size: 1}, need: 8, commands: []string{"c"}},
 		{name: "as large as can be", in: "\x00\x0a0123456789", want: scanner{at: 12, whole: 12, messages: 1}, need: 14},
 
 		{name: "too large", in: "\x00\x0b", problem: "too large: more than 10 bytes"},
@@ -70,6 +70,7 @@ func TestScan(t *testing.T) {
 		{name: "absurdly large", in: "\x02\xff\xff\xff\xff\xff\xff\xff\xff", problem: "too large: more than 10 bytes"},
 		{name: "large beyond signed numbers", in: "\x01\x01a\x02\x80\x00\x00\x00\x00\x00\x00\x00", problem: "too large: more than 10 bytes"},
 		{name: "too many parts", in: "\x01\x00\x01\x00\x01\x00\x00\x00", problem: "too large: more than 3 parts"},
+		{name: "too many commands amid a message", in: "\x01\x00" + "\x04\x01c\x04\x01c\x04\x01c", problem: "too large: more than 3 parts"},
 		{name: "unknown flags", in: "\x08\x00", problem: "unknown flags 0x08"},
 		{name: "unknown flags at once", in: "\xff", problem: "unknown flags 0xff"},
 		{name: "a command of several frames", in: "\x05\x01a", problem: "command of more than one frame"},
@@ -129,7 +130,7 @@ func TestScanPieces(t *testing.T) {
 			messages = append(messages, texts(parts))
 		}
 
-		s := scanner{maxMessage: 2000, maxParts: 5}
+		s := scanner{maxMessage: 2000, maxParts: 6}
 		var gotMessages, gotCommands [][]string
 		var c chunk
 		home := make(chan *chunk, 1)

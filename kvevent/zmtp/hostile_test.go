@@ -197,6 +197,30 @@ func TestQuestionsWithoutEnd(t *testing.T) {
 	})
 }
 
+// Answers to questions that nobody asked are believed, but fill no memory
+// either.
+func TestAnswersWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var peer *scripted
+		listen := make(chan struct{})
+		sub := newSub(t, zmtp.Options{Dial: pipes(t, true, func(p *scripted) {
+			peer = p
+			p.greet(hello31+readyPub, 64+27)
+			p.say(strings.Repeat(sayProbe, 20_000))
+			<-listen
+			p.listen()
+		})})
+		connect(t, sub, "tcp://engine:1")
+		synctest.Wait()
+		close(listen)
+		synctest.Wait()
+		if n := peer.times("confirm"); n < 1000 || n > 2*(64<<10)/len(askConfirm)+2 {
+			t.Errorf("%d further questions", n)
+		}
+		_ = sub.Close()
+	})
+}
+
 // Peers that come and go leave nothing behind.
 func TestNothingIsLeftBehind(t *testing.T) {
 	before := runtime.NumGoroutine()

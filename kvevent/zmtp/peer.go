@@ -168,7 +168,7 @@ func (p *Peer) receive(b []byte) (int, error) {
 		case silent >= 2 && p.ponged:
 			return 0, fmt.Errorf("the peer has been silent for %v", 3*p.heartbeat)
 		}
-		p.out.command(appendPing(nil, ""))
+		p.say(appendPing(nil, ""))
 	}
 }
 
@@ -181,8 +181,16 @@ func (p *Peer) settled() bool {
 	return true
 }
 
-// maxPending bounds the answers that wait for a peer that asks but does not read.
+// maxPending bounds the questions and answers that wait for a peer that does not
+// read.
 const maxPending = 64 << 10
+
+// say sends a question or an answer, unless too many wait already.
+func (p *Peer) say(frames []byte) {
+	if p.out.pending() < maxPending {
+		p.out.command(frames)
+	}
+}
 
 // obey does what a command of the peer says.
 func (p *Peer) obey(s *socket, body []byte) error {
@@ -193,10 +201,10 @@ func (p *Peer) obey(s *socket, body []byte) error {
 	switch name {
 	case ping:
 		answer, err := appendPong(nil, content)
-		if err == nil && p.out.pending() < maxPending {
-			p.out.command(answer)
+		if err != nil {
+			return err
 		}
-		return err
+		p.say(answer)
 	case pong:
 		if s.kind == "SUB" { // others ask nothing
 			p.answered(string(content))
@@ -214,7 +222,7 @@ func (p *Peer) answered(question string) {
 	p.ponged = true
 	switch question {
 	case probing:
-		p.out.command(appendPing(nil, confirming))
+		p.say(appendPing(nil, confirming))
 	case confirming:
 		p.settles = time.Now().Add(settle)
 	}
