@@ -113,7 +113,7 @@ func TestWorkerThatStoredTooMuch(t *testing.T) {
 			t.Errorf("cached are %v blocks, %+v", got, c)
 		}
 		time.Sleep(10 * time.Second)
-		h.caches(1, n+2, kv.TierDevice, p) // is the sign to begin anew
+		h.engines[1].events <- kv.Batch{Epoch: 1, First: n + 2, Last: n + 2, Events: []kv.Event{{}}} // the sign to begin anew
 		synctest.Wait()
 		h.caches(1, 1, kv.TierDevice, p)
 		if got, opened := h.devices(p), h.fleet.Worker(1).EventCounts().Opened; got[0] != 10 || opened != 2 {

@@ -212,11 +212,6 @@ func (w *watch) tell(t kv.Target, life context.Context, a answer, k *witness, no
 		if j != asBefore {
 			out.judgement = j
 		}
-		if j == doubt || j == again { // the others speak of an index that is no more
-			w.open.Add(-int32(len(v.witnesses)))
-			v.witnesses = nil
-			break
-		}
 	}
 	return out
 }

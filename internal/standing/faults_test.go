@@ -151,7 +151,7 @@ func TestFaultsOfOneWorkerStayThere(t *testing.T) {
 				})
 				v.live(t, 20, 1)
 				bad.fault.Store(true)
-				v.live(t, 150, 2)
+				v.live(t, 60, 2)
 				v.quiet(t)
 				for _, i := range []int{0, 2} {
 					v.known(t, i)
