@@ -39,7 +39,7 @@ func agents(c contestant, h *workload.Corpus) (agentic, error) {
 	}
 	rand.New(rand.NewPCG(42, 42)).Shuffle(len(late), func(i, j int) { late[i], late[j] = late[j], late[i] })
 	a.Late = askFor(match, h, late)
-	return a, nil
+	return a, a.Late.enough()
 }
 
 // askFor asks for the beginnings of prompts, which must all be held.

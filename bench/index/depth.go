@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"time"
@@ -85,14 +87,22 @@ func depth(c contestant, blocks int) (deep, error) {
 	d.Miss = ask(match, all, 0, random)
 	d.Half = ask(match, all, promptBlocks/2, random)
 	d.Full = ask(match, all, promptBlocks, random)
-	return d, nil
+	return d, errors.Join(d.Miss.enough(), d.Half.enough(), d.Full.enough())
+}
+
+// enough fails if hardly anything is left to judge by.
+func (a answers) enough() error {
+	if a.Disturbed > 0.95 {
+		return fmt.Errorf("%.0f%% of the queries were disturbed by others: the machine is too busy", 100*a.Disturbed)
+	}
+	return nil
 }
 
 // queries are asked in batches. A batch during which the kernel gave the core to
 // somebody else is left out: what it shows is the other one's work.
 const (
-	batches   = 500
-	batchSize = 40
+	batches   = 2000
+	batchSize = 10
 )
 
 func ask(match match, all chains, hit int, random *rand.Rand) answers {

@@ -150,18 +150,18 @@ func TestSplitAndSubmit(t *testing.T) {
 }
 
 func TestAgentsAreAskedForAtTheEnd(t *testing.T) {
-	path := file(t, workload.Agents{Sessions: 10, Turns: 20, Workers: 4}.Corpus())
+	path := file(t, workload.Agents{Sessions: 100, Turns: 20, Workers: 4}.Corpus())
 	for _, index := range []string{"kvindex", "positional"} {
 		var a agentic
 		measured(t, &a, "agents", "-index", index, "-corpus", path)
-		if a.Late.Wrong != 0 || a.Failed != 0 || a.Late.Disturbed == 0 && a.Late.Count != 10 {
-			t.Errorf("%s: %+v; want 10 right answers", index, a)
+		if a.Late.Wrong != 0 || a.Failed != 0 || a.Late.Disturbed == 0 && a.Late.Count != 100 {
+			t.Errorf("%s: %+v; want 100 right answers", index, a)
 		}
 	}
 	var a agentic
 	measured(t, &a, "agents", "-index", "none", "-corpus", path)
-	if a.Late.Wrong != 10 {
-		t.Errorf("%d answers of none are wrong, want all 10", a.Late.Wrong)
+	if a.Late.Wrong != 100 {
+		t.Errorf("%d answers of none are wrong, want all 100", a.Late.Wrong)
 	}
 }
 
