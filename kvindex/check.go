@@ -2,17 +2,23 @@
 
 package kvindex
 
-import "fmt"
+import (
+	"fmt"
+	"sync/atomic"
+)
 
 // crowd is how many spans a cover may have before its run is split: so few that
 // it happens in tests.
 const crowd = 2
 
+// checks counts the calls of check, of all trees.
+var checks atomic.Int64
+
 // check panics if the tree contradicts itself. It looks at every node, and so
 // exists only under the build tag invariants; the larger a tree is, the fewer of
 // its changes are looked at.
 func (t *tree) check() {
-	if t.checks++; t.checks%(1+t.nodes.used/2) != 0 {
+	if checks.Add(1)%int64(1+t.nodes.used/2) != 0 {
 		return
 	}
 	c := checking{tree: t, children: make(map[uint32]uint32), units: make(map[place]uint8)}

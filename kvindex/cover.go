@@ -124,20 +124,6 @@ func (t *tree) resize(l list, order int) list {
 	return to
 }
 
-// covers says whether slot holds block i.
-func (t *tree) covers(c *cover, slot uint32, i int) bool {
-	if t.has(set(c.full.Load()), slot) {
-		return true
-	}
-	p := spans(c.part.Load())
-	for k := range t.count(p) {
-		if s := t.span(p, k); s.slot() == slot && s.from() <= i && i < s.to() {
-			return true
-		}
-	}
-	return false
-}
-
 // touches says whether slot holds any of the blocks from..to-1.
 func (t *tree) touches(c *cover, slot uint32, from, to int) bool {
 	if t.has(set(c.full.Load()), slot) {

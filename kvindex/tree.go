@@ -14,8 +14,6 @@ type tree struct {
 	owners   []*owners // by chunk of the slab
 	children children
 	blocks   int // distinct, over all nodes
-
-	checks int // calls of check
 }
 
 // owners says whose the units of a chunk of the slab are.
