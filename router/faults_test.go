@@ -379,3 +379,52 @@ func TestAnswersThatShowNothing(t *testing.T) {
 		}
 	})
 }
+
+// A worker whose index keeps being wrong is doubted: its events are read anew,
+// and what is routed there counts instead, until the index has been right for a
+// while.
+func TestDoubtAndBelief(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, router.Config{})
+		defer h.fleet.Close()
+		h.join(1, card(func(c *engine.Card) { c.Features = append(c.Features, engine.FeatureCachedTokens) }))
+		told, routed := count(0, 42), count(5000, 42)
+		h.caches(1, 1, kv.TierDevice, told)
+		ask := func(p []uint32, cached int) {
+			t.Helper()
+			b := h.route(router.Query{Model: "m", Tokens: p})
+			b.Cached(cached)
+			b.Release()
+			time.Sleep(time.Second)
+		}
+		view := func() router.CacheView { return h.router.CacheViews()[0] }
+		ask(told, 0)
+		for i := 0; i < 20 && !view().Doubted; i++ {
+			ask(told, 0)
+		}
+		synctest.Wait()
+		if v := view(); !v.Doubted || v.Doubts != 1 || v.Resyncs != 1 || h.fleet.Worker(1).EventCounts().Opened != 2 {
+			t.Fatalf("%+v, read %d times", v, h.fleet.Worker(1).EventCounts().Opened)
+		}
+		if got := h.devices(told)[0]; got != 0 {
+			t.Errorf("of what it was told the router believes %d blocks", got)
+		}
+		h.caches(1, 1, kv.TierDevice, told)
+		if got := h.devices(told)[0]; got != 0 {
+			t.Errorf("of what it was told anew the router believes %d blocks at once", got)
+		}
+		ask(routed, 0)
+		if got := h.devices(routed)[0]; got != 10 {
+			t.Errorf("of what was routed %d blocks count, want 10", got)
+		}
+		for i := 0; i < 60 && view().Doubted; i++ {
+			ask(told, 40)
+		}
+		if got := h.devices(told)[0]; got != 10 || view().Doubted || view().Doubts != 1 {
+			t.Errorf("%d blocks are believed again; %+v", got, view())
+		}
+		if got := h.devices(routed)[0]; got != 0 {
+			t.Errorf("of what was routed %d blocks still count", got)
+		}
+	})
+}

@@ -84,6 +84,28 @@ func TestTrustInTheLongRun(t *testing.T) {
 	}
 }
 
+// Who was doubted and is now neither right nor wrong enough is believed after the
+// longest doubt.
+func TestTrustBetween(t *testing.T) {
+	var tr trust
+	now := time.Unix(0, 0)
+	at := func(wrong int) judgement {
+		now = now.Add(time.Second)
+		return tr.answer(wrong, 10, now)
+	}
+	for at(10) != doubt {
+	}
+	began := now
+	for at(1) != believe {
+		if now.Sub(began) > 2*longestDoubt {
+			t.Fatal("doubted for ever")
+		}
+	}
+	if d := now.Sub(began); d < longestDoubt {
+		t.Errorf("believed after %v", d)
+	}
+}
+
 func btoi(b bool) int {
 	if b {
 		return 1
