@@ -44,6 +44,7 @@ func fleets(t *testing.T, open func() Index) {
 		{200, 1, 60, 100, 6000, 1},
 		{1000, 1, 20, 60, 8000, 1},
 		{120, 8, 200, 30, 6000, 1},
+		{300, 1, 20000, 3, 30000, 1}, // thousands of nodes side by side
 	} {
 		t.Run(fmt.Sprintf("Fleet%dx%d", f.workers, f.ranks), func(t *testing.T) {
 			for i := range uint64(f.times * *scale) {
