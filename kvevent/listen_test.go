@@ -116,11 +116,12 @@ func newPair(t *testing.T, draw func(n int) int, wait time.Duration) *pair {
 	p.config = kvevent.ListenConfig{
 		Worker: 7, First: 3, Ranks: 2, Messages: p.bus.messages,
 		Ask: func(ctx context.Context, q kvevent.Recovery) (kvevent.Answer, error) {
-			time.Sleep(20 * time.Millisecond) // on its way
+			time.Sleep(10 * time.Millisecond) // the question is on its way
 			if p.bus.chance(4) {
 				return kvevent.Answer{}, errors.New("no answer")
 			}
 			a := p.republisher().Answer(q)
+			time.Sleep(100 * time.Millisecond) // the answer is
 			// The transport knows by which name the worker goes here.
 			a.Worker = q.Worker
 			for i := range a.Events {
@@ -170,7 +171,7 @@ func (p *pair) start() {
 		cancel()
 		run.Wait()
 		<-p.ended
-		if d := time.Since(begun); d > 50*time.Millisecond { // the time of an Ask
+		if d := time.Since(begun); d > 150*time.Millisecond { // the time of an Ask
 			p.t.Errorf("the end took %v", d)
 		}
 	}

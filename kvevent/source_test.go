@@ -156,6 +156,10 @@ func TestSourceEngineRestarts(t *testing.T) {
 		}
 		time.Sleep(10 * time.Second) // until it is dialled again
 		s.expect("exact")
+		// A block that both lives have stored has one copy.
+		s.engine.store(1)
+		s.engine.publish(false, s.engine.removed(1))
+		s.expect("exact")
 		if err := s.wantGaps(kv.GapRestart); err != nil {
 			t.Error(err)
 		}

@@ -156,7 +156,7 @@ func (s *PollSource) poll(ctx context.Context, send func(kv.Batch)) (n uint64, e
 			s.config.Log.Warn("KV events of the rank are void", "rank", run.Rank, "reason", kv.GapLost)
 			t.begin(kv.GapLost)
 		}
-		if run.First == 0 && !t.told { // the first event of an engine's life
+		if run.First == 0 { // the first event of an engine's life
 			t.Complete()
 		}
 		t.tell(run.Events)
