@@ -275,7 +275,7 @@ func (d *TRTLLMDecoder) block(run *Polled, r *polledRank, data *polledData, i in
 			r.partial[d.keys[i]] = struct{}{}
 		}
 		return PartialBlock
-	case len(b.Tokens) != size:
+	case size == 0, len(b.Tokens) != size:
 		d.warn.size(WrongBlockSize, len(b.Tokens), size)
 		return WrongBlockSize
 	}

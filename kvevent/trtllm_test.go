@@ -234,7 +234,10 @@ func TestTRTLLMLearnsTheBlockSize(t *testing.T) {
 	if n := decode(0, storeElement("null", blockElement("1", 0, 1, 2))); n != 0 || d.BlockSize() != 0 {
 		t.Errorf("%d events and a block size of %d from a block that may be short", n, d.BlockSize())
 	}
-	if n := decode(1, storeElement("null", blockElement("5", 0, 1, 2), blockElement("6", 0, 3, 4))); n != 1 || d.BlockSize() != 2 {
+	if n := decode(1, storeElement("null", blockElement("3", 0), blockElement("4", 0, 1, 2))); n != 0 || d.BlockSize() != 0 {
+		t.Errorf("%d events and a block size of %d from a block of nothing", n, d.BlockSize())
+	}
+	if n := decode(2, storeElement("null", blockElement("5", 0, 1, 2), blockElement("6", 0, 3, 4))); n != 1 || d.BlockSize() != 2 {
 		t.Errorf("%d events and a block size of %d", n, d.BlockSize())
 	}
 }
