@@ -127,9 +127,9 @@ func (d *Decoder) Decode(payload []byte) (rank uint32, events []kv.Event, err er
 const (
 	// maxTokens bounds the tokens of one message.
 	maxTokens = 16 * maxItems
-	// keepTokens and keepEvents bound what of a message's memory is kept for the
-	// next one.
+	// These bound what of a message's memory is kept for the next one.
 	keepTokens = 1 << 20
+	keepBlocks = 1 << 16
 	keepEvents = 1 << 14
 )
 

@@ -191,41 +191,12 @@ func (x *extras) object(r *reader) bool {
 // called name, in an array the one at a place. It must be there.
 func (r *reader) field(name string, place int, read func(*reader) bool) bool {
 	found := false
-	switch r.next() {
-	case shapeMap:
-		n, ok := r.pairs()
-		if !ok {
-			return false
+	ok := r.structure(func(n []byte, at int) bool {
+		if string(n) != name && at != place {
+			return r.skip(eventDepth)
 		}
-		for range n {
-			key, ok := r.text()
-			switch {
-			case !ok:
-				return false
-			case string(key) == name:
-				found, ok = true, read(r)
-			default:
-				ok = r.skip(eventDepth)
-			}
-			if !ok {
-				return false
-			}
-		}
-	case shapeArray:
-		n, ok := r.array()
-		if !ok {
-			return false
-		}
-		for i := range n {
-			if i == place {
-				found, ok = true, read(r)
-			} else {
-				ok = r.skip(eventDepth)
-			}
-			if !ok {
-				return false
-			}
-		}
-	}
-	return found
+		found = true
+		return read(r)
+	})
+	return ok && found
 }

@@ -213,6 +213,26 @@ func (r *reader) head(long byte, each int) (int, bool) {
 	return int(n), true
 }
 
+// structure reads a struct, of which field reads one field: in a map the one
+// called name, in an array, where name is nil, the one at a place.
+func (r *reader) structure(field func(name []byte, place int) bool) bool {
+	if r.next() == shapeArray {
+		n, ok := r.array()
+		for i := 0; ok && i < n; i++ {
+			ok = field(nil, i)
+		}
+		return ok
+	}
+	n, ok := r.pairs()
+	for i := 0; ok && i < n; i++ {
+		var name []byte
+		if name, ok = r.text(); ok {
+			ok = field(name, -1)
+		}
+	}
+	return ok
+}
+
 // skip steps over one value, whatever it is. It refuses what lies deeper than
 // depth arrays and maps.
 func (r *reader) skip(depth int) bool {

@@ -140,7 +140,7 @@ const (
 // that the numbers stay without holes. The error is [ErrMalformed], with what
 // was wrong.
 func (d *RouterDecoder) Decode(payload []byte) ([]RouterEvent, error) {
-	d.events, d.blocks = d.events[:0], d.blocks[:0]
+	d.release()
 	if len(payload) > maxPayload {
 		return nil, fmt.Errorf("%w: %d bytes, where %d are the most", ErrMalformed, len(payload), maxPayload)
 	}
@@ -159,6 +159,21 @@ func (d *RouterDecoder) Decode(payload []byte) ([]RouterEvent, error) {
 	return d.events, nil
 }
 
+// release takes back the memory of the last message, and keeps some of it.
+func (d *RouterDecoder) release() {
+	if cap(d.events) > keepEvents || cap(d.blocks) > keepBlocks {
+		d.events, d.blocks, d.unique, d.keys = nil, nil, unique{}, nil
+	}
+	d.events, d.blocks = d.events[:0], d.blocks[:0]
+}
+
+// items reads the head of an array of blocks. A message has no more than
+// maxItems of them in all.
+func (d *RouterDecoder) items(r *reader) (n int, ok bool) {
+	n, ok = r.array()
+	return n, ok && n <= maxItems-len(d.blocks)
+}
+
 // routerEvent is an event of which not all may be known yet.
 type routerEvent struct {
 	RouterEvent
@@ -175,26 +190,6 @@ func (d *RouterDecoder) event(r *reader) (RouterEvent, error) {
 	}
 	d.judge(&e)
 	return e.RouterEvent, nil
-}
-
-// structure reads a struct, of which field reads one field: in a map the one
-// called name, in an array, where name is nil, the one at a place.
-func (r *reader) structure(field func(name []byte, place int) bool) bool {
-	if r.next() == shapeArray {
-		n, ok := r.array()
-		for i := 0; ok && i < n; i++ {
-			ok = field(nil, i)
-		}
-		return ok
-	}
-	n, ok := r.pairs()
-	for i := 0; ok && i < n; i++ {
-		var name []byte
-		if name, ok = r.text(); ok {
-			ok = field(name, -1)
-		}
-	}
-	return ok
 }
 
 // routerField reads a field of an event. Arrays are told apart by the shapes of
@@ -317,7 +312,7 @@ func (d *RouterDecoder) storedField(r *reader, e *kv.Event, name []byte, place i
 }
 
 func (d *RouterDecoder) storedBlocks(r *reader) bool {
-	n, ok := r.array()
+	n, ok := d.items(r)
 	if !ok {
 		return false
 	}
@@ -384,7 +379,7 @@ func (r *reader) block(b *kv.Block) bool {
 }
 
 func (d *RouterDecoder) removedKeys(r *reader) bool {
-	n, ok := r.array()
+	n, ok := d.items(r)
 	if !ok {
 		return false
 	}

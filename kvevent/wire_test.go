@@ -169,6 +169,29 @@ func TestMalformedRouterEvents(t *testing.T) {
 	}
 }
 
+// What a message may name is bounded as a whole: a few bytes of it are a block.
+func TestTooManyRouterBlocks(t *testing.T) {
+	half := make([]kv.Block, 1<<19)
+	for i := range half {
+		half[i].Engine = kv.EngineHash(i % 100)
+	}
+	gone := kvevent.RouterEvent{Event: kv.Event{Kind: kv.Removed, Blocks: half}}
+	one := kvevent.RouterEvent{Event: removed(1)}
+	var d kvevent.RouterDecoder
+	for _, tt := range []struct {
+		events []kvevent.RouterEvent
+		good   bool
+	}{
+		{[]kvevent.RouterEvent{gone, gone}, true},
+		{[]kvevent.RouterEvent{gone, gone, one}, false},
+		{[]kvevent.RouterEvent{one}, true},
+	} {
+		if _, err := d.Decode(kvevent.AppendRouterEvents(nil, kvevent.Arrays, tt.events)); (err == nil) != tt.good {
+			t.Errorf("%d events: %v", len(tt.events), err)
+		}
+	}
+}
+
 func FuzzRouterDecoder(f *testing.F) {
 	events := []kvevent.RouterEvent{
 		{Worker: 1, ID: 1, Event: stored(7, kv.Block{Engine: 8, Local: 9})},
