@@ -317,6 +317,12 @@ func TestFollower(t *testing.T) {
 		{"not there yet", true, strings.ReplaceAll("activate; 3; "+tries, "none", "too_new") + "; 4", asks + "; lost; 3; 4"},
 		{"not possible", true, strings.ReplaceAll("activate; 3; "+tries, "none", "invalid") + "; 4", asks + "; lost; 3; 4"},
 		{"cannot be told now", true, strings.ReplaceAll("activate; 3; "+tries, "none", "failed") + "; 4; dump 3; 5", asks + "; ask 0; lost; rebuild; 0; complete; 4; 5"},
+		{
+			"cannot be told now, and then comes by itself", true,
+			strings.ReplaceAll("activate; 6; dump 4; "+tries, "none", "failed") + "; 5; 7",
+			"ask 0; lost; rebuild; 0; complete; " + strings.ReplaceAll(asks, "0", "5") + "; 5; 6; 7",
+		},
+		{"an answer that stands for more than its events", true, "activate; 6; dump 4; events 5-6 8; 9", "ask 0; lost; rebuild; 0; complete; ask 5; 5; 6; 9"},
 		{"an answer nobody waits for", true, "activate; dump 4; dump 9; none; 5", "ask 0; lost; rebuild; 0; complete; 5"},
 		{"an answer while it waits to ask again", true, "activate; none; dump 9; none; wait 1s; dump 4", "ask 0; ask 0; lost; rebuild; 0; complete"},
 		{"an answer for somebody else", true, "activate; foreign; 5; 6!; wait 1h", "ask 0; lost"},
