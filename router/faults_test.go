@@ -107,6 +107,11 @@ func TestWorkerThatStoredTooMuch(t *testing.T) {
 		for i := range 5000 {
 			e.Blocks = append(e.Blocks, kv.Block{Engine: kv.EngineHash(i), Local: kv.LocalHash(i)})
 		}
+		h.tells(1, n, kv.Event{Blocks: e.Blocks[:4000]})
+		if c := h.router.Intake(); c.Overfull != 0 {
+			t.Errorf("cut off at 4,000 blocks: %+v", c)
+		}
+		n++
 		h.tells(1, n, e)
 		h.caches(1, n+1, kv.TierDevice, p)
 		if got, c := h.devices(p), h.router.Intake(); got[0] != 0 || c != (router.IntakeCounts{Overfull: 1, Muted: 1}) {
@@ -369,13 +374,20 @@ func TestAnswersThatShowNothing(t *testing.T) {
 		ask(router.Query{Recompute: true})
 		ask(router.Query{Namespace: kv.Namespace{Salt: "tenant"}})
 		ask(router.Query{Namespace: kv.Namespace{LoRA: "adapter"}})
-		b := h.route(router.Query{Model: "m", Tokens: count(0, 42)})
-		b.Release()
-		b.Cached(40) // too late
+		for choices := range 2 {
+			b := h.route(router.Query{Model: "m", Tokens: count(0, 42), Choices: choices + 1})
+			b.Release()
+			b.Cached(40) // too late
+		}
+		for _, tokens := range []int{-40, 400} { // of a prompt of 42
+			b := h.route(router.Query{Model: "m", Tokens: count(0, 42), Choices: 2})
+			b.Cached(tokens)
+			b.Release()
+		}
 		ask(router.Query{})
 		ask(router.Query{})
-		if v := h.router.CacheViews()[0]; v.Answers != 6 || v.Witnesses != 1 || v.Reported != 240 {
-			t.Errorf("%+v, want one witness of six", v)
+		if v := h.router.CacheViews()[0]; v.Answers != 8 || v.Witnesses != 1 || v.Reported != 282 {
+			t.Errorf("%+v, want one witness of eight", v)
 		}
 	})
 }
