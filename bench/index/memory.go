@@ -34,7 +34,7 @@ const furtherOwners = 3
 // memory fills an index of 64 workers, first with one owner for each block, then
 // with more, and empties it worker by worker.
 func memory(c contestant, blocks int) (footprint, error) {
-	oneThread() // a collection that waits for a second core says nothing of the heap
+	runtime.GOMAXPROCS(1) // a collection that waits for a second core says nothing of the heap
 	all := chains(blocks / promptBlocks)
 	f := footprint{Blocks: int(all) * promptBlocks}
 	x := c.new()
