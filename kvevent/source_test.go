@@ -537,7 +537,7 @@ func TestEngineEndpoints(t *testing.T) {
 		}, ""},
 		{"tcp://[::]:5557", "tcp://0.0.0.0:5657", "gpu", 0, 1, endpoints{{0, "tcp://gpu:5557", false, "tcp://gpu:5657"}}, ""},
 		{"tcp://:::5557", "", "[fd00::7]", 0, 1, endpoints{{0, "tcp://[fd00::7]:5557", false, ""}}, ""},
-		{"tcp://0.0.0.0:5557", "", "gpu", 0, 1, endpoints{{0, "tcp://gpu:5557", false, ""}}, ""},
+		{"tcp://0.0.0.0:5557", "", "gpu", 0, 1, endpoints{{0, "tcp://0.0.0.0:5557", true, ""}}, ""},
 		{"tcp://router:5557", "tcp://*:5657", "gpu", 1, 1, endpoints{{1, "tcp://router:5558", true, "tcp://gpu:5658"}}, ""},
 		{"ipc:///run/kv", "ipc:///run/replay", "gpu", 0, 1, endpoints{{0, "ipc:///run/kv", false, "ipc:///run/replay"}}, ""},
 

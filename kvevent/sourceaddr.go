@@ -21,12 +21,12 @@ type Endpoint struct {
 // EngineEndpoints says where the ranks [first, first+size) of an engine publish
 // that was started with the addresses events and replay (which may be empty) in
 // its configuration of KV events. Engines raise TCP ports by the rank; they
-// listen where the host is a wildcard, at host as seen from here, and connect to
-// any other, so that it is for us to listen there. Where they replay they always
-// listen.
+// listen where the host is * or ::, at host as seen from here, and connect to any
+// other, even to 0.0.0.0, so that it is for us to listen there. Where they replay
+// they always listen.
 func EngineEndpoints(events, replay, host string, first, size uint32) ([]Endpoint, error) {
 	size = max(1, size)
-	binds := strings.Contains(events, "*") || strings.Contains(events, "::") || strings.HasPrefix(events, "ipc://") || wildcard(events)
+	binds := strings.Contains(events, "*") || strings.Contains(events, "::") || strings.HasPrefix(events, "ipc://")
 	if err := disjoint(events, replay, size); err != nil {
 		return nil, err
 	}
@@ -93,12 +93,6 @@ func splitAddress(s string) (host, port string, err error) {
 
 func anyHost(host string) bool {
 	return host == "*" || host == "" || host == "::" || host == "0.0.0.0"
-}
-
-// wildcard says whether a TCP address has no host of its own.
-func wildcard(address string) bool {
-	host, _, err := splitAddress(strings.TrimPrefix(address, "tcp://"))
-	return err == nil && anyHost(host)
 }
 
 // disjoint says what is wrong with ports of which some rank has two.
