@@ -152,7 +152,11 @@ func (l *listening) loop(in <-chan heardMessage, yield func(kv.Batch, error) boo
 			for _, r := range l.ranks {
 				r.follower.Tick(time.Now())
 			}
-		case <-l.config.Replaced:
+		case _, more := <-l.config.Replaced:
+			if !more { // nobody will follow
+				l.config.Replaced = nil
+				continue
+			}
 			for _, r := range l.ranks {
 				r.follower.Replaced(l.config.Ask != nil)
 			}

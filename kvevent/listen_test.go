@@ -304,6 +304,11 @@ func TestListenReplaced(t *testing.T) {
 			t.Errorf("%d blocks of a publisher that is gone, %s", n, p.receiver.ranks[3].state)
 		}
 		p.receiver.Unlock()
+		close(replaced)         // nobody will follow, and
+		time.Sleep(time.Second) // time goes on: the loop waits
+		if err := p.receiver.wantGaps(kv.GapRestart, kv.GapRestart); err != nil {
+			t.Error(err)
+		}
 		p.stop()
 	})
 }
