@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"os"
@@ -202,6 +203,7 @@ type fakeEngine struct {
 	connects   bool   // the PUB socket, instead of listening
 	topicFrame bool   // in replays
 	keeps      int
+	log        *slog.Logger // of the source
 
 	pub    *zmtp.Pub
 	router *zmtp.Router

@@ -1,9 +1,12 @@
 package kvevent_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,7 +32,7 @@ func newStage(t *testing.T, change func(e *fakeEngine)) *stage {
 	}
 	s, err := kvevent.NewSource(kvevent.SourceConfig{
 		Endpoints: []kvevent.Endpoint{{Rank: e.rank, Events: e.events, Bind: e.connects, Replay: e.replays}},
-		Topic:     "kv", Decoder: kvevent.Config{BlockSize: 4}, Sockets: e.net.options(),
+		Topic:     "kv", Decoder: kvevent.Config{BlockSize: 4}, Sockets: e.net.options(), Log: e.log,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -162,6 +165,26 @@ func TestSourceEngineRestarts(t *testing.T) {
 		s.expect("exact")
 		if err := s.wantGaps(kv.GapRestart); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// An engine that cannot be reached is a matter for an operator, once.
+func TestSourceUnreached(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		s := newStage(t, func(e *fakeEngine) { e.log = slog.New(slog.NewTextHandler(&said, nil)) })
+		s.listen()
+		for range 2 {
+			s.engine.stop()
+			time.Sleep(time.Minute)
+			s.engine.start()
+			time.Sleep(10 * time.Second) // until it is dialled again
+			s.expect("exact")
+		}
+		s.end()
+		if n := strings.Count(said.String(), "cannot be reached"); n != 2 {
+			t.Errorf("said %d times in two outages:\n%s", n, &said)
 		}
 	})
 }

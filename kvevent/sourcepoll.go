@@ -45,6 +45,7 @@ type PollSource struct {
 	decoder *TRTLLMDecoder
 	ranks   map[uint32]*teller
 	epoch   uint64
+	failing bool // which has been said
 
 	mu        sync.Mutex
 	restarted bool
@@ -168,8 +169,11 @@ func (s *PollSource) poll(ctx context.Context, send func(kv.Batch)) (n uint64, e
 			p.Failed++
 		}
 	})
-	if err != nil && ctx.Err() == nil {
-		s.config.Log.Debug("engine cannot be asked for its KV events", "error", err)
+	if ctx.Err() == nil {
+		if err != nil && !s.failing {
+			s.config.Log.Warn("engine cannot be asked for its KV events; it is asked again and again", "error", err)
+		}
+		s.failing = err != nil
 	}
 	return n, err
 }

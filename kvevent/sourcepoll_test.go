@@ -1,9 +1,11 @@
 package kvevent_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -97,7 +99,10 @@ func (p *asked) fetch(context.Context) ([]byte, error) {
 func TestPollSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := newAsked()
-		source := kvevent.NewPollSource(kvevent.PollConfig{Fetch: engine.fetch, Decoder: kvevent.Config{BlockSize: 2}})
+		var said bytes.Buffer
+		source := kvevent.NewPollSource(kvevent.PollConfig{
+			Fetch: engine.fetch, Decoder: kvevent.Config{BlockSize: 2}, Log: slog.New(slog.NewTextHandler(&said, nil)),
+		})
 		var r receiver
 		listen := func(from ...kv.Cursor) (stop func()) {
 			ctx, cancel := context.WithCancel(context.Background())
@@ -154,6 +159,9 @@ func TestPollSource(t *testing.T) {
 		engine.fail(false)
 		engine.store(3)
 		expect("exact")
+		if n := strings.Count(said.String(), "cannot be asked"); n != 1 {
+			t.Errorf("said %d times in one outage:\n%s", n, &said)
+		}
 		engine.remove(3)
 		engine.lose()
 		engine.store(4)

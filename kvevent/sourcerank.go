@@ -32,13 +32,14 @@ type sourceRank struct {
 	foreign uint64
 
 	// Of the present loop.
-	ctx    context.Context
-	out    chan<- kv.Batch
-	peer   *zmtp.Peer // the newest publisher
-	joined bool       // its messages arrive
-	timer  *time.Timer
-	quit   context.CancelFunc // of the replay that runs
-	run    sync.WaitGroup
+	ctx       context.Context
+	out       chan<- kv.Batch
+	peer      *zmtp.Peer // the newest publisher
+	joined    bool       // its messages arrive
+	unreached bool       // it cannot be reached, which has been said
+	timer     *time.Timer
+	quit      context.CancelFunc // of the replay that runs
+	run       sync.WaitGroup
 
 	// restarted is whether health has found another life that the order has not
 	// heard of; again makes the socket connect anew.
@@ -191,7 +192,10 @@ func (r *sourceRank) connect(ctx context.Context) {
 func (r *sourceRank) hear(m zmtp.Message) {
 	switch m.Event {
 	case zmtp.Failed:
-		r.log.Debug("publisher of KV events cannot be reached", "error", m.Err)
+		if !r.unreached {
+			r.unreached = true
+			r.log.Warn("publisher of KV events cannot be reached; it is tried again and again", "error", m.Err)
+		}
 	case zmtp.Connected:
 		// Who has connected last is the one: a process that died can leave a
 		// connection behind.
@@ -220,7 +224,7 @@ func (r *sourceRank) hear(m zmtp.Message) {
 // join says to the order that messages arrive, once for each connection.
 func (r *sourceRank) join() {
 	if !r.joined {
-		r.joined = true
+		r.joined, r.unreached = true, false
 		r.log.Info("publisher of KV events is connected")
 		r.order.Connected(time.Now())
 	}
