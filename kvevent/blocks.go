@@ -52,7 +52,8 @@ type holding struct {
 	chains []kv.SeqHash
 
 	groups groups
-	pages  *pages // if the engine's blocks are smaller than ours
+	size   int    // tokens of the engine's blocks, once there was one
+	pages  *pages // if they are smaller than ours
 }
 
 const (

@@ -167,13 +167,10 @@ func (p *pages) gather(dst []uint32, i int32, eagle bool) ([]uint32, bool) {
 
 // filePages is [Decoder.file] for pages.
 func (d *Decoder) filePages(h *holding, s *store, size int) (filed int, why Reason) {
-	if h.pages == nil {
+	if h.pages == nil || h.pages.size != size { // which are then none
 		h.pages = newPages(size, d.blockSize/size)
 	}
 	p, e := h.pages, s.told
-	if p.size != size {
-		return 0, WrongBlockSize
-	}
 	tokens := part(d.tokens, e.tokens)
 	before := int32(none)
 	if s.hasParent {

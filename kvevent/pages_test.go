@@ -40,7 +40,9 @@ func TestPagesAreGrouped(t *testing.T) {
 		},
 		{"two copies", list{pageStore(nil, []uint64{1, 2}, 1, 2), pageStore(nil, []uint64{1, 2}, 1, 2), removal(1), removal(2), removal(2)}, []kv.Event{stored(0, b(2, 1, 2)), removed(2)}},
 		{"all gone, and its child with it", list{pageStore(nil, []uint64{1, 2}, 1, 2), removal(1), removal(2), pageStore(2, []uint64{3}, 3)}, []kv.Event{stored(0, b(2, 1, 2)), removed(2)}},
-		{"pages of two tokens are another engine's", list{pageStore(nil, []uint64{1}, 1), pageStore(nil, []uint64{2}, 1, 2)}, []kv.Event{stored(0, b(2, 1, 2))}},
+		{"whole blocks are not this engine's", list{pageStore(nil, []uint64{1, 2}, 1, 2), pageStore(2, []uint64{4}, 3, 4), pageStore(nil, []uint64{2}, 1, 2), removal(2)}, []kv.Event{stored(0, b(2, 1, 2)), removed(2)}},
+		{"pages are not this engine's", list{pageStore(nil, []uint64{2}, 1, 2), pageStore(2, []uint64{3, 4}, 3, 4), pageStore(nil, []uint64{1, 2}, 1, 2), removal(2)}, []kv.Event{stored(0, b(2, 1, 2)), removed(2)}},
+		{"another size after all was cleared", list{pageStore(nil, []uint64{1, 2}, 1, 2), cleared, pageStore(nil, []uint64{2}, 1, 2)}, []kv.Event{stored(0, b(2, 1, 2)), {Kind: kv.Cleared}, stored(0, b(2, 1, 2))}},
 		{"unknown pages pass", list{removal(5)}, []kv.Event{removed(5)}},
 		{"cleared", list{pageStore(nil, []uint64{1}, 1), cleared, pageStore(1, []uint64{2}, 2)}, []kv.Event{{Kind: kv.Cleared}}},
 	} {

@@ -1,6 +1,7 @@
 package kvevent
 
 import (
+	"cmp"
 	"log/slog"
 	"math"
 	"slices"
@@ -22,9 +23,9 @@ func (d *Decoder) stored(rank uint32, h *holding, e *told) Reason {
 	case !d.unique.all(keys, e.parent, e.hasParent):
 		return RepeatedHash
 	}
-	size, why := d.size(e)
+	size, why := d.size(h, e)
 	if why != None {
-		d.warn.size(why, int(min(e.blockSize, math.MaxInt)), d.blockSize)
+		d.warn.size(why, int(min(e.blockSize, math.MaxInt)), cmp.Or(h.size, d.blockSize))
 		return why
 	}
 	if why := d.extras.read(d.payload, e, len(keys)); why != None {
@@ -39,6 +40,9 @@ func (d *Decoder) stored(rank uint32, h *holding, e *told) Reason {
 		filed, why = d.file(h, &s)
 	} else {
 		filed, why = d.filePages(h, &s, size)
+	}
+	if filed > 0 {
+		h.size = size
 	}
 	if filed > 0 && why != None {
 		d.counts.Dropped[TypeStored][why]++
@@ -68,8 +72,8 @@ type origin struct {
 const maxBlockSize = 1 << 16
 
 // size returns the tokens of one of the engine's blocks, of which ours must be a
-// multiple.
-func (d *Decoder) size(e *told) (size int, why Reason) {
+// multiple, and which all have the same.
+func (d *Decoder) size(h *holding, e *told) (size int, why Reason) {
 	if e.blockSize == 0 || e.blockSize > maxBlockSize {
 		return 0, WrongBlockSize
 	}
@@ -80,7 +84,7 @@ func (d *Decoder) size(e *told) (size int, why Reason) {
 		}
 		d.blockSize = size
 	}
-	if d.blockSize%size != 0 {
+	if d.blockSize%size != 0 || h.size != 0 && h.size != size {
 		return 0, WrongBlockSize
 	}
 	return size, None
