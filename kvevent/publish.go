@@ -105,7 +105,7 @@ func (p *Publisher) emit(events []kv.Event) [][]RouterEvent {
 		r := RouterEvent{Worker: p.config.Worker, Rank: p.config.Rank, ID: p.ring.last + 1, Event: e}
 		p.held.apply(&r.Event)
 		p.ring.push(r)
-		if len(message) == batchEvents || len(message) > 0 && blocks+len(e.Blocks) > batchBlocks {
+		if len(message) == kv.BatchEvents || len(message) > 0 && blocks+len(e.Blocks) > kv.BatchBlocks {
 			out = append(out, message)
 			message, blocks = nil, 0
 		}

@@ -98,7 +98,7 @@ func (h *holdings) dump() []kv.Event {
 	for len(keys) > 0 {
 		first := h.blocks[keys[0]]
 		n := 1
-		for n < len(keys) && n < batchBlocks {
+		for n < len(keys) && n < kv.BatchBlocks {
 			next := h.blocks[keys[n]]
 			if !next.hasParent || next.parent != keys[n-1] || next.tiers != first.tiers {
 				break

@@ -6,27 +6,13 @@ import (
 	"github.com/dynago/dynago/kv"
 )
 
-// Limits of one batch.
-const (
-	batchEvents = 128
-	batchBlocks = 8192
-)
-
-// messageDecoder is what reads the messages of one rank: a [Decoder], or a
-// [TRTLLMDecoder].
-type messageDecoder interface {
-	Decode(payload []byte) (rank uint32, events []kv.Event, err error)
-	Forget(rank uint32)
-	Counts() Counts
-}
-
 // teller makes batches of what an [Order] finds out about one rank. Each time
 // the rank has to be forgotten a new epoch begins, in which events are numbered
 // from 1 on. A rank is known completely from the end of a snapshot on, and
 // partially until then.
 type teller struct {
-	rank    uint32 // as told; what messages say of themselves is their decoder's
-	decoder messageDecoder
+	rank    uint32   // as told; what messages say of themselves is their decoder's
+	decoder *Decoder // of the rank's messages, if it has such
 	send    func(kv.Batch)
 
 	epoch uint64
@@ -115,7 +101,7 @@ func (t *teller) beginAnew(cursor bool) {
 
 // tell sends events, in batches of their own memory.
 func (t *teller) tell(events []kv.Event) {
-	for _, events := range cut(keep(events)) {
+	for _, events := range kv.Cut(keep(events)) {
 		t.told = true
 		b := kv.Batch{Rank: t.rank, Epoch: t.epoch, Events: events}
 		if t.mode == rebuilding {
@@ -141,22 +127,4 @@ func keep(events []kv.Event) []kv.Event {
 		out[i].Blocks = blocks[from:len(blocks):len(blocks)]
 	}
 	return out
-}
-
-// cut divides events so that each part is within the limits of a batch. An
-// event that is larger by itself goes alone.
-func cut(events []kv.Event) [][]kv.Event {
-	var parts [][]kv.Event
-	for len(events) > 0 {
-		n, blocks := 0, 0
-		for n < len(events) && n < batchEvents {
-			if blocks += len(events[n].Blocks); blocks > batchBlocks && n > 0 {
-				break
-			}
-			n++
-		}
-		parts = append(parts, events[:n:n])
-		events = events[n:]
-	}
-	return parts
 }

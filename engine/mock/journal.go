@@ -1,15 +1,9 @@
 package mock
 
-import (
-	"github.com/dynago/dynago/kv"
-)
+import "github.com/dynago/dynago/kv"
 
-// Limits of one batch, and how many events are kept for those who come back.
-const (
-	batchEvents = 128
-	batchBlocks = 8192
-	ringEvents  = 4096
-)
+// ringEvents is how many events are kept for those who come back.
+const ringEvents = 4096
 
 // journal keeps the newest events of one rank and says what a reader at some
 // place in them has to be told. It is a plain data structure.
@@ -71,7 +65,7 @@ func (j *journal) read(r *reader, stored func() []kv.Event) []kv.Batch {
 	if gap != "" {
 		out = append(out, kv.Batch{Rank: j.rank, Epoch: j.epoch, Gap: gap})
 	}
-	for _, events := range cut(stored()) {
+	for _, events := range kv.Cut(stored()) {
 		out = append(out, kv.Batch{Rank: j.rank, Epoch: j.epoch, Events: events, Snapshot: kv.SnapshotPart})
 	}
 	out = append(out, kv.Batch{Rank: j.rank, Epoch: j.epoch, Last: j.last, Snapshot: kv.SnapshotEnd})
@@ -86,28 +80,10 @@ func (j *journal) tail(last uint64) []kv.Batch {
 		events = append(events, j.ring[(n-1)%ringEvents])
 	}
 	var out []kv.Batch
-	for _, part := range cut(events) {
+	for _, part := range kv.Cut(events) {
 		first := last + 1
 		last += uint64(len(part))
 		out = append(out, kv.Batch{Rank: j.rank, Epoch: j.epoch, First: first, Last: last, Events: part})
 	}
 	return out
-}
-
-// cut divides events so that each part is within the limits of a batch. An
-// event that is larger by itself goes alone: its number cannot be shared.
-func cut(events []kv.Event) [][]kv.Event {
-	var parts [][]kv.Event
-	for len(events) > 0 {
-		n, blocks := 0, 0
-		for n < len(events) && n < batchEvents {
-			if blocks += len(events[n].Blocks); blocks > batchBlocks && n > 0 {
-				break
-			}
-			n++
-		}
-		parts = append(parts, events[:n:n])
-		events = events[n:]
-	}
-	return parts
 }

@@ -60,7 +60,7 @@ func TestJournal(t *testing.T) {
 				}
 				blocks += len(e.Blocks)
 			}
-			if b.Rank != 3 || b.Epoch != 7 || b.First != next || b.Last != next+uint64(len(b.Events))-1 || len(b.Events) > batchEvents || blocks > batchBlocks {
+			if b.Rank != 3 || b.Epoch != 7 || b.First != next || b.Last != next+uint64(len(b.Events))-1 || len(b.Events) > kv.BatchEvents || blocks > kv.BatchBlocks {
 				t.Fatalf("batch %d..%d of %d events and %d blocks, want one from %d on", b.First, b.Last, len(b.Events), blocks, next)
 			}
 			next = b.Last + 1
