@@ -164,6 +164,15 @@ func TestTRTLLM(t *testing.T) {
 				stored(0, kv.Block{Engine: 1, Local: local(salted, 1, 2)}, kv.Block{Engine: 2, Local: local(salted, 3, 4)}),
 			}}},
 		}}, nil},
+		{"salts that differ within a store", []step{{
+			[]string{element(0, 64, storeElement("null",
+				blockElementWith("1", 0, `"cache_salt":"dynamo-cache-salt:tenant-a"`, 1, 2),
+				blockElementWith("2", 0, `"cache_salt":"dynamo-cache-salt:tenant-a"`, 3, 4),
+				blockElementWith("3", 0, `"cache_salt":"dynamo-cache-salt:tenant-b"`, 5, 6)))},
+			[]kvevent.Polled{{Events: []kv.Event{
+				stored(0, kv.Block{Engine: 1, Local: local(salted, 1, 2)}, kv.Block{Engine: 2, Local: local(salted, 3, 4)}),
+			}}},
+		}}, []kvevent.Drop{{Type: kvevent.TypeStored, Reason: kvevent.ForeignNamespace, Events: 1}}},
 		{"salts of others", []step{{
 			[]string{element(0, 64, storeElement("null", blockElementWith("1", 0, `"cache_salt":"tenant-a"`, 1, 2)))},
 			[]kvevent.Polled{{}},
