@@ -251,6 +251,19 @@ func TestTRTLLMLearnsTheBlockSize(t *testing.T) {
 	}
 }
 
+// Where the id of an image's tokens is known, its pad takes their place.
+func TestTRTLLMPads(t *testing.T) {
+	const hash = 0x0123456789abcdef
+	image := uint32(9)
+	d := kvevent.NewTRTLLMDecoder(kvevent.Config{BlockSize: 2, ImageToken: &image})
+	media := fmt.Sprintf(`"mm_keys":[{"type":"mm_key","hash":"%016x%048x","start_offset":0}]`, hash, 5)
+	runs, err := d.Decode([]byte("[" + element(0, 64, storeElement("null", blockElementWith("1", 0, media, 7, image))) + "]"))
+	want := []kvevent.Polled{{Events: []kv.Event{stored(0, kv.Block{Engine: 1, Local: local(plain, 7, 1_000_000+hash&(1<<30-1))})}}}
+	if diff := cmp.Diff(want, runs); err != nil || diff != "" {
+		t.Errorf("%v, runs (-want +got):\n%s", err, diff)
+	}
+}
+
 func TestMalformedTRTLLM(t *testing.T) {
 	d := kvevent.NewTRTLLMDecoder(kvevent.Config{BlockSize: 2})
 	for _, body := range []string{``, `{}`, `[`, `[1]`, `[{"event_id":"x"}]`, `[{"event_id":-1}]`, `[{"event_id":0,"attention_dp_rank":-1}]`} {
