@@ -126,6 +126,9 @@ func TestMediaInBlocks(t *testing.T) {
 		if !slices.Equal(s.AppendLocalMedia(nil, tokens, nil), s.AppendLocal(nil, tokens)) {
 			t.Errorf("eagle %v: without media other hashes", eagle)
 		}
+		if got := (kv.Scheme{Eagle: eagle}).AppendLocalMedia(nil, tokens, media); got != nil {
+			t.Errorf("eagle %v: hashes of blocks without a size: %v", eagle, got)
+		}
 	}
 }
 

@@ -36,10 +36,10 @@ func HashMediaBlock(tokens []uint32, media []uint64, seed uint64) LocalHash {
 // AppendLocalMedia is [Scheme.AppendLocal] for a prompt with media: a block's
 // hash covers, beside its tokens, each of the media that has a token in it.
 func (s Scheme) AppendLocalMedia(dst []LocalHash, tokens []uint32, media []Media) []LocalHash {
-	if len(media) == 0 {
+	n, window := s.Blocks(len(tokens)), s.window()
+	if n == 0 || len(media) == 0 {
 		return s.AppendLocal(dst, tokens)
 	}
-	n, window := s.Blocks(len(tokens)), s.window()
 	in := make([][]uint64, n)
 	counted := make([]int, n) // the last of the media counted in a block, from 1
 	for which, m := range media {
