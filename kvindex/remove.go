@@ -49,10 +49,10 @@ func (l *lost) flush() {
 // remove applies a removal. The holder must be locked.
 func (x *Index) remove(h *holder, e *kv.Event) error {
 	var failed error
-	if h.keys.count == 0 && len(e.Blocks) > 0 {
-		return ErrBlockNotFound
-	}
 	for blocks := e.Blocks; len(blocks) > 0; {
+		if h.keys.count == 0 { // and so there is no table to look into
+			return ErrBlockNotFound
+		}
 		n := min(len(blocks), slice)
 		h.keys.touch(blocks[:n], 0)
 		x.tree.mu.Lock()

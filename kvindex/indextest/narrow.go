@@ -106,7 +106,11 @@ func (n *narrow) store(t kv.Target) kv.Event {
 
 func (n *narrow) remove(t kv.Target) kv.Event {
 	e := kv.Event{Kind: kv.Removed, Tier: n.tier()}
-	for range 1 + n.draw(3) {
+	length := 1 + n.draw(3)
+	if n.draw.percent(2) { // and goes on when the last key is gone
+		length = 300
+	}
+	for range length {
 		e.Blocks = append(e.Blocks, kv.Block{Engine: n.some(t)})
 	}
 	return e
