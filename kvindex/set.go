@@ -83,7 +83,7 @@ func bitSet(l list, count int) set {
 	return elsewhere | set(l.order)<<56 | set(count)<<32 | set(l.unit)
 }
 
-// inlineHas returns where slot stands in an inline set, or -1.
+// inlineAt returns where slot stands in an inline set, or -1.
 func (s set) inlineAt(slot uint32) int {
 	for i := 0; s != 0; i++ {
 		if uint32(s&0xffff) == slot+1 {
