@@ -7,7 +7,6 @@ import (
 	"github.com/dynago/dynago/bench/stats"
 	"github.com/dynago/dynago/bench/workload"
 	"github.com/dynago/dynago/kv"
-	"golang.org/x/sys/unix"
 )
 
 // agentic is what a history of agents took.
@@ -50,7 +49,7 @@ func askFor(match match, h *workload.Corpus, late []workload.Op) answers {
 	for len(late) > 0 {
 		batch := late[:min(batchSize, len(late))]
 		late = late[len(batch):]
-		before := usage(unix.RUSAGE_THREAD).Nivcsw
+		before := usage(ofThread).Nivcsw
 		start := len(latencies)
 		for _, op := range batch {
 			copy(prompt, h.Prompt(op))
@@ -61,7 +60,7 @@ func askFor(match match, h *workload.Corpus, late []workload.Op) answers {
 				a.Wrong++
 			}
 		}
-		if usage(unix.RUSAGE_THREAD).Nivcsw != before {
+		if usage(ofThread).Nivcsw != before {
 			a.Disturbed += float64(len(batch))
 			latencies = latencies[:start]
 		}

@@ -18,7 +18,7 @@ type clock struct {
 }
 
 func now() clock {
-	thread, process := usage(unix.RUSAGE_THREAD), usage(unix.RUSAGE_SELF)
+	thread, process := usage(ofThread), usage(unix.RUSAGE_SELF)
 	return clock{time.Now(), cpu(thread), cpu(process), thread.Nivcsw}
 }
 

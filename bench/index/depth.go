@@ -9,7 +9,6 @@ import (
 
 	"github.com/dynago/dynago/bench/stats"
 	"github.com/dynago/dynago/kv"
-	"golang.org/x/sys/unix"
 )
 
 // The shape of the index that queries of one depth are put to.
@@ -110,7 +109,7 @@ func ask(match match, all chains, hit int, random *rand.Rand) answers {
 	latencies := make([]time.Duration, 0, batches*batchSize)
 	prompt := make([]kv.LocalHash, promptBlocks)
 	for range batches {
-		before := usage(unix.RUSAGE_THREAD).Nivcsw
+		before := usage(ofThread).Nivcsw
 		start := len(latencies)
 		for range batchSize {
 			i := random.Uint64N(uint64(all))
@@ -123,7 +122,7 @@ func ask(match match, all chains, hit int, random *rand.Rand) answers {
 				a.Wrong++
 			}
 		}
-		if usage(unix.RUSAGE_THREAD).Nivcsw != before {
+		if usage(ofThread).Nivcsw != before {
 			latencies = latencies[:start]
 		}
 	}

@@ -92,7 +92,7 @@ func resident() int {
 	text, err := os.ReadFile("/proc/self/statm")
 	fields := strings.Fields(string(text))
 	if err != nil || len(fields) < 2 {
-		panic("/proc/self/statm cannot be read") // and nothing of this works elsewhere
+		panic("/proc/self/statm cannot be read") // outside Linux there is none
 	}
 	pages, err := strconv.Atoi(fields[1])
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/dynago/dynago/bench/stats"
 	"github.com/dynago/dynago/bench/workload"
-	"golang.org/x/sys/unix"
 )
 
 // paired is what a writer and a reader beside each other took.
@@ -89,7 +88,7 @@ func await(done *atomic.Int64, i int64) {
 	const patience = 1 << 15
 	for tries := 0; done.Load() <= i; tries++ {
 		if tries > patience {
-			_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+			yield()
 		}
 	}
 }
