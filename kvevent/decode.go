@@ -44,10 +44,11 @@ type Decoder struct {
 	padded []uint32
 	extras extras
 	unique unique
-	// payload is the message at hand. What follows is of it as well: what the
-	// last events were, where the one being read begins, and where in it the
-	// last key and the last parent end.
+	// payload is the message at hand. What follows is of it as well: how many
+	// blocks its rank may have, what the last events were, where the one being
+	// read begins, and where in it the last key and the last parent end.
 	payload                  []byte
+	most                     int
 	removal                  lastRemoval
 	head                     lastHead
 	behind                   lastTail
@@ -115,7 +116,12 @@ func (d *Decoder) Decode(payload []byte) (rank uint32, events []kv.Event, err er
 		h = newHolding(d.inFlight != nil)
 		d.ranks[rank] = h
 	}
-	d.payload = payload
+	d.payload, d.most = payload, d.maxBlocks
+	for _, other := range d.ranks {
+		if other != h {
+			d.most -= other.len()
+		}
+	}
 	h.touch(d.hashes)
 	for i := range d.told {
 		d.convert(rank, h, &d.told[i])

@@ -156,7 +156,7 @@ func TestBlockSizeIsLearned(t *testing.T) {
 	}
 }
 
-// What is remembered has a bound, which holds per rank.
+// What is remembered has a bound, which holds for all ranks together.
 func TestTooManyBlocks(t *testing.T) {
 	d := kvevent.NewDecoder(kvevent.Config{MaxBlocks: 3})
 	got := decodeAll(t, d, message(list{"BlockStored", list{1, 2, 3, 4}, nil, []uint32{1, 2, 3, 4}, 1}, store(5, nil, []uint32{5}), removal(1), store(5, nil, []uint32{5})))
@@ -170,5 +170,13 @@ func TestTooManyBlocks(t *testing.T) {
 	}
 	if n := d.Counts().Dropped[kvevent.TypeStored][kvevent.TooManyBlocks]; n != 2 || d.Held(0) != 3 {
 		t.Errorf("counted %d, holds %d", n, d.Held(0))
+	}
+	other := pack(list{0, list{store(5, nil, []uint32{5})}, 1})
+	if _, events, err := d.Decode(other); err != nil || len(events) > 0 || d.Held(1) != 0 {
+		t.Errorf("%v of another rank, %v", events, err)
+	}
+	d.Forget(0)
+	if _, events, err := d.Decode(other); err != nil || len(events) != 1 || d.Held(1) != 1 {
+		t.Errorf("%v of another rank, now that there is room, %v", events, err)
 	}
 }

@@ -34,14 +34,14 @@ type Config struct {
 	// InFlight, if not nil, finds the namespaces that the engine's events do not
 	// tell.
 	InFlight InFlight
-	// MaxBlocks bounds what is remembered of one rank, in the engine's own
-	// blocks; stores beyond it are left out. 0 = [DefaultMaxBlocks].
+	// MaxBlocks bounds what is remembered of all ranks together, in the engine's
+	// own blocks; stores beyond it are left out. 0 = [DefaultMaxBlocks].
 	MaxBlocks int
 	// Log, if not nil, hears of the first blocks of a wrong size.
 	Log *slog.Logger
 }
 
-// DefaultMaxBlocks is how many blocks of one rank a [Decoder] remembers unless
+// DefaultMaxBlocks is how many blocks of an engine are remembered unless
 // told otherwise.
 const DefaultMaxBlocks = 1 << 24
 

@@ -43,7 +43,8 @@ type Effects interface {
 	Stop()
 }
 
-// Limits of an [Order]. The first two are in force where Limits has zeros.
+// Limits of an [Order]. The first two are in force where its configuration has
+// zeros.
 const (
 	// heldMessages and heldBytes bound the live messages that wait for a replay.
 	heldMessages = 4096

@@ -194,7 +194,7 @@ func (d *Decoder) filePages(h *holding, s *store, size int) (filed int, why Reas
 		case known && s.settled && p.all[at].settled && p.all[at].seed != s.seed:
 			d.clashPage(p, at, e.tier)
 			return i, AmbiguousNamespace
-		case !known && h.len() >= d.maxBlocks:
+		case !known && h.len() >= d.most:
 			return i, TooManyBlocks
 		case !known:
 			at = p.add(key, before)

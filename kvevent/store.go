@@ -149,7 +149,7 @@ func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 // says how many it took, and why not all.
 func (d *Decoder) file(h *holding, s *store) (filed int, why Reason) {
 	keys, tokens, span := part(d.hashes, s.told.hashes), d.window(s.told), d.span()
-	h.reserve(min(len(keys), max(0, d.maxBlocks-h.len())))
+	h.reserve(min(len(keys), max(0, d.most-h.len())))
 	from, clash := len(d.blocks), -1
 	for i, key := range keys {
 		if len(tokens) < span {
@@ -170,7 +170,7 @@ func (d *Decoder) file(h *holding, s *store) (filed int, why Reason) {
 		}
 		slot, known := h.find(key)
 		if !known {
-			if h.len() >= d.maxBlocks {
+			if h.len() >= d.most {
 				why = TooManyBlocks
 				break
 			}

@@ -19,6 +19,7 @@ type TRTLLMDecoder struct {
 	warn   warnings
 	ranks  map[uint32]*polledRank
 	counts Counts
+	most   int // blocks that the rank at hand may have
 
 	tokens []uint32
 	media  []uint64
@@ -47,6 +48,8 @@ type polledRank struct {
 	// partial has the blocks that were never passed on since they are not full.
 	partial map[kv.EngineHash]struct{}
 }
+
+func (r *polledRank) len() int { return len(r.blocks) + len(r.partial) }
 
 // polledBlock is a block passed on, with what it takes to pass it on again when
 // it moves to another tier.
@@ -141,6 +144,12 @@ func (d *TRTLLMDecoder) Decode(body []byte) ([]Polled, error) {
 		r, lost := d.enter(rank, *e.ID, e.Window)
 		if n := len(runs); n == 0 || lost || runs[n-1].Rank != rank {
 			runs = append(runs, Polled{Rank: rank, First: *e.ID, Lost: lost})
+			d.most = d.config.MaxBlocks
+			for _, other := range d.ranks {
+				if other != r {
+					d.most -= other.len()
+				}
+			}
 		}
 		run := &runs[len(runs)-1]
 		run.Last = *e.ID
@@ -271,7 +280,7 @@ func (d *TRTLLMDecoder) block(run *Polled, r *polledRank, data *polledData, i in
 	size := d.config.BlockSize
 	switch {
 	case i+1 == len(data.Blocks) && (len(b.Tokens) < size || size == 0):
-		if len(r.partial) < d.config.MaxBlocks {
+		if r.len() < d.most {
 			r.partial[d.keys[i]] = struct{}{}
 		}
 		return PartialBlock
@@ -294,7 +303,7 @@ func (d *TRTLLMDecoder) block(run *Polled, r *polledRank, data *polledData, i in
 		emitPolled(run, kv.Removed, key, was)
 		delete(r.blocks, key)
 		return AmbiguousNamespace
-	case !known && len(r.blocks) >= d.config.MaxBlocks:
+	case !known && r.len() >= d.most:
 		return TooManyBlocks
 	}
 	delete(r.partial, key)

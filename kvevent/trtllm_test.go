@@ -264,6 +264,31 @@ func TestTRTLLMPads(t *testing.T) {
 	}
 }
 
+// What is remembered has a bound, which holds for all ranks together.
+func TestTooManyTRTLLMBlocks(t *testing.T) {
+	d := kvevent.NewTRTLLMDecoder(kvevent.Config{BlockSize: 2, MaxBlocks: 2})
+	decode := func(rank, id int, key string) int {
+		t.Helper()
+		runs, err := d.Decode(fmt.Appendf(nil, `[{"event_id":%d,"attention_dp_rank":%d,"window_size":64,"data":%s}]`, id, rank, storeElement("null", blockElement(key, 0, 1, 2))))
+		if err != nil || len(runs) != 1 {
+			t.Fatalf("%d runs, %v", len(runs), err)
+		}
+		return len(runs[0].Events)
+	}
+	for i, want := range []int{1, 1, 0} {
+		if n := decode(0, i, fmt.Sprint(i)); n != want {
+			t.Errorf("%d events of store %d, want %d", n, i, want)
+		}
+	}
+	if n := decode(1, 0, "7"); n != 0 {
+		t.Errorf("%d events of another rank", n)
+	}
+	d.Forget(0)
+	if n := decode(1, 1, "7"); n != 1 {
+		t.Errorf("%d events of another rank, now that there is room", n)
+	}
+}
+
 func TestMalformedTRTLLM(t *testing.T) {
 	d := kvevent.NewTRTLLMDecoder(kvevent.Config{BlockSize: 2})
 	for _, body := range []string{``, `{}`, `[`, `[1]`, `[{"event_id":"x"}]`, `[{"event_id":-1}]`, `[{"event_id":0,"attention_dp_rank":-1}]`} {
