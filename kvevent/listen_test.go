@@ -259,6 +259,25 @@ func TestListen(t *testing.T) {
 	}
 }
 
+// What the worker held before anybody listened is asked for, even if it tells
+// nothing more.
+func TestListenAsksAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, func(int) int { return 1 }, 0)
+		p.start()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		p.receiver.Lock()
+		for rank := range uint32(2) {
+			if h := p.receiver.ranks[3+rank]; h == nil || h.state != "exact" {
+				t.Errorf("rank %d is %+v, want exact", 3+rank, h)
+			}
+		}
+		p.receiver.Unlock()
+		p.stop()
+	})
+}
+
 // Where nobody can be asked each loss makes a rank partial.
 func TestListenWithoutRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
