@@ -566,6 +566,8 @@ func TestEngineEndpoints(t *testing.T) {
 
 		{"tcp://*:5557", "tcp://*:5560", "gpu", 0, 4, nil, "kvevent: events port 5557 and replay port 5560 are 3 apart, and an engine of 4 ranks needs at least as many ports for each"},
 		{"tcp://*:65535", "", "gpu", 1, 1, nil, `kvevent: events endpoint "tcp://*:65535": rank 1 would have port 65536, and 65535 is the last`},
+		{"tcp://*:5557", "", "gpu", 0, 1<<32 - 1, nil, `kvevent: events endpoint "tcp://*:5557": rank 59979 would have port 65536, and 65535 is the last`},
+		{"ipc:///run/kv", "", "gpu", 0, 2, nil, `kvevent: events endpoint "ipc:///run/kv": a path is of rank 0 alone, and rank 1 needs a TCP port`},
 		{"tcp://*:*", "", "gpu", 0, 1, nil, `kvevent: events endpoint "tcp://*:*": the port must be a number from 1 to 65535, which "*" is not`},
 		{"tcp://*", "", "gpu", 0, 1, nil, `kvevent: events endpoint "tcp://*": there is no port; tcp://*:5557 would be right`},
 		{"inproc://kv", "", "gpu", 0, 1, nil, `kvevent: events endpoint "inproc://kv": it must begin with tcp:// or ipc://`},

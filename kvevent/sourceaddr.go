@@ -30,9 +30,9 @@ func EngineEndpoints(events, replay, host string, first, size uint32) ([]Endpoin
 	if err := disjoint(events, replay, size); err != nil {
 		return nil, err
 	}
-	out := make([]Endpoint, size)
-	for i := range out {
-		e := Endpoint{Rank: first + uint32(i), Bind: !binds}
+	var out []Endpoint // which ends with the ports, however many ranks are claimed
+	for i := range size {
+		e := Endpoint{Rank: first + i, Bind: !binds}
 		var err error
 		at := host
 		if e.Bind {
@@ -46,7 +46,7 @@ func EngineEndpoints(events, replay, host string, first, size uint32) ([]Endpoin
 				return nil, fmt.Errorf("kvevent: replay endpoint %q: %w", replay, err)
 			}
 		}
-		out[i] = e
+		out = append(out, e)
 	}
 	return out, nil
 }
@@ -55,8 +55,11 @@ func EngineEndpoints(events, replay, host string, first, size uint32) ([]Endpoin
 // place of a wildcard unless it is empty.
 func rankAddress(address, host string, rank uint32) (string, error) {
 	if path, ok := strings.CutPrefix(address, "ipc://"); ok {
-		if path == "" {
+		switch {
+		case path == "":
 			return "", fmt.Errorf("there is no path behind ipc://")
+		case rank > 0:
+			return "", fmt.Errorf("a path is of rank 0 alone, and rank %d needs a TCP port", rank)
 		}
 		return address, nil
 	}

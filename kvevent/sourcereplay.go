@@ -100,7 +100,7 @@ func (r *sourceRank) replay(ctx context.Context, from uint64) error {
 			}
 			idle.Stop() // the consumer's time is not the engine's
 			if !r.handReplayed(ctx, message) {
-				return context.Canceled
+				return context.Cause(ctx)
 			}
 			idle.Reset(replayIdle)
 		}
