@@ -33,6 +33,7 @@ type page struct {
 	up       int32 // the page before it in its group
 	child    int32 // the first of those behind it in its group
 	sibling  int32 // the next one behind the same page
+	before   int32 // the one of which it is the sibling
 	place    int32 // in its group, from 0
 	told     uint8 // bit per tier on which the group that ends here has been passed on
 	followed bool  // the token that follows is known
@@ -75,7 +76,7 @@ func (p *pages) add(key kv.EngineHash, parent int32) int32 {
 		p.all = append(p.all, page{})
 		p.text = append(p.text, make([]uint32, p.size+1)...)
 	}
-	n := page{key: key, up: none, child: none, sibling: none, rooted: true}
+	n := page{key: key, up: none, child: none, sibling: none, before: none, rooted: true}
 	if parent != none {
 		before := &p.all[parent]
 		n.seed, n.settled, n.chain = before.seed, before.settled, before.chain
@@ -84,7 +85,10 @@ func (p *pages) add(key kv.EngineHash, parent int32) int32 {
 		} else {
 			n.base, n.rooted = before.base, before.rooted
 			n.up, n.place = parent, before.place+1
-			n.sibling, before.child = before.child, i
+			if n.sibling = before.child; n.sibling != none {
+				p.all[n.sibling].before = i
+			}
+			before.child = i
 		}
 	}
 	p.all[i] = n
@@ -101,12 +105,14 @@ func (p *pages) drop(i int32) {
 			return
 		}
 		up := n.up
-		if up != none {
-			link := &p.all[up].child
-			for *link != i {
-				link = &p.all[*link].sibling
-			}
-			*link = n.sibling
+		switch {
+		case n.before != none:
+			p.all[n.before].sibling = n.sibling
+		case up != none:
+			p.all[up].child = n.sibling
+		}
+		if n.sibling != none {
+			p.all[n.sibling].before = n.before
 		}
 		delete(p.at, n.key)
 		p.free = append(p.free, i)
