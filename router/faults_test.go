@@ -22,7 +22,7 @@ import (
 // the order of their ids.
 func (h *house) devices(p []uint32) (n []int) {
 	h.t.Helper()
-	rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p})
+	rows, err := h.router.Explain(h.t.Context(), &router.Query{Model: "m", Tokens: p})
 	if err != nil {
 		h.t.Fatal(err)
 	}

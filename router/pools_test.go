@@ -59,7 +59,7 @@ func TestEagle(t *testing.T) {
 	for _, id := range []uint64{1, 2} {
 		defer h.route(router.Query{Model: "m", PinWorker: id, Tokens: p}).Release()
 	}
-	rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p})
+	rows, err := h.router.Explain(t.Context(), &router.Query{Model: "m", Tokens: p})
 	if err != nil || rows[0].DecodeBlocks != 9 || rows[1].DecodeBlocks != 10 || rows[2].DecodeBlocks != 9 {
 		t.Errorf("%+v, %v; want 9, 10 and 9 blocks", rows, err)
 	}
@@ -158,7 +158,7 @@ func TestTrackingKey(t *testing.T) {
 		t.Errorf("cached are %v blocks", got)
 	}
 	defer h.route(router.Query{Model: "m", PinWorker: 1, Tokens: p}).Release()
-	rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p[:22]})
+	rows, err := h.router.Explain(t.Context(), &router.Query{Model: "m", Tokens: p[:22]})
 	if err != nil || rows[0].DecodeBlocks != 10 {
 		t.Errorf("%+v, %v: the prompts share nothing in the books", rows, err)
 	}

@@ -186,11 +186,11 @@ func (r *Router) decide(ctx context.Context, q *Query, s *scratch, start time.Ti
 }
 
 // Explain returns what Route would choose from for a request, in the order of
-// the targets. It books nothing.
-func (r *Router) Explain(q *Query) ([]Candidate, error) {
+// the targets. It books nothing. ctx bounds how long a shared cache is waited for.
+func (r *Router) Explain(ctx context.Context, q *Query) ([]Candidate, error) {
 	s := new(scratch)
 	r.expire(time.Now())
-	if err := r.consider(context.Background(), q, s); err != nil {
+	if err := r.consider(ctx, q, s); err != nil {
 		return nil, err
 	}
 	r.mu.Lock()

@@ -73,7 +73,7 @@ func TestGap(t *testing.T) {
 	h.caches(1, 1, kv.TierDevice, p)
 	h.engines[1].events <- kv.Batch{Epoch: 1, Gap: kv.GapLost}
 	h.caches(1, 9, kv.TierDevice, p[:8])
-	rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p})
+	rows, err := h.router.Explain(t.Context(), &router.Query{Model: "m", Tokens: p})
 	if err != nil || rows[0].Device != 2 {
 		t.Errorf("%+v, %v; want the two blocks told since", rows, err)
 	}
@@ -103,7 +103,7 @@ func TestWhatIsCachedIsNotBooked(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	// What one decision found in use is not taken for another prompt's.
-	rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: count(7000, 40)})
+	rows, err := h.router.Explain(t.Context(), &router.Query{Model: "m", Tokens: count(7000, 40)})
 	if err != nil || rows[0].DecodeBlocks != 20 || rows[1].DecodeBlocks != 20 {
 		t.Errorf("%+v, %v; want 20 blocks each", rows, err)
 	}
@@ -122,7 +122,7 @@ func TestCreditDecay(t *testing.T) {
 		h.caches(id, 1, kv.TierDevice, p)
 		defer h.route(router.Query{Model: "m", PinWorker: id, Tokens: count(9000, n)}).Release()
 	}
-	rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p})
+	rows, err := h.router.Explain(t.Context(), &router.Query{Model: "m", Tokens: p})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestBookingsCount(t *testing.T) {
 	if got := h.router.Loads(); !slices.Equal(got, []router.TargetLoad{want}) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p})
+	rows, err := h.router.Explain(t.Context(), &router.Query{Model: "m", Tokens: p})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func TestOverlapByTier(t *testing.T) {
 	h.caches(1, 1, kv.TierDevice, p[:8])
 	h.caches(1, 2, kv.TierHost, p[:24])
 	h.caches(1, 3, kv.TierShared, p[:40])
-	rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p})
+	rows, err := h.router.Explain(t.Context(), &router.Query{Model: "m", Tokens: p})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestOverlapByTier(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	// Another namespace shares nothing.
-	rows, err = h.router.Explain(&router.Query{Model: "m", Tokens: p, Namespace: kv.Namespace{Salt: "tenant"}})
+	rows, err = h.router.Explain(t.Context(), &router.Query{Model: "m", Tokens: p, Namespace: kv.Namespace{Salt: "tenant"}})
 	if err != nil || rows[0].Device != 0 {
 		t.Errorf("another tenant finds %d blocks (%v)", rows[0].Device, err)
 	}
@@ -349,7 +349,7 @@ func TestRoundRobinByModel(t *testing.T) {
 	seen := map[uint64]int{}
 	for i := range 40 {
 		q := router.Query{Model: fmt.Sprint("m", i%2)}
-		if _, err := h.router.Explain(&q); err != nil { // does not take a turn
+		if _, err := h.router.Explain(t.Context(), &q); err != nil { // does not take a turn
 			t.Fatal(err)
 		}
 		b := h.route(q)
@@ -421,7 +421,7 @@ func TestOverrides(t *testing.T) {
 		{"untracked", &router.Overrides{TrackPrefillTokens: &no}, 0},
 		{"untracked without credit", &router.Overrides{TrackPrefillTokens: &no, OverlapScoreCredit: &zero}, 10},
 	} {
-		rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p, Overrides: tc.o})
+		rows, err := h.router.Explain(t.Context(), &router.Query{Model: "m", Tokens: p, Overrides: tc.o})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -447,7 +447,7 @@ func TestBlockSizes(t *testing.T) {
 	h.join(3, card(func(c *engine.Card) { c.BlockSize = 0 }))
 	p := count(0, 64)
 	h.caches(2, 1, kv.TierDevice, p[:32])
-	rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p})
+	rows, err := h.router.Explain(t.Context(), &router.Query{Model: "m", Tokens: p})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -506,7 +506,7 @@ func TestWorkersWithoutEvents(t *testing.T) {
 			}
 		}
 		time.Sleep(121 * time.Second) // virtual
-		rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p})
+		rows, err := h.router.Explain(t.Context(), &router.Query{Model: "m", Tokens: p})
 		if err != nil || rows[0].Device+rows[1].Device != 0 {
 			t.Errorf("after its time the prompt still counts: %+v (%v)", rows, err)
 		}
@@ -531,7 +531,7 @@ func TestIgnoreEvents(t *testing.T) {
 	h.caches(1, 1, kv.TierDevice, count(0, 40))
 	h.route(router.Query{Model: "m", Tokens: count(500, 40)}).Release()
 	for from, want := range map[uint32]int{0: 0, 500: 10} {
-		rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: count(from, 40)})
+		rows, err := h.router.Explain(t.Context(), &router.Query{Model: "m", Tokens: count(from, 40)})
 		if err != nil || rows[0].Device != want {
 			t.Errorf("prompt %d: %d blocks, want %d (%v)", from, rows[0].Device, want, err)
 		}
@@ -553,7 +553,7 @@ func TestPredictedOnRoute(t *testing.T) {
 		h.caches(1, 2, kv.TierHost, p[:24])
 		cached := func(device, host int) {
 			t.Helper()
-			rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p})
+			rows, err := h.router.Explain(t.Context(), &router.Query{Model: "m", Tokens: p})
 			if err != nil || rows[0].Device != device || rows[0].Host != host {
 				t.Errorf("%d blocks on the device and %d on the host, want %d and %d (%v)", rows[0].Device, rows[0].Host, device, host, err)
 			}
@@ -595,7 +595,7 @@ func TestNewLife(t *testing.T) {
 	if got, want := h.router.Loads(), []router.TargetLoad{{Target: kv.Target{Worker: 1}}}; !slices.Equal(got, want) {
 		t.Errorf("the new life begins with %+v", got)
 	}
-	if rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p}); err != nil || rows[0].Requests != 0 || rows[0].DecodeBlocks != 10 {
+	if rows, err := h.router.Explain(t.Context(), &router.Query{Model: "m", Tokens: p}); err != nil || rows[0].Requests != 0 || rows[0].DecodeBlocks != 10 {
 		t.Errorf("the new life begins with %+v (%v)", rows, err)
 	}
 	b := h.route(router.Query{Model: "m", Tokens: p})
@@ -606,7 +606,7 @@ func TestNewLife(t *testing.T) {
 	if l := want[0]; l.Requests != 1 || l.PrefillTokens != 40 || l.ActiveBlocks != 10 {
 		t.Errorf("the new life's first request is booked as %+v", l)
 	}
-	rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p})
+	rows, err := h.router.Explain(t.Context(), &router.Query{Model: "m", Tokens: p})
 	if err != nil || rows[0].Requests != 1 || rows[0].DecodeBlocks != 10 {
 		t.Errorf("explained as %+v (%v)", rows, err)
 	}

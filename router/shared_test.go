@@ -80,7 +80,7 @@ func TestSharedCache(t *testing.T) {
 	} {
 		s.ranges, s.err, s.asked = tc.ranges, tc.err, nil
 		before := h.router.Counters().SharedErrors
-		rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: p})
+		rows, err := h.router.Explain(t.Context(), &router.Query{Model: "m", Tokens: p})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestSharedCacheIsNotAsked(t *testing.T) {
 		{Overrides: &router.Overrides{SharedCacheMultiplier: &zero}},
 	} {
 		q.Model, q.Tokens = "m", count(0, 40)
-		if rows, err := h.router.Explain(&q); err != nil || rows[0].Shared != 0 {
+		if rows, err := h.router.Explain(t.Context(), &q); err != nil || rows[0].Shared != 0 {
 			t.Errorf("%+v, %v", rows, err)
 		}
 	}
@@ -130,7 +130,7 @@ func TestGoneWhileLooking(t *testing.T) {
 	h.join(1, card())
 	h.join(2, card())
 	s.meanwhile = func() { h.fleet.Remove(1) }
-	rows, err := h.router.Explain(&router.Query{Model: "m", Tokens: count(0, 40)})
+	rows, err := h.router.Explain(t.Context(), &router.Query{Model: "m", Tokens: count(0, 40)})
 	if err != nil || len(rows) != 1 || rows[0].Target.Worker != 2 {
 		t.Errorf("%+v, %v", rows, err)
 	}

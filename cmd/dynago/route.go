@@ -85,7 +85,7 @@ func (sys *system) explain(ctx context.Context, to outlet, text string) error {
 		return err
 	}
 	query := &router.Query{ID: uuid.NewString(), Model: sys.files.name, Tokens: ids, Choices: 1}
-	rows, err := sys.router.Explain(query)
+	rows, err := sys.router.Explain(ctx, query)
 	if err != nil {
 		return err
 	}
