@@ -146,13 +146,6 @@ func TestEagleVectors(t *testing.T) {
 			t.Errorf("%d tokens: %d blocks, want %d", tokens, got, want)
 		}
 	}
-	pairs := [][2]uint32{{1, 2}, {2, 3}, {3, 4}, {4, 5}}
-	if got := kv.FirstTokens(nil, pairs, true); !slices.Equal(got, seqOf(1, 5)) {
-		t.Errorf("pairs of an Eagle worker: %v", got)
-	}
-	if got := kv.FirstTokens(nil, pairs, false); !slices.Equal(got, seqOf(1, 4)) {
-		t.Errorf("pairs of another worker: %v", got)
-	}
 }
 
 func TestTrackingVectors(t *testing.T) {

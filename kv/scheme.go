@@ -77,16 +77,3 @@ func next(h SeqHash, l LocalHash, seed uint64) SeqHash {
 	binary.LittleEndian.PutUint64(b[8:], uint64(l))
 	return SeqHash(xxh3.HashSeed(b[:], seed))
 }
-
-// FirstTokens flattens the pairs of tokens in which engines with Eagle tell of
-// their blocks: to what an Eagle scheme hashes, or, for a worker that is not
-// known to be one, to the first of each pair.
-func FirstTokens(dst []uint32, pairs [][2]uint32, eagle bool) []uint32 {
-	for _, p := range pairs {
-		dst = append(dst, p[0])
-	}
-	if eagle && len(pairs) > 0 {
-		dst = append(dst, pairs[len(pairs)-1][1])
-	}
-	return dst
-}
