@@ -16,6 +16,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -228,12 +229,22 @@ func TestLibzmqDropsForUs(t *testing.T) {
 	r.want(zmtp.Connected)
 	r.want(zmtp.Subscribed)
 	l.do("flood", "peer", say{"count": count, "size": size, "topic": "kv"}) // all of it, before we read
-	last := say{"frames": frames("last")}
+	var ending sync.WaitGroup
+	defer ending.Wait()
+	ended := make(chan struct{})
+	defer close(ended)
+	ending.Go(func() { // again and again, until there is room for it
+		for {
+			l.do("send", "peer", say{"frames": frames("last")})
+			select {
+			case <-ended:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	})
 	came, next := 0, uint64(0)
 	for {
-		if came%100 == 0 { // until there is room for it
-			l.do("send", "peer", last)
-		}
 		m := r.want(zmtp.Data)
 		if len(m.Parts) == 1 {
 			break
