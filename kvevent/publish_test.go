@@ -192,6 +192,7 @@ func TestPublisherAnswers(t *testing.T) {
 	for i := range 1500 {
 		p.Publish(time.Time{}, []kv.Event{chain(kv.TierDevice, 0, i%3+1)})
 	}
+	check("one event", kvevent.Recovery{From: 1490, To: 1490}, kvevent.AnswerEvents, "1490 +device 2", 11, 1500)
 	check("the end before the beginning", kvevent.Recovery{From: 9, To: 8}, kvevent.AnswerInvalid, "", 0, 1500)
 	check("everything", kvevent.Recovery{}, kvevent.AnswerDump, "0 +device 1", 3, 1500)
 	check("not there yet", kvevent.Recovery{From: 1501}, kvevent.AnswerTooNew, "", 0, 1500)
