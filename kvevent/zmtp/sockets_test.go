@@ -103,7 +103,7 @@ func read(t testing.TB, s interface {
 	Messages(ctx context.Context) iter.Seq2[zmtp.Message, error]
 },
 ) *reader {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	pull, stop := iter.Pull2(s.Messages(ctx))
 	t.Cleanup(func() {
 		cancel()
