@@ -94,6 +94,52 @@ func TestMemoHashesOnlyWhatIsNew(t *testing.T) {
 	}
 }
 
+// What has room is remembered: the prompts that were of use lately, and the places
+// where others may part from them.
+func TestMemoForgetsWhatIsOfNoUse(t *testing.T) {
+	const stride = 1024 // tokens between two places where prompts may part
+	s := kv.PublicScheme(16, kv.Namespace{})
+	prompt := func(name uint32, strides int) []uint32 {
+		return slices.Repeat([]uint32{name}, strides*stride)
+	}
+	after := func(first []uint32, strides int, name uint32, more int) []uint32 {
+		return slices.Concat(first[:strides*stride], prompt(name, more))
+	}
+	// shared returns how many strides of a prompt were remembered, which is from
+	// now on.
+	shared := func(m *kv.Memo, tokens []uint32) int {
+		local, _ := m.Hashes(tokens, s)
+		n := 0
+		for n < len(local) && local[n] == 1 {
+			n++
+		}
+		for i := range local {
+			local[i] = 1
+		}
+		return n * 16 / stride
+	}
+	a, b := prompt(1, 30), prompt(2, 30)
+	branch := after(a, 8, 3, 4)
+	const room = 100_000 // bytes: three prompts of 30 strides
+	for _, tc := range []struct {
+		name    string
+		prompts [][]uint32
+		want    []int
+	}{
+		{"the one not used goes first", [][]uint32{a, b, branch, prompt(4, 30), a, b}, []int{0, 0, 8, 0, 30, 0}},
+		{"a branch keeps what it shared", [][]uint32{a, branch, b, prompt(4, 30), after(a, 8, 6, 3), a}, []int{0, 8, 0, 0, 8, 8}},
+		{"where the first turn ended", [][]uint32{a[:13*stride], a, after(a, 13, 7, 3)}, []int{0, 13, 13}},
+		{"a prompt that has no room", [][]uint32{prompt(8, 120), prompt(8, 120)}, []int{0, 0}},
+	} {
+		m := kv.NewMemo(room)
+		for i, p := range tc.prompts {
+			if got := shared(m, p); got != tc.want[i] {
+				t.Errorf("%s: of prompt %d, %d strides were remembered, want %d", tc.name, i, got, tc.want[i])
+			}
+		}
+	}
+}
+
 func TestMemoTogether(t *testing.T) {
 	m := kv.NewMemo(200_000)
 	s := kv.PublicScheme(16, kv.Namespace{})
