@@ -70,7 +70,7 @@ func (t *trust) answer(wrong, blocks int, now time.Time) judgement {
 		t.doubted = time.Time{}
 		return believe
 	case t.drift > tooWrong:
-		t.patience = min(2*t.patience, longestDoubt)
+		t.patience = longer(t.patience, 0)
 		t.afresh(now)
 		return again
 	}

@@ -112,3 +112,19 @@ func btoi(b bool) int {
 	}
 	return 0
 }
+
+// A doubt that comes back lasts longer, and one that comes back late begins anew.
+func TestPatience(t *testing.T) {
+	for _, tc := range []struct{ patience, since, want time.Duration }{
+		{0, time.Hour, firstDoubt},
+		{0, 0, firstDoubt},
+		{firstDoubt, time.Minute, 2 * firstDoubt},
+		{longestDoubt, time.Minute, longestDoubt},
+		{longestDoubt, 4 * longestDoubt, longestDoubt},
+		{longestDoubt, 4*longestDoubt + 1, firstDoubt},
+	} {
+		if got := longer(tc.patience, tc.since); got != tc.want {
+			t.Errorf("%v after %v of patience: %v, want %v", tc.since, tc.patience, got, tc.want)
+		}
+	}
+}
