@@ -129,7 +129,7 @@ func TestMemoForgetsWhatIsOfNoUse(t *testing.T) {
 		{"the one not used goes first", [][]uint32{a, b, branch, prompt(4, 30), a, b}, []int{0, 0, 8, 0, 30, 0}},
 		{"a branch keeps what it shared", [][]uint32{a, branch, b, prompt(4, 30), after(a, 8, 6, 3), a}, []int{0, 8, 0, 0, 8, 8}},
 		{"where the first turn ended", [][]uint32{a[:13*stride], a, after(a, 13, 7, 3)}, []int{0, 13, 13}},
-		{"a prompt that has no room", [][]uint32{prompt(8, 120), prompt(8, 120)}, []int{0, 0}},
+		{"what has no room takes none away", [][]uint32{a, prompt(8, 120), prompt(8, 120), a}, []int{0, 0, 0, 30}},
 	} {
 		m := kv.NewMemo(room)
 		for i, p := range tc.prompts {
