@@ -239,6 +239,7 @@ func TestFaultsForEver(t *testing.T) {
 						break flood
 					}
 				}
+				synctest.Wait() // the last batch and the end may have come at once
 				c := w.EventCounts()
 				if n := c.Applied + c.Voided + c.Ignored + c.Foreign + c.Torn; c.Opened == 1 && n != told {
 					t.Errorf("%d of %d batches are counted: %+v", n, told, c)
@@ -287,6 +288,7 @@ func TestRestartsEverySecond(t *testing.T) {
 				expect(t, heard, "1 gone", "1/0 stored 1")
 			}
 			time.Sleep(time.Second)
+			synctest.Wait()
 		}
 		if n := strings.Count(log.String(), "worker has restarted"); n < 4 || n > 6 {
 			t.Errorf("logged %d times in five minutes:\n%s", n, log.String())

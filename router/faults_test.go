@@ -71,6 +71,7 @@ func TestWorkerThatStoresForEver(t *testing.T) {
 			most = max(most, h.router.IndexStats().Blocks-10)
 			time.Sleep(100 * time.Millisecond)
 		}
+		synctest.Wait()
 		if most < 6000 || most > 6400 {
 			t.Errorf("the index held up to %d blocks of a worker with room for 400", most)
 		}
