@@ -69,6 +69,8 @@ type Config struct {
 	// [Tuning.SharedCacheMultiplier] is 0.
 	Shared SharedCache
 	Logger *slog.Logger // nil discards
+	// Now tells the time; nil is [time.Now]. What runs in virtual time sets it.
+	Now func() time.Time
 }
 
 // Tuning is what the cost of a worker depends on. Names in brackets are the

@@ -18,6 +18,16 @@ type Query struct {
 	Namespace kv.Namespace
 	Expected  uint32 // forecast of output tokens; 0: none
 	Choices   int    // answers wanted; 0 is 1
+
+	// Priority is how many seconds earlier the request may count to have come
+	// where it has to wait; below 0 is 0. A higher StrictPriority always goes
+	// first. Background work, for which no client waits, never waits itself.
+	Priority       float64
+	StrictPriority uint32
+	Background     bool
+	Class          string // policy class or family asked for; "": the default one
+	Session        Session
+
 	// Recompute says that some engines compute the whole prompt, whatever they
 	// have cached of it, because its log probabilities are wanted.
 	Recompute bool
@@ -25,9 +35,32 @@ type Query struct {
 	PinWorker uint64   // the only worker that will do; 0: none in particular
 	PinRank   *uint32  // and its rank; needed only if it has several
 	Exclude   []uint64 // workers that have failed this request
+	Allow     []uint64 // the only workers that will do; nil: all
 	Require   []string // taints that a worker must have
+	// Prefer weighs taints that a worker had better have; a negative weight, that
+	// it had better not have.
+	Prefer    map[string]float64
 	Overrides *Overrides
 }
+
+// Session is what a router may know of the conversation that a request belongs
+// to.
+type Session struct {
+	ID     string // "": none
+	Parent string // that has opened this one; "": none
+	Final  bool   // this is its last request
+	Input  Input  // what the newest turn brings
+}
+
+// Input says who has spoken last.
+type Input uint8
+
+// The inputs.
+const (
+	OtherInput Input = iota
+	UserInput
+	ToolInput
+)
 
 func (q *Query) pinned() bool { return q.PinWorker != 0 }
 
@@ -61,6 +94,36 @@ type Policy interface {
 	// error, if any, becomes the request's.
 	Pick(ctx context.Context, q *Query, c []Candidate) (int, error)
 }
+
+// Learner is a [Policy] that learns from how requests have gone.
+type Learner interface {
+	Policy
+	// Learn is told the outcome of each request that the policy has placed, once.
+	// It is called without any lock held, possibly for several at once.
+	Learn(o Outcome)
+}
+
+// Outcome is how a request has gone where it was placed.
+type Outcome struct {
+	ID           string // of the query
+	Target       kv.Target
+	PromptTokens int
+	CachedTokens int // of the prompt, as the engine says; -1: it did not say
+	OutputTokens int
+	First        time.Duration // from the placement to the first token; 0: none came
+	Total        time.Duration // from the placement to the end
+	End          End
+}
+
+// End says how a request ended.
+type End uint8
+
+// The ends.
+const (
+	Abandoned End = iota // nobody waits for the answer any more
+	Completed
+	Failed // by the worker's fault
+)
 
 // Decision says what was chosen and what it rests on. The numbers are
 // predictions.
