@@ -1,0 +1,114 @@
+// Package trace holds workloads: the requests that a fleet was asked, or might
+// have been, with what waits for what. It reads the formats in which others
+// record them, changes them (faster, longer, twice over), and makes new ones from
+// a few parameters.
+//
+// The one idea: a prompt is a [Text], a few pieces of endless streams of tokens,
+// and is written out only when somebody computes with it. Two prompts that share
+// a prefix share its pieces, so that a trace of a hundred million tokens fits in
+// a few megabytes, and the same tokens come out wherever it is replayed.
+package trace
+
+import "time"
+
+// Request is one request of a workload.
+type Request struct {
+	ID      string // unique in the workload
+	Session string // conversation that it belongs to; "": none
+	Parent  string // session that has opened Session; "": none
+	Final   bool   // no later request of Session follows
+
+	// At is when the request comes, counted from the start of the workload. One
+	// with After comes Delay after the last of those has been answered, whatever
+	// At says.
+	At    time.Duration
+	After []string // ids of requests
+	Delay time.Duration
+
+	Prompt Text
+	// Answer is what the engine generates for it: its length is the number of
+	// output tokens. What a later prompt repeats of an answer is a piece of the
+	// same stream.
+	Answer Text
+
+	// What the router is told, as [router.Query] has it.
+	Priority       float64
+	StrictPriority uint32
+	Class          string
+	Tool           bool // the newest turn brings the results of tools
+}
+
+// Text is a sequence of tokens by the streams they come from. The zero value is
+// empty. Texts are never changed once made, and may share memory.
+type Text []Piece
+
+// Piece is the tokens from From on of a stream, Len of them.
+type Piece struct {
+	Stream    uint64
+	From, Len uint32
+}
+
+// Len returns the number of tokens.
+func (t Text) Len() int {
+	n := 0
+	for _, p := range t {
+		n += int(p.Len)
+	}
+	return n
+}
+
+// Tokens are drawn from [firstToken, firstToken+vocabulary): ids that the
+// vocabularies of today's models have, above those that are control tokens in
+// many of them.
+const (
+	firstToken = 1 << 10
+	vocabulary = 1 << 15
+)
+
+// Append writes the tokens out behind dst. Which token stands at a place of a
+// stream is fixed; different streams differ nearly everywhere.
+func (t Text) Append(dst []uint32) []uint32 {
+	for _, p := range t {
+		seed := mix(p.Stream)
+		for i := range uint64(p.Len) {
+			dst = append(dst, firstToken+uint32(mix(seed+(uint64(p.From)+i)*golden)>>(64-15)))
+		}
+	}
+	return dst
+}
+
+// Cut returns the first n tokens, or all if there are fewer.
+func (t Text) Cut(n int) Text {
+	for i, p := range t {
+		if int(p.Len) > n {
+			cut := append(Text(nil), t[:i+1]...)
+			cut[i].Len = uint32(max(n, 0))
+			if n <= 0 {
+				cut = cut[:i]
+			}
+			return cut
+		}
+		n -= int(p.Len)
+	}
+	return t
+}
+
+// Stream numbers. Those that count up from 0 are for the blocks of recorded
+// prompts; what an engine generates has numbers of its own.
+const answers = 1 << 63
+
+// answer returns the answer of the n-th request of a workload.
+func answer(n, tokens int) Text {
+	return Text{{Stream: answers | uint64(n), Len: uint32(tokens)}}
+}
+
+const golden = 0x9e3779b97f4a7c15
+
+// mix is a bijection in which every bit of the result depends on every bit of x.
+func mix(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
+}
