@@ -5,7 +5,8 @@
 // ranges over its cards, and while it serves two more range over its load and
 // its KV events. Everything else reads the latest of what they saw, without
 // waiting: a [Fleet.Snapshot] is a slice that never changes, and a [Worker]
-// answers from memory.
+// answers from memory. Where time is not real there is nobody to follow: a
+// [Reporter] is told instead, and everything else is the same.
 package fleet
 
 import (
@@ -112,11 +113,21 @@ func (f *Fleet) Add(e Entry) (*Worker, error) {
 	if e.Engine == nil {
 		return nil, fmt.Errorf("fleet: add %q: no engine", e.Name)
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	w, err := f.joinLocked(e)
+	if err != nil {
+		return nil, err
+	}
+	w.start(slices.Clone(f.sinks))
+	return w, nil
+}
+
+// joinLocked puts a worker into the list; nothing happens around it yet.
+func (f *Fleet) joinLocked(e Entry) (*Worker, error) {
 	if e.ID == 0 {
 		e.ID = ID(e.Name)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	if f.closed {
 		return nil, fmt.Errorf("fleet: add %q: the fleet is closed", e.Name)
 	}
@@ -132,7 +143,6 @@ func (f *Fleet) Add(e Entry) (*Worker, error) {
 	slices.SortFunc(list, func(a, b *Worker) int { return cmp.Compare(a.id, b.id) })
 	f.workers.Store(&list)
 	f.announceLocked()
-	w.start(slices.Clone(f.sinks))
 	return w, nil
 }
 

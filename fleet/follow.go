@@ -27,6 +27,8 @@ type follower struct {
 	sinks []Sink
 	log   *slog.Logger
 	order order
+	// reported says that whoever knows the worker tells of it; nothing is read.
+	reported bool
 
 	// readers end with quit; nil while none run.
 	quit    context.CancelFunc
@@ -38,10 +40,14 @@ type follower struct {
 	restarted, torn, foreign, voided, ended complaint
 }
 
+func newFollower(w *Worker, sinks []Sink) *follower {
+	return &follower{Worker: w, sinks: sinks, log: w.fleet.log.With("worker", w.name, "id", w.id)}
+}
+
 // follow ranges over the worker's cards until ctx ends. When it returns, nothing
 // of the worker runs any more and the sinks have forgotten it.
 func follow(ctx context.Context, w *Worker, sinks []Sink) {
-	f := &follower{Worker: w, sinks: sinks, log: w.fleet.log.With("worker", w.name, "id", w.id)}
+	f := newFollower(w, sinks)
 	defer f.forget()
 	for ctx.Err() == nil {
 		reason := "the engine has stopped telling its status"
@@ -147,7 +153,7 @@ func (f *follower) forget() {
 
 // read starts the readers of load and events unless they run.
 func (f *follower) read(ctx context.Context, card *engine.Card) {
-	if f.quit != nil {
+	if f.quit != nil || f.reported {
 		return
 	}
 	ctx, f.quit = context.WithCancel(ctx)
@@ -225,27 +231,35 @@ func (f *follower) readEventsFrom(ctx context.Context, card *engine.Card, cursor
 		if err != nil {
 			return err
 		}
-		if b.Rank < card.DPStart || b.Rank-card.DPStart >= card.Ranks() {
-			f.told.foreign.Add(1)
-			f.foreign.warn(f.log, "KV events name a rank that the worker does not have; they are left out", "rank", b.Rank, "first", card.DPStart, "ranks", card.Ranks())
-			continue
-		}
-		b, verdict := f.order.next(b)
-		switch verdict {
-		case apply:
-			if b.Gap != "" {
-				f.voided.warn(f.log, "KV events have become void", "rank", b.Rank, "reason", b.Gap)
-			}
-			f.tell(b)
-		case hole:
-			f.told.torn.Add(1)
-			f.torn.warn(f.log, "KV events are missing; the rank is told anew", "rank", b.Rank, "from", b.First)
+		if f.hear(card, b) == hole {
 			return nil
-		default:
-			f.told.ignored.Add(1)
 		}
 	}
 	return nil
+}
+
+// hear judges the next batch of a worker with this card, and hands on what is
+// new in it.
+func (f *follower) hear(card *engine.Card, b kv.Batch) verdict {
+	if b.Rank < card.DPStart || b.Rank-card.DPStart >= card.Ranks() {
+		f.told.foreign.Add(1)
+		f.foreign.warn(f.log, "KV events name a rank that the worker does not have; they are left out", "rank", b.Rank, "first", card.DPStart, "ranks", card.Ranks())
+		return ignore
+	}
+	b, verdict := f.order.next(b)
+	switch verdict {
+	case apply:
+		if b.Gap != "" {
+			f.voided.warn(f.log, "KV events have become void", "rank", b.Rank, "reason", b.Gap)
+		}
+		f.tell(b)
+	case hole:
+		f.told.torn.Add(1)
+		f.torn.warn(f.log, "KV events are missing; the rank is told anew", "rank", b.Rank, "from", b.First)
+	default:
+		f.told.ignored.Add(1)
+	}
+	return verdict
 }
 
 func (f *follower) tell(b kv.Batch) {
