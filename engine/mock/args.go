@@ -168,9 +168,9 @@ func (a *Args) Validate() error {
 	return nil
 }
 
-// capacity returns how many tokens one request can have, prompt and output
+// Capacity returns how many tokens one request can have, prompt and output
 // together.
-func (a *Args) capacity() int {
+func (a *Args) Capacity() int {
 	n := a.NumGPUBlocks * a.BlockSize
 	if a.MaxModelLen > 0 {
 		n = min(n, a.MaxModelLen)

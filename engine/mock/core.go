@@ -102,8 +102,18 @@ type Result struct {
 	Outputs   []Output
 	Events    []kv.Event // in order; they happen when the pass begins
 	Preempted []ID       // in order
-	Work      Work
-	Snapshot  Snapshot
+	// Admitted are the requests that went from waiting to running when the pass
+	// began, in order; one that was preempted comes again.
+	Admitted []Admission
+	Work     Work
+	Snapshot Snapshot
+}
+
+// Admission is a request that begins to run.
+type Admission struct {
+	ID     ID
+	Owner  any
+	Cached int // tokens of it that were found
 }
 
 type request struct {
@@ -162,7 +172,7 @@ func (c *Core) Submit(now time.Duration, r Request) (ID, error) {
 }
 
 func (c *Core) admissible(r *Request) error {
-	switch n, most := len(r.Prompt)+r.MaxTokens, c.args.capacity(); {
+	switch n, most := len(r.Prompt)+r.MaxTokens, c.args.Capacity(); {
 	case len(r.Prompt) == 0:
 		return engine.Errorf(engine.InvalidArgument, "the prompt is empty")
 	case r.MaxTokens < 1:
@@ -186,6 +196,10 @@ func (c *Core) slot() *request {
 	c.slots = append(c.slots, r)
 	return r
 }
+
+// SetSpeed makes passes from the next one on take 1/ratio of what the timing
+// model says; 0 is no time at all.
+func (c *Core) SetSpeed(ratio float64) { c.args.SpeedupRatio = ratio }
 
 // Cancel removes a request, wherever it is, and frees its blocks. It is not an
 // error if the request has ended.

@@ -625,3 +625,54 @@ func ExampleCore() {
 	// 36ms [101]
 	// 42ms [102]
 }
+
+// A request that was preempted is admitted again, and what it left behind counts.
+func TestAdmissions(t *testing.T) {
+	args := mock.DefaultArgs()
+	args.BlockSize, args.NumGPUBlocks = 4, 6
+	args.TimingModel, args.PrefillMS, args.DecodeMS = "constant", 1, 1
+	c := mock.NewCore(args)
+	for i := range uint32(2) {
+		// Each takes 2 blocks, and 5 at its end: the first leaves the second one.
+		if _, err := c.Submit(0, mock.Request{Prompt: ids(100*i, 8), Generator: &counter{1000}, MaxTokens: 12, Owner: i}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for now := time.Duration(0); ; {
+		r := c.Step(now)
+		if r.Idle {
+			break
+		}
+		for _, a := range r.Admitted {
+			got = append(got, fmt.Sprintf("%v with %d at %v", a.Owner, a.Cached, now))
+		}
+		now = r.End
+	}
+	want := []string{"0 with 0 at 0s", "1 with 0 at 0s", "1 with 4 at 12ms"}
+	if !slices.Equal(got, want) {
+		t.Errorf("admitted %q, want %q", got, want)
+	}
+}
+
+// A change of speed holds from the next pass on.
+func TestSetSpeed(t *testing.T) {
+	args := mock.DefaultArgs()
+	args.TimingModel, args.PrefillMS, args.DecodeMS = "constant", 6, 6
+	c := mock.NewCore(args)
+	if _, err := c.Submit(0, mock.Request{Prompt: ids(0, 8), Generator: &counter{1000}, MaxTokens: 4}); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Duration(0)
+	for i, step := range []struct {
+		speed float64
+		takes time.Duration
+	}{{1, 6 * time.Millisecond}, {0.5, 12 * time.Millisecond}, {3, 2 * time.Millisecond}, {0, 0}} {
+		c.SetSpeed(step.speed)
+		end := c.Step(now).End
+		if end-now != step.takes {
+			t.Errorf("pass %d at speed %v takes %v, want %v", i, step.speed, end-now, step.takes)
+		}
+		now = end
+	}
+}

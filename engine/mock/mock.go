@@ -97,7 +97,7 @@ func newEngine(cfg Config) (*Engine, error) {
 	if cfg.Model == "" {
 		return nil, errors.New("model has no name")
 	}
-	if n := cfg.Args.capacity(); int64(cfg.ContextLength) > int64(n) {
+	if n := cfg.Args.Capacity(); int64(cfg.ContextLength) > int64(n) {
 		return nil, fmt.Errorf("context length %d, but the engine arguments leave room for %d tokens (num_gpu_blocks × block_size, max_model_len, without chunked prefill max_num_batched_tokens)", cfg.ContextLength, n)
 	}
 	e := &Engine{cfg: cfg, clock: cfg.Clock}

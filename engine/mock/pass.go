@@ -19,6 +19,7 @@ func (c *Core) Step(now time.Duration) *Result {
 		Outputs:   c.result.Outputs[:0],
 		Events:    c.result.Events[:0],
 		Preempted: c.result.Preempted[:0],
+		Admitted:  c.result.Admitted[:0],
 	}
 	for _, r := range c.running {
 		r.used = 0
@@ -110,6 +111,7 @@ func (c *Core) begin(r *request) bool {
 	}
 	c.queries += int64(r.length())
 	c.hits += int64(r.computed)
+	c.result.Admitted = append(c.result.Admitted, Admission{ID: r.id, Owner: r.Owner, Cached: r.computed})
 	r.used = 0
 	c.charge(r, want)
 	return true

@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"time"
@@ -9,14 +10,14 @@ import (
 	"github.com/dynago/dynago/kv"
 )
 
-// card builds the card, which never changes.
-func (e *Engine) card() *engine.Card {
-	a := &e.cfg.Args
+// Card returns what an engine with these arguments tells about itself, as far as
+// the arguments say it.
+func (a *Args) Card(model string) *engine.Card {
 	c := &engine.Card{
-		Model:            e.cfg.Model,
+		Model:            model,
 		Engine:           "mock (" + a.EngineType + ")",
 		Accepts:          []engine.Input{engine.InputTokens},
-		ContextLength:    e.cfg.ContextLength,
+		ContextLength:    uint32(a.Capacity()),
 		BlockSize:        uint32(a.BlockSize),
 		HashScheme:       engine.SchemeXXH3,
 		DPSize:           uint32(a.DPSize),
@@ -24,19 +25,22 @@ func (e *Engine) card() *engine.Card {
 		MaxSeqs:          uint32(a.MaxNumSeqs),
 		MaxBatchedTokens: uint64(a.MaxNumBatchedTokens),
 		MaxLogprobs:      maxLogprobs,
-		Files:            e.cfg.Files,
-		EOS:              e.cfg.EOS,
 		Features: engine.Features{
 			engine.FeatureSeed, engine.FeatureMinTokens, engine.FeatureStopIDs, engine.FeatureLogprobs, engine.FeaturePromptLogprobs,
 			engine.FeatureCachedTokens, engine.FeatureDPRank, engine.FeatureCacheSalt, engine.FeatureLoRA, engine.FeaturePriority,
 		},
 	}
-	if c.ContextLength == 0 {
-		c.ContextLength = uint32(a.capacity())
-	}
 	if a.EnablePrefixCaching {
 		c.Features = append(c.Features, engine.FeatureEvents)
 	}
+	return c
+}
+
+// card builds the card, which never changes.
+func (e *Engine) card() *engine.Card {
+	c := e.cfg.Args.Card(e.cfg.Model)
+	c.Files, c.EOS = e.cfg.Files, e.cfg.EOS
+	c.ContextLength = cmp.Or(e.cfg.ContextLength, c.ContextLength)
 	if e.source == SourceScript {
 		c.Features = append(c.Features, engine.FeatureWantsChat)
 	}
