@@ -140,8 +140,9 @@ type Card struct {
 	// ToolParser and ReasoningParser name a family, "none", or are empty for
 	// automatic choice.
 	ToolParser, ReasoningParser string
+	Disagg                      Transfer
 	Taints                      []string
-	Topology                    map[string]string
+	Topology                    map[string]string // domain → value: "rack" → "r12"
 }
 
 // Accept says whether the worker takes this form of input.
