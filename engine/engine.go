@@ -142,7 +142,12 @@ type Card struct {
 	ToolParser, ReasoningParser string
 	Disagg                      Transfer
 	Taints                      []string
-	Topology                    map[string]string // domain → value: "rack" → "r12"
+	// Adapters are the LoRA adapters that the worker serves; nil: it does not tell.
+	Adapters []string
+	// Device is "cpu" for a worker that runs on processors alone; "": on
+	// accelerators.
+	Device   string
+	Topology map[string]string // domain → value: "rack" → "r12"
 }
 
 // Accept says whether the worker takes this form of input.

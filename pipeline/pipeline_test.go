@@ -231,7 +231,7 @@ func TestRefusals(t *testing.T) {
 		"guided schema":    {func(r *pipeline.Request) { r.Chat.Output.Kind = chat.FormatJSONSchema }, engine.Unsupported, "guided_json", ""},
 		"adapter":          {func(r *pipeline.Request) { r.KV.Namespace.LoRA = "x" }, engine.Unsupported, "model", ""},
 		"salt":             {func(r *pipeline.Request) { r.KV.Namespace.Salt = "x" }, engine.Unsupported, "cache_salt", ""},
-		"unknown worker":   {func(r *pipeline.Request) { id := nvext.WorkerID(99); r.Ext = &nvext.Ext{}; r.Ext.DecodeWorkerID = &id }, engine.Unavailable, "", ""},
+		"unknown worker":   {func(r *pipeline.Request) { id := nvext.WorkerID(99); r.Ext = &nvext.Ext{}; r.Ext.DecodeWorkerID = &id }, engine.Unavailable, "", "pinned_worker_filtered"},
 		"raw prompt, turns": {func(r *pipeline.Request) {
 			yes := true
 			r.Ext = &nvext.Ext{UseRawPrompt: &yes}

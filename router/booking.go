@@ -14,6 +14,8 @@ type Booking struct {
 	router   *Router
 	worker   *fleet.Worker
 	decision Decision
+	id       string
+	placed   time.Time
 
 	prompt      int // tokens
 	expected    uint32
@@ -26,15 +28,24 @@ type Booking struct {
 	begun, told atomic.Bool
 	witness     *witness // or nil
 
+	// How it has gone so far, for those who learn from it.
+	first  atomic.Int64 // from placed to the first token, nanoseconds; 0: none came
+	cached atomic.Int64 // tokens, one more than the engine has told; 0: it has not
+	output atomic.Int64 // tokens
+	end    atomic.Uint32
+
 	// What stands in the books, guarded by the router's lock.
-	released      bool
-	load          *load
-	requests      int
-	prefillTokens int
-	last          *run // that holds the end of the prompt
-	output        int  // tokens
-	outputBlocks  int
-	outputWeight  int64 // of each
+	released       bool
+	named          bool // may be spoken of by its id
+	load           *load
+	requests       int
+	prefillTokens  int
+	last           *run // that holds the end of the prompt; nil if nothing stands in the books
+	outputBlocks   int
+	outputWeight   int64 // of each
+	older, younger *Booking
+	heard          time.Time // last sign of life, as far as a sweep has seen
+	heardOutput    int64     // tokens by then
 }
 
 // Worker returns the worker to send the request to.
@@ -49,11 +60,12 @@ func (b *Booking) Prefilled() {
 	if b.begun.Swap(true) {
 		return
 	}
-	b.router.mu.Lock()
-	defer b.router.mu.Unlock()
-	if !b.released {
-		b.router.books.prefilled(b)
-	}
+	r, now := b.router, b.router.now()
+	b.first.Store(max(1, int64(now.Sub(b.placed))))
+	r.mu.Lock()
+	r.books.prefilled(b)
+	r.mu.Unlock()
+	r.drain(now)
 }
 
 // Cached tells how many tokens of the prompt the engine found cached. Only the
@@ -62,11 +74,12 @@ func (b *Booking) Cached(tokens int) {
 	if b.told.Swap(true) {
 		return
 	}
-	r, t, now := b.router, b.decision.Target, time.Now()
+	r, t, now := b.router, b.decision.Target, b.router.now()
 	a := answer{
 		prompt: b.prompt, predicted: b.decision.CachedTokens, reported: min(max(0, tokens), b.prompt),
 		blockSize: b.blockSize,
 	}
+	b.cached.Store(int64(a.reported) + 1)
 	v := r.watch.tell(t, b.load.life, a, b.witness, now)
 	wrong := a.reported/b.blockSize+1 < min(b.shown, (b.prompt-1)/b.blockSize)
 	if v.judgement != asBefore || v.news != nil || wrong {
@@ -79,42 +92,69 @@ func (b *Booking) Cached(tokens int) {
 
 // Output tells that so many more tokens have been generated, over all choices.
 func (b *Booking) Output(tokens int) {
-	if !b.trackOutput || tokens <= 0 {
+	if tokens <= 0 {
+		return
+	}
+	output := int(b.output.Add(int64(tokens)))
+	if !b.trackOutput || b.blocks(output) == b.blocks(output-tokens) {
 		return
 	}
 	b.router.mu.Lock()
 	defer b.router.mu.Unlock()
-	if b.released {
+	if b.last == nil {
 		return
 	}
-	b.output += tokens
-	before := (b.prompt + b.blockSize - 1) / b.blockSize
-	total := (b.prompt + b.output + b.blockSize - 1) / b.blockSize
-	if more := total - before - b.outputBlocks; more > 0 {
-		b.router.books.grow(b, more, b.remaining())
+	if more := b.blocks(output) - b.blocks(0) - b.outputBlocks; more > 0 {
+		b.router.books.grow(b, more, b.remaining(output))
 	}
 }
 
+// blocks returns how many blocks the prompt and so much of an answer take.
+func (b *Booking) blocks(output int) int { return (b.prompt + output + b.blockSize - 1) / b.blockSize }
+
 // remaining returns how much of the answer is expected to be still ahead, as the
 // weight of its blocks.
-func (b *Booking) remaining() int64 {
+func (b *Booking) remaining(output int) int64 {
 	if b.expected == 0 {
 		return one
 	}
-	return int64(max(0, 1-float64(b.output)/float64(b.expected)) * one)
+	return int64(max(0, 1-float64(output)/float64(b.expected)) * one)
 }
+
+// Completed notes that the answer came to its end. Whoever calls neither it nor
+// [Booking.Failed] before Release has lost interest in the rest.
+func (b *Booking) Completed() { b.end.Store(uint32(Completed)) }
+
+// Failed notes that the worker has failed the request.
+func (b *Booking) Failed() { b.end.Store(uint32(Failed)) }
 
 // Release ends the booking: nothing of it is left in the books. It may be called
 // more than once.
 func (b *Booking) Release() {
-	b.router.mu.Lock()
-	defer b.router.mu.Unlock()
+	r := b.router
+	r.mu.Lock()
 	if b.released {
+		r.mu.Unlock()
 		return
 	}
 	b.released = true
-	b.router.books.leave(b)
+	r.forget(b)
+	r.mu.Unlock()
 	if told := b.told.Swap(true); !told && b.witness != nil {
-		b.router.watch.close(b.witness)
+		r.watch.close(b.witness)
+	}
+	now := r.now()
+	if r.learner != nil {
+		r.learner.Learn(b.outcome(now))
+	}
+	r.drain(now)
+}
+
+// outcome says how the request has gone.
+func (b *Booking) outcome(now time.Time) Outcome {
+	return Outcome{
+		ID: b.id, Target: b.decision.Target,
+		PromptTokens: b.prompt, CachedTokens: int(b.cached.Load()) - 1, OutputTokens: int(b.output.Load()),
+		First: time.Duration(b.first.Load()), Total: now.Sub(b.placed), End: End(b.end.Load()),
 	}
 }

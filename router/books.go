@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/dynago/dynago/kv"
 )
@@ -15,8 +16,9 @@ const one = 1 << 16
 // lock guards them.
 type books struct {
 	loads  []*load // by target, ascending
-	blocks runs    // in use
-	picks  uint64  // decisions so far
+	open   bookings
+	blocks runs   // in use
+	picks  uint64 // decisions so far
 }
 
 // load is what is booked on one target in one life of its worker.
@@ -29,6 +31,9 @@ type load struct {
 	lastPick      uint64
 	depth         int // leading blocks of the prompt under decision in use here
 }
+
+// activePrefill returns how many tokens of prompts are not yet computed.
+func (l *load) activePrefill(time.Time) int { return l.prefillTokens }
 
 func (l *load) activeBlocks() int { return int((l.weight + one/2) / one) }
 
@@ -45,9 +50,9 @@ func (b *books) find(t kv.Target) *load {
 	return nil
 }
 
-// open returns the load of t in this life of its worker. What was booked in an
+// load returns the load of t in this life of its worker. What was booked in an
 // earlier life no longer counts.
-func (b *books) open(t kv.Target, life context.Context) *load {
+func (b *books) load(t kv.Target, life context.Context) *load {
 	i, ok := b.search(t)
 	if !ok {
 		b.loads = slices.Insert(b.loads, i, &load{target: t, life: life})
@@ -73,16 +78,21 @@ func (b *books) enter(k *Booking, hashes []kv.SeqHash) {
 	l.requests += k.requests
 	l.prefillTokens += k.prefillTokens
 	k.last = b.blocks.enter(l, hashes)
+	b.open.add(k)
 }
 
-// leave takes out all that is left of a booking.
+// leave takes out all that is left of a booking. It may be called again.
 func (b *books) leave(k *Booking) {
+	if k.last == nil {
+		return
+	}
 	l := k.load
 	l.requests -= k.requests
 	b.prefilled(k)
 	l.weight -= int64(k.outputBlocks) * k.outputWeight
 	b.blocks.leave(k.last, l)
 	k.last = nil
+	b.open.remove(k)
 	if l.requests == 0 && l.life.Err() != nil {
 		b.drop(l)
 	}
@@ -110,4 +120,31 @@ func (b *books) drop(l *load) {
 	if i, ok := b.search(l.target); ok && b.loads[i] == l {
 		b.loads = slices.Delete(b.loads, i, i+1)
 	}
+}
+
+// bookings are those that stand in the books, the oldest first.
+type bookings struct{ first, last *Booking }
+
+func (l *bookings) add(k *Booking) {
+	k.older, k.younger = l.last, nil
+	if l.last == nil {
+		l.first = k
+	} else {
+		l.last.younger = k
+	}
+	l.last = k
+}
+
+func (l *bookings) remove(k *Booking) {
+	if k.older == nil {
+		l.first = k.younger
+	} else {
+		k.older.younger = k.younger
+	}
+	if k.younger == nil {
+		l.last = k.older
+	} else {
+		k.younger.older = k.older
+	}
+	k.older, k.younger = nil, nil
 }

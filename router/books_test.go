@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/dynago/dynago/kv"
 	"pgregory.net/rapid"
@@ -19,7 +20,7 @@ func (b *books) at(l *load, blocks ...kv.SeqHash) *Booking {
 
 func TestSharedBlocksCountOnce(t *testing.T) {
 	var b books
-	l := b.open(kv.Target{Worker: 1}, context.Background())
+	l := b.load(kv.Target{Worker: 1}, context.Background())
 	first := b.at(l, 1, 2, 3)
 	second := b.at(l, 1, 2, 4, 5)
 	if n := l.activeBlocks(); n != 5 {
@@ -43,8 +44,8 @@ func TestSharedBlocksCountOnce(t *testing.T) {
 func TestLoadsOfTheDead(t *testing.T) {
 	var b books
 	life, end := context.WithCancel(context.Background())
-	idle, busy := b.open(kv.Target{Worker: 1}, life), b.open(kv.Target{Worker: 1, Rank: 1}, life)
-	other := b.open(kv.Target{Worker: 2}, context.Background())
+	idle, busy := b.load(kv.Target{Worker: 1}, life), b.load(kv.Target{Worker: 1, Rank: 1}, life)
+	other := b.load(kv.Target{Worker: 2}, context.Background())
 	k := b.at(busy, 1, 2)
 	b.leave(b.at(idle, 3))
 	b.leave(b.at(other, 4))
@@ -66,8 +67,8 @@ func TestLoadsOfTheDead(t *testing.T) {
 // The worked example: 20 tokens in blocks of 16 and 40 more expected. After 13
 // of them a third block is needed, and 27/40 of the answer is ahead.
 func TestOutputBlocksDecay(t *testing.T) {
-	r := new(Router)
-	l := r.books.open(kv.Target{Worker: 1}, context.Background())
+	r := &Router{now: time.Now}
+	l := r.books.load(kv.Target{Worker: 1}, context.Background())
 	k := &Booking{router: r, load: l, requests: 1, prompt: 20, expected: 40, blockSize: 16, trackOutput: true}
 	r.books.enter(k, []kv.SeqHash{1})
 	k.Output(12)
@@ -75,7 +76,7 @@ func TestOutputBlocksDecay(t *testing.T) {
 		t.Errorf("weight %v before the boundary", l.weight)
 	}
 	k.Output(1)
-	f := k.remaining() // 0.675
+	f := k.remaining(13) // 0.675
 	if share := float64(f) / one; math.Abs(share-0.675) > 1e-4 {
 		t.Errorf("%v of the answer is ahead", share)
 	}
@@ -140,10 +141,10 @@ func (m model) depth(l *load, hashes []kv.SeqHash) int {
 
 func TestBooksProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := new(Router)
+		r := &Router{now: time.Now}
 		var loads []*load
 		for w := range uint64(3) {
-			loads = append(loads, r.books.open(kv.Target{Worker: w}, context.Background()))
+			loads = append(loads, r.books.load(kv.Target{Worker: w}, context.Background()))
 		}
 		chain := func() []kv.SeqHash {
 			local := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) kv.LocalHash {
@@ -212,8 +213,8 @@ func TestBooksProperty(t *testing.T) {
 // Forecasts give blocks fractions of a weight, in any order; nothing is left.
 func TestForecastsLeaveNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := new(Router)
-		l := r.books.open(kv.Target{Worker: 1}, context.Background())
+		r := &Router{now: time.Now}
+		l := r.books.load(kv.Target{Worker: 1}, context.Background())
 		var live []*Booking
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "new") || len(live) == 0 {

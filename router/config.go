@@ -68,10 +68,16 @@ type Config struct {
 	// Shared, if set, is asked for each prompt without a namespace, unless
 	// [Tuning.SharedCacheMultiplier] is 0.
 	Shared SharedCache
+	// Expiry is how long a booking of which nothing is heard counts; 0 is
+	// [DefaultExpiry]. Output is a sign of life.
+	Expiry time.Duration
 	Logger *slog.Logger // nil discards
 	// Now tells the time; nil is [time.Now]. What runs in virtual time sets it.
 	Now func() time.Time
 }
+
+// DefaultExpiry is how long a booking counts of which nothing is heard.
+const DefaultExpiry = 300 * time.Second
 
 // Tuning is what the cost of a worker depends on. Names in brackets are the
 // flags that set them.
@@ -135,6 +141,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MinInitialWorkers < 0 {
 		return fmt.Errorf("router-min-initial-workers: got %d, want 0 or more", c.MinInitialWorkers)
+	}
+	if c.Expiry < 0 {
+		return fmt.Errorf("router-active-request-expiry-secs: got %v, want more than 0, or 0 for %v", c.Expiry.Seconds(), DefaultExpiry)
 	}
 	if c.Tuning == nil {
 		return nil

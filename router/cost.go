@@ -11,33 +11,54 @@ type ask struct {
 	prefillPool bool
 }
 
-// cost returns what a request costs on c, in blocks: prefill that is waiting or
-// new, less what is cached, and the blocks in use once it decodes.
-func (t *Tuning) cost(a ask, c *Candidate) float64 {
+// Terms are the parts of a cost, in blocks unless said otherwise:
+//
+//	total = (prefill + decode + requests) · preference
+//	prefill = scale · max(0, raw prefill − credit)
+//
+// Where prefill is not counted, and the workers decode, the credit is taken from
+// decode instead.
+type Terms struct {
+	RawPrefill float64 // outstanding, and all of the prompt
+	Decay      float64 // of the credit for the device, 0..1
+	Credit     float64 // for what is cached, each block by its tier
+	Prefill    float64
+	Decode     float64 // in use once the request decodes
+	Requests   float64 // running ones, by their weight
+	Preference float64 // factor
+	Total      float64
+}
+
+// terms returns what a request costs on c, part by part.
+func (t *Tuning) terms(a ask, c *Candidate) Terms {
 	size := float64(c.BlockSize)
-	credit := t.OverlapScoreCredit
+	out := Terms{Decay: 1, Preference: c.Preference, Decode: float64(c.DecodeBlocks)}
 	if t.TrackPrefillTokens && t.OverlapScoreCreditDecay > 0 {
 		blocks := max(1, math.Ceil(float64(a.tokens)/size))
 		ahead := float64(c.PrefillTokens-a.minPrefill) / size
-		credit /= 1 + t.OverlapScoreCreditDecay*ahead/blocks
+		out.Decay = 1 / (1 + t.OverlapScoreCreditDecay*ahead/blocks)
 	}
-	saved := credit*float64(c.Device) +
+	out.Credit = t.OverlapScoreCredit*out.Decay*float64(c.Device) +
 		t.HostCacheHitWeight*float64(c.Host) +
 		t.DiskCacheHitWeight*float64(c.Disk) +
 		t.SharedCacheMultiplier*float64(c.Shared)
-	decode := float64(c.DecodeBlocks)
-	requests := t.DecodeActiveRequestWeight * float64(c.Requests)
-	if !t.TrackPrefillTokens {
-		if !a.prefillPool && t.OverlapScoreCredit > 0 {
-			return max(0, decode-saved) + requests
-		}
-		return decode + requests
+	out.Requests = t.DecodeActiveRequestWeight * float64(c.Requests)
+	switch {
+	case t.TrackPrefillTokens:
+		// Cached tokens are in the prompt, and beyond it where they were rounded up:
+		// their credit is taken once, here.
+		cached := t.cachedTokens(c)
+		out.RawPrefill = float64(c.PrefillTokens+a.tokens-min(cached, a.tokens)+cached) / size
+		out.Prefill = t.PrefillLoadScale * max(0, out.RawPrefill-out.Credit)
+	case !a.prefillPool && t.OverlapScoreCredit > 0:
+		out.Decode = max(0, out.Decode-out.Credit)
 	}
-	// Cached tokens are added back: their credit is taken once, above.
-	cached := t.cachedTokens(c)
-	prefill := float64(c.PrefillTokens+a.tokens-min(cached, a.tokens)+cached) / size
-	return t.PrefillLoadScale*max(0, prefill-saved) + decode + requests
+	out.Total = (out.Prefill + out.Decode + out.Requests) * out.Preference
+	return out
 }
+
+// cost returns what a request costs on c, in blocks.
+func (t *Tuning) cost(a ask, c *Candidate) float64 { return t.terms(a, c).Total }
 
 // overlap returns the cached blocks on c, each by the weight of its tier.
 func (t *Tuning) overlap(c *Candidate) float64 {

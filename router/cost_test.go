@@ -10,9 +10,9 @@ import (
 // The rows of the worked example: 160 tokens in blocks of 16, ten of them.
 func goldenRows() []Candidate {
 	return []Candidate{
-		{BlockSize: 16, ActiveBlocks: 4, DecodeBlocks: 14},
-		{BlockSize: 16, ActiveBlocks: 9, DecodeBlocks: 11, PrefillTokens: 320, Device: 8},
-		{BlockSize: 16, ActiveBlocks: 6, DecodeBlocks: 16, Device: 4, Host: 4},
+		{BlockSize: 16, Preference: 1, ActiveBlocks: 4, DecodeBlocks: 14},
+		{BlockSize: 16, Preference: 1, ActiveBlocks: 9, DecodeBlocks: 11, PrefillTokens: 320, Device: 8},
+		{BlockSize: 16, Preference: 1, ActiveBlocks: 6, DecodeBlocks: 16, Device: 4, Host: 4},
 	}
 }
 
@@ -57,7 +57,7 @@ func TestCost(t *testing.T) {
 					t.Errorf("row %d costs %v, want %v", i, rows[i].Cost, tc.want[i])
 				}
 			}
-			if pick := least(rand.New(rand.NewPCG(1, 1)), rows, tokens); pick != tc.pick {
+			if pick := cheapest(rand.New(rand.NewPCG(1, 1)), rows); pick != tc.pick {
 				t.Errorf("picks row %d, want %d", pick, tc.pick)
 			}
 		})
@@ -133,7 +133,7 @@ func TestTiesAreUniform(t *testing.T) {
 	const n = 30_000
 	seen := map[int]int{}
 	for range n {
-		seen[least(r, rows, tokens)]++
+		seen[cheapest(r, rows)]++
 	}
 	for i := range rows {
 		want := 0
@@ -149,7 +149,7 @@ func TestTiesAreUniform(t *testing.T) {
 // Across block sizes the least cost in tokens wins, not in blocks.
 func TestCostComparesTokens(t *testing.T) {
 	rows := []Candidate{{BlockSize: 64, Cost: 3}, {BlockSize: 16, Cost: 10}}
-	if got := least(rand.New(rand.NewPCG(1, 1)), rows, tokens); got != 1 {
+	if got := cheapest(rand.New(rand.NewPCG(1, 1)), rows); got != 1 {
 		t.Errorf("picked %d", got)
 	}
 }

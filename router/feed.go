@@ -25,7 +25,7 @@ func (f feed) Apply(t kv.Target, b kv.Batch) {
 		f.intake.unheard.Add(1)
 		return
 	}
-	switch f.intake.gate(t, time.Now()) {
+	switch f.intake.gate(t, f.now()) {
 	case shut:
 		f.intake.muted.Add(1)
 		return
@@ -44,7 +44,7 @@ func (f feed) Apply(t kv.Target, b kv.Batch) {
 	}
 	if held, most := f.index.Blocks(t), mostBlocks(card); held > most {
 		f.index.RemoveTarget(t)
-		f.intake.close(t, held, most, time.Now())
+		f.intake.close(t, held, most, f.now())
 	}
 	f.watch.told(t, fewer)
 	if anew || lost {
@@ -65,6 +65,7 @@ func (f feed) RemoveWorker(id uint64) {
 	f.ahead.removeWorker(id)
 	f.instead.Load().removeWorker(id)
 	f.watch.removeWorker(id)
+	f.dropNamed(id)
 	f.books.dropIdle(id)
 	f.mu.Unlock()
 	// Of a large cache this takes a while, in which others are to be routed.

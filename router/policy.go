@@ -90,7 +90,7 @@ func (p leastCost) Pick(_ context.Context, q *Query, c []Candidate) (int, error)
 	if temperature > 0 {
 		return soften(p.rand.Float64(), c, temperature), nil
 	}
-	return least(p.rand, c, tokens), nil
+	return cheapest(p.rand, c), nil
 }
 
 func tokens(c *Candidate) float64 { return c.Cost * float64(c.BlockSize) }
@@ -113,32 +113,95 @@ func least(r *rand.Rand, c []Candidate, value func(*Candidate) float64) int {
 	return best
 }
 
+// cheapest returns the candidate of the least cost. Of equal ones a target with
+// more free room for blocks has a greater chance: it will be full later.
+func cheapest(r *rand.Rand, c []Candidate) int {
+	best, ties, low := 0, 1, tokens(&c[0])
+	for i := 1; i < len(c); i++ {
+		switch v := tokens(&c[i]); {
+		case v < low:
+			best, ties, low = i, 1, v
+		case v == low:
+			ties++
+		}
+	}
+	if ties == 1 {
+		return best
+	}
+	room, sum := roomy(c, low), 0.0
+	for i := range c {
+		if tokens(&c[i]) == low {
+			sum += room(&c[i])
+		}
+	}
+	for drawn := r.Float64() * sum; best < len(c); best++ {
+		if tokens(&c[best]) != low {
+			continue
+		}
+		if drawn -= room(&c[best]); drawn < 0 {
+			return best
+		}
+	}
+	return 0 // not reached: what is drawn is less than the sum
+}
+
+// roomy returns what counts of candidates whose cost is low: how many tokens more
+// they can hold. Where that is not known of one, or nothing of all, it is equal.
+func roomy(c []Candidate, low float64) func(*Candidate) float64 {
+	sum := 0
+	for i := range c {
+		if tokens(&c[i]) != low {
+			continue
+		}
+		if c[i].TotalBlocks == 0 {
+			sum = 0
+			break
+		}
+		sum += c[i].free()
+	}
+	if sum == 0 {
+		return func(*Candidate) float64 { return 1 }
+	}
+	return func(c *Candidate) float64 { return float64(c.free()) }
+}
+
+// free returns how many tokens more a target can hold.
+func (c *Candidate) free() int { return max(0, c.TotalBlocks-c.ActiveBlocks) * c.BlockSize }
+
 // soften draws with u from [0, 1) a candidate with probability in proportion to
 // exp(-(cost-min)/((max-min)*temperature)).
 func soften(u float64, c []Candidate, temperature float64) int {
+	f, sum, reached := flatten(c, temperature), 0.0, 0.0
+	for i := range c {
+		sum += f.weight(&c[i])
+	}
+	for i := range c {
+		if reached += f.weight(&c[i]) / sum; reached >= u {
+			return i
+		}
+	}
+	return len(c) - 1
+}
+
+// flat says how much a temperature makes of differences in cost.
+type flat struct{ low, scale, width float64 }
+
+func flatten(c []Candidate, temperature float64) flat {
 	low, high := math.Inf(1), math.Inf(-1)
 	for i := range c {
 		v := tokens(&c[i])
 		low, high = min(low, v), max(high, v)
 	}
-	if low == high {
-		return min(int(u*float64(len(c))), len(c)-1)
-	}
 	scale := 1.0
 	if math.IsInf(high-low, 0) {
 		scale = 1 / max(math.Abs(low), math.Abs(high))
 	}
-	width := (high*scale - low*scale) * temperature
-	weight := func(i int) float64 { return math.Exp(-(tokens(&c[i])*scale - low*scale) / width) }
-	sum := 0.0
-	for i := range c {
-		sum += weight(i)
+	return flat{low, scale, (high*scale - low*scale) * temperature}
+}
+
+func (f flat) weight(c *Candidate) float64 {
+	if f.width == 0 {
+		return 1 // all cost the same
 	}
-	reached := 0.0
-	for i := range c {
-		if reached += weight(i) / sum; reached >= u {
-			return i
-		}
-	}
-	return len(c) - 1
+	return math.Exp(-(tokens(c)*f.scale - f.low*f.scale) / f.width)
 }

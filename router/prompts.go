@@ -100,6 +100,10 @@ func (r *Router) cut(ctx context.Context, q *Query, s *scratch, of pool) int {
 	p.probe = r.ask(ctx, q, of.blockSize, &s.tuning)
 	scheme := kv.PublicScheme(of.blockSize, q.Namespace)
 	scheme.Eagle = of.eagle
+	if h := q.Hashes; h != nil {
+		p.local, p.seq, p.tracked = h.Local, h.Seq, h.Seq
+		return n
+	}
 	p.local, p.seq = r.hash(q.Tokens, scheme, &p.own)
 	p.tracked = p.seq
 	if r.tracking != nil && s.tuning.TrackActiveBlocks && s.tuning.AssumeKVReuse {

@@ -15,6 +15,7 @@ type Query struct {
 	Model     string      // primary name or alias
 	Role      engine.Role // of the workers asked for
 	Tokens    []uint32    // whole prompt
+	Hashes    *Hashes     // stands for Tokens where only those names are known; else nil
 	Namespace kv.Namespace
 	Expected  uint32 // forecast of output tokens; 0: none
 	Choices   int    // answers wanted; 0 is 1
@@ -33,7 +34,7 @@ type Query struct {
 	Recompute bool
 
 	PinWorker uint64   // the only worker that will do; 0: none in particular
-	PinRank   *uint32  // and its rank; needed only if it has several
+	PinRank   *uint32  // its rank, needed only if it has several; without a worker: of any
 	Exclude   []uint64 // workers that have failed this request
 	Allow     []uint64 // the only workers that will do; nil: all
 	Require   []string // taints that a worker must have
@@ -62,7 +63,39 @@ const (
 	ToolInput
 )
 
+// Hashes names the blocks of a prompt as their worker's pool does.
+type Hashes struct {
+	Local  []kv.LocalHash
+	Seq    []kv.SeqHash // of the same blocks
+	Tokens int          // of the whole prompt
+}
+
 func (q *Query) pinned() bool { return q.PinWorker != 0 }
+
+// length is how many tokens the prompt has.
+func (q *Query) length() int {
+	if q.Hashes != nil {
+		return q.Hashes.Tokens
+	}
+	return len(q.Tokens)
+}
+
+// check returns an error of kind invalid_argument for a query that means
+// nothing.
+func (q *Query) check() error {
+	h := q.Hashes
+	switch {
+	case h == nil:
+		return nil
+	case len(q.Tokens) > 0:
+		return engine.Errorf(engine.InvalidArgument, "a prompt is given by its tokens or by its hashes, not by both")
+	case len(h.Local) != len(h.Seq):
+		return engine.Errorf(engine.InvalidArgument, "got %d block hashes and %d sequence hashes, want as many of one as of the other", len(h.Local), len(h.Seq))
+	case h.Tokens < len(h.Local):
+		return engine.Errorf(engine.InvalidArgument, "a prompt of %d tokens cannot have %d blocks", h.Tokens, len(h.Local))
+	}
+	return nil
+}
 
 // Candidate is one rank that may serve a request.
 type Candidate struct {
@@ -80,9 +113,13 @@ type Candidate struct {
 	ActiveBlocks  int // in use
 	Requests      int
 	LastPick      uint64 // number of the last decision for this target; 0: none
+	TotalBlocks   int    // that the target can hold; 0: unknown
 
 	// DecodeBlocks is how many would be in use with this request.
 	DecodeBlocks int
+	// Preference multiplies the cost: below 1 for workers with more of the
+	// taints that the request prefers than it dislikes, 1 if there are none.
+	Preference float64
 	// Cost is what the request would cost here, in blocks of BlockSize.
 	Cost float64
 }
@@ -129,10 +166,10 @@ const (
 // predictions.
 type Decision struct {
 	Target       kv.Target
-	Model        string // primary name, also where an alias was asked for
-	Overlap      int    // blocks of the prompt taken to be cached, by tier weight
-	Blocks       int    // blocks of the prompt, the last one maybe incomplete
-	CachedTokens int    // tokens of the prompt taken to be cached
-	Routing      time.Duration
-	Queue        time.Duration // parked before; always 0 while there is no queue
+	Model        string        // primary name, also where an alias was asked for
+	Overlap      int           // blocks of the prompt taken to be cached, by tier weight
+	Blocks       int           // blocks of the prompt, the last one maybe incomplete
+	CachedTokens int           // tokens of the prompt taken to be cached
+	Routing      time.Duration // deciding
+	Queue        time.Duration // parked before that
 }

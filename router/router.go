@@ -15,8 +15,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,7 +35,10 @@ type Router struct {
 	memo   *kv.Memo
 	tuning Tuning
 	log    *slog.Logger
+	now    func() time.Time
 	policy Policy
+	// learner is the policy, if it learns; else nil.
+	learner Learner
 	// serial says that the policy is one of ours, which picks under the lock, so
 	// that of two requests at the same moment the second sees the first.
 	serial  bool
@@ -47,9 +50,13 @@ type Router struct {
 	sharedErrors atomic.Uint64
 	intake       intake
 
-	mu     sync.Mutex
-	books  books
-	routed *kvindex.Routed
+	expiry time.Duration // of requests of which nothing is heard
+
+	mu        sync.Mutex
+	books     books
+	requests  map[string]*Booking // by id; nil while they are being placed
+	nextSweep time.Time
+	routed    *kvindex.Routed
 	// ahead is what workers will tell of, if they are predicted; instead is what
 	// answers have shown that the index does not know, and, of workers that are
 	// not believed, what was routed there. It is nil until there is something.
@@ -70,6 +77,7 @@ type Counters struct {
 	// OverlapBlocksLost the blocks that cost, summed up.
 	NonMaxOverlap     uint64
 	OverlapBlocksLost float64
+	Expired           uint64 // requests of which nothing was heard for too long
 	// SharedErrors counts prompts for which the shared cache had no answer.
 	SharedErrors uint64
 }
@@ -98,13 +106,20 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 		memo:    kv.NewMemo(memoBytes),
 		tuning:  tuning,
 		log:     c.Logger,
+		now:     c.Now,
 		policy:  c.Policy,
+		expiry:  cmp.Or(c.Expiry, DefaultExpiry),
 		minimum: c.MinInitialWorkers,
 
 		tracking: c.Tracking,
 		shared:   c.Shared,
 		rand:     rand.New(rand.NewPCG(seed, 0)),
+		requests: make(map[string]*Booking),
 	}
+	if r.now == nil {
+		r.now = time.Now
+	}
+	r.nextSweep = r.now().Add(sweepEvery)
 	r.routed = kvindex.NewRouted(r.index, tuning.TTL)
 	if tuning.PredictedTTL > 0 {
 		r.ahead = newGuess(tuning.PredictedTTL)
@@ -114,6 +129,7 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 	}
 	r.watch = newWatch(r.index, r.log)
 	r.intake.log, r.intake.full = r.log, make(map[kv.Target]*fullness)
+	r.learner, _ = r.policy.(Learner)
 	if r.policy == nil {
 		r.policy, r.serial = builtin(cmp.Or(c.Mode, KV), tuning.Temperature, r.rand), true
 	}
@@ -132,10 +148,16 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 // full, worker_overloaded if the pinned one is, invalid_argument for what can
 // never be served, internal for a policy that failed.
 func (r *Router) Route(ctx context.Context, q *Query) (*Booking, error) {
-	start := time.Now()
+	return r.place(ctx, q, r.now())
+}
+
+// place finds a worker for a request that came at start.
+func (r *Router) place(ctx context.Context, q *Query, start time.Time) (*Booking, error) {
 	s := r.scratch.Get().(*scratch)
 	defer r.recycle(s)
+	r.mu.Lock()
 	r.expire(start)
+	r.mu.Unlock()
 	for range mostTries {
 		if err := r.consider(ctx, q, s); err != nil {
 			return nil, err
@@ -160,13 +182,11 @@ const mostTries = 8
 func (r *Router) decide(ctx context.Context, q *Query, s *scratch, start time.Time) (*Booking, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.weigh(q, s)
-	choice := 0
-	if !q.pinned() {
-		var err error
-		if choice, err = r.pick(ctx, q, s.rows); err != nil {
-			return nil, err
-		}
+	now := r.now()
+	r.weigh(q, s, now)
+	choice, err := r.choose(ctx, q, s)
+	if err != nil {
+		return nil, err
 	}
 	// If its life ends from here on, it is forgotten after this, and all that is
 	// noted here with it.
@@ -176,33 +196,13 @@ func (r *Router) decide(ctx context.Context, q *Query, s *scratch, start time.Ti
 	if !q.pinned() {
 		r.compare(s.rows, choice, &s.tuning)
 	}
-	b := r.book(q, s, choice, start)
-	b.decision.Routing = time.Since(start)
+	b := r.book(q, s, choice, now)
+	b.decision.Routing = r.now().Sub(start)
 	if r.log.Enabled(ctx, slog.LevelDebug) {
 		r.log.Debug("routed", "request", q.ID, "model", b.decision.Model, "target", b.decision.Target.String(),
 			"overlap", b.decision.Overlap, "blocks", b.decision.Blocks, "cost", s.rows[choice].Cost, "candidates", len(s.rows))
 	}
 	return b, nil
-}
-
-// Explain returns what Route would choose from for a request, in the order of
-// the targets. It books nothing. ctx bounds how long a shared cache is waited for.
-func (r *Router) Explain(ctx context.Context, q *Query) ([]Candidate, error) {
-	s := new(scratch)
-	r.expire(time.Now())
-	if err := r.consider(ctx, q, s); err != nil {
-		return nil, err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.weigh(q, s)
-	there := s.rows[:0]
-	for i := range s.rows {
-		if s.sides[i].life.Err() == nil {
-			there = append(there, s.rows[i])
-		}
-	}
-	return there, nil
 }
 
 // refuse counts a request for which there is no worker.
@@ -212,10 +212,9 @@ func (r *Router) refuse() {
 	r.counted.Refused++
 }
 
-// expire forgets prompts that were routed too long ago to count as cached.
+// expire forgets prompts that were routed too long ago to count as cached. The
+// lock must be held.
 func (r *Router) expire(now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.routed.Expire(now)
 	r.ahead.expire(now)
 	r.instead.Load().expire(now)
@@ -247,6 +246,7 @@ type TargetLoad struct {
 // targets.
 func (r *Router) Loads() []TargetLoad {
 	var loads []TargetLoad
+	now := r.now()
 	r.mu.Lock()
 	for _, w := range r.fleet.Snapshot() {
 		card := w.Card()
@@ -256,7 +256,7 @@ func (r *Router) Loads() []TargetLoad {
 		for i := range card.Ranks() {
 			l := TargetLoad{Target: kv.Target{Worker: w.ID(), Rank: card.DPStart + i}}
 			if b := r.books.find(l.Target); b != nil && b.life == w.Lost() {
-				l.Requests, l.ActiveBlocks, l.PrefillTokens = b.requests, b.activeBlocks(), b.prefillTokens
+				l.Requests, l.ActiveBlocks, l.PrefillTokens = b.requests, b.activeBlocks(), b.activePrefill(now)
 			}
 			loads = append(loads, l)
 		}
@@ -268,6 +268,14 @@ func (r *Router) Loads() []TargetLoad {
 	return loads
 }
 
+// choose returns the row that a request is to go to.
+func (r *Router) choose(ctx context.Context, q *Query, s *scratch) (int, error) {
+	if q.pinned() {
+		return 0, nil
+	}
+	return r.pick(ctx, q, s.rows)
+}
+
 // pick asks the policy. A policy of the user's may take its time, so the lock is
 // not held meanwhile.
 func (r *Router) pick(ctx context.Context, q *Query, rows []Candidate) (int, error) {
@@ -275,7 +283,7 @@ func (r *Router) pick(ctx context.Context, q *Query, rows []Candidate) (int, err
 		r.mu.Unlock()
 		defer r.mu.Lock()
 	}
-	choice, err := r.policy.Pick(ctx, q, rows)
+	choice, err := r.consult(ctx, q, rows)
 	if err != nil {
 		if ctx.Err() != nil {
 			return 0, engine.CauseOf(ctx, err)
@@ -289,6 +297,17 @@ func (r *Router) pick(ctx context.Context, q *Query, rows []Candidate) (int, err
 		return 0, &engine.Error{Kind: engine.Internal, Op: "route: policy", Message: fmt.Sprintf("picked row %d of %d", choice, len(rows))}
 	}
 	return choice, nil
+}
+
+// consult lets the policy choose. If it panics, the request fails, and no other.
+func (r *Router) consult(ctx context.Context, q *Query, rows []Candidate) (choice int, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.log.Error("the policy has panicked", "request", q.ID, "panic", p, "stack", string(debug.Stack()))
+			err = engine.Errorf(engine.Internal, "the policy has panicked")
+		}
+	}()
+	return r.policy.Pick(ctx, q, rows)
 }
 
 // compare counts what a choice leaves behind, in its own blocks.
@@ -311,24 +330,21 @@ func (r *Router) book(q *Query, s *scratch, choice int, now time.Time) *Booking 
 	p := &s.prompts[side.prompt]
 	r.counted.Decisions++
 	b := &Booking{
-		router: r,
-		worker: c.Worker,
-		decision: Decision{
-			Target:       c.Target,
-			Model:        side.card.Model,
-			Overlap:      int(math.Round(t.overlap(c))),
-			Blocks:       p.blocks(len(q.Tokens)),
-			CachedTokens: min(t.cachedTokens(c), len(q.Tokens)),
-		},
-		prompt:      len(q.Tokens),
+		router:      r,
+		worker:      c.Worker,
+		decision:    s.decision(q, choice),
+		id:          q.ID,
+		placed:      now,
+		heard:       now,
+		prompt:      q.length(),
 		expected:    q.Expected,
 		blockSize:   c.BlockSize,
 		trackOutput: t.TrackActiveBlocks && t.TrackOutputBlocks,
 	}
-	b.load = r.books.open(c.Target, side.life)
+	b.load = r.books.load(c.Target, side.life)
 	b.requests = max(1, q.Choices)
 	if t.TrackPrefillTokens {
-		b.prefillTokens = b.requests * (len(q.Tokens) - b.decision.CachedTokens)
+		b.prefillTokens = b.requests * (q.length() - b.decision.CachedTokens)
 	}
 	hashes := p.tracked
 	switch {

@@ -18,7 +18,7 @@ type SharedCache interface {
 // ask lets the shared cache be asked while others look into the index. Whoever
 // sent the request does not share with others if it has a namespace.
 func (r *Router) ask(ctx context.Context, q *Query, blockSize int, t *Tuning) chan []kv.Span {
-	if r.shared == nil || t.SharedCacheMultiplier == 0 || q.Namespace != (kv.Namespace{}) {
+	if r.shared == nil || t.SharedCacheMultiplier == 0 || q.Namespace != (kv.Namespace{}) || q.Hashes != nil {
 		return nil
 	}
 	answer := make(chan []kv.Span, 1)

@@ -99,7 +99,7 @@ func (sys *system) explain(ctx context.Context, to outlet, text string) error {
 	fmt.Fprintf(to.out, "%d tokens, %d blocks of %d; %d cached where it goes\n\n", len(ids), d.Blocks, sys.args.BlockSize, d.Overlap)
 	w := tabwriter.NewWriter(to.out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "worker\trank\tcached\tactive\trequests\tcost\t\t")
-	slices.SortFunc(rows, func(a, b router.Candidate) int {
+	slices.SortFunc(rows, func(a, b router.Row) int {
 		if a.Worker.Name() != b.Worker.Name() {
 			return compareNames(a.Worker.Name(), b.Worker.Name())
 		}

@@ -1,0 +1,49 @@
+package router
+
+import (
+	"context"
+	"time"
+)
+
+// sweepEvery is how often the books are looked through for requests that nobody
+// speaks of any more.
+const sweepEvery = time.Minute
+
+// Tick does what is due: it forgets what has expired, and sends on whoever has
+// been waiting. Calling it often does no harm; see [Router.NextTick].
+func (r *Router) Tick(now time.Time) {
+	r.mu.Lock()
+	r.expire(now)
+	if !now.Before(r.nextSweep) {
+		r.sweep(now)
+		r.nextSweep = now.Add(sweepEvery)
+	}
+	r.mu.Unlock()
+	r.drain(now)
+}
+
+// NextTick returns when [Router.Tick] is wanted next. It may be sooner after any
+// other call.
+func (r *Router) NextTick() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.nextSweep
+}
+
+// Run ticks in real time, and whenever the fleet changes, until ctx ends. A
+// router needs it once; without it requests that nobody ends count for ever.
+func (r *Router) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		changed := r.fleet.Changed()
+		r.Tick(r.now())
+		timer.Reset(min(time.Second, max(0, r.NextTick().Sub(r.now()))))
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		case <-timer.C:
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package router
+
+import (
+	"context"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+)
+
+// Whoever dispatches requests by other means than a [Booking] in hand speaks of
+// them by their ids: it books, tells how they go, and frees. What it never frees
+// is forgotten once nothing was heard of it for [Config.Expiry].
+
+// Codes of errors about ids.
+const (
+	CodeDuplicateRequest = "duplicate_request" // kind invalid_argument: the id is booked already
+	CodeRequestNotFound  = "request_not_found" // kind not_found: it is not, or no more
+)
+
+// Book is [Router.Route] for a request that is spoken of by its id from now on,
+// until it is freed. The booking may be used besides; its Release frees the id.
+func (r *Router) Book(ctx context.Context, q *Query) (*Booking, error) {
+	if q.ID == "" {
+		return nil, engine.Errorf(engine.InvalidArgument, "a request that is to be booked needs an id")
+	}
+	r.mu.Lock()
+	if _, taken := r.requests[q.ID]; taken {
+		r.mu.Unlock()
+		return nil, &engine.Error{Kind: engine.InvalidArgument, Code: CodeDuplicateRequest, Message: "request " + q.ID + " is booked already"}
+	}
+	r.requests[q.ID] = nil // nobody else may take the id meanwhile
+	r.mu.Unlock()
+	b, err := r.Route(ctx, q)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		delete(r.requests, q.ID)
+		return nil, err
+	}
+	b.named = true
+	r.requests[q.ID] = b
+	return b, nil
+}
+
+// PrefillDone tells that the prompt of a request is computed.
+func (r *Router) PrefillDone(id string) error {
+	b, err := r.request(id)
+	if err == nil {
+		b.Prefilled()
+	}
+	return err
+}
+
+// Output tells that so many more tokens of a request's answer have come.
+func (r *Router) Output(id string, tokens int) error {
+	b, err := r.request(id)
+	if err == nil {
+		b.Output(tokens)
+	}
+	return err
+}
+
+// Free ends a request.
+func (r *Router) Free(id string) error {
+	b, err := r.request(id)
+	if err == nil {
+		b.Release()
+	}
+	return err
+}
+
+// request returns the booking of an id.
+func (r *Router) request(id string) (*Booking, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b := r.requests[id]; b != nil {
+		return b, nil
+	}
+	return nil, &engine.Error{Kind: engine.NotFound, Code: CodeRequestNotFound, Message: "no request " + id + " is booked"}
+}
+
+// forget takes a booking out of the books, and its id from those that are known.
+// The lock must be held.
+func (r *Router) forget(b *Booking) {
+	r.books.leave(b)
+	if b.named {
+		b.named = false
+		delete(r.requests, b.id)
+	}
+}
+
+// sweep forgets requests of which nothing was heard for too long. A sign of life
+// counts from the sweep on that notices it. The lock must be held.
+func (r *Router) sweep(now time.Time) {
+	for b := r.books.open.first; b != nil; {
+		next := b.younger
+		if output := b.output.Load(); output != b.heardOutput {
+			b.heard, b.heardOutput = now, output
+		} else if now.Sub(b.heard) >= r.expiry {
+			r.counted.Expired++
+			r.forget(b)
+		}
+		b = next
+	}
+}
+
+// dropNamed forgets the requests that are known by id on a worker whose life is
+// over: nobody else will tell that they have ended. The lock must be held.
+func (r *Router) dropNamed(worker uint64) {
+	for _, b := range r.requests {
+		if b != nil && b.decision.Target.Worker == worker && b.load.life.Err() != nil {
+			r.forget(b)
+		}
+	}
+}
