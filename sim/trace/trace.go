@@ -16,7 +16,7 @@ type Request struct {
 	ID      string // unique in the workload
 	Session string // conversation that it belongs to; "": none
 	Parent  string // session that has opened Session; "": none
-	Final   bool   // no later request of Session follows
+	Final   bool   // no later request of Session follows; false where nobody knows
 
 	// At is when the request comes, counted from the start of the workload. One
 	// with After comes Delay after the last of those has been answered, whatever
@@ -31,7 +31,7 @@ type Request struct {
 	// same stream.
 	Answer Text
 
-	// What the router is told, as [router.Query] has it.
+	// What the router is told, as its Query has it.
 	Priority       float64
 	StrictPriority uint32
 	Class          string
@@ -93,13 +93,20 @@ func (t Text) Cut(n int) Text {
 	return t
 }
 
-// Stream numbers. Those that count up from 0 are for the blocks of recorded
-// prompts; what an engine generates has numbers of its own.
-const answers = 1 << 63
+// Kinds of streams that are made here. Recorded ids are the numbers of streams
+// themselves; the others are spread over all numbers, where they meet neither
+// those nor each other.
+const (
+	answers = iota + 1 // of engines, by the number of the request
+	prompts            // what is new in one, by the same
+	shared             // what the prompts of a group begin with, by group
+)
+
+func stream(kind, n uint64) uint64 { return mix(mix(kind*golden) + n*golden) }
 
 // answer returns the answer of the n-th request of a workload.
 func answer(n, tokens int) Text {
-	return Text{{Stream: answers | uint64(n), Len: uint32(tokens)}}
+	return Text{{Stream: stream(answers, uint64(n)), Len: uint32(tokens)}}
 }
 
 const golden = 0x9e3779b97f4a7c15

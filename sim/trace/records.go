@@ -1,0 +1,468 @@
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// record is a row of dynamo.request.trace.v1; of each kind only what replay
+// needs. Some sinks wrap rows in an object with the member event.
+type record struct {
+	Event *record `json:"event"`
+
+	Schema    string      `json:"schema"`
+	EventType string      `json:"event_type"`
+	EventTime *uint64     `json:"event_time_unix_ms"`
+	Agent     *agent      `json:"agent_context"`
+	Request   *finished   `json:"request"`
+	Tool      *toolRecord `json:"tool"`
+}
+
+type agent struct {
+	SessionID string `json:"session_id"`
+	ParentID  string `json:"parent_session_id"`
+	Trigger   string `json:"input_trigger"`
+}
+
+type finished struct {
+	RequestID    string   `json:"request_id"`
+	OutputTokens *int64   `json:"output_tokens"`
+	Received     *uint64  `json:"request_received_ms"`
+	TotalTime    *float64 `json:"total_time_ms"`
+	Replay       *struct {
+		BlockSize int64    `json:"trace_block_size"`
+		Input     *int64   `json:"input_length"`
+		Hashes    []uint64 `json:"input_sequence_hashes"`
+	} `json:"replay"`
+}
+
+type toolRecord struct {
+	ID       string   `json:"tool_call_id"`
+	Started  *uint64  `json:"started_at_unix_ms"`
+	Ended    *uint64  `json:"ended_at_unix_ms"`
+	Duration *float64 `json:"duration_ms"`
+	Claude   *struct {
+		Source   string `json:"source_request_id"`
+		Consumer string `json:"consumer_request_id"`
+		Child    string `json:"child_session_id"`
+		Mode     string `json:"execution_mode"`
+	} `json:"claude"`
+}
+
+const recordSchema = "dynamo.request.trace.v1"
+
+// call is a recorded request, with the milliseconds of its start and end.
+type call struct {
+	Request
+	start, end int64
+}
+
+// use is a recorded use of a tool.
+type use struct {
+	session                 string
+	start, end              int64
+	source, consumer, child string // request ids, and a session
+	background              bool
+}
+
+// recording is what the rows of all sources say.
+type recording struct {
+	calls     []call
+	uses      []use
+	blockSize int64
+	parents   map[string]string // of sessions, "" for none
+	agents    int               // calls with agent context
+	ids       map[string]bool
+	streams   map[uint64]uint64 // dense number of each hash, in the order of the file
+}
+
+// readRecords yields what frontends have recorded, as requests that wait for
+// each other as those did.
+func readRecords(o ReadOptions, sources []io.Reader) iter.Seq2[Request, error] {
+	return func(yield func(Request, error) bool) {
+		rec := recording{blockSize: int64(o.BlockSize), parents: map[string]string{}, ids: map[string]bool{}, streams: map[uint64]uint64{}}
+		for _, source := range sources {
+			for l, err := range lines[record](source) {
+				if err == nil {
+					err = rec.add(l, &o)
+				}
+				if err != nil {
+					yield(Request{}, err)
+					return
+				}
+			}
+		}
+		requests, err := rec.lower(&o)
+		if err != nil {
+			yield(Request{}, fmt.Errorf("%s: %w", name(sources[0]), err))
+			return
+		}
+		for _, r := range requests {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+// add takes one row.
+func (rec *recording) add(l *line[record], o *ReadOptions) error {
+	if l.row.Event != nil {
+		l.row = *l.row.Event
+	}
+	row := &l.row
+	switch {
+	case row.Schema != recordSchema:
+		return l.fault("schema", "got %q, want %q", row.Schema, recordSchema)
+	case row.EventTime == nil:
+		return l.fault("event_time_unix_ms", "missing")
+	}
+	switch row.EventType {
+	case "request_payload", "tool_start":
+		return nil
+	case "request_end":
+		return rec.addCall(l, o)
+	case "tool_end", "tool_error":
+		return rec.addUse(l)
+	}
+	return l.fault("event_type", "got %q, want request_end, request_payload, tool_start, tool_end or tool_error", row.EventType)
+}
+
+// unixTime returns a moment that is not absurd.
+func (l *line[T]) unixTime(field string, ms uint64) (int64, error) {
+	if most := uint64(maxTime / time.Millisecond); ms > most {
+		return 0, l.fault(field, "got %d, want at most %d", ms, most)
+	}
+	return int64(ms), nil
+}
+
+// within returns a number of milliseconds.
+func (l *line[T]) within(field string, ms float64) (int64, error) {
+	if _, problem := duration(ms, time.Millisecond); problem != "" {
+		return 0, l.fault(field, "%s", problem)
+	}
+	return int64(math.Round(ms)), nil
+}
+
+func (rec *recording) addCall(l *line[record], o *ReadOptions) error {
+	row := l.row.Request
+	if row == nil {
+		return l.fault("request", "missing")
+	}
+	if row.Replay == nil {
+		if o.Strict {
+			return l.fault("request.replay", "missing, so that the request cannot be replayed")
+		}
+		return nil
+	}
+	if row.RequestID == "" {
+		return l.fault("request.request_id", "missing")
+	}
+	if rec.ids[row.RequestID] {
+		return l.fault("request.request_id", "%q is there twice", row.RequestID)
+	}
+	rec.ids[row.RequestID] = true
+	c := call{Request: Request{ID: row.RequestID}}
+	if err := rec.prompt(l, &c); err != nil {
+		return err
+	}
+	output, err := l.length("request.output_tokens", row.OutputTokens)
+	if err != nil {
+		return err
+	}
+	c.Answer = answer(len(rec.calls), max(output, 1))
+	if row.Received == nil {
+		return l.fault("request.request_received_ms", "missing")
+	}
+	if c.start, err = l.unixTime("request.request_received_ms", *row.Received); err != nil {
+		return err
+	}
+	if c.end, err = l.unixTime("event_time_unix_ms", *l.row.EventTime); err != nil {
+		return err
+	}
+	if row.TotalTime != nil {
+		took, err := l.within("request.total_time_ms", *row.TotalTime)
+		if err != nil {
+			return err
+		}
+		c.end = c.start + took
+	}
+	c.end = max(c.end, c.start)
+	if err := rec.addAgent(l, &c); err != nil {
+		return err
+	}
+	rec.calls = append(rec.calls, c)
+	return nil
+}
+
+// prompt makes the prompt of a call from the hashes of its blocks.
+func (rec *recording) prompt(l *line[record], c *call) error {
+	replay := l.row.Request.Replay
+	size := replay.BlockSize
+	switch {
+	case size < 1 || size > maxBlockSize:
+		return l.fault("request.replay.trace_block_size", "got %d, want 1 to %d", size, maxBlockSize)
+	case rec.blockSize == 0:
+		rec.blockSize = size
+	case size != rec.blockSize:
+		return l.fault("request.replay.trace_block_size", "got %d, and it was %d before", size, rec.blockSize)
+	}
+	input, err := l.length("request.replay.input_length", replay.Input)
+	switch want := (int64(input) + size - 1) / size; {
+	case err != nil:
+		return err
+	case input == 0:
+		return l.fault("request.replay.input_length", "the prompt is empty")
+	case int64(len(replay.Hashes)) != want:
+		return l.fault("request.replay.input_sequence_hashes", "got %d, and %d tokens are %d blocks of %d", len(replay.Hashes), input, want, size)
+	}
+	ids := make([]uint64, len(replay.Hashes))
+	for i, hash := range replay.Hashes {
+		id, ok := rec.streams[hash]
+		if !ok {
+			id = uint64(len(rec.streams))
+			rec.streams[hash] = id
+		}
+		ids[i] = id
+	}
+	c.Prompt = blocks(ids, int(size), input)
+	return nil
+}
+
+func (rec *recording) addAgent(l *line[record], c *call) error {
+	a := l.row.Agent
+	if a == nil || a.SessionID == "" {
+		return nil
+	}
+	rec.agents++
+	c.Session, c.Parent, c.Tool = a.SessionID, a.ParentID, a.Trigger == "tool_result"
+	parent, known := rec.parents[a.SessionID]
+	if known && parent != a.ParentID {
+		return l.fault("agent_context.parent_session_id", "got %q, and session %q had %q before", a.ParentID, a.SessionID, parent)
+	}
+	rec.parents[a.SessionID] = a.ParentID
+	return nil
+}
+
+func (rec *recording) addUse(l *line[record]) error {
+	row := l.row.Tool
+	switch {
+	case row == nil:
+		return l.fault("tool", "missing")
+	case l.row.Agent == nil || l.row.Agent.SessionID == "":
+		return l.fault("agent_context.session_id", "missing")
+	}
+	end, err := l.unixTime("tool.ended_at_unix_ms", *first(row.Ended, l.row.EventTime))
+	if err != nil {
+		return err
+	}
+	u := use{session: l.row.Agent.SessionID, start: end, end: end}
+	switch {
+	case row.Started != nil:
+		if u.start, err = l.unixTime("tool.started_at_unix_ms", *row.Started); err != nil {
+			return err
+		}
+	case row.Duration != nil:
+		took, err := l.within("tool.duration_ms", *row.Duration)
+		if err != nil {
+			return err
+		}
+		u.start = end - took
+	}
+	if u.start > u.end {
+		return nil // nobody can say when it ran
+	}
+	if c := row.Claude; c != nil {
+		if c.Mode != "blocking" && c.Mode != "background" {
+			return l.fault("tool.claude.execution_mode", "got %q, want blocking or background", c.Mode)
+		}
+		u.source, u.consumer, u.child, u.background = c.Source, c.Consumer, c.Child, c.Mode == "background"
+	}
+	rec.uses = append(rec.uses, u)
+	return nil
+}
+
+// lower makes requests of the recording, in the order of their arrival. The
+// first one arrives at 0.
+func (rec *recording) lower(o *ReadOptions) ([]Request, error) {
+	if o.Strict && rec.agents > 0 && rec.agents < len(rec.calls) {
+		return nil, fmt.Errorf("%d of %d requests have an agent context and the others have none", rec.agents, len(rec.calls))
+	}
+	slices.SortFunc(rec.calls, func(a, b call) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end), cmp.Compare(a.ID, b.ID))
+	})
+	requests := make([]Request, len(rec.calls))
+	if rec.agents > 0 {
+		if err := rec.join(); err != nil {
+			return nil, err
+		}
+	}
+	for i, c := range rec.calls {
+		requests[i] = c.Request
+		requests[i].At = time.Duration(c.start-rec.calls[0].start) * time.Millisecond
+	}
+	return requests, Check(requests)
+}
+
+// join says what each call has waited for, and how long after that it came.
+func (rec *recording) join() error {
+	g := newGraph(rec.calls)
+	for session := range g.sessions {
+		for k, i := range g.sessions[session] {
+			if k > 0 {
+				g.wait(i, g.sessions[session][k-1])
+			}
+		}
+	}
+	if err := g.branches(rec); err != nil {
+		return err
+	}
+	tools := map[string][]use{}
+	for _, u := range rec.uses {
+		tools[u.session] = append(tools[u.session], u)
+	}
+	for i := range rec.calls {
+		g.timing(i, tools[rec.calls[i].Session])
+	}
+	return nil
+}
+
+// graph is the calls by session, and what they wait for.
+type graph struct {
+	calls    []call
+	at       map[string]int
+	sessions map[string][]int // calls in order
+	after    []map[int]bool
+}
+
+func newGraph(calls []call) *graph {
+	g := &graph{calls: calls, at: map[string]int{}, sessions: map[string][]int{}, after: make([]map[int]bool, len(calls))}
+	for i, c := range calls {
+		g.at[c.ID] = i
+		if c.Session != "" {
+			g.sessions[c.Session] = append(g.sessions[c.Session], i)
+		}
+	}
+	for _, of := range g.sessions {
+		last := &calls[of[len(of)-1]]
+		last.Final = true
+	}
+	return g
+}
+
+// wait lets call i wait for call j.
+func (g *graph) wait(i, j int) {
+	if g.after[i] == nil {
+		g.after[i] = map[int]bool{}
+	}
+	g.after[i][j] = true
+}
+
+// branches ties sessions to those that opened them: the first call waits for
+// the one that opened it, and the one that uses its result waits for the call
+// that ended last. Where no tool says which they were, the times do.
+func (g *graph) branches(rec *recording) error {
+	told := map[string]use{} // by child session
+	for _, u := range rec.uses {
+		if u.child != "" {
+			told[u.child] = u
+		}
+	}
+	for _, session := range slices.Sorted(maps.Keys(g.sessions)) {
+		of := g.sessions[session]
+		parent := g.sessions[rec.parents[session]]
+		u, named := told[session]
+		if !named && len(parent) == 0 {
+			continue // a root, or its parent was not recorded
+		}
+		head, tail := of[0], slices.MaxFunc(of, func(i, j int) int { return cmp.Compare(g.calls[i].end, g.calls[j].end) })
+		opened, joined := -1, -1
+		if named {
+			var err error
+			if opened, err = g.call(u.source, session); err != nil {
+				return err
+			}
+			if u.consumer != "" {
+				if joined, err = g.call(u.consumer, session); err != nil {
+					return err
+				}
+			}
+		} else {
+			for _, i := range parent {
+				if g.calls[i].start <= g.calls[head].start {
+					opened = i
+				}
+				if joined < 0 && g.calls[i].start >= g.calls[tail].end {
+					joined = i
+				}
+			}
+		}
+		if opened >= 0 {
+			g.wait(head, opened)
+		}
+		if joined >= 0 {
+			g.wait(joined, tail)
+		}
+	}
+	return nil
+}
+
+// call finds a request that a tool names.
+func (g *graph) call(id, session string) (int, error) {
+	i, ok := g.at[id]
+	if !ok {
+		return 0, fmt.Errorf("session %q was opened or used by request %q, which is not there", session, id)
+	}
+	return i, nil
+}
+
+// timing splits what passed between the last answer that call i waited for and
+// its start into tools and the rest. In a replay both pass as they did.
+func (g *graph) timing(i int, uses []use) {
+	c := &g.calls[i]
+	if len(g.after[i]) == 0 {
+		return
+	}
+	var ready int64
+	for _, j := range slices.Sorted(maps.Keys(g.after[i])) {
+		c.After = append(c.After, g.calls[j].ID)
+		ready = max(ready, g.calls[j].end)
+	}
+	gap := max(0, c.start-ready)
+	c.Delay = time.Duration(gap) * time.Millisecond
+	c.Tool = c.Tool || g.toolWait(i, ready, uses) > 0
+}
+
+// toolWait returns how many of the milliseconds from ready to the start of call
+// i tools were running whose results it has.
+func (g *graph) toolWait(i int, ready int64, uses []use) int64 {
+	c := &g.calls[i]
+	previous := int64(math.MinInt64)
+	of := g.sessions[c.Session]
+	if k := slices.Index(of, i); k > 0 {
+		previous = g.calls[of[k-1]].start
+	}
+	var spans [][2]int64
+	for _, u := range uses {
+		mine := u.consumer == c.ID
+		if u.consumer == "" && !u.background {
+			mine = u.end > previous && u.end <= c.start
+		}
+		if from, to := max(u.start, ready), min(u.end, c.start); mine && from < to {
+			spans = append(spans, [2]int64{from, to})
+		}
+	}
+	slices.SortFunc(spans, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
+	var covered, reached int64
+	for _, s := range spans {
+		covered += max(0, s[1]-max(s[0], reached))
+		reached = max(reached, s[1])
+	}
+	return covered
+}
