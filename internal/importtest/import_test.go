@@ -69,7 +69,7 @@ var plan = []room{
 
 	{name: "engine", floor: 2, never: noHTTP},
 	{name: "engine/enginetest", floor: 2, sees: []string{"engine"}, seenBy: []string{}},
-	{name: "engine/mock", floor: 2, sees: []string{"engine"}, seenBy: command, never: noHTTP},
+	{name: "engine/mock", floor: 2, sees: []string{"engine"}, seenBy: append([]string{"sim"}, command...), never: noHTTP},
 	{name: "fleet", floor: 2, sees: []string{"engine"}, never: noHTTP},
 
 	{name: "router", floor: 3, never: noHTTP},
@@ -79,6 +79,7 @@ var plan = []room{
 
 	{name: "openai", floor: 5, seenBy: wire},
 
+	{name: "sim", floor: 6, never: noHTTP},
 	{name: "sim/trace", floor: 5, never: noHTTP},
 	{name: "sim/agenttrace", floor: 5, sees: []string{"sim/trace"}, never: noHTTP},
 

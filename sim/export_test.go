@@ -1,0 +1,35 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/dynago/dynago/kv"
+)
+
+// Caches returns what every rank really holds, by target, as a set of the
+// sequence hashes of blocks.
+func (s *Simulation) Caches() map[kv.Target]map[kv.EngineHash]bool {
+	caches := make(map[kv.Target]map[kv.EngineHash]bool)
+	for _, w := range s.workers {
+		for _, r := range w.ranks {
+			held := make(map[kv.EngineHash]bool)
+			if r.core == nil {
+				continue // the worker has left
+			}
+			for _, e := range r.core.Stored() {
+				for _, b := range e.Blocks {
+					held[b.Engine] = true
+				}
+			}
+			caches[kv.Target{Worker: w.id, Rank: r.number}] = held
+		}
+	}
+	return caches
+}
+
+// Running returns how many requests are in the simulation and have not ended.
+func (s *Simulation) Running() int { return s.intake.running }
+
+// String tells the present time.
+func (c *Clock) String() string { return fmt.Sprint(c.elapsed.Round(time.Microsecond)) }

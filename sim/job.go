@@ -1,0 +1,101 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/dynago/dynago/router"
+	"github.com/dynago/dynago/sim/trace"
+)
+
+// job is one request on its way.
+type job struct {
+	trace.Request
+	n int // in the workload
+
+	waits     int // requests that have to end first
+	followers []*job
+	ready     time.Duration // when it comes, as far as those have ended
+
+	// While it is under way.
+	tokens  []uint32 // the prompt, and what was generated where it was lost
+	answer  []uint32
+	asked   int // tokens of the answer that the core has
+	query   router.Query
+	booking *router.Booking
+	lost    []uint64 // workers that were lost under it
+	begun   bool     // there was a token since it was placed
+
+	// What is told of it in the end. Tokens that were computed again count once.
+	arrived, placed, admitted, first, second, last, ended time.Duration
+	ran                                                   bool          // was admitted
+	parked                                                time.Duration // by the router, over all attempts
+	predicted, cached, reused                             int           // tokens of the prompt: by the router, at first, at best
+	given                                                 int           // tokens of the answer
+	where                                                 *rank         // that admitted it first
+	err                                                   error
+}
+
+// settle notes that one of the requests j waits for has ended, and says whether
+// it was the last one.
+func (j *job) settle(now time.Duration) bool {
+	j.waits--
+	j.ready = max(j.ready, now+j.Delay)
+	return j.waits == 0
+}
+
+// ask makes the query of the next attempt.
+func (j *job) ask(c *Config) *router.Query {
+	if j.tokens == nil {
+		j.tokens = j.Prompt.Append(make([]uint32, 0, j.Prompt.Len()))
+		j.answer = j.Answer.Append(make([]uint32, 0, j.Answer.Len()))
+	}
+	j.query = router.Query{
+		ID: j.ID, Model: c.Model, Tokens: j.tokens, Choices: 1,
+		Priority: j.Priority, StrictPriority: j.StrictPriority, Class: j.Class,
+		Session: router.Session{ID: j.Session, Parent: j.Parent, Final: j.Final, Input: router.UserInput},
+		Exclude: j.lost,
+	}
+	if j.Tool {
+		j.query.Session.Input = router.ToolInput
+	}
+	if c.Forecast {
+		j.query.Expected = uint32(len(j.answer) - j.given)
+	}
+	return &j.query
+}
+
+// Next gives the core the next token of the answer.
+func (j *job) Next() uint32 {
+	j.asked++
+	return j.answer[j.asked-1]
+}
+
+// token notes that a token has come, and returns how long after the one before
+// if there was one.
+func (j *job) token(now time.Duration) (gap time.Duration, again bool) {
+	j.given++
+	switch j.given {
+	case 1:
+		j.first, j.last = now, now
+		return 0, false
+	case 2:
+		j.second = now
+	}
+	gap, j.last = now-j.last, now
+	return gap, true
+}
+
+// release ends the booking.
+func (j *job) release() {
+	b := j.booking
+	j.booking, j.begun = nil, false
+	b.Release()
+}
+
+// goOn makes the request ready for another worker, whose prompt has in it what
+// was generated so far.
+func (j *job) goOn(lost uint64) {
+	j.tokens = append(j.tokens[:j.Prompt.Len():j.Prompt.Len()], j.answer[:j.given]...)
+	j.asked = j.given
+	j.lost = append(j.lost, lost)
+}

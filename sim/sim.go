@@ -1,0 +1,309 @@
+// Package sim replays workloads in virtual time. It runs the very router that
+// serves live requests, and the scheduler cores of mock engines, as a discrete
+// event simulation: an hour of a large fleet takes seconds, and the same inputs
+// give the same report to the last byte.
+//
+// The one idea: nothing is imitated but the passing of time. Requests go through
+// [router.Router.Submit], KV events through the fleet into the router's index,
+// bookings are released as the pipeline releases them; what is simulated is a
+// heap of the moments at which something happens next, worked off by one
+// goroutine that never waits.
+//
+//	workload ── arrival ──▶ router ── booking ──▶ core ── pass ends ──▶ tokens
+//	                          ▲  ▲                 │                     │
+//	                          │  └─── KV events ───┘                     │
+//	                          └─────────── released ◀── last token ──────┘
+package sim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/fleet"
+	"github.com/dynago/dynago/router"
+	"github.com/dynago/dynago/sim/trace"
+)
+
+// Config says what a simulation consists of.
+type Config struct {
+	// Model is what the workers serve; "" is "sim".
+	Model string
+	// Workers is how many there are at the start; 0 is 1.
+	Workers int
+	// Engine says what each of them is. The zero value stands for
+	// [mock.DefaultArgs].
+	Engine mock.Args
+	// Router makes the decisions. Now is set by the simulation; Seed 0 is 1, since
+	// a simulation is to be repeatable.
+	Router router.Config
+	// Clock is the time of the simulation, for those who need it before there is
+	// one, such as a policy; nil makes one.
+	Clock *Clock
+	// Concurrency, if not 0, is how many requests run at a time: the next one comes
+	// when one ends, and the times at which requests would come by themselves do
+	// not count. What follows a request still waits for its delay, and goes before
+	// requests that follow nothing.
+	Concurrency int
+	// Forecast tells the router how long each answer will be.
+	Forecast bool
+	// Migrations is how often a request whose worker is lost goes on elsewhere;
+	// after that it has failed.
+	Migrations int
+	// Changes are what happens to the workers, in any order.
+	Changes []Change
+	// Goodput is what a request must keep to count as a good one.
+	Goodput Goodput
+	// Horizon ends the simulation, whatever still runs; 0 is never.
+	Horizon time.Duration
+	// Record, if not nil, is told of each request as it ends.
+	Record func(*Record)
+}
+
+// Change is something that happens to the workers at some time.
+type Change struct {
+	At time.Duration
+	Do func(*Simulation) error
+}
+
+// Clock is the time of a simulation. It is not safe for concurrent use.
+type Clock struct{ elapsed time.Duration }
+
+// start is when every simulation begins. Only differences matter.
+var start = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// Now returns the present time.
+func (c *Clock) Now() time.Time { return start.Add(c.elapsed) }
+
+// Elapsed returns how long the simulation has gone on.
+func (c *Clock) Elapsed() time.Duration { return c.elapsed }
+
+// Simulation is a fleet, its router, and what goes on there. It is for one
+// goroutine.
+type Simulation struct {
+	cfg    Config
+	clock  *Clock
+	fleet  *fleet.Fleet
+	router *router.Router
+
+	agenda  agenda
+	workers []*worker // in the order in which they joined; those that left stay
+	byID    map[uint64]*worker
+	awake   []*rank // may begin a pass when the moment is over
+	intake  intake
+	// admitting says that requests are being let in further up the stack.
+	admitting bool
+	gaps      []time.Duration // between tokens, of all requests
+}
+
+// Run replays a workload on a fleet of its own.
+func Run(cfg Config, workload []trace.Request) (*Report, error) {
+	s, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return s.Run(workload)
+}
+
+// New makes a fleet and its router. The caller closes the simulation.
+func New(cfg Config) (*Simulation, error) {
+	cfg.Model = cmp.Or(cfg.Model, "sim")
+	cfg.Workers = max(1, cfg.Workers)
+	if cfg.Engine == (mock.Args{}) {
+		cfg.Engine = mock.DefaultArgs()
+	}
+	if err := cfg.Engine.Validate(); err != nil {
+		return nil, fmt.Errorf("sim: %w", err)
+	}
+	if cfg.Concurrency < 0 || cfg.Migrations < 0 || cfg.Horizon < 0 {
+		return nil, errors.New("sim: concurrency, migrations and horizon must not be negative")
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = new(Clock)
+	}
+	s := &Simulation{
+		cfg: cfg, clock: cfg.Clock, byID: make(map[uint64]*worker),
+		// A worker that failed is not left alone here: one that comes back is told of
+		// at once.
+		fleet: fleet.New(fleet.Config{Inhibit: -1, Logger: cfg.Router.Logger}),
+	}
+	c := cfg.Router
+	c.Now = s.clock.Now
+	c.Seed = cmp.Or(c.Seed, 1)
+	var err error
+	if s.router, err = router.New(c, s.fleet); err != nil {
+		return nil, fmt.Errorf("sim: %w", err)
+	}
+	for range cfg.Workers {
+		if _, err := s.AddWorker(); err != nil {
+			s.Close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Close lets go of the fleet.
+func (s *Simulation) Close() { s.fleet.Close() } //nolint:errcheck // there is nothing behind it that could fail
+
+// Router returns the router that decides.
+func (s *Simulation) Router() *router.Router { return s.router }
+
+// Run replays a workload, whose requests may stand in any order. It is for one
+// call.
+func (s *Simulation) Run(workload []trace.Request) (*Report, error) {
+	if err := s.intake.take(workload); err != nil {
+		return nil, fmt.Errorf("sim: %w", err)
+	}
+	s.intake.limit = s.cfg.Concurrency
+	for _, j := range s.intake.jobs {
+		if j.waits == 0 {
+			s.expect(j)
+		}
+	}
+	for _, c := range slices.Clone(s.cfg.Changes) {
+		s.agenda.add(c.At, changes, func() error { return s.change(c) })
+	}
+	if err := s.play(); err != nil {
+		return nil, fmt.Errorf("sim: at %v: %w", s.clock.elapsed, err)
+	}
+	return s.report(), nil
+}
+
+// play does what is on the agenda, one moment after the other, until nothing is
+// left to answer.
+func (s *Simulation) play() error {
+	for s.intake.left > 0 {
+		at, err := s.next()
+		if err != nil {
+			return err
+		}
+		if s.cfg.Horizon > 0 && at > s.cfg.Horizon {
+			s.clock.elapsed = s.cfg.Horizon
+			return nil
+		}
+		s.clock.elapsed = at
+		for {
+			do, ok := s.agenda.take(at)
+			if !ok {
+				break
+			}
+			if err := do(); err != nil {
+				return err
+			}
+		}
+		if now := s.clock.Now(); !now.Before(s.router.NextTick()) {
+			s.router.Tick(now)
+		}
+		for _, r := range s.awake {
+			r.waiting = false
+			if err := s.begin(r); err != nil {
+				return err
+			}
+		}
+		s.awake = s.awake[:0]
+	}
+	return nil
+}
+
+// patience is how long nothing but the router's own clock may move. Whoever is
+// parked longer than that is never sent on.
+const patience = time.Hour
+
+// next returns when something happens next.
+func (s *Simulation) next() (time.Duration, error) {
+	tick := s.router.NextTick().Sub(start)
+	at, ok := s.agenda.next()
+	switch {
+	case ok && at <= tick:
+		return at, nil
+	case !ok && tick-s.intake.moved > patience:
+		return 0, fmt.Errorf("%d requests of %d will never be answered: %s", s.intake.left, len(s.intake.jobs), s.intake.stuck())
+	}
+	return max(tick, s.clock.elapsed), nil
+}
+
+func (s *Simulation) change(c Change) error {
+	if err := c.Do(s); err != nil {
+		return fmt.Errorf("a change of the workers: %w", err)
+	}
+	s.router.Tick(s.clock.Now())
+	return nil
+}
+
+// submit asks the router for a place for j.
+func (s *Simulation) submit(j *job) {
+	s.router.Submit(context.Background(), j.ask(&s.cfg), func(b *router.Booking, err error) { s.placed(j, b, err) })
+}
+
+// placed sends a request to where the router has put it.
+func (s *Simulation) placed(j *job, b *router.Booking, err error) {
+	if err != nil {
+		s.ended(j, err)
+		return
+	}
+	d := b.Decision()
+	j.booking = b
+	j.parked += d.Queue
+	if len(j.lost) == 0 {
+		j.placed, j.predicted = s.clock.elapsed, d.CachedTokens
+	}
+	w := s.byID[d.Target.Worker]
+	if err := s.send(j, w.ranks[d.Target.Rank]); err != nil {
+		j.release()
+		s.ended(j, err)
+	}
+}
+
+// ended notes that a request is through, and lets those come that have waited
+// for it.
+func (s *Simulation) ended(j *job, err error) {
+	now := s.clock.elapsed
+	j.ended, j.err = now, err
+	j.tokens, j.answer, j.query = nil, nil, router.Query{}
+	if s.cfg.Record != nil {
+		s.cfg.Record(recordOf(j))
+	}
+	s.intake.over(now)
+	for _, d := range j.followers {
+		if d.settle(now) {
+			s.expect(d)
+		}
+	}
+	j.followers = nil
+	s.admit()
+}
+
+// expect puts the arrival of j on the agenda.
+func (s *Simulation) expect(j *job) {
+	at := j.At
+	switch {
+	case len(j.After) > 0:
+		at = j.ready
+	case s.cfg.Concurrency > 0:
+		at = 0
+	}
+	s.agenda.add(max(at, s.clock.elapsed), arrivals, func() error {
+		s.intake.arrive(j)
+		s.admit()
+		return nil
+	})
+}
+
+// admit lets requests come as long as there is room for them.
+func (s *Simulation) admit() {
+	if s.admitting {
+		return // a request that came has ended at once
+	}
+	s.admitting = true
+	for j := s.intake.pop(); j != nil; j = s.intake.pop() {
+		j.arrived, s.intake.moved = s.clock.elapsed, s.clock.elapsed
+		s.submit(j)
+	}
+	s.admitting = false
+}

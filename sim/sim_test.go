@@ -1,0 +1,331 @@
+package sim_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/router"
+	"github.com/dynago/dynago/sim"
+	"github.com/dynago/dynago/sim/trace"
+)
+
+const ms = time.Millisecond
+
+// text is n tokens that no other stream has.
+func text(stream uint64, n int) trace.Text { return trace.Text{{Stream: stream, Len: uint32(n)}} }
+
+// ask is a request of its own, with a prompt and an answer of so many tokens.
+func ask(n int, at time.Duration, prompt, answer int) trace.Request {
+	return trace.Request{
+		ID: fmt.Sprintf("r%d", n), At: at,
+		Prompt: text(uint64(n), prompt), Answer: text(1<<40+uint64(n), answer),
+	}
+}
+
+// steps is an engine whose passes take 10 ms for prefills and 5 ms for decodes.
+func steps() mock.Args {
+	a := mock.DefaultArgs()
+	a.BlockSize = 16
+	a.TimingModel, a.PrefillMS, a.DecodeMS = "constant", 10, 5
+	return a
+}
+
+// run replays a workload and returns the records of all requests by id.
+func run(t testing.TB, c sim.Config, w []trace.Request) (*sim.Report, map[string]*sim.Record) {
+	t.Helper()
+	records := make(map[string]*sim.Record)
+	c.Record = func(r *sim.Record) {
+		if records[r.ID] != nil {
+			t.Errorf("request %s has ended twice", r.ID)
+		}
+		records[r.ID] = r
+	}
+	report, err := sim.Run(c, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report, records
+}
+
+// One worker, and a schedule that was worked out by hand.
+func TestSchedule(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		seqs int
+		want []string // id: admitted, first, second, last token, in ms
+	}{
+		{"one at a time", 1, []string{"r0: 0 10 15 20", "r1: 20 30 35 40", "r2: 40 50 55 60"}},
+		// The second and the third join at the end of the pass in which they came,
+		// or as soon as there is room.
+		{"two at a time", 2, []string{"r0: 0 10 25 30", "r1: 10 25 30 45", "r2: 30 45 50 55"}},
+		{"all at a time", 9, []string{"r0: 0 10 25 30", "r1: 10 25 30 35", "r2: 10 25 30 35"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			args := steps()
+			args.MaxNumSeqs = tt.seqs
+			report, records := run(t, sim.Config{Engine: args}, []trace.Request{
+				ask(0, 0, 100, 3), ask(1, 1*ms, 100, 3), ask(2, 2*ms, 100, 3),
+			})
+			var got []string
+			for _, r := range records {
+				got = append(got, fmt.Sprintf("%s: %d %d %d %d", r.ID, r.Admitted/ms, r.First/ms, r.Second/ms, r.Last/ms))
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			if last := records["r2"].Last; report.Duration != last || report.Completed != 3 || report.OutputTokens != 9 {
+				t.Errorf("report of %v, %d requests, %d tokens", report.Duration, report.Completed, report.OutputTokens)
+			}
+		})
+	}
+}
+
+// What waits for others comes its delay after the last of them.
+func TestDependencies(t *testing.T) {
+	a, b, c := ask(0, 3*ms, 50, 1), ask(1, 0, 50, 3), ask(2, 999*time.Hour, 50, 1)
+	c.After, c.Delay = []string{"r0", "r1", "r0"}, 100*ms
+	d := ask(3, 0, 50, 1)
+	d.After = []string{"r2"}
+	// Those that wait may stand before what they wait for.
+	_, records := run(t, sim.Config{Workers: 2, Engine: steps()}, []trace.Request{d, c, b, a})
+	for id, want := range map[string]time.Duration{"r0": 3 * ms, "r1": 0, "r2": 120 * ms, "r3": 130 * ms} {
+		if got := records[id].Arrived; got != want {
+			t.Errorf("%s comes at %v, want %v", id, got, want)
+		}
+	}
+}
+
+// Where the number of requests is bounded, it is never exceeded and always
+// reached, and a conversation that has begun goes on before another begins.
+func TestClosedLoop(t *testing.T) {
+	const limit = 4
+	var w []trace.Request
+	for s := range 20 {
+		for turn := range 3 {
+			r := ask(10*s+turn, time.Hour*time.Duration(s), 100, 1+s%5)
+			if r.Session = fmt.Sprint(s); turn > 0 {
+				r.After, r.Delay = []string{fmt.Sprintf("r%d", 10*s+turn-1)}, time.Duration(turn)*ms
+			}
+			w = append(w, r)
+		}
+	}
+	_, records := run(t, sim.Config{Workers: 2, Engine: steps(), Concurrency: limit}, w)
+	type edge struct {
+		at    time.Duration
+		delta int
+	}
+	var edges []edge
+	for _, r := range records {
+		edges = append(edges, edge{r.Arrived, 1}, edge{r.Ended, -1})
+	}
+	slices.SortFunc(edges, func(a, b edge) int {
+		if a.at != b.at {
+			return int(a.at - b.at)
+		}
+		return a.delta - b.delta
+	})
+	running, most := 0, 0
+	for _, e := range edges {
+		running += e.delta
+		most = max(most, running)
+	}
+	if most != limit {
+		t.Errorf("%d requests at a time, want %d", most, limit)
+	}
+	if len(records) != len(w) {
+		t.Fatalf("%d of %d requests have ended", len(records), len(w))
+	}
+	// The last turn of the first conversation ends before the tenth one begins.
+	if first, tenth := records["r2"], records["r90"]; first.Ended > tenth.Arrived {
+		t.Errorf("the first conversation ends at %v, after the tenth has begun at %v", first.Ended, tenth.Arrived)
+	}
+}
+
+// Whatever happens: every request ends once, nothing is left in the books, and
+// the index knows exactly what the caches hold.
+func TestConservation(t *testing.T) {
+	args := mock.DefaultArgs()
+	args.BlockSize, args.NumGPUBlocks, args.DPSize = 64, 2500, 2 // small: much is evicted
+	w := conversation(t, 400)
+	trace.Speed(w, 8)
+	for _, mode := range router.Modes {
+		if mode == router.Direct {
+			continue // wants every request to name a worker
+		}
+		t.Run(string(mode), func(t *testing.T) {
+			ended := make(map[string]int)
+			s, err := sim.New(sim.Config{
+				Workers: 3, Engine: args, Migrations: 3,
+				Router: router.Config{Mode: mode},
+				Record: func(r *sim.Record) { ended[r.ID]++ },
+				Changes: []sim.Change{
+					{At: 2 * time.Second, Do: func(s *sim.Simulation) error { return s.RestartWorker(1) }},
+					{At: 4 * time.Second, Do: func(s *sim.Simulation) error { _, err := s.AddWorker(); return err }},
+					{At: 5 * time.Second, Do: func(s *sim.Simulation) error { return s.RemoveWorker(0) }},
+					{At: 6 * time.Second, Do: func(s *sim.Simulation) error { return s.SetSpeed(2, 0.5) }},
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			report, err := s.Run(w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := 0
+			for _, r := range w {
+				want += r.Answer.Len()
+				if ended[r.ID] != 1 {
+					t.Errorf("request %s has ended %d times", r.ID, ended[r.ID])
+				}
+			}
+			if report.Completed != len(w) || report.OutputTokens != want || len(report.Failed) > 0 {
+				t.Errorf("%d of %d requests completed with %d of %d tokens, failed: %v", report.Completed, len(w), report.OutputTokens, want, report.Failed)
+			}
+			if n := s.Running(); n != 0 {
+				t.Errorf("%d requests still run", n)
+			}
+			caches := s.Caches()
+			for _, l := range s.Router().Loads() {
+				if l.Requests != 0 || l.ActiveBlocks != 0 || l.PrefillTokens != 0 {
+					t.Errorf("%v: left in the books: %+v", l.Target, l)
+				}
+				if held := len(caches[l.Target]); held != l.CachedBlocks {
+					t.Errorf("%v holds %d blocks, and the index knows %d", l.Target, held, l.CachedBlocks)
+				}
+				delete(caches, l.Target)
+			}
+			if len(caches) > 0 {
+				t.Errorf("%d targets are not known to the router", len(caches))
+			}
+			sameInIndex(t, s, w, args.BlockSize)
+		})
+	}
+}
+
+// sameInIndex compares what the router knows of each prompt with what the caches
+// hold of it.
+func sameInIndex(t *testing.T, s *sim.Simulation, w []trace.Request, blockSize int) {
+	t.Helper()
+	caches := s.Caches()
+	some := false
+	for _, r := range w {
+		tokens := r.Prompt.Append(nil)
+		rows, err := s.Router().Explain(t.Context(), &router.Query{Model: "sim", Tokens: tokens})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seq := kv.AppendSeqHashes(nil, kv.AppendLocalHashes(nil, tokens, blockSize, kv.HashSeed))
+		for _, row := range rows {
+			held := 0
+			for held < len(seq) && caches[row.Target][kv.EngineHash(seq[held])] {
+				held++
+			}
+			some = some || held > 0
+			if row.Device != held {
+				t.Fatalf("%v holds %d blocks of request %s, and the index knows %d", row.Target, held, r.ID, row.Device)
+			}
+		}
+	}
+	if !some {
+		t.Error("nothing of any prompt is cached")
+	}
+}
+
+// The same inputs give the same report, to the last byte, whatever the mode.
+func TestDeterminism(t *testing.T) {
+	w := conversation(t, 300)
+	trace.Speed(w, 4)
+	for _, mode := range []router.Mode{router.KV, router.Random, router.PowerOfTwo} {
+		var first []byte
+		for i := range 3 {
+			var records bytes.Buffer
+			report, err := sim.Run(sim.Config{
+				Workers: 4, Router: router.Config{Mode: mode},
+				Record: func(r *sim.Record) { fmt.Fprintf(&records, "%+v\n", *r) },
+			}, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := report.JSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = append(text, records.Bytes()...)
+			if i == 0 {
+				first = text
+			} else if !bytes.Equal(text, first) {
+				t.Errorf("mode %s: run %d differs from the first", mode, i)
+			}
+		}
+	}
+}
+
+// A request whose worker is lost goes on elsewhere with what it has, and no
+// token comes twice; beyond the limit it fails.
+func TestMigration(t *testing.T) {
+	lose := func(n int, at time.Duration) sim.Change {
+		return sim.Change{At: at, Do: func(s *sim.Simulation) error { return s.RemoveWorker(n) }}
+	}
+	c := sim.Config{
+		Workers: 3, Engine: steps(), Migrations: 1, Router: router.Config{Mode: router.RoundRobin},
+		Changes: []sim.Change{lose(0, 31*ms)},
+	}
+	report, records := run(t, c, []trace.Request{ask(0, 0, 100, 10)})
+	r := records["r0"]
+	// Five tokens by 30 ms; then prefill again, and four more.
+	if r.First != 10*ms || r.Last != 31*ms+10*ms+4*5*ms || r.Migrations != 1 || report.OutputTokens != 10 {
+		t.Errorf("got %+v", *r)
+	}
+	c.Changes = append(c.Changes, lose(1, 45*ms))
+	report, records = run(t, c, []trace.Request{ask(0, 0, 100, 10)})
+	if report.Failed[engine.KindOf(engine.ErrWorkerLost)] != 1 || records["r0"].Err == nil {
+		t.Errorf("lost twice, and %+v", *records["r0"])
+	}
+}
+
+// Requests that cannot be replayed are told of before anything begins.
+func TestBadWorkloads(t *testing.T) {
+	orphan := ask(1, 0, 5, 1)
+	orphan.After = []string{"nobody"}
+	early := ask(1, 0, 5, 1)
+	early.Delay = -ms
+	for _, tt := range []struct {
+		name string
+		w    []trace.Request
+		want string
+	}{
+		{"empty", nil, "the workload is empty"},
+		{"no prompt", []trace.Request{ask(1, 0, 0, 1)}, `request "r1" has 0 tokens of prompt and 1 of output`},
+		{"no answer", []trace.Request{ask(1, 0, 1, 0)}, `request "r1" has 1 tokens of prompt and 0 of output`},
+		{"orphan", []trace.Request{orphan}, `request "r1" waits for "nobody", which is not there`},
+		{"too early", []trace.Request{early}, `request "r1" comes 1ms before what it waits for`},
+	} {
+		_, err := sim.Run(sim.Config{}, tt.w)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.name, err, tt.want)
+		}
+	}
+}
+
+// A request that no engine could ever hold ends with its error, and the others
+// with their answers.
+func TestTooLong(t *testing.T) {
+	args := steps()
+	args.NumGPUBlocks = 10
+	after := ask(2, 0, 100, 2)
+	after.After = []string{"r1"}
+	report, records := run(t, sim.Config{Engine: args, Concurrency: 1}, []trace.Request{ask(1, 0, 500, 2), after, ask(3, 0, 100, 2)})
+	if report.Completed != 2 || report.Failed[engine.InvalidArgument] != 1 || records["r1"].Err == nil {
+		t.Errorf("%d completed, failed: %v", report.Completed, report.Failed)
+	}
+}

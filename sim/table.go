@@ -1,0 +1,56 @@
+package sim
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// WriteTable writes the report for people to read.
+func (r *Report) WriteTable(to io.Writer) error {
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "replay in virtual time\tavg\tmin\tmax\tp99\tp90\tp75\tstd\t")
+	for _, row := range []struct {
+		name string
+		d    *Distribution
+	}{
+		{"Time to first token (ms)", &r.TTFT},
+		{"Time to second token (ms)", &r.TTST},
+		{"Request latency (ms)", &r.E2E},
+		{"Inter-token latency (ms)", &r.ITL},
+		{"Output tokens/s per user", &r.PerUser},
+	} {
+		d := row.d
+		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", row.name, d.Mean, d.Min, d.Max, d.P99, d.P90, d.P75, d.Std)
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	w = tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w)
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...))
+	}
+	line("Requests", "%d, of which %d completed", r.Requests, r.Completed)
+	for _, kind := range r.kinds() {
+		line("Failed", "%d with %s", r.Failed[kind], kind)
+	}
+	line("Throughput", "%.2f requests/s, %.1f output tokens/s", r.perSecond(r.Completed), r.perSecond(r.OutputTokens))
+	if r.Goodput.any() {
+		line("Good requests", "%d, %.1f output tokens/s", r.Good, r.perSecond(r.GoodOutput))
+	}
+	line("Cached input", "%.2f%% (%.2f%% at first admission; the router was wrong about %.2f%%)", 100*r.Reused, 100*r.FirstReused, 100*r.PredictionError)
+	line("Imbalance", "%.2f in tokens computed, %.2f in time, %.2f in requests (most against mean, of %d)", r.Imbalance.Uncached, r.Imbalance.Busy, r.Imbalance.Requests, len(r.Targets))
+	for _, c := range r.Classes {
+		name := "Queue"
+		if c.Class != "" {
+			name += " of " + c.Class
+		}
+		line(name, "%d of %d requests parked; wait p50 %.0f, p99 %.0f, at most %.0f ms; TTFT p50 %.1f, p99 %.1f ms", c.Parked, c.Requests, c.Wait.Median, c.Wait.P99, c.Wait.Max, c.TTFT.Median, c.TTFT.P99)
+	}
+	line("Duration", "%.1f s in virtual time, %.2f s in real time", r.Duration.Seconds(), r.WallTime.Seconds())
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("report: %w", err)
+	}
+	return nil
+}

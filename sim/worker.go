@@ -1,0 +1,296 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/fleet"
+	"github.com/dynago/dynago/kv"
+)
+
+// worker is one mock engine in virtual time.
+type worker struct {
+	name     string
+	id       uint64
+	reporter *fleet.Reporter
+	card     *engine.Card
+	epoch    uint64
+	speed    float64
+	ranks    []*rank
+	told     time.Duration // when its load was told last
+	gone     bool
+	// When it joined and, if it is gone, left.
+	joined, left time.Duration
+}
+
+// rank is one core and the pass that it is in.
+type rank struct {
+	worker *worker
+	number uint32
+	core   *mock.Core
+	events uint64 // number of the last one told in this life
+
+	waiting bool         // to be started when the moment is over
+	pass    *mock.Result // that it is in, or nil
+	finish  func() error // ends a pass of this life
+	jobs    map[*job]mock.ID
+
+	requests, computed int // requests that have run, and what of their prompts was not cached
+	busy               time.Duration
+}
+
+// AddWorker lets a worker join that is like all others, and returns its number:
+// they count from 0, and those that left keep theirs.
+func (s *Simulation) AddWorker() (int, error) {
+	n := len(s.workers)
+	// Ids in the order of the numbers make ties and reports easy to follow.
+	r, err := s.fleet.Report(fleet.Entry{Name: fmt.Sprintf("worker-%d", n), ID: uint64(n + 1)})
+	if err != nil {
+		return 0, fmt.Errorf("sim: %w", err)
+	}
+	w := &worker{
+		name: r.Worker().Name(), id: r.Worker().ID(), reporter: r,
+		card: s.cfg.Engine.Card(s.cfg.Model), speed: 1,
+		told: -loadEvery, joined: s.clock.elapsed,
+	}
+	for i := range s.cfg.Engine.DPSize {
+		w.ranks = append(w.ranks, &rank{worker: w, number: uint32(i)})
+	}
+	s.workers = append(s.workers, w)
+	s.byID[w.id] = w
+	s.live(w)
+	return n, nil
+}
+
+// SetSpeed makes a worker so many times as fast as its arguments say, from its
+// next pass on.
+func (s *Simulation) SetSpeed(n int, factor float64) error {
+	w, err := s.worker(n)
+	if err != nil {
+		return err
+	}
+	w.speed = factor
+	for _, r := range w.ranks {
+		r.core.SetSpeed(s.cfg.Engine.SpeedupRatio * factor)
+	}
+	return nil
+}
+
+// RemoveWorker lets a worker vanish. What runs there goes on elsewhere as far as
+// [Config.Migrations] allows.
+func (s *Simulation) RemoveWorker(n int) error {
+	w, err := s.worker(n)
+	if err != nil {
+		return err
+	}
+	w.gone, w.left = true, s.clock.elapsed
+	lost := w.clear()
+	s.fleet.Remove(w.id)
+	s.migrate(w, lost)
+	return nil
+}
+
+// RestartWorker is a crash and a new start: the cache is lost, and what runs
+// there goes on elsewhere as with [Simulation.RemoveWorker].
+func (s *Simulation) RestartWorker(n int) error {
+	w, err := s.worker(n)
+	if err != nil {
+		return err
+	}
+	lost := w.clear()
+	s.live(w)
+	s.migrate(w, lost)
+	return nil
+}
+
+// worker returns the worker with this number if it is there.
+func (s *Simulation) worker(n int) (*worker, error) {
+	if n < 0 || n >= len(s.workers) || s.workers[n].gone {
+		return nil, fmt.Errorf("there is no worker %d", n)
+	}
+	return s.workers[n], nil
+}
+
+// live begins a life of a worker.
+func (s *Simulation) live(w *worker) {
+	w.epoch++
+	for _, r := range w.ranks {
+		r.core = mock.NewCore(s.cfg.Engine)
+		r.core.SetSpeed(s.cfg.Engine.SpeedupRatio * w.speed)
+		r.jobs, r.events = make(map[*job]mock.ID), 0
+		core := r.core
+		r.finish = func() error {
+			if r.core != core {
+				return nil // a pass of an earlier life
+			}
+			return s.finish(r)
+		}
+	}
+	w.reporter.Status(engine.Status{Epoch: w.epoch, Revision: w.epoch, State: engine.Ready, Card: w.card})
+}
+
+// clear ends a life of a worker, and returns what ran there in the order of the
+// workload.
+func (w *worker) clear() []*job {
+	var lost []*job
+	for _, r := range w.ranks {
+		lost = slices.AppendSeq(lost, maps.Keys(r.jobs))
+		r.core, r.pass, r.jobs = nil, nil, nil
+	}
+	slices.SortFunc(lost, func(a, b *job) int { return cmp.Compare(a.n, b.n) })
+	return lost
+}
+
+// migrate sends requests on that were lost with a worker.
+func (s *Simulation) migrate(w *worker, lost []*job) {
+	for _, j := range lost {
+		j.booking.Failed()
+		j.release()
+	}
+	for _, j := range lost {
+		if len(j.lost) == s.cfg.Migrations {
+			s.ended(j, engine.ErrWorkerLost)
+			continue
+		}
+		j.goOn(w.id)
+		s.submit(j)
+	}
+}
+
+// send gives a request to a rank.
+func (s *Simulation) send(j *job, r *rank) error {
+	id, err := r.core.Submit(s.clock.elapsed, mock.Request{
+		Prompt: j.tokens, Generator: j, MaxTokens: len(j.answer) - j.given,
+		Priority: int32(min(max(j.Priority, math.MinInt32), math.MaxInt32)), Owner: j,
+	})
+	if err != nil {
+		return err
+	}
+	r.jobs[j] = id
+	s.wake(r)
+	return nil
+}
+
+// wake lets a rank begin a pass when the moment is over, if it is in none.
+func (s *Simulation) wake(r *rank) {
+	if !r.waiting && r.pass == nil {
+		r.waiting = true
+		s.awake = append(s.awake, r)
+	}
+}
+
+// begin makes the next pass of a rank, if there is something to do. What it
+// stores is there at once, what it gives when it ends.
+func (s *Simulation) begin(r *rank) error {
+	if r.core == nil || r.pass != nil {
+		return nil
+	}
+	now := s.clock.elapsed
+	pass := r.core.Step(now)
+	if pass.Idle {
+		return nil
+	}
+	r.pass = pass
+	r.busy += pass.End - now
+	for _, a := range pass.Admitted {
+		j := a.Owner.(*job)
+		if !j.ran {
+			j.ran, j.admitted, j.cached, j.where = true, now, a.Cached, r
+			r.requests++
+			r.computed += j.Prompt.Len() - a.Cached
+		}
+		j.reused = max(j.reused, min(a.Cached, j.Prompt.Len()))
+	}
+	if err := r.tell(pass.Events); err != nil {
+		return err
+	}
+	s.agenda.add(pass.End, passes, r.finish)
+	return nil
+}
+
+// tell hands KV events to whoever listens to the worker.
+func (r *rank) tell(events []kv.Event) error {
+	for _, part := range kv.Cut(events) {
+		first := r.events + 1
+		r.events += uint64(len(part))
+		b := kv.Batch{Rank: r.number, Epoch: r.worker.epoch, First: first, Last: r.events, Events: part}
+		if err := r.worker.reporter.Events(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// retell tells all of a worker's cache, if somebody wants it.
+func (w *worker) retell() error {
+	if !w.reporter.Wanted() {
+		return nil
+	}
+	for _, r := range w.ranks {
+		for _, part := range kv.Cut(r.core.Stored()) {
+			if err := w.reporter.Events(kv.Batch{Rank: r.number, Epoch: w.epoch, Events: part, Snapshot: kv.SnapshotPart}); err != nil {
+				return err
+			}
+		}
+		if err := w.reporter.Events(kv.Batch{Rank: r.number, Epoch: w.epoch, Last: r.events, Snapshot: kv.SnapshotEnd}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish ends a pass of a rank: its tokens come.
+func (s *Simulation) finish(r *rank) error {
+	pass := r.pass
+	r.pass = nil
+	for i := range pass.Outputs {
+		s.deliver(r, &pass.Outputs[i])
+	}
+	s.wake(r)
+	s.tellLoad(r.worker)
+	return r.worker.retell()
+}
+
+// deliver does for one token what the pipeline does for an item of a stream.
+func (s *Simulation) deliver(r *rank, o *mock.Output) {
+	j := o.Owner.(*job)
+	if gap, again := j.token(s.clock.elapsed); again {
+		s.gaps = append(s.gaps, gap)
+	}
+	b := j.booking
+	if !j.begun {
+		j.begun = true
+		b.Prefilled()
+	}
+	b.Output(1)
+	if o.Finish == engine.Running {
+		return
+	}
+	delete(r.jobs, j)
+	b.Cached(o.Cached)
+	b.Completed()
+	j.release()
+	s.ended(j, nil)
+}
+
+// loadEvery is how often a worker tells its load, at most, as live ones do.
+const loadEvery = 100 * time.Millisecond
+
+func (s *Simulation) tellLoad(w *worker) {
+	if now := s.clock.elapsed; now-w.told < loadEvery {
+		return
+	}
+	w.told = s.clock.elapsed
+	l := engine.Load{Ranks: make([]engine.RankLoad, len(w.ranks))}
+	for i, r := range w.ranks {
+		l.Ranks[i] = r.core.Load()
+		l.Ranks[i].Rank = r.number
+	}
+	w.reporter.Load(l, s.clock.Now())
+}
