@@ -62,9 +62,17 @@ type modelSettings struct {
 }
 
 type workerSettings struct {
-	Count              int            `name:"workers" aliases:"num-workers" env:"DYN_WORKERS,DYN_NUM_WORKERS" default:"4" range:"1..1024" placeholder:"N" help:"Number of workers."`
+	Count int `name:"workers" aliases:"num-workers" env:"DYN_WORKERS,DYN_NUM_WORKERS" default:"4" range:"1..1024" placeholder:"N" help:"Number of workers."`
+	engineSettings
+	Script string        `name:"mock-script" env:"DYN_MOCK_SCRIPT" placeholder:"FILE" help:"Let the workers answer what this YAML file says."`
+	Seed   uint64        `name:"mock-seed" env:"DYN_MOCK_SEED" default:"0" placeholder:"N" help:"What the workers' answers are made from."`
+	Churn  time.Duration `name:"mock-churn" env:"DYN_MOCK_CHURN" default:"0s" unit:"s" placeholder:"TIME" help:"Replace one worker after another in this interval, as a test of what holds; 0 is never."`
+}
+
+// engineSettings say what engine is imitated.
+type engineSettings struct {
 	EngineType         *string        `name:"engine-type" env:"DYN_ENGINE_TYPE" choice:"vllm" placeholder:"NAME" help:"Engine to imitate."`
-	BlockSize          *int           `name:"kv-cache-block-size" aliases:"block-size" env:"DYN_KV_CACHE_BLOCK_SIZE,DYN_BLOCK_SIZE" range:"2..65536" placeholder:"TOKENS" help:"Tokens of one KV block; otherwise 16."`
+	BlockSize          *int           `name:"kv-cache-block-size" aliases:"block-size" env:"DYN_KV_CACHE_BLOCK_SIZE,DYN_BLOCK_SIZE" range:"2..65536" placeholder:"TOKENS" help:"Tokens of one KV block; otherwise 16, and 64 in a replay."`
 	NumBlocks          *int           `name:"num-gpu-blocks-override" env:"DYN_NUM_GPU_BLOCKS_OVERRIDE" range:"1..2147483647" placeholder:"BLOCKS" help:"KV blocks of each rank; otherwise 16384."`
 	MaxSeqs            *int           `name:"max-num-seqs" env:"DYN_MAX_NUM_SEQS" range:"1..2147483647" placeholder:"N" help:"Requests that run at once on one rank; otherwise 256."`
 	MaxBatchedTokens   *int           `name:"max-num-batched-tokens" env:"DYN_MAX_NUM_BATCHED_TOKENS" range:"1..2147483647" placeholder:"TOKENS" help:"Tokens computed in one pass; otherwise 8192."`
@@ -76,10 +84,7 @@ type workerSettings struct {
 	DecodeSpeedupRatio *float64       `name:"decode-speedup-ratio" env:"DYN_DECODE_SPEEDUP_RATIO" range:"0..1000000000" placeholder:"X" help:"Divide decode times further; otherwise 1."`
 	DPSize             *int           `name:"data-parallel-size" env:"DYN_DATA_PARALLEL_SIZE" range:"1..1024" placeholder:"N" help:"Data-parallel ranks of each worker; otherwise 1."`
 	StartupTime        *time.Duration `name:"startup-time" env:"DYN_STARTUP_TIME" unit:"s" placeholder:"TIME" help:"How long each worker takes to start; otherwise 0."`
-	ExtraArgs          string         `name:"extra-engine-args" env:"DYN_EXTRA_ENGINE_ARGS" placeholder:"FILE" help:"Engine arguments as a JSON object; they win over the flags above."`
-	Script             string         `name:"mock-script" env:"DYN_MOCK_SCRIPT" placeholder:"FILE" help:"Let the workers answer what this YAML file says."`
-	Seed               uint64         `name:"mock-seed" env:"DYN_MOCK_SEED" default:"0" placeholder:"N" help:"What the workers' answers are made from."`
-	Churn              time.Duration  `name:"mock-churn" env:"DYN_MOCK_CHURN" default:"0s" unit:"s" placeholder:"TIME" help:"Replace one worker after another in this interval, as a test of what holds; 0 is never."`
+	ExtraArgs          string         `name:"extra-engine-args" env:"DYN_EXTRA_ENGINE_ARGS" placeholder:"JSON|FILE" help:"Engine arguments as a JSON object, or the file that holds it; they win over the flags above."`
 }
 
 type routerSettings struct {

@@ -81,10 +81,7 @@ func (sys *system) workers(s *workerSettings) error {
 	}
 	// Where the cache is smaller than what the model was made for, the cache is
 	// the limit.
-	contextLength := model.ContextLength
-	if capacity := capacityOf(&sys.args); contextLength > capacity {
-		contextLength = capacity
-	}
+	contextLength := min(model.ContextLength, sys.args.Capacity())
 	sys.newEngine = func(name string) (*mock.Engine, error) {
 		return mock.New(mock.Config{
 			Model: sys.files.name, Args: sys.args, Seed: s.Seed, Script: script,
@@ -165,12 +162,17 @@ func (sys *system) ready(ctx context.Context) error {
 	}
 }
 
-// engineArgs joins flags and the file of arguments, which wins.
+// engineArgs returns what the workers of the system are.
 func (s *workerSettings) engineArgs() (mock.Args, error) {
 	args := mock.DefaultArgs()
 	// A conversation with the demo model is short; blocks as small as those of
 	// most engines show what is cached of it.
 	args.BlockSize = 16
+	return s.over(args)
+}
+
+// over puts flags over arguments, and the object of arguments, which wins.
+func (s *engineSettings) over(args mock.Args) (mock.Args, error) {
 	override(&args.EngineType, s.EngineType)
 	override(&args.BlockSize, s.BlockSize)
 	override(&args.NumGPUBlocks, s.NumBlocks)
@@ -189,12 +191,17 @@ func (s *workerSettings) engineArgs() (mock.Args, error) {
 	if s.ExtraArgs == "" {
 		return args, args.Validate()
 	}
-	text, err := os.ReadFile(s.ExtraArgs)
-	if err != nil {
-		return args, fmt.Errorf("--extra-engine-args: %w", err)
+	text, name := []byte(s.ExtraArgs), ""
+	if !strings.HasPrefix(strings.TrimSpace(s.ExtraArgs), "{") {
+		var err error
+		if text, err = os.ReadFile(s.ExtraArgs); err != nil {
+			return args, fmt.Errorf("--extra-engine-args: %w", err)
+		}
+		name = s.ExtraArgs + ": "
 	}
-	if args, err = mergeArgs(args, text); err != nil {
-		return args, fmt.Errorf("--extra-engine-args: %s: %w", s.ExtraArgs, err)
+	args, err := mergeArgs(args, text)
+	if err != nil {
+		return args, fmt.Errorf("--extra-engine-args: %s%w", name, err)
 	}
 	return args, nil
 }
@@ -232,18 +239,6 @@ func (s *workerSettings) script() (*mock.Script, error) {
 		return nil, fmt.Errorf("--mock-script: %s: %w", s.Script, err)
 	}
 	return script, nil
-}
-
-// capacityOf returns how many tokens one request can have on such an engine.
-func capacityOf(a *mock.Args) int {
-	n := a.NumGPUBlocks * a.BlockSize
-	if a.MaxModelLen > 0 {
-		n = min(n, a.MaxModelLen)
-	}
-	if !a.EnableChunkedPrefill {
-		n = min(n, a.MaxNumBatchedTokens)
-	}
-	return n
 }
 
 // config turns the settings into a router's.
