@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -190,14 +191,32 @@ func (l *line[T]) malformed(err error) error {
 	case se.GoType == nil:
 		return l.fault(field, "%v", err)
 	}
-	return l.fault(field, "got %s, want %s", kindOf(se), se.GoType)
+	got := "a " + se.JSONKind.String()
+	if n := len(se.JSONValue); n > 0 && n < 64 {
+		got = string(se.JSONValue)
+	}
+	return l.fault(field, "got %s, want %s", got, inWords(se.GoType))
 }
 
-func kindOf(e *json.SemanticError) string {
-	if len(e.JSONValue) > 0 && len(e.JSONValue) < 64 {
-		return string(e.JSONValue)
+// inWords says what JSON fits a type.
+func inWords(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return inWords(t.Elem())
+	case reflect.Int32, reflect.Int64:
+		return "a whole number"
+	case reflect.Uint32, reflect.Uint64:
+		return "a whole number, 0 or more"
+	case reflect.Float64:
+		return "a number"
+	case reflect.Slice:
+		return "a list"
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
 	}
-	return e.JSONKind.String()
+	return "an object"
 }
 
 // unpack returns the plain text of a source.
