@@ -13,6 +13,9 @@ type Transfer struct {
 	// legs run at once; Port 0: they run one after the other.
 	Host string
 	Port uint16
+	// SmallRooms says that the numbers of rooms in which legs meet must be below
+	// 2^31-1 on the way to this worker.
+	SmallRooms bool
 	// Layout is a fingerprint of how the bytes of a block lie; pull needs equal
 	// ones.
 	Layout string

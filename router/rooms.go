@@ -22,3 +22,14 @@ func meetingRoom(r *rand.Rand, bound uint64, ranks, rank uint32) uint64 {
 	// Of the numbers first, first+n, … as many lie below the bound as that.
 	return first + n*r.Uint64N((bound-first+n-1)/n)
 }
+
+// randomBytes reads bytes from a source of numbers.
+type randomBytes struct{ *rand.Rand }
+
+// Read fills p. It never fails.
+func (r randomBytes) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(r.Uint32())
+	}
+	return len(p), nil
+}

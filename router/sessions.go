@@ -8,8 +8,11 @@ import (
 	"github.com/dynago/dynago/kv"
 )
 
-// mostSessions bounds the bindings that are kept.
-const mostSessions = 1 << 16
+// Bounds of how many bindings are kept, and for how long.
+const (
+	mostSessions   = 1 << 16
+	mostSessionTTL = 365 * 24 * time.Hour
+)
 
 // sessionKey names a conversation. Two tenants may use one id, and the two legs of
 // a request go to different pools.
