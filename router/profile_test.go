@@ -7,11 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/router"
 )
 
-func policyFile(t testing.TB, text string) *router.PolicyFile {
+func policyFile(t rapid.TB, text string) *router.PolicyFile {
 	t.Helper()
 	f, err := router.ParsePolicyFile([]byte(text))
 	if err != nil {
@@ -20,7 +22,7 @@ func policyFile(t testing.TB, text string) *router.PolicyFile {
 	return f
 }
 
-func wholeFile(t testing.TB) []byte {
+func wholeFile(t rapid.TB) []byte {
 	t.Helper()
 	data, err := os.ReadFile("testdata/policy.yaml")
 	if err != nil {

@@ -30,9 +30,9 @@ type Queue[T any] struct {
 	parked int
 }
 
-// Item is one request in a queue, and the handle to take it out again. Whoever
-// parks it fills in the exported fields, and leaves them alone while it is there.
-// An item may be parked again after it has left.
+// Item is one request in a queue, and the handle to take it out again. What the
+// exported fields say when it is parked is what counts; to change them later
+// changes nothing. An item may be parked again after it has left.
 type Item[T any] struct {
 	Value T
 	Class *Class // one of the queue's profile
@@ -47,12 +47,15 @@ type Item[T any] struct {
 	Tokens         int // of the prompt
 	Cached         int // of them, where most are cached among the targets that will do
 
-	score   float64
-	seq     uint64
-	cost    int // tokens that a class pays for it
-	lane    *lane[T]
-	place   int    // in the lane
-	refused uint64 // the drain in which it had no room
+	// What it ranks by, and what it counts for.
+	strict               uint32
+	score                float64
+	seq                  uint64
+	tokens, cached, cost int
+
+	lane    *lane[T] // nil: not parked
+	place   int      // in the lane
+	refused uint64   // the drain in which it had no room
 }
 
 // NewQueue makes an empty queue for the classes of a profile. Arrivals are
@@ -60,7 +63,8 @@ type Item[T any] struct {
 func NewQueue[T any](p *Profile, epoch time.Time) *Queue[T] {
 	q := &Queue[T]{epoch: epoch, lines: make([]line[T], len(p.Classes)), carry: -1}
 	for i, c := range p.Classes {
-		q.lines[i].class, q.lines[i].rejected = c, make(map[LimitKind]uint64)
+		l := &q.lines[i]
+		l.class, l.shared.line, l.rejected = c, l, make(map[LimitKind]uint64)
 	}
 	return q
 }
@@ -83,9 +87,10 @@ func (q *Queue[T]) Push(it *Item[T], workers int, now time.Time) error {
 	}
 	q.pushed++
 	it.seq = q.pushed
-	it.Tokens = max(0, it.Tokens)
-	it.Cached = min(max(0, it.Cached), it.Tokens)
-	it.cost = max(1, it.Tokens-it.Cached)
+	it.tokens = max(0, it.Tokens)
+	it.cached = min(max(0, it.Cached), it.tokens)
+	it.cost = max(1, it.tokens-it.cached)
+	it.strict = it.StrictPriority
 	it.score = it.Class.Order.score(it.Priority, it.Arrived.Sub(q.epoch), it.cost)
 	if l.requests == 0 {
 		l.moved = now
@@ -101,7 +106,7 @@ func (q *Queue[T]) Remove(it *Item[T]) bool {
 	if !it.Parked() {
 		return false
 	}
-	q.line(it.Class).take(it)
+	it.lane.line.take(it)
 	q.parked--
 	return true
 }
@@ -110,7 +115,7 @@ func (q *Queue[T]) Remove(it *Item[T]) bool {
 // until none is left that has. free says whether there is a target for a head
 // that is not busy; it must not change the queue. It is asked anew after each
 // request, because where that one went is busier now. A head that had no room is
-// not asked for again in the same loop: what goes makes nothing freer. The loop
+// not asked about again in the same loop: what goes makes nothing freer. The loop
 // may change the queue.
 //
 // A class pays for each request what is not cached of it, at least one token,
@@ -132,7 +137,7 @@ func (q *Queue[T]) Ready(now time.Time, free func(*Item[T]) bool) iter.Seq[*Item
 			if it == nil {
 				return
 			}
-			l := q.line(it.Class)
+			l := it.lane.line
 			l.take(it)
 			l.went(now)
 			q.parked--

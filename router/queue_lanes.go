@@ -33,8 +33,8 @@ func (l *line[T]) push(it *Item[T]) {
 	}
 	at.push(it)
 	l.requests++
-	l.tokens += it.Tokens
-	l.cached += it.Cached
+	l.tokens += it.tokens
+	l.cached += it.cached
 }
 
 // laneTo returns the lane of a target, made if need be.
@@ -43,7 +43,7 @@ func (l *line[T]) laneTo(t kv.Target) *lane[T] {
 	if at != nil {
 		return at
 	}
-	at = &lane[T]{target: t, place: len(l.pinned)}
+	at = &lane[T]{line: l, target: t, place: len(l.pinned)}
 	l.pinned = append(l.pinned, at)
 	if l.to == nil {
 		l.to = make(map[kv.Target]*lane[T])
@@ -57,8 +57,8 @@ func (l *line[T]) take(it *Item[T]) {
 	from := it.lane
 	from.take(it)
 	l.requests--
-	l.tokens -= it.Tokens
-	l.cached -= it.Cached
+	l.tokens -= it.tokens
+	l.cached -= it.cached
 	if l.requests == 0 {
 		l.deficit = 0
 	}
@@ -115,15 +115,16 @@ func (l *line[T]) outlook(now time.Time) time.Duration {
 
 // lane is a heap of requests whose first goes first.
 type lane[T any] struct {
-	target kv.Target
-	place  int // among the pinned lanes
+	line   *line[T]
+	target kv.Target // of a pinned one
+	place  int       // among the pinned lanes
 	heap   []*Item[T]
 }
 
 // before says whether it goes before other.
 func (it *Item[T]) before(other *Item[T]) bool {
-	if it.StrictPriority != other.StrictPriority {
-		return it.StrictPriority > other.StrictPriority
+	if it.strict != other.strict {
+		return it.strict > other.strict
 	}
 	if it.score != other.score {
 		return it.score > other.score
