@@ -27,6 +27,7 @@ type Booking struct {
 	// the prompt was cached.
 	begun, told atomic.Bool
 	witness     *witness // or nil
+	lease       *lease   // of its session's binding, or nil
 
 	// How it has gone so far, for those who learn from it.
 	first  atomic.Int64 // from placed to the first token, nanoseconds; 0: none came
@@ -65,7 +66,7 @@ func (b *Booking) Prefilled() {
 	r.mu.Lock()
 	r.books.prefilled(b)
 	r.mu.Unlock()
-	r.drain(now)
+	r.drain()
 }
 
 // Cached tells how many tokens of the prompt the engine found cached. Only the
@@ -143,11 +144,11 @@ func (b *Booking) Release() {
 	if told := b.told.Swap(true); !told && b.witness != nil {
 		r.watch.close(b.witness)
 	}
-	now := r.now()
 	if r.learner != nil {
-		r.learner.Learn(b.outcome(now))
+		r.learner.Learn(b.outcome(r.now()))
 	}
-	r.drain(now)
+	b.lease.end()
+	r.drain()
 }
 
 // outcome says how the request has gone.

@@ -50,6 +50,22 @@ func (b *books) find(t kv.Target) *load {
 	return nil
 }
 
+// walk finds loads of targets that are asked for in their order.
+type walk struct{ loads []*load }
+
+func (b *books) walk() walk { return walk{b.loads} }
+
+// load returns the load of t in this life of its worker, or nil.
+func (w *walk) load(t kv.Target, life context.Context) *load {
+	for len(w.loads) > 0 && w.loads[0].target.Compare(t) < 0 {
+		w.loads = w.loads[1:]
+	}
+	if len(w.loads) > 0 && w.loads[0].target == t && w.loads[0].life == life {
+		return w.loads[0]
+	}
+	return nil
+}
+
 // load returns the load of t in this life of its worker. What was booked in an
 // earlier life no longer counts.
 func (b *books) load(t kv.Target, life context.Context) *load {

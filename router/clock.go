@@ -18,8 +18,17 @@ func (r *Router) Tick(now time.Time) {
 		r.sweep(now)
 		r.nextSweep = now.Add(sweepEvery)
 	}
+	r.monitor.forget()
+	late := r.overdue(now)
 	r.mu.Unlock()
-	r.drain(now)
+	for _, p := range late {
+		p.stop()
+		p.done(nil, p.late(now))
+	}
+	if r.affinity != nil {
+		r.affinity.tick(now)
+	}
+	r.drain()
 }
 
 // NextTick returns when [Router.Tick] is wanted next. It may be sooner after any
@@ -27,7 +36,11 @@ func (r *Router) Tick(now time.Time) {
 func (r *Router) NextTick() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.nextSweep
+	next := r.nextSweep
+	if p := r.waiting.oldest; p != nil && r.patience > 0 && p.since.Add(r.patience).Before(next) {
+		next = p.since.Add(r.patience)
+	}
+	return next
 }
 
 // Run ticks in real time, and whenever the fleet changes, until ctx ends. A

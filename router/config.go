@@ -68,6 +68,26 @@ type Config struct {
 	// Shared, if set, is asked for each prompt without a namespace, unless
 	// [Tuning.SharedCacheMultiplier] is 0.
 	Shared SharedCache
+	// SessionTTL is how long a session without requests stays bound to its worker;
+	// 0 binds none. StrictSessions refuses requests for whose session there is no
+	// room instead of sending them anywhere.
+	SessionTTL     time.Duration
+	StrictSessions bool
+	// Thresholds hold for models that have none of their own; see
+	// [Router.SetThresholds].
+	Thresholds Thresholds
+	// Conditional, if set, lets decode workers compute short prompts themselves.
+	Conditional *Conditional
+	// QueueThreshold lets requests wait while all workers that may serve them have
+	// more prompt tokens to compute than this many times what they compute in one
+	// step, and QueueOrder says who goes first then. Nil lets nobody wait. A
+	// profile of PolicyFile takes the place of both.
+	QueueThreshold *float64
+	QueueOrder     QueueOrder // "" is [FCFS]
+	PolicyFile     *PolicyFile
+	// QueueTimeout ends the wait of a request, with [engine.ErrQueueTimeout]; 0
+	// never does. [Router.Tick] keeps it.
+	QueueTimeout time.Duration
 	// Expiry is how long a booking of which nothing is heard counts; 0 is
 	// [DefaultExpiry]. Output is a sign of life.
 	Expiry time.Duration
@@ -141,6 +161,26 @@ func (c *Config) Validate() error {
 	}
 	if c.MinInitialWorkers < 0 {
 		return fmt.Errorf("router-min-initial-workers: got %d, want 0 or more", c.MinInitialWorkers)
+	}
+	if c.SessionTTL != 0 && (c.SessionTTL < time.Second || c.SessionTTL > mostSessionTTL) {
+		return fmt.Errorf("router-session-affinity-ttl-secs: got %v, want 1 to %v", c.SessionTTL.Seconds(), mostSessionTTL.Seconds())
+	}
+	if err := c.Thresholds.Validate(); err != nil {
+		return err
+	}
+	if err := c.Conditional.Validate(); err != nil {
+		return fmt.Errorf("router-conditional-disagg-config: %w", err)
+	}
+	if t := c.QueueThreshold; t != nil {
+		if err := (parameter{"router-queue-threshold", *t, math.MaxFloat64}).check(); err != nil {
+			return err
+		}
+	}
+	if _, err := ParseQueueOrder(string(c.QueueOrder)); err != nil {
+		return fmt.Errorf("router-queue-policy: %w", err)
+	}
+	if c.QueueTimeout < 0 {
+		return fmt.Errorf("router-queue-timeout: got %v, want 0 or more", c.QueueTimeout)
 	}
 	if c.Expiry < 0 {
 		return fmt.Errorf("router-active-request-expiry-secs: got %v, want more than 0, or 0 for %v", c.Expiry.Seconds(), DefaultExpiry)

@@ -51,6 +51,9 @@ func (r *Router) consider(ctx context.Context, q *Query, s *scratch) error {
 	if err := q.Overrides.apply(&s.tuning); err != nil {
 		return err
 	}
+	if q.Role == engine.Prefill { // only prompts wait there
+		s.tuning.TrackActiveBlocks, s.tuning.TrackOutputBlocks = false, false
+	}
 	if err := r.eligible(q, s); err != nil {
 		r.refuse()
 		return err
@@ -93,18 +96,8 @@ func (r *Router) credit(c *Candidate, side *side, p *prompt) {
 // there. The lock must be held.
 func (r *Router) weigh(q *Query, s *scratch, now time.Time) {
 	t := &s.tuning
-	loads := r.books.loads
-	at := 0
-	find := func(c *Candidate) *load {
-		for at < len(loads) && loads[at].target.Compare(c.Target) < 0 {
-			at++
-		}
-		if at < len(loads) && loads[at].target == c.Target && loads[at].life == c.Worker.Lost() {
-			return loads[at]
-		}
-		return nil
-	}
-	for _, l := range loads {
+	walk := r.books.walk()
+	for _, l := range r.books.loads {
 		l.depth = 0
 	}
 	share := t.TrackActiveBlocks && t.AssumeKVReuse
@@ -116,7 +109,7 @@ func (r *Router) weigh(q *Query, s *scratch, now time.Time) {
 	for i := range s.rows {
 		c := &s.rows[i]
 		depth := 0
-		if l := find(c); l != nil {
+		if l := walk.load(c.Target, c.Worker.Lost()); l != nil {
 			c.PrefillTokens, c.ActiveBlocks, c.Requests, c.LastPick = l.activePrefill(now), l.activeBlocks(), l.requests, l.lastPick
 			depth = l.depth
 		}
@@ -151,5 +144,7 @@ func (s *scratch) decision(q *Query, choice int) Decision {
 		Overlap:      int(math.Round(t.overlap(c))),
 		Blocks:       s.prompts[side.prompt].blocks(q.length()),
 		CachedTokens: min(t.cachedTokens(c), q.length()),
+		Device:       c.Device, Host: c.Host, Disk: c.Disk,
+		DecodeBlocks: c.DecodeBlocks,
 	}
 }

@@ -22,6 +22,7 @@ type Terms struct {
 	RawPrefill float64 // outstanding, and all of the prompt
 	Decay      float64 // of the credit for the device, 0..1
 	Credit     float64 // for what is cached, each block by its tier
+	Undecayed  float64 // what the credit would be without decay
 	Prefill    float64
 	Decode     float64 // in use once the request decodes
 	Requests   float64 // running ones, by their weight
@@ -38,10 +39,11 @@ func (t *Tuning) terms(a ask, c *Candidate) Terms {
 		ahead := float64(c.PrefillTokens-a.minPrefill) / size
 		out.Decay = 1 / (1 + t.OverlapScoreCreditDecay*ahead/blocks)
 	}
-	out.Credit = t.OverlapScoreCredit*out.Decay*float64(c.Device) +
-		t.HostCacheHitWeight*float64(c.Host) +
+	below := t.HostCacheHitWeight*float64(c.Host) +
 		t.DiskCacheHitWeight*float64(c.Disk) +
 		t.SharedCacheMultiplier*float64(c.Shared)
+	out.Credit = t.OverlapScoreCredit*out.Decay*float64(c.Device) + below
+	out.Undecayed = t.OverlapScoreCredit*float64(c.Device) + below
 	out.Requests = t.DecodeActiveRequestWeight * float64(c.Requests)
 	switch {
 	case t.TrackPrefillTokens:

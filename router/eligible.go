@@ -3,6 +3,7 @@ package router
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -62,10 +63,23 @@ type check struct {
 	tokens  int
 	allow   []uint64 // in order, those of smaller ids taken off
 	adapted bool     // somebody tells which adapters he serves
+	workers []*fleet.Worker
+	busy    map[uint64]bool // workers beyond the thresholds of their model
+}
+
+// check is [newCheck] with those workers that are beyond their thresholds.
+func (r *Router) check(q *Query, workers []*fleet.Worker) check {
+	c := newCheck(q, workers)
+	if r.watchful.Load() {
+		r.mu.Lock()
+		c.busy = r.busy(workers)
+		r.mu.Unlock()
+	}
+	return c
 }
 
 func newCheck(q *Query, workers []*fleet.Worker) check {
-	c := check{q: q, tokens: q.length(), allow: q.Allow}
+	c := check{q: q, tokens: q.length(), allow: q.Allow, workers: workers}
 	if !slices.IsSorted(c.allow) {
 		c.allow = slices.Sorted(slices.Values(c.allow))
 	}
@@ -81,7 +95,7 @@ func newCheck(q *Query, workers []*fleet.Worker) check {
 // serves says whether a card is that of a worker of the model and role that are
 // asked for.
 func serves(card *engine.Card, q *Query) bool {
-	return card != nil && card.Role == q.Role && (card.Model == q.Model || slices.Contains(card.Aliases, q.Model))
+	return card != nil && plays(card, q.Role) && named(card, q.Model)
 }
 
 // bar returns the first reason for which a worker may not serve the request.
@@ -90,15 +104,15 @@ func (c *check) bar(w *fleet.Worker, card *engine.Card, life context.Context) ba
 	switch {
 	case q.pinned() && w.ID() != q.PinWorker:
 		return unpinned
-	case !w.Admitted(), life.Err() != nil:
+	case !w.Admitted(), life.Err() != nil, !c.needed(card):
 		return closed
 	case q.Allow != nil && !c.allowed(w.ID()):
 		return forbidden
 	case slices.Contains(q.Exclude, w.ID()):
 		return tried
-	case !q.pinned() && !w.Ready():
+	case (!q.pinned() || q.follows) && !w.Ready():
 		return inhibited
-	case !subset(q.Require, card.Taints):
+	case slices.ContainsFunc(q.Require, func(taint string) bool { return !card.HasTaint(taint) }):
 		return untainted
 	case c.adapted && !slices.Contains(card.Adapters, q.Namespace.LoRA):
 		return unadapted
@@ -106,10 +120,20 @@ func (c *check) bar(w *fleet.Worker, card *engine.Card, life context.Context) ba
 		return rankless
 	case card.ContextLength > 0 && c.tokens >= int(card.ContextLength):
 		return short
-	case w.Overloaded():
+	case w.Overloaded(), c.busy[w.ID()]:
 		return full
 	}
 	return unbarred
+}
+
+// needed says whether somebody plays each role that a worker needs beside itself.
+func (c *check) needed(card *engine.Card) bool {
+	for _, role := range card.Needs {
+		if !live(c.workers, card.Model, role) {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *check) allowed(id uint64) bool {
@@ -126,9 +150,9 @@ func (q *Query) preference(card *engine.Card) float64 {
 		return 1
 	}
 	sum := 0.0
-	for i, taint := range card.Taints {
-		if w, ok := q.Prefer[taint]; ok && !slices.Contains(card.Taints[:i], taint) {
-			sum += w
+	for _, taint := range slices.Sorted(maps.Keys(q.Prefer)) { // the order of a sum shows in its last bit
+		if card.HasTaint(taint) {
+			sum += q.Prefer[taint]
 		}
 	}
 	return math.Exp(-math.Tanh(sum))
@@ -139,7 +163,7 @@ func (q *Query) preference(card *engine.Card) float64 {
 func (r *Router) eligible(q *Query, s *scratch) error {
 	s.rows, s.sides = s.rows[:0], s.sides[:0]
 	workers := r.fleet.Snapshot()
-	c := newCheck(q, workers)
+	c := r.check(q, workers)
 	var out refusals
 	for _, w := range workers {
 		card := w.Card()
@@ -174,20 +198,9 @@ func (r *Router) eligible(q *Query, s *scratch) error {
 
 // add appends the ranks of a worker, of a pinned one only that which is meant.
 func (s *scratch) add(q *Query, w *fleet.Worker, card *engine.Card, life context.Context) error {
-	first, last := card.DPStart, card.DPStart+card.Ranks()-1
-	switch {
-	case q.pinned() && q.PinRank == nil && first != last:
-		return &engine.Error{
-			Kind: engine.InvalidArgument, Worker: w.ID(), Param: "nvext.dp_rank",
-			Message: fmt.Sprintf("the worker has ranks %d to %d, and the request must say which", first, last),
-		}
-	case q.PinRank != nil && (*q.PinRank < first || *q.PinRank > last):
-		return &engine.Error{
-			Kind: engine.InvalidArgument, Worker: w.ID(), Param: "nvext.dp_rank",
-			Message: fmt.Sprintf("the worker has ranks %d to %d, not %d", first, last, *q.PinRank),
-		}
-	case q.PinRank != nil:
-		first, last = *q.PinRank, *q.PinRank
+	first, last, err := q.ranks(w, card)
+	if err != nil {
+		return err
 	}
 	row := Candidate{Worker: w, BlockSize: blockSize(card), TotalBlocks: int(min(card.TotalBlocks, 1<<40)), Preference: q.preference(card)}
 	for rank := first; ; rank++ {
@@ -198,6 +211,26 @@ func (s *scratch) add(q *Query, w *fleet.Worker, card *engine.Card, life context
 			return nil
 		}
 	}
+}
+
+// ranks returns the first and the last rank of a worker that will do.
+func (q *Query) ranks(w *fleet.Worker, card *engine.Card) (first, last uint32, err error) {
+	first, last = card.DPStart, card.DPStart+card.Ranks()-1
+	switch {
+	case q.pinned() && q.PinRank == nil && first != last:
+		return 0, 0, &engine.Error{
+			Kind: engine.InvalidArgument, Worker: w.ID(), Param: "nvext.dp_rank",
+			Message: fmt.Sprintf("the worker has ranks %d to %d, and the request must say which", first, last),
+		}
+	case q.PinRank != nil && (*q.PinRank < first || *q.PinRank > last):
+		return 0, 0, &engine.Error{
+			Kind: engine.InvalidArgument, Worker: w.ID(), Param: "nvext.dp_rank",
+			Message: fmt.Sprintf("the worker has ranks %d to %d, not %d", first, last, *q.PinRank),
+		}
+	case q.PinRank != nil:
+		return *q.PinRank, *q.PinRank, nil
+	}
+	return first, last, nil
 }
 
 // refusals counts the workers of a model that may not serve a request, by the
@@ -275,14 +308,4 @@ func notReady(model string) error {
 		Kind: engine.Unavailable, Code: CodeAllFiltered, Param: "model",
 		Message: fmt.Sprintf("Model `%s` is not ready to serve requests yet. The deployment may still be starting up or is not fully provisioned. Please retry shortly.", model),
 	}
-}
-
-// subset says whether all of want are in have.
-func subset(want, have []string) bool {
-	for _, w := range want {
-		if !slices.Contains(have, w) {
-			return false
-		}
-	}
-	return true
 }

@@ -14,6 +14,8 @@ type Row struct {
 	Terms Terms
 	// Chance is how likely mode [KV] is to take it, 0..1.
 	Chance float64
+	// SharedSpans are the blocks of the prompt that a cache beside the workers has.
+	SharedSpans []kv.Span
 }
 
 // Explain returns what Route would choose from for a request, in the order of
@@ -25,7 +27,10 @@ func (r *Router) Explain(ctx context.Context, q *Query) ([]Row, error) {
 		a := s.ask(q)
 		for i := range s.rows {
 			if s.sides[i].life.Err() == nil {
-				rows = append(rows, Row{Candidate: s.rows[i], Terms: s.tuning.terms(a, &s.rows[i])})
+				rows = append(rows, Row{
+					Candidate: s.rows[i], Terms: s.tuning.terms(a, &s.rows[i]),
+					SharedSpans: s.prompts[s.sides[i].prompt].shared,
+				})
 			}
 		}
 		chances(rows, s.tuning.Temperature)
@@ -103,7 +108,7 @@ type Barred struct {
 // ids, each with the first reason why.
 func (r *Router) Barred(q *Query) []Barred {
 	var list []Barred
-	c := newCheck(q, r.fleet.Snapshot())
+	c := r.check(q, r.fleet.Snapshot())
 	for _, w := range r.fleet.Snapshot() {
 		if card := w.Card(); serves(card, q) {
 			if bar := c.bar(w, card, w.Lost()); bar != unbarred {

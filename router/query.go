@@ -26,8 +26,11 @@ type Query struct {
 	Priority       float64
 	StrictPriority uint32
 	Background     bool
-	Class          string // policy class or family asked for; "": the default one
-	Session        Session
+	// Settled says that the request goes to PinWorker whatever is decided here: it
+	// is booked without waiting for room.
+	Settled bool
+	Class   string // policy class or family asked for; "": the default one
+	Session Session
 
 	// Recompute says that some engines compute the whole prompt, whatever they
 	// have cached of it, because its log probabilities are wanted.
@@ -42,6 +45,10 @@ type Query struct {
 	// it had better not have.
 	Prefer    map[string]float64
 	Overrides *Overrides
+
+	// follows says that the pin is not the client's but that of its session, which
+	// may go elsewhere.
+	follows bool
 }
 
 // Session is what a router may know of the conversation that a request belongs
@@ -166,10 +173,14 @@ const (
 // predictions.
 type Decision struct {
 	Target       kv.Target
-	Model        string        // primary name, also where an alias was asked for
-	Overlap      int           // blocks of the prompt taken to be cached, by tier weight
-	Blocks       int           // blocks of the prompt, the last one maybe incomplete
-	CachedTokens int           // tokens of the prompt taken to be cached
-	Routing      time.Duration // deciding
-	Queue        time.Duration // parked before that
+	Model        string // primary name, also where an alias was asked for
+	Overlap      int    // blocks of the prompt taken to be cached, by tier weight
+	Blocks       int    // blocks of the prompt, the last one maybe incomplete
+	CachedTokens int    // tokens of the prompt taken to be cached
+	// What the choice was based on; see [Candidate].
+	Device, Host, Disk, DecodeBlocks int
+
+	Session SessionUse    // what its session had to do with it
+	Routing time.Duration // deciding
+	Queue   time.Duration // parked before that
 }

@@ -39,6 +39,10 @@ type Router struct {
 	policy Policy
 	// learner is the policy, if it learns; else nil.
 	learner Learner
+	// affinity, if sessions bind anything, stands before what decides.
+	affinity    *affinity
+	conditional *Conditional
+	watchful    atomic.Bool // some model has thresholds
 	// serial says that the policy is one of ours, which picks under the lock, so
 	// that of two requests at the same moment the second sees the first.
 	serial  bool
@@ -52,10 +56,20 @@ type Router struct {
 
 	expiry time.Duration // of requests of which nothing is heard
 
+	parks     bool // requests may have to wait
+	policies  *PolicyFile
+	threshold *float64
+	order     QueueOrder
+	patience  time.Duration // of those who wait; 0: endless
+	waits     atomic.Int64  // how many wait
+
 	mu        sync.Mutex
 	books     books
+	waiting   waiting
 	requests  map[string]*Booking // by id; nil while they are being placed
 	nextSweep time.Time
+	monitor   *monitor
+	prefilled map[string]bool // models of which prefill workers have been seen
 	routed    *kvindex.Routed
 	// ahead is what workers will tell of, if they are predicted; instead is what
 	// answers have shown that the index does not know, and, of workers that are
@@ -78,6 +92,8 @@ type Counters struct {
 	NonMaxOverlap     uint64
 	OverlapBlocksLost float64
 	Expired           uint64 // requests of which nothing was heard for too long
+	Parked            uint64 // requests that had to wait
+	QueueTimeouts     uint64 // those that waited in vain
 	// SharedErrors counts prompts for which the shared cache had no answer.
 	SharedErrors uint64
 }
@@ -115,11 +131,26 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 		shared:   c.Shared,
 		rand:     rand.New(rand.NewPCG(seed, 0)),
 		requests: make(map[string]*Booking),
+
+		parks:     c.QueueThreshold != nil || c.PolicyFile != nil,
+		policies:  c.PolicyFile,
+		threshold: c.QueueThreshold,
+		order:     cmp.Or(c.QueueOrder, FCFS),
+		patience:  c.QueueTimeout,
+		waiting:   waiting{rooms: make(map[roomKey]*waitingRoom)},
+
+		conditional: c.Conditional,
+		monitor:     newMonitor(c.Thresholds),
+		prefilled:   make(map[string]bool),
 	}
+	r.watchful.Store(!r.monitor.idle())
 	if r.now == nil {
 		r.now = time.Now
 	}
 	r.nextSweep = r.now().Add(sweepEvery)
+	if c.SessionTTL > 0 {
+		r.affinity = newAffinity(c.SessionTTL, c.StrictSessions, r.now, r.submit)
+	}
 	r.routed = kvindex.NewRouted(r.index, tuning.TTL)
 	if tuning.PredictedTTL > 0 {
 		r.ahead = newGuess(tuning.PredictedTTL)
@@ -148,11 +179,16 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 // full, worker_overloaded if the pinned one is, invalid_argument for what can
 // never be served, internal for a policy that failed.
 func (r *Router) Route(ctx context.Context, q *Query) (*Booking, error) {
-	return r.place(ctx, q, r.now())
+	if r.binds(q) {
+		return await(func(done func(*Booking, error)) { r.Submit(ctx, q, done) })
+	}
+	return r.route(ctx, q)
 }
 
-// place finds a worker for a request that came at start.
-func (r *Router) place(ctx context.Context, q *Query, start time.Time) (*Booking, error) {
+// place finds a worker for a request that came at start. If it has to wait, it is
+// parked with what done returns, and the error is [errParked]; without a done it
+// has waited already.
+func (r *Router) place(ctx context.Context, q *Query, start time.Time, done func() func(*Booking, error)) (*Booking, error) {
 	s := r.scratch.Get().(*scratch)
 	defer r.recycle(s)
 	r.mu.Lock()
@@ -165,7 +201,7 @@ func (r *Router) place(ctx context.Context, q *Query, start time.Time) (*Booking
 		if ctx.Err() != nil {
 			return nil, engine.CauseOf(ctx, ctx.Err())
 		}
-		if b, err := r.decide(ctx, q, s, start); b != nil || err != nil {
+		if b, err := r.decide(ctx, q, s, start, done); b != nil || err != nil {
 			return b, err
 		}
 	}
@@ -179,11 +215,16 @@ const mostTries = 8
 
 // decide picks one of the rows of s and books it. It returns nothing if the
 // worker was lost since it was considered.
-func (r *Router) decide(ctx context.Context, q *Query, s *scratch, start time.Time) (*Booking, error) {
+func (r *Router) decide(ctx context.Context, q *Query, s *scratch, start time.Time, done func() func(*Booking, error)) (*Booking, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
 	r.weigh(q, s, now)
+	if done != nil {
+		if err := r.park(ctx, q, s, now, done); err != nil {
+			return nil, err
+		}
+	}
 	choice, err := r.choose(ctx, q, s)
 	if err != nil {
 		return nil, err

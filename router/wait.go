@@ -3,14 +3,335 @@ package router
 import (
 	"context"
 	"time"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/kv"
 )
+
+// DefaultQueueTimeout is how long a request is parked at most where nothing else
+// is said.
+const DefaultQueueTimeout = 240 * time.Second
+
+// waiting is the shell around the queues: one for each model and role, so that
+// one that is full keeps nobody else back. The router's lock guards it.
+type waiting struct {
+	rooms map[roomKey]*waitingRoom
+	order []*waitingRoom // as they were made
+	// Those who wait, of all rooms, in the order in which they were parked.
+	oldest, newest *parked
+}
+
+type roomKey struct {
+	model string
+	role  engine.Role
+}
+
+// waitingRoom is where the requests for one model and role wait.
+type waitingRoom struct {
+	roomKey
+	profile *Profile
+	queue   *Queue[*parked]
+	// draining says that somebody sends requests on, and again that he is to look
+	// once more. There is one at a time, so that they leave in their order.
+	draining, again bool
+	// sending is the class of the one that is on its way out. It is still ahead of
+	// those that come now.
+	sending *Class
+}
+
+// parked is a request that waits.
+type parked struct {
+	Item[*parked]
+	room  *waitingRoom
+	ctx   context.Context
+	query *Query
+	since time.Time
+	done  func(*Booking, error)
+	stop  func() bool // ends the watch over ctx
+
+	older, younger *parked
+}
 
 // Submit routes a request as [Router.Route] does, and waits for nothing: done is
 // called once, with no lock held, either before Submit returns or later, by
-// whoever makes room. Until then q must not be changed.
+// whoever makes room; it must not wait for another request. Until then q must
+// not be changed.
 func (r *Router) Submit(ctx context.Context, q *Query, done func(*Booking, error)) {
-	done(r.place(ctx, q, r.now()))
+	if r.binds(q) {
+		r.affinity.submit(ctx, q, r.primary(q.Model), done)
+		return
+	}
+	r.submit(ctx, q, done)
 }
 
-// drain sends on whoever was waiting for room, now that there may be some.
-func (r *Router) drain(time.Time) {}
+// binds says whether the session of a request has a say in where it goes.
+func (r *Router) binds(q *Query) bool { return r.affinity != nil && q.Session.ID != "" }
+
+// submit is Submit once the session has been heeded.
+func (r *Router) submit(ctx context.Context, q *Query, done func(*Booking, error)) {
+	b, err := r.place(ctx, q, r.now(), func() func(*Booking, error) { return done })
+	if err == errParked {
+		r.drain()
+		return
+	}
+	done(b, err)
+}
+
+// route is submit for one who waits.
+func (r *Router) route(ctx context.Context, q *Query) (*Booking, error) {
+	type outcome struct {
+		booking *Booking
+		err     error
+	}
+	var answer chan outcome
+	b, err := r.place(ctx, q, r.now(), func() func(*Booking, error) {
+		later := make(chan outcome, 1)
+		answer = later
+		return func(b *Booking, err error) { later <- outcome{b, err} }
+	})
+	if err != errParked {
+		return b, err
+	}
+	r.drain()
+	o := <-answer
+	return o.booking, o.err
+}
+
+// errParked says that a request waits, and that its done will be called.
+var errParked = engine.Errorf(engine.ResourceExhausted, "the request is parked")
+
+// classify returns where a request is to wait if there is no room, or nil if it
+// does not wait whatever happens.
+func (r *Router) classify(q *Query, s *scratch) (*waitingRoom, *Class, int) {
+	if !r.parks || q.Background || q.Settled {
+		return nil, nil, 0
+	}
+	room := r.room(roomKey{s.sides[0].card.Model, q.Role})
+	cached := 0
+	for i := range s.rows {
+		cached = max(cached, s.tuning.cachedTokens(&s.rows[i]))
+	}
+	cached = min(cached, q.length())
+	class := room.profile.Classify(q.Class, q.length()-cached)
+	if !class.Waits() {
+		return nil, nil, 0
+	}
+	return room, class, cached
+}
+
+// room returns the room of a model and role.
+func (r *Router) room(key roomKey) *waitingRoom {
+	room := r.waiting.rooms[key]
+	if room == nil {
+		profile := r.policies.Profile(key.model)
+		if profile == nil {
+			profile = DefaultProfile(r.threshold, r.order)
+		}
+		room = &waitingRoom{roomKey: key, profile: profile, queue: NewQueue[*parked](profile, r.now())}
+		r.waiting.rooms[key] = room
+		r.waiting.order = append(r.waiting.order, room)
+	}
+	return room
+}
+
+// park lets a request wait if it has to, or says why it may not even do that. It
+// does not have to if somewhere is room, and nobody of its class is ahead of it.
+func (r *Router) park(ctx context.Context, q *Query, s *scratch, now time.Time, done func() func(*Booking, error)) error {
+	room, class, cached := r.classify(q, s)
+	if room == nil {
+		return nil
+	}
+	if room.queue.Backlog(class) == 0 && room.sending != class && !s.busy(class) {
+		return nil
+	}
+	p := &parked{room: room, ctx: ctx, query: q, since: now}
+	p.Item = Item[*parked]{
+		Value: p, Class: class, Pinned: q.pinned(), Priority: q.Priority, StrictPriority: q.StrictPriority,
+		Arrived: now, Tokens: q.length(), Cached: cached,
+	}
+	if p.Pinned {
+		p.Target = s.rows[0].Target
+	}
+	if err := room.queue.Push(&p.Item, len(r.fleet.Snapshot()), now); err != nil {
+		r.counted.Refused++
+		return err
+	}
+	p.done = done()
+	p.stop = context.AfterFunc(ctx, func() { r.leave(p) })
+	r.waiting.add(p)
+	r.counted.Parked++
+	r.waits.Add(1)
+	return errParked
+}
+
+// busy says whether all rows are too busy for a class.
+func (s *scratch) busy(class *Class) bool {
+	for i := range s.rows {
+		if !class.Busy(s.rows[i].PrefillTokens, int(s.sides[i].card.MaxBatchedTokens)) {
+			return false
+		}
+	}
+	return true
+}
+
+// leave ends the wait of a request whose client does not wait any longer.
+func (r *Router) leave(p *parked) {
+	r.mu.Lock()
+	if !p.Parked() {
+		r.mu.Unlock()
+		return
+	}
+	ahead := p.place == 0 // of others, who may have room where it has none
+	p.room.queue.Remove(&p.Item)
+	r.waiting.remove(p)
+	r.waits.Add(-1)
+	r.mu.Unlock()
+	p.done(nil, engine.CauseOf(p.ctx, p.ctx.Err()))
+	if ahead {
+		r.drain()
+	}
+}
+
+// overdue ends the wait of those who have waited too long. The lock must be held;
+// what is returned is to be called without it.
+func (r *Router) overdue(now time.Time) (late []*parked) {
+	for p := r.waiting.oldest; r.patience > 0 && p != nil && now.Sub(p.since) >= r.patience; p = r.waiting.oldest {
+		p.room.queue.Remove(&p.Item)
+		r.waiting.remove(p)
+		r.waits.Add(-1)
+		r.counted.QueueTimeouts++
+		late = append(late, p)
+	}
+	return late
+}
+
+// late is what a request is told that has waited too long.
+func (p *parked) late(now time.Time) error {
+	return &engine.Error{
+		Kind: engine.ResourceExhausted, Op: "queue", Err: engine.ErrQueueTimeout,
+		RetryAfter: p.room.queue.Outlook(p.Class, now),
+	}
+}
+
+// drain sends on whoever has room.
+func (r *Router) drain() {
+	if r.waits.Load() == 0 {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := 0; i < len(r.waiting.order); i++ { // there may be more before it ends
+		r.drainRoom(r.waiting.order[i])
+	}
+}
+
+// drainRoom sends on whoever has room of those who wait in one place. The lock
+// must be held; it is not meanwhile.
+func (r *Router) drainRoom(room *waitingRoom) {
+	if room.draining {
+		room.again = true
+		return
+	}
+	room.draining = true
+	defer func() { room.draining = false }()
+	for more := true; more; more = room.again {
+		room.again = false
+		now := r.now()
+		for item := range room.queue.Ready(now, func(i *Item[*parked]) bool { return r.fits(i.Value, now) }) {
+			r.send(item.Value)
+		}
+	}
+}
+
+// send decides about a request that has waited. The lock must be held; it is not
+// meanwhile.
+func (r *Router) send(p *parked) {
+	r.waiting.remove(p)
+	r.waits.Add(-1)
+	p.room.sending = p.Class
+	r.mu.Unlock()
+	p.stop()
+	now := r.now()
+	b, err := r.place(p.ctx, p.query, now, nil)
+	if b != nil {
+		b.decision.Queue = now.Sub(p.since)
+	}
+	r.mu.Lock()
+	p.room.sending = nil
+	r.mu.Unlock()
+	p.done(b, err)
+	r.mu.Lock()
+}
+
+// fits says whether a request has room somewhere, or has nowhere to wait for. The
+// lock must be held.
+func (r *Router) fits(p *parked, now time.Time) bool {
+	q, workers, walk, anybody := p.query, r.fleet.Snapshot(), r.books.walk(), false
+	c := newCheck(q, workers)
+	for _, w := range workers {
+		card := w.Card()
+		if !serves(card, q) {
+			continue
+		}
+		life := w.Lost()
+		if bar := c.bar(w, card, life); bar != unbarred && bar != full {
+			continue
+		}
+		first, last, err := q.ranks(w, card)
+		if err != nil {
+			return true // it will be told
+		}
+		anybody = true
+		for rank := first; ; rank++ {
+			l := walk.load(kv.Target{Worker: w.ID(), Rank: rank}, life)
+			if l == nil || !p.Class.Busy(l.activePrefill(now), int(card.MaxBatchedTokens)) {
+				return true
+			}
+			if rank == last {
+				break
+			}
+		}
+	}
+	return !anybody
+}
+
+func (w *waiting) add(p *parked) {
+	if p.older = w.newest; p.older == nil {
+		w.oldest = p
+	} else {
+		p.older.younger = p
+	}
+	w.newest = p
+}
+
+func (w *waiting) remove(p *parked) {
+	if p.older == nil {
+		w.oldest = p.younger
+	} else {
+		p.older.younger = p.younger
+	}
+	if p.younger == nil {
+		w.newest = p.older
+	} else {
+		p.younger.older = p.older
+	}
+	p.older, p.younger = nil, nil
+}
+
+// PoolQueue is what waits for the workers of one model and role.
+type PoolQueue struct {
+	Model   string
+	Role    engine.Role
+	Classes []QueueStats
+}
+
+// Queues returns what waits, in the order in which something first had to.
+func (r *Router) Queues() []PoolQueue {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := make([]PoolQueue, len(r.waiting.order))
+	for i, room := range r.waiting.order {
+		list[i] = PoolQueue{Model: room.model, Role: room.role, Classes: room.queue.Stats()}
+	}
+	return list
+}
