@@ -9,7 +9,11 @@
 // a few megabytes, and the same tokens come out wherever it is replayed.
 package trace
 
-import "time"
+import (
+	"time"
+
+	"github.com/zeebo/xxh3"
+)
 
 // Request is one request of a workload.
 type Request struct {
@@ -101,6 +105,9 @@ const (
 	prompts            // what is new in one, by the same
 	shared             // what the prompts of a group begin with, by group
 )
+
+// Named returns the stream of a name.
+func Named(name string) uint64 { return xxh3.HashString(name) }
 
 func stream(kind, n uint64) uint64 { return mix(mix(kind*golden) + n*golden) }
 
