@@ -90,6 +90,9 @@ func (c *carry) attempt(ctx context.Context, yield func(engine.Delta, error) boo
 			return engine.CauseOf(ctx, err)
 		}
 		c.note(&d)
+		if d.Finish != engine.Running {
+			c.booking.booking.Completed()
+		}
 		if !yield(d, nil) || d.Finish != engine.Running {
 			return nil
 		}
@@ -169,6 +172,9 @@ func (c *carry) next(ctx context.Context, failure error) error {
 	worker := c.booking.booking.Worker()
 	if ctx.Err() == nil {
 		worker.Inhibit(time.Now(), kind) // heeds only what says something about the worker
+		if kind.Retry() != engine.RetryNever {
+			c.booking.booking.Failed()
+		}
 	}
 	ongoing := len(c.delivered) > 0
 	if ctx.Err() != nil || !c.movable(kind, ongoing) {

@@ -70,6 +70,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	go sys.router.Run(ctx)
 	if every := c.Workers.Churn; every > 0 {
 		go sys.churn(ctx, every, c.Workers.Count)
 	}
