@@ -52,8 +52,8 @@ func ParseMode(s string) (Mode, error) {
 // [DefaultTuning].
 type Config struct {
 	Mode Mode
-	// Policy, if set, picks instead of Mode. It is asked without any lock held,
-	// possibly for several requests at once.
+	// Policy, if set, picks instead of Mode. Unless it is [Quick], it is asked
+	// without any lock held, possibly for several requests at once.
 	Policy Policy
 	// Seed makes random choices repeatable; 0 takes a random one.
 	Seed uint64

@@ -163,6 +163,8 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 	r.learner, _ = r.policy.(Learner)
 	if r.policy == nil {
 		r.policy, r.serial = builtin(cmp.Or(c.Mode, KV), tuning.Temperature, r.rand), true
+	} else {
+		r.serial = isQuick(r.policy)
 	}
 	r.scratch.New = func() any { return new(scratch) }
 	if err := f.Subscribe(feed{r}); err != nil {
