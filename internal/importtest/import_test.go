@@ -83,6 +83,8 @@ var plan = []room{
 	{name: "sim/trace", floor: 5, never: noHTTP},
 	{name: "sim/agenttrace", floor: 5, sees: []string{"sim/trace"}, never: noHTTP},
 
+	{name: "selection", floor: 5, seenBy: wire},
+
 	{name: "frontend", floor: 6, sees: []string{"internal/sse"}, seenBy: []string{"cmd/dynago"}},
 
 	{name: "cmd/dynago", floor: 7, sees: []string{"internal/config", "internal/demo", "internal/sse"}, seenBy: []string{}},

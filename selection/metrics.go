@@ -1,0 +1,135 @@
+package selection
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metrics is the page and what fills it.
+type metrics struct {
+	service  *Service
+	registry *prometheus.Registry
+
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+
+	// Read when the page is.
+	workers, pending, pendingBytes, decisions, refused, expired *prometheus.Desc
+	decode, prefill, active, cached                             *prometheus.Desc
+	indexed, streams                                            *prometheus.Desc
+}
+
+func newMetrics(s *Service) *metrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	rank := []string{"worker_id", "dp_rank", "worker_type"}
+	m := &metrics{
+		service:  s,
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "dynago_selection_requests_total", Help: "Requests, by route and status."}, []string{"method", "route", "status"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "dynago_selection_request_duration_seconds", Help: "Time to answer, with the wait for room.",
+			Buckets: prometheus.ExponentialBuckets(.0001, 2, 20),
+		}, []string{"route"}),
+		workers:      desc("dynago_selection_workers", "Workers, by what becomes of requests for them.", "lifecycle"),
+		pending:      desc("dynago_selection_pending_selections", "Selections that can still be booked by their id."),
+		pendingBytes: desc("dynago_selection_pending_selection_bytes", "Memory that those hold."),
+		decisions:    desc("dynago_router_decisions_total", "Requests that were booked."),
+		refused:      desc("dynago_router_refused_total", "Requests for which there was no worker."),
+		expired:      desc("dynago_router_expired_bookings_total", "Bookings that nobody has ended, and of which nothing was heard for too long."),
+		decode:       desc("dynamo_frontend_worker_active_decode_blocks", "KV blocks in use by what was booked.", rank...),
+		prefill:      desc("dynamo_frontend_worker_active_prefill_tokens", "Tokens of prompts that are not yet computed.", rank...),
+		active:       desc("dynago_worker_requests", "Requests booked.", rank[:2]...),
+		cached:       desc("dynago_worker_cached_blocks", "KV blocks known to be cached.", rank[:2]...),
+		indexed:      desc("dynago_index_blocks", "Blocks in the index, over all ranks."),
+		streams:      desc("dynago_selection_kv_event_streams", "Connections to workers' KV events, by whether they stand.", "connected"),
+	}
+	m.registry.MustRegister(m, m.requests, m.duration,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// page serves all of it as text.
+func (m *metrics) page() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		m.workers, m.pending, m.pendingBytes, m.decisions, m.refused, m.expired,
+		m.decode, m.prefill, m.active, m.cached, m.indexed, m.streams,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v int, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
+	}
+	counter := func(d *prometheus.Desc, v uint64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))
+	}
+	s := m.service
+	states := map[lifecycle]int{incomplete: 0, schedulable: 0, draining: 0, unschedulable: 0}
+	for _, r := range s.catalog.list("", "") {
+		states[r.Lifecycle]++
+	}
+	for state, n := range states {
+		gauge(m.workers, n, string(state))
+	}
+	s.mu.Lock()
+	s.pending.expire(s.Now())
+	selections, held := len(s.pending.entries), s.pending.bytes
+	s.mu.Unlock()
+	gauge(m.pending, selections)
+	gauge(m.pendingBytes, held)
+	c := s.Router.Counters()
+	counter(m.decisions, c.Decisions)
+	counter(m.refused, c.Refused)
+	counter(m.expired, c.Expired)
+	for _, l := range s.Router.Loads() {
+		id, rank := strconv.FormatUint(uint64(outer(l.Target.Worker)), 10), strconv.FormatUint(uint64(l.Target.Rank), 10)
+		gauge(m.decode, l.ActiveBlocks, id, rank, "decode")
+		gauge(m.prefill, l.PrefillTokens, id, rank, "decode")
+		gauge(m.active, l.Requests, id, rank)
+		gauge(m.cached, l.CachedBlocks, id, rank)
+	}
+	gauge(m.indexed, s.Router.IndexStats().Blocks)
+	connected, waiting := s.catalog.streams()
+	gauge(m.streams, connected, "true")
+	gauge(m.streams, waiting, "false")
+}
+
+// measured counts what becomes of an operation's requests.
+func (s *Service) measured(o Operation) http.HandlerFunc {
+	duration := s.metrics.duration.WithLabelValues(o.Path)
+	return func(w http.ResponseWriter, r *http.Request) {
+		start, answer := time.Now(), &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		o.Serve(answer, r)
+		duration.Observe(time.Since(start).Seconds())
+		s.metrics.requests.WithLabelValues(o.Method, o.Path, strconv.Itoa(answer.status)).Inc()
+	}
+}
+
+// statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets http.ResponseController find the connection.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
