@@ -4,6 +4,8 @@ import (
 	"iter"
 	"math"
 	"os"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,16 +25,22 @@ func collect(t testing.TB, requests iter.Seq2[trace.Request, error]) []trace.Req
 	return all
 }
 
-// recorded reads one of the traces beside the benchmarks.
+// recorded returns one of the traces beside the benchmarks, which is read once.
 func recorded(t testing.TB, name string) []trace.Request {
 	t.Helper()
-	file, err := os.Open("../../bench/data/" + name + "_trace.jsonl.gz")
-	if err != nil {
-		t.Fatal(err)
+	w, ok := traces.Load(name)
+	if !ok {
+		file, err := os.Open("../../bench/data/" + name + "_trace.jsonl.gz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		w, _ = traces.LoadOrStore(name, collect(t, trace.Read(trace.Mooncake, trace.ReadOptions{}, file)))
 	}
-	defer file.Close()
-	return collect(t, trace.Read(trace.Mooncake, trace.ReadOptions{}, file))
+	return slices.Clone(w.([]trace.Request))
 }
+
+var traces sync.Map
 
 func TestRecordedTraces(t *testing.T) {
 	for name, want := range map[string]trace.Statistics{
