@@ -4,6 +4,7 @@
 //
 //	dynago serve          a whole system in one process
 //	dynago route TEXT     show where a prompt would go, and why
+//	dynago replay TRACE   replay requests in virtual time, and report
 //	dynago env            show all settings and where they came from
 //	dynago version
 //
@@ -31,6 +32,7 @@ var version = ""
 type commands struct {
 	Serve   serveCommand   `cmd:"" help:"Serve a model over HTTP: frontend, router and workers in one process."`
 	Route   routeCommand   `cmd:"" help:"Show where a prompt would go, and what each worker would have cost."`
+	Replay  replayCommand  `cmd:"" help:"Replay recorded or made-up requests in virtual time, and report how they fared."`
 	Env     envCommand     `cmd:"" help:"Show every setting, its value, and where that came from."`
 	Version versionCommand `cmd:"" help:"Show the version."`
 }

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/internal/config"
+	"github.com/dynago/dynago/sim"
+	"github.com/dynago/dynago/sim/trace"
+)
+
+type replayCommand struct {
+	Traces []string `arg:"" optional:"" name:"trace" help:"File of recorded requests, compressed by gzip or not; of format dynamo there may be several."`
+
+	File    fileSettings          `embed:"" group:"Files"`
+	Trace   traceSettings         `embed:"" group:"Recorded requests"`
+	Made    syntheticSettings     `embed:"" group:"Made-up requests"`
+	Replay  replaySettings        `embed:"" group:"Replay"`
+	Engines engineSettings        `embed:"" group:"Workers (mock engines)"`
+	Router  routerSettings        `embed:"" group:"Router"`
+	Outcome outcomeSettings       `embed:"" group:"Report"`
+	Observe observabilitySettings `embed:"" group:"Logs and metrics"`
+}
+
+type traceSettings struct {
+	Format    string  `name:"trace-format" env:"DYN_TRACE_FORMAT" default:"mooncake" choice:"mooncake,mooncake-delta,agentic-mooncake,applied-compute-agentic,dynamo" help:"How the trace is written."`
+	BlockSize *int    `name:"trace-block-size" env:"DYN_TRACE_BLOCK_SIZE" range:"1..1048576" placeholder:"TOKENS" help:"Tokens that an id of the trace stands for; otherwise what the trace says, or 512."`
+	Strict    bool    `name:"trace-strict" env:"DYN_TRACE_STRICT" negatable:"" help:"Refuse a trace of format dynamo with requests that cannot be replayed."`
+	Speedup   float64 `name:"arrival-speedup-ratio" env:"DYN_ARRIVAL_SPEEDUP_RATIO" default:"1" range:"0.." placeholder:"X" help:"Divide the times between requests."`
+	Jitter    bool    `name:"jitter-within-tick" env:"DYN_JITTER_WITHIN_TICK" negatable:"" help:"Spread requests that a coarse clock lets arrive together over the time until its next tick."`
+	First     int     `name:"first-requests" env:"DYN_FIRST_REQUESTS" default:"0" range:"0.." placeholder:"N" help:"Replay only so many of the first requests; 0 is all."`
+}
+
+type syntheticSettings struct {
+	Input       *int          `name:"input-tokens" env:"DYN_INPUT_TOKENS" range:"1..268435456" placeholder:"TOKENS" help:"Make requests up, with prompts of this length; goes with --output-tokens and --request-count."`
+	Output      *int          `name:"output-tokens" env:"DYN_OUTPUT_TOKENS" range:"1..268435456" placeholder:"TOKENS" help:"Length of their answers."`
+	Count       *int          `name:"request-count" env:"DYN_REQUEST_COUNT" range:"1..10000000" placeholder:"N" help:"How many; with several turns, how many sessions."`
+	Interval    time.Duration `name:"arrival-interval-ms" env:"DYN_ARRIVAL_INTERVAL_MS" default:"0s" unit:"ms" placeholder:"TIME" help:"Mean time between two of them; 0 lets all arrive at once."`
+	Arrival     string        `name:"arrival" env:"DYN_ARRIVAL" default:"constant" choice:"constant,poisson" help:"Whether they come in equal steps or at random."`
+	Seed        uint64        `name:"arrival-seed" env:"DYN_ARRIVAL_SEED" default:"42" placeholder:"N" help:"What random times and lengths are drawn from."`
+	Turns       int           `name:"turns-per-session" env:"DYN_TURNS_PER_SESSION" default:"1" range:"1..100000" placeholder:"N" help:"Turns of a session, each ready when the one before is answered."`
+	Accumulate  bool          `name:"accumulate-history" env:"DYN_ACCUMULATE_HISTORY" negatable:"" help:"Let each turn begin with those before it and their answers."`
+	SharedRatio float64       `name:"shared-prefix-ratio" env:"DYN_SHARED_PREFIX_RATIO" default:"0" range:"0..1" placeholder:"X" help:"Share of a prompt that is its group's."`
+	Groups      int           `name:"num-prefix-groups" env:"DYN_NUM_PREFIX_GROUPS" default:"0" range:"0..1000000" placeholder:"N" help:"Number of groups."`
+	Pause       time.Duration `name:"inter-turn-delay-ms" env:"DYN_INTER_TURN_DELAY_MS" default:"0s" unit:"ms" placeholder:"TIME" help:"Time between an answer and the next turn."`
+}
+
+type replaySettings struct {
+	Mode        string `name:"replay-mode" env:"DYN_REPLAY_MODE" default:"offline" choice:"offline,online" help:"offline is virtual time. To replay against live workers, send requests to dynago serve."`
+	Workers     int    `name:"num-workers" aliases:"workers" env:"DYN_NUM_WORKERS,DYN_WORKERS" default:"1" range:"1..1024" placeholder:"N" help:"Number of workers."`
+	Concurrency int    `name:"replay-concurrency" env:"DYN_REPLAY_CONCURRENCY" default:"0" range:"0.." placeholder:"N" help:"Keep so many requests running, whenever they came; 0 lets each come at its time."`
+	Forecast    bool   `name:"forecast-output" env:"DYN_FORECAST_OUTPUT" negatable:"" help:"Tell the router how long each answer will be."`
+}
+
+type outcomeSettings struct {
+	JSON       *string       `name:"report-json" env:"DYN_REPORT_JSON" placeholder:"FILE" help:"Write the report as JSON here; - is standard output, in place of the table. Otherwise dynago_replay_report_ and the time."`
+	PerRequest string        `name:"per-request-jsonl" env:"DYN_PER_REQUEST_JSONL" placeholder:"FILE" help:"Write a line for each request here."`
+	TTFT       time.Duration `name:"sla-ttft-ms" env:"DYN_SLA_TTFT_MS" default:"0s" unit:"ms" placeholder:"TIME" help:"Longest time to the first token of a good request; 0 is any."`
+	ITL        time.Duration `name:"sla-itl-ms" env:"DYN_SLA_ITL_MS" default:"0s" unit:"ms" placeholder:"TIME" help:"Longest mean time between its tokens."`
+	E2E        time.Duration `name:"sla-e2e-ms" env:"DYN_SLA_E2E_MS" default:"0s" unit:"ms" placeholder:"TIME" help:"Longest time to its last token."`
+}
+
+// Run replays requests in virtual time and reports how they fared.
+func (c *replayCommand) Run(to outlet, parsed *config.Parsed) error {
+	logs, err := newLogs(c.Observe, to.err)
+	if err != nil {
+		return err
+	}
+	if err := c.File.dump(parsed); err != nil {
+		return err
+	}
+	if c.Replay.Mode == "online" {
+		return errors.New("--replay-mode: online: this version replays in virtual time; for live workers, start \"dynago serve\" and send it the requests")
+	}
+	work, err := c.workload()
+	if err != nil {
+		return err
+	}
+	simulation := sim.Config{
+		Workers: c.Replay.Workers, Concurrency: c.Replay.Concurrency, Forecast: c.Replay.Forecast,
+		Migrations: c.Router.MigrationLimit,
+		Goodput:    sim.Goodput{TTFT: c.Outcome.TTFT, ITL: c.Outcome.ITL, E2E: c.Outcome.E2E},
+	}
+	if simulation.Engine, err = c.Engines.over(mock.DefaultArgs()); err != nil {
+		return err
+	}
+	if simulation.Router, err = c.Router.config(logs.target("router")); err != nil {
+		return err
+	}
+	records, err := newRecords(c.Outcome.PerRequest)
+	if err != nil {
+		return err
+	}
+	simulation.Record = records.add
+	began := time.Now()
+	report, err := sim.Run(simulation, work)
+	if err = errors.Join(err, records.close()); err != nil {
+		return err
+	}
+	report.WallTime = time.Since(began)
+	return c.Outcome.write(to.out, report, began)
+}
+
+// workload reads the requests, or makes them up.
+func (c *replayCommand) workload() ([]trace.Request, error) {
+	made := c.Made.Input != nil || c.Made.Output != nil || c.Made.Count != nil
+	var work []trace.Request
+	var err error
+	switch {
+	case made && len(c.Traces) > 0:
+		return nil, errors.New("requests are either read from a trace or made up by --input-tokens, --output-tokens and --request-count, not both")
+	case made:
+		work, err = c.Made.requests(value(c.Trace.BlockSize))
+	case len(c.Traces) == 0:
+		return nil, errors.New("nothing to replay: name a trace, or make requests up by --input-tokens, --output-tokens and --request-count")
+	default:
+		work, err = c.Trace.read(c.Traces)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if n := c.Trace.First; n > 0 && n < len(work) {
+		if work, err = first(work, n); err != nil {
+			return nil, err
+		}
+	}
+	trace.Normalise(work)
+	if c.Trace.Jitter {
+		trace.Jitter(work, rand.New(rand.NewPCG(c.Made.Seed, 0)))
+	}
+	if r := c.Trace.Speedup; r != 1 {
+		if r == 0 {
+			return nil, errors.New("--arrival-speedup-ratio: 0: want more than 0")
+		}
+		trace.Speed(work, r)
+	}
+	return work, nil
+}
+
+// first returns the first n requests. They may wait for none behind them.
+func first(work []trace.Request, n int) ([]trace.Request, error) {
+	if err := trace.Check(work[:n]); err != nil {
+		return nil, fmt.Errorf("--first-requests: %d: %w", n, err)
+	}
+	return work[:n], nil
+}
+
+// read reads the files of a trace.
+func (s *traceSettings) read(names []string) ([]trace.Request, error) {
+	format, err := trace.ParseFormat(s.Format)
+	if err != nil {
+		return nil, fmt.Errorf("--trace-format: %w", err)
+	}
+	var sources []io.Reader
+	for _, name := range names {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("trace: %w", err)
+		}
+		defer f.Close()
+		sources = append(sources, f)
+	}
+	return collect(trace.Read(format, trace.ReadOptions{BlockSize: value(s.BlockSize), Strict: s.Strict}, sources...))
+}
+
+// requests makes requests up.
+func (s *syntheticSettings) requests(blockSize int) ([]trace.Request, error) {
+	if s.Input == nil || s.Output == nil || s.Count == nil {
+		return nil, errors.New("made-up requests want all three of --input-tokens, --output-tokens and --request-count")
+	}
+	w := trace.Synthetic{
+		Sessions: *s.Count, Turns: s.Turns,
+		Input: trace.Length{Mean: *s.Input}, Output: trace.Length{Mean: *s.Output},
+		Prefix: trace.Prefix{Ratio: s.SharedRatio, Groups: s.Groups}, BlockSize: blockSize,
+		Pause: s.Pause, Accumulate: s.Accumulate, Seed: s.Seed,
+	}
+	if s.Interval > 0 {
+		w.Arrival, w.Rate = trace.Arrival(s.Arrival), 1/s.Interval.Seconds()
+	}
+	return collect(w.Requests())
+}
+
+func collect(requests func(func(trace.Request, error) bool)) ([]trace.Request, error) {
+	var work []trace.Request
+	for r, err := range requests {
+		if err != nil {
+			return nil, err
+		}
+		work = append(work, r)
+	}
+	return work, nil
+}
+
+// write writes the report where it is wanted.
+func (s *outcomeSettings) write(out io.Writer, report *sim.Report, began time.Time) error {
+	text, err := report.JSON()
+	if err != nil {
+		return fmt.Errorf("--report-json: %w", err)
+	}
+	name := cmp.Or(value(s.JSON), began.Format("dynago_replay_report_20060102_150405.json"))
+	if name == "-" {
+		_, err := out.Write(text)
+		return err
+	}
+	if err := report.WriteTable(out); err != nil {
+		return err
+	}
+	if err := os.WriteFile(name, text, 0o666); err != nil {
+		return fmt.Errorf("--report-json: %w", err)
+	}
+	_, err = fmt.Fprintf(out, "Report         %s\n", name)
+	return err
+}
+
+// records are the lines about single requests. The zero value writes none.
+type records struct {
+	file *os.File
+	out  *bufio.Writer
+	err  error // the first one
+}
+
+func newRecords(name string) (*records, error) {
+	if name == "" {
+		return new(records), nil
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return nil, fmt.Errorf("--per-request-jsonl: %w", err)
+	}
+	return &records{file: f, out: bufio.NewWriter(f)}, nil
+}
+
+func (r *records) add(record *sim.Record) {
+	if r.file == nil || r.err != nil {
+		return
+	}
+	if r.err = json.MarshalWrite(r.out, record); r.err == nil {
+		r.err = r.out.WriteByte('\n')
+	}
+}
+
+func (r *records) close() error {
+	if r.file == nil {
+		return nil
+	}
+	if err := errors.Join(r.err, r.out.Flush(), r.file.Close()); err != nil {
+		return fmt.Errorf("--per-request-jsonl: %w", err)
+	}
+	return nil
+}
