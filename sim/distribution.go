@@ -29,7 +29,7 @@ func distribute(sorted []time.Duration, f func(time.Duration) float64) Distribut
 	squares := 0.0
 	for _, x := range sorted {
 		d := f(x) - mean
-		squares += d * d
+		squares += float64(d * d) // not fused: the same on all machines
 	}
 	at := func(p float64) float64 { return f(sorted[percentile(p, n)]) }
 	return Distribution{

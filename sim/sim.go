@@ -128,9 +128,8 @@ func New(cfg Config) (*Simulation, error) {
 	}
 	s := &Simulation{
 		cfg: cfg, clock: cfg.Clock, byID: make(map[uint64]*worker),
-		// A worker that failed is not left alone here: one that comes back is told of
-		// at once.
-		fleet: fleet.New(fleet.Config{Inhibit: -1, Logger: cfg.Router.Logger}),
+		// Who comes back is there at once: being left alone takes real time.
+		fleet: fleet.New(fleet.Config{Inhibit: -1}),
 	}
 	c := cfg.Router
 	c.Now = s.clock.Now

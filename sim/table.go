@@ -9,7 +9,7 @@ import (
 // WriteTable writes the report for people to read.
 func (r *Report) WriteTable(to io.Writer) error {
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "replay in virtual time\tavg\tmin\tmax\tp99\tp90\tp75\tstd\t")
+	fmt.Fprintln(w, "replay in virtual time\tavg\tmin\tmax\tp99\tp90\tp75\tp50\tstd\t")
 	for _, row := range []struct {
 		name string
 		d    *Distribution
@@ -21,7 +21,7 @@ func (r *Report) WriteTable(to io.Writer) error {
 		{"Output tokens/s per user", &r.PerUser},
 	} {
 		d := row.d
-		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", row.name, d.Mean, d.Min, d.Max, d.P99, d.P90, d.P75, d.Std)
+		fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t\n", row.name, d.Mean, d.Min, d.Max, d.P99, d.P90, d.P75, d.Median, d.Std)
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("report: %w", err)
@@ -42,6 +42,9 @@ func (r *Report) WriteTable(to io.Writer) error {
 	line("Cached input", "%.2f%% (%.2f%% at first admission; the router was wrong about %.2f%%)", 100*r.Reused, 100*r.FirstReused, 100*r.PredictionError)
 	line("Imbalance", "%.2f in tokens computed, %.2f in time, %.2f in requests (most against mean, of %d)", r.Imbalance.Uncached, r.Imbalance.Busy, r.Imbalance.Requests, len(r.Targets))
 	for _, c := range r.Classes {
+		if c.Parked == 0 && len(r.Classes) == 1 {
+			break
+		}
 		name := "Queue"
 		if c.Class != "" {
 			name += " of " + c.Class

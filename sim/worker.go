@@ -20,7 +20,8 @@ type worker struct {
 	id       uint64
 	reporter *fleet.Reporter
 	card     *engine.Card
-	epoch    uint64
+	epoch    uint64 // its life
+	revision uint64 // of what it told of itself
 	speed    float64
 	ranks    []*rank
 	told     time.Duration // when its load was told last
@@ -46,7 +47,8 @@ type rank struct {
 }
 
 // AddWorker lets a worker join that is like all others, and returns its number:
-// they count from 0, and those that left keep theirs.
+// they count from 0, and those that left keep theirs. It is ready once its
+// start-up time has passed; those of the beginning are at once.
 func (s *Simulation) AddWorker() (int, error) {
 	n := len(s.workers)
 	// Ids in the order of the numbers make ties and reports easy to follow.
@@ -132,7 +134,26 @@ func (s *Simulation) live(w *worker) {
 			return s.finish(r)
 		}
 	}
-	w.reporter.Status(engine.Status{Epoch: w.epoch, Revision: w.epoch, State: engine.Ready, Card: w.card})
+	startup := time.Duration(s.cfg.Engine.StartupTime * float64(time.Second))
+	if startup == 0 || s.clock.elapsed == 0 {
+		w.become(engine.Ready)
+		return
+	}
+	w.become(engine.Loading)
+	epoch := w.epoch
+	s.agenda.add(s.clock.elapsed+startup, changes, func() error {
+		if w.epoch == epoch && !w.gone {
+			w.become(engine.Ready)
+			s.router.Tick(s.clock.Now())
+		}
+		return nil
+	})
+}
+
+// become tells the worker's state.
+func (w *worker) become(state engine.State) {
+	w.revision++
+	w.reporter.Status(engine.Status{Epoch: w.epoch, Revision: w.revision, State: state, Card: w.card})
 }
 
 // clear ends a life of a worker, and returns what ran there in the order of the

@@ -272,7 +272,7 @@ func (c *Core) measure() {
 		}
 		if prefill {
 			w.Tokens += r.used
-			w.Attention += float64(r.used) * float64(r.computed)
+			w.Attention += float64(r.used * r.computed)
 		}
 		if !c.emits(r) {
 			continue

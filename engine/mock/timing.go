@@ -19,6 +19,10 @@ type Work struct {
 // timing predicts how long the two parts of a pass take, before any speed-up.
 // A pass that computes no prompt has no prefill part, one that gives no token
 // no decode part.
+//
+// Products are rounded before they are summed up, which a conversion asks for:
+// some machines would fuse the two, and a simulation is to come out the same on
+// all of them.
 type timing interface {
 	predict(w *Work) (prefill, decode time.Duration)
 }
@@ -56,9 +60,13 @@ func (polynomial) predict(w *Work) (prefill, decode time.Duration) {
 	return prefill, decode
 }
 
-func polynomialPrefill(n float64) float64 { return 4.209989e-07*n*n + 1.518344e-02*n + 16.50142 }
+func polynomialPrefill(n float64) float64 {
+	return float64(4.209989e-07*n*n) + float64(1.518344e-02*n) + 16.50142
+}
 
-func polynomialDecode(u float64) float64 { return -25.74*u*u + 54.01*u + 5.74 }
+func polynomialDecode(u float64) float64 {
+	return float64(-25.74*u*u) + float64(54.01*u) + 5.74
+}
 
 // roofline is one forward pass over everything: a part for its launch, one for
 // each token, one for attention over the context of prefills and one for
@@ -77,10 +85,10 @@ func (roofline) predict(w *Work) (prefill, decode time.Duration) {
 	switch {
 	case w.Tokens > 0:
 		// Decodes ride along: their launch is paid for.
-		prefill = milliseconds(launch + perToken*float64(w.Tokens) + attention*w.Attention)
-		decode = milliseconds(perToken*float64(w.Decodes) + perKV*float64(w.DecodeContext))
+		prefill = milliseconds(launch + float64(perToken*float64(w.Tokens)) + float64(attention*w.Attention))
+		decode = milliseconds(float64(perToken*float64(w.Decodes)) + float64(perKV*float64(w.DecodeContext)))
 	case w.Decodes > 0:
-		decode = milliseconds(launch + perDecode*float64(w.Decodes) + perKV*float64(w.DecodeContext))
+		decode = milliseconds(launch + float64(perDecode*float64(w.Decodes)) + float64(perKV*float64(w.DecodeContext)))
 	}
 	return prefill, decode
 }
