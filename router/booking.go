@@ -40,7 +40,7 @@ type Booking struct {
 	named          bool // may be spoken of by its id
 	load           *load
 	requests       int
-	prefillTokens  int
+	prefill        prefill
 	last           *run // that holds the end of the prompt; nil if nothing stands in the books
 	outputBlocks   int
 	outputWeight   int64 // of each
@@ -64,7 +64,7 @@ func (b *Booking) Prefilled() {
 	r, now := b.router, b.router.now()
 	b.first.Store(max(1, int64(now.Sub(b.placed))))
 	r.mu.Lock()
-	r.books.prefilled(b)
+	r.books.prefilled(b, now)
 	r.mu.Unlock()
 	r.drain()
 }
@@ -139,7 +139,7 @@ func (b *Booking) Release() {
 		return
 	}
 	b.released = true
-	r.forget(b)
+	r.forget(b, r.now())
 	r.mu.Unlock()
 	if told := b.told.Swap(true); !told && b.witness != nil {
 		r.watch.close(b.witness)

@@ -26,14 +26,15 @@ type load struct {
 	target        kv.Target
 	life          context.Context // done when the worker is lost
 	requests      int
-	prefillTokens int
+	prefillTokens int // of all prefills, whatever is done of them
+	prefills      prefills
 	weight        int64 // of all blocks in use
 	lastPick      uint64
 	depth         int // leading blocks of the prompt under decision in use here
 }
 
 // activePrefill returns how many tokens of prompts are not yet computed.
-func (l *load) activePrefill(time.Time) int { return l.prefillTokens }
+func (l *load) activePrefill(now time.Time) int { return l.prefills.left(l.prefillTokens, now) }
 
 func (l *load) activeBlocks() int { return int((l.weight + one/2) / one) }
 
@@ -92,19 +93,22 @@ func (b *books) enter(k *Booking, hashes []kv.SeqHash) {
 	l := k.load
 	l.lastPick = b.picks
 	l.requests += k.requests
-	l.prefillTokens += k.prefillTokens
+	if p := &k.prefill; p.tokens > 0 {
+		l.prefillTokens += p.tokens
+		l.prefills.add(p, k.placed)
+	}
 	k.last = b.blocks.enter(l, hashes)
 	b.open.add(k)
 }
 
 // leave takes out all that is left of a booking. It may be called again.
-func (b *books) leave(k *Booking) {
+func (b *books) leave(k *Booking, now time.Time) {
 	if k.last == nil {
 		return
 	}
 	l := k.load
 	l.requests -= k.requests
-	b.prefilled(k)
+	b.prefilled(k, now)
 	l.weight -= int64(k.outputBlocks) * k.outputWeight
 	b.blocks.leave(k.last, l)
 	k.last = nil
@@ -115,9 +119,11 @@ func (b *books) leave(k *Booking) {
 }
 
 // prefilled takes out a booking's outstanding prefill.
-func (b *books) prefilled(k *Booking) {
-	k.load.prefillTokens -= k.prefillTokens
-	k.prefillTokens = 0
+func (b *books) prefilled(k *Booking, now time.Time) {
+	if p := &k.prefill; p.tokens > 0 {
+		k.load.prefillTokens -= p.tokens
+		k.load.prefills.remove(p, now)
+	}
 }
 
 // grow books blocks of an answer. Each counts w, and so do from now on those

@@ -30,11 +30,11 @@ func TestSharedBlocksCountOnce(t *testing.T) {
 	if l.depth != 3 {
 		t.Errorf("depth %d, want 3", l.depth)
 	}
-	b.leave(first)
+	b.leave(first, time.Time{})
 	if n := l.activeBlocks(); n != 4 {
 		t.Errorf("%d blocks, want 4", n)
 	}
-	b.leave(second)
+	b.leave(second, time.Time{})
 	if l.weight != 0 || l.requests != 0 || len(b.blocks.root.children) != 0 {
 		t.Errorf("left behind: %+v", l)
 	}
@@ -47,8 +47,8 @@ func TestLoadsOfTheDead(t *testing.T) {
 	idle, busy := b.load(kv.Target{Worker: 1}, life), b.load(kv.Target{Worker: 1, Rank: 1}, life)
 	other := b.load(kv.Target{Worker: 2}, context.Background())
 	k := b.at(busy, 1, 2)
-	b.leave(b.at(idle, 3))
-	b.leave(b.at(other, 4))
+	b.leave(b.at(idle, 3), time.Time{})
+	b.leave(b.at(other, 4), time.Time{})
 	b.dropIdle(1)
 	if len(b.loads) != 3 {
 		t.Errorf("a live worker's loads were dropped: %d left", len(b.loads))
@@ -58,7 +58,7 @@ func TestLoadsOfTheDead(t *testing.T) {
 	if !slices.Equal(b.loads, []*load{busy, other}) {
 		t.Errorf("%d loads left, want the busy one and the other worker's", len(b.loads))
 	}
-	b.leave(k)
+	b.leave(k, time.Time{})
 	if !slices.Equal(b.loads, []*load{other}) {
 		t.Errorf("%d loads left, want the other worker's", len(b.loads))
 	}
@@ -95,7 +95,7 @@ func TestOutputBlocksDecay(t *testing.T) {
 	k.Release()
 	k.Output(99)
 	k.Prefilled()
-	r.books.leave(other)
+	r.books.leave(other, time.Time{})
 	if l.weight != 0 || l.requests != 0 || l.prefillTokens != 0 {
 		t.Errorf("left behind: %+v", l)
 	}
@@ -159,8 +159,8 @@ func TestBooksProperty(t *testing.T) {
 				hashes := chain()
 				k := &Booking{
 					router: r, load: rapid.SampledFrom(loads).Draw(t, "target"), requests: rapid.IntRange(1, 3).Draw(t, "choices"),
-					prefillTokens: rapid.IntRange(0, 9).Draw(t, "prefill"),
-					prompt:        4 * len(hashes), blockSize: 4, trackOutput: true,
+					prefill: prefill{tokens: rapid.IntRange(0, 9).Draw(t, "prefill")},
+					prompt:  4 * len(hashes), blockSize: 4, trackOutput: true,
 				}
 				r.books.enter(k, hashes)
 				live = append(live, booked{k, hashes})
@@ -184,7 +184,7 @@ func TestBooksProperty(t *testing.T) {
 				for _, k := range live {
 					if k.load == l {
 						requests += k.requests
-						prefill += k.prefillTokens
+						prefill += k.prefill.tokens
 					}
 				}
 				if l.requests != requests || l.prefillTokens != prefill || l.activeBlocks() != live.blocks(l) {

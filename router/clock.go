@@ -9,10 +9,16 @@ import (
 // speaks of any more.
 const sweepEvery = time.Minute
 
+// recheckEvery is how often those who wait are looked at where outstanding
+// prefill shrinks as time passes. Otherwise they are at every sweep, though
+// whatever makes room does so by itself.
+const recheckEvery = 100 * time.Millisecond
+
 // Tick does what is due: it forgets what has expired, and sends on whoever has
 // been waiting. Calling it often does no harm; see [Router.NextTick].
 func (r *Router) Tick(now time.Time) {
 	r.mu.Lock()
+	r.lastTick = now
 	r.expire(now)
 	if !now.Before(r.nextSweep) {
 		r.sweep(now)
@@ -39,6 +45,9 @@ func (r *Router) NextTick() time.Time {
 	next := r.nextSweep
 	if p := r.waiting.oldest; p != nil && r.patience > 0 && p.since.Add(r.patience).Before(next) {
 		next = p.since.Add(r.patience)
+	}
+	if r.prefillModel != nil && r.waiting.oldest != nil && r.lastTick.Add(recheckEvery).Before(next) {
+		next = r.lastTick.Add(recheckEvery)
 	}
 	return next
 }

@@ -78,6 +78,8 @@ type Config struct {
 	Thresholds Thresholds
 	// Conditional, if set, lets decode workers compute short prompts themselves.
 	Conditional *Conditional
+	// PrefillModel, if set, predicts how long prompts are computed.
+	PrefillModel PrefillModel
 	// QueueThreshold lets requests wait while all workers that may serve them have
 	// more prompt tokens to compute than this many times what they compute in one
 	// step, and QueueOrder says who goes first then. Nil lets nobody wait. A
@@ -202,6 +204,9 @@ func (c *Config) Validate() error {
 		if err := p.check(); err != nil {
 			return err
 		}
+	}
+	if c.PrefillModel != nil && !t.TrackPrefillTokens {
+		return fmt.Errorf("router-prefill-load-model: needs router-track-prefill-tokens")
 	}
 	if t.TrackOutputBlocks && !t.TrackActiveBlocks {
 		return fmt.Errorf("router-track-output-blocks: needs router-track-active-blocks")

@@ -81,8 +81,8 @@ func (r *Router) request(id string) (*Booking, error) {
 
 // forget takes a booking out of the books, and its id from those that are known.
 // The lock must be held.
-func (r *Router) forget(b *Booking) {
-	r.books.leave(b)
+func (r *Router) forget(b *Booking, now time.Time) {
+	r.books.leave(b, now)
 	if b.named {
 		b.named = false
 		delete(r.requests, b.id)
@@ -98,7 +98,7 @@ func (r *Router) sweep(now time.Time) {
 			b.heard, b.heardOutput = now, output
 		} else if now.Sub(b.heard) >= r.expiry {
 			r.counted.Expired++
-			r.forget(b)
+			r.forget(b, now)
 		}
 		b = next
 	}
@@ -107,9 +107,10 @@ func (r *Router) sweep(now time.Time) {
 // dropNamed forgets the requests that are known by id on a worker whose life is
 // over: nobody else will tell that they have ended. The lock must be held.
 func (r *Router) dropNamed(worker uint64) {
+	now := r.now()
 	for _, b := range r.requests {
 		if b != nil && b.decision.Target.Worker == worker && b.load.life.Err() != nil {
-			r.forget(b)
+			r.forget(b, now)
 		}
 	}
 }

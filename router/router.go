@@ -55,6 +55,8 @@ type Router struct {
 	intake       intake
 
 	expiry time.Duration // of requests of which nothing is heard
+	// prefillModel, if not nil, lets outstanding prefill shrink as time passes.
+	prefillModel PrefillModel
 
 	parks     bool // requests may have to wait
 	policies  *PolicyFile
@@ -68,6 +70,7 @@ type Router struct {
 	waiting   waiting
 	requests  map[string]*Booking // by id; nil while they are being placed
 	nextSweep time.Time
+	lastTick  time.Time
 	monitor   *monitor
 	prefilled map[string]bool // models of which prefill workers have been seen
 	routed    *kvindex.Routed
@@ -131,6 +134,8 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 		shared:   c.Shared,
 		rand:     rand.New(rand.NewPCG(seed, 0)),
 		requests: make(map[string]*Booking),
+
+		prefillModel: c.PrefillModel,
 
 		parks:     c.QueueThreshold != nil || c.PolicyFile != nil,
 		policies:  c.PolicyFile,
@@ -387,7 +392,7 @@ func (r *Router) book(q *Query, s *scratch, choice int, now time.Time) *Booking 
 	b.load = r.books.load(c.Target, side.life)
 	b.requests = max(1, q.Choices)
 	if t.TrackPrefillTokens {
-		b.prefillTokens = b.requests * (q.length() - b.decision.CachedTokens)
+		b.prefill = r.predict(b.requests, q.length()-b.decision.CachedTokens, b.decision.CachedTokens)
 	}
 	hashes := p.tracked
 	switch {
@@ -402,6 +407,19 @@ func (r *Router) book(q *Query, s *scratch, choice int, now time.Time) *Booking 
 	r.books.enter(b, hashes)
 	r.remember(q, b, side, p, now)
 	return b
+}
+
+// predict returns the outstanding work of a prompt that is computed so many times
+// over, of which so many tokens are new and cached.
+func (r *Router) predict(times, tokens, cached int) prefill {
+	p := prefill{tokens: times * tokens}
+	if r.prefillModel == nil || tokens == 0 {
+		return p
+	}
+	if takes, ok := r.prefillModel.Predict(1, tokens, cached); ok && takes >= 0 {
+		p.takes, p.told = time.Duration(times)*takes, true
+	}
+	return p
 }
 
 // remember notes what the target of a booking will have cached, where the index

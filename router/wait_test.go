@@ -327,43 +327,81 @@ func TestEverybodyLeaves(t *testing.T) {
 	h.join(1, card(hundred))
 	h.route(router.Query{Model: "m", Tokens: count(0, 80)})
 	goroutines := runtime.NumGoroutine()
-	var held [2]uint64
-	for round := range held {
-		var told, cancelled atomic.Int64
-		all := make(chan struct{})
-		leave := make([]context.CancelFunc, n)
-		for i := range leave {
-			var ctx context.Context
-			ctx, leave[i] = context.WithCancel(context.Background())
-			h.router.Submit(ctx, &router.Query{Model: "m", Tokens: count(500, 8), Priority: float64(i % 7)}, func(_ *router.Booking, err error) {
-				if engine.KindOf(err) == engine.Cancelled {
-					cancelled.Add(1)
-				}
-				if told.Add(1) == n {
-					close(all)
-				}
-			})
-		}
-		if got := h.router.Queues()[0].Classes[0].Requests; got != n {
-			t.Fatalf("%d wait", got)
-		}
-		for _, f := range leave {
-			f()
-		}
-		<-all
-		if cancelled.Load() != n || h.router.Queues()[0].Classes[0].Requests != 0 {
-			t.Errorf("%d of %d were cancelled", cancelled.Load(), n)
-		}
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		held[round] = m.HeapAlloc
-	}
-	// The first time leaves what the runtime keeps of so many goroutines.
-	if held[1] > held[0]+2<<20 {
-		t.Errorf("the heap grows from %d to %d bytes", held[0], held[1])
+	leaveAll(t, h, n)
+	if got := h.router.Queues()[0].Classes[0]; got.Requests != 0 || got.Tokens != 0 || got.CachedTokens != 0 {
+		t.Errorf("%+v", got)
 	}
 	if more := runtime.NumGoroutine() - goroutines; more > 2 {
 		t.Errorf("%d goroutines are left", more)
 	}
 }
+
+func leaveAll(t *testing.T, h *house, n int64) {
+	var told, cancelled, collected atomic.Int64
+	toldAll, collectedAll := make(chan struct{}), make(chan struct{})
+	leave := make([]context.CancelFunc, n)
+	for i := range leave {
+		ctx, cancel := context.WithCancel(context.Background())
+		leave[i] = cancel
+		q := &router.Query{Model: "m", Tokens: count(500, 8), Priority: float64(i % 7)}
+		runtime.AddCleanup(q, func(int) {
+			if collected.Add(1) == n {
+				close(collectedAll)
+			}
+		}, 0)
+		h.router.Submit(ctx, q, func(_ *router.Booking, err error) {
+			if engine.KindOf(err) == engine.Cancelled {
+				cancelled.Add(1)
+			}
+			if told.Add(1) == n {
+				close(toldAll)
+			}
+		})
+	}
+	if got := h.router.Queues()[0].Classes[0].Requests; got != int(n) {
+		t.Fatalf("%d wait", got)
+	}
+	for _, f := range leave {
+		f()
+	}
+	<-toldAll
+	if cancelled.Load() != n {
+		t.Errorf("%d of %d were cancelled", cancelled.Load(), n)
+	}
+	timeout := time.After(10 * time.Second)
+	for {
+		runtime.GC()
+		select {
+		case <-collectedAll:
+			return
+		case <-timeout:
+			t.Errorf("only %d of %d queries can be collected", collected.Load(), n)
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// Where prefills are predicted, a request that waits is let go as time passes,
+// though nobody tells of anything.
+func TestWaitForPredictedPrefill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, queueing(1, func(c *router.Config) { c.PrefillModel = second{} }))
+		defer h.fleet.Close()
+		h.join(1, card(hundred))
+		running, stop := context.WithCancel(t.Context())
+		defer stop()
+		go h.router.Run(running)
+		h.route(router.Query{Model: "m", Tokens: count(0, 200)})
+		start := time.Now()
+		h.route(router.Query{Model: "m", Tokens: count(500, 80)})
+		if waited := time.Since(start); waited < 500*time.Millisecond || waited > 600*time.Millisecond {
+			t.Errorf("waited %v for half of it", waited)
+		}
+	})
+}
+
+// second is a model by which every prompt takes a second.
+type second struct{}
+
+func (second) Predict(_, _, _ int) (time.Duration, bool) { return time.Second, true }
