@@ -53,6 +53,8 @@ type visit struct {
 	key   sessionKey
 	done  func(*Booking, error)
 	again bool // it was sent elsewhere already
+	// waited is how long it has waited for the first of its session.
+	waited time.Duration
 }
 
 // submit decides about a request of a session. model is the primary name of what
@@ -81,11 +83,14 @@ func keyOf(q *Query, model string) sessionKey {
 
 // enter does what the table says.
 func (v *visit) enter() {
-	w := new(sessionWaiter)
+	w, now := new(sessionWaiter), v.now()
 	v.mu.Lock()
-	b, turn := v.table.enter(v.key, w, v.now())
+	b, turn := v.table.enter(v.key, w, now)
 	if turn == waits {
-		w.resume = v.enter
+		w.resume = func() {
+			v.waited += v.now().Sub(now)
+			v.enter()
+		}
 		w.stop = ignored(context.AfterFunc(v.ctx, func() { v.leave(b, w) }))
 	}
 	v.mu.Unlock()
@@ -206,6 +211,7 @@ func (v *visit) unbound() {
 // book hands a booking on that holds a lease of b until it is released.
 func (v *visit) book(booking *Booking, b *binding, use SessionUse) {
 	booking.decision.Session = use
+	booking.decision.Queue += v.waited
 	if b != nil {
 		booking.lease = &lease{affinity: v.affinity, binding: b, final: v.query.Session.Final}
 	}

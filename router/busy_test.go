@@ -11,8 +11,6 @@ import (
 	"github.com/dynago/dynago/kv"
 )
 
-func number[T any](v T) *T { return &v }
-
 // idleRank has nothing to do and 1000 blocks.
 func idleRank() strain {
 	return strain{decodeBlocks: engine.Unknown, usedBlocks: engine.Unknown, totalBlocks: 1000, perPass: 100}
@@ -25,17 +23,17 @@ func TestBusyPrefill(t *testing.T) {
 		want   bool
 	}{
 		"none":                      {Thresholds{}, func(s *strain) { s.prefillTokens, s.decodeBlocks = 1e9, 1000 }, false},
-		"at the bound":              {Thresholds{ActivePrefillTokens: number[uint64](50)}, func(s *strain) { s.prefillTokens = 50 }, false},
-		"above it":                  {Thresholds{ActivePrefillTokens: number[uint64](50)}, func(s *strain) { s.prefillTokens = 51 }, true},
-		"bound 0, idle":             {Thresholds{ActivePrefillTokens: number[uint64](0)}, func(s *strain) {}, false},
-		"bound 0, something":        {Thresholds{ActivePrefillTokens: number[uint64](0)}, func(s *strain) { s.prefillTokens = 1 }, true},
-		"a bound beyond all":        {Thresholds{ActivePrefillTokens: number[uint64](math.MaxUint64)}, func(s *strain) { s.prefillTokens = math.MaxInt64 }, false},
-		"fraction, at its floor":    {Thresholds{ActivePrefillTokensFrac: number(1.509)}, func(s *strain) { s.prefillTokens = 150 }, false},
-		"fraction, above its floor": {Thresholds{ActivePrefillTokensFrac: number(1.509)}, func(s *strain) { s.prefillTokens = 151 }, true},
-		"fraction of the unknown":   {Thresholds{ActivePrefillTokensFrac: number(0.5)}, func(s *strain) { s.perPass, s.prefillTokens = 0, 5_000_000 }, false},
-		"and above it":              {Thresholds{ActivePrefillTokensFrac: number(0.5)}, func(s *strain) { s.perPass, s.prefillTokens = 0, 5_000_001 }, true},
+		"at the bound":              {Thresholds{ActivePrefillTokens: new(uint64(50))}, func(s *strain) { s.prefillTokens = 50 }, false},
+		"above it":                  {Thresholds{ActivePrefillTokens: new(uint64(50))}, func(s *strain) { s.prefillTokens = 51 }, true},
+		"bound 0, idle":             {Thresholds{ActivePrefillTokens: new(uint64(0))}, func(s *strain) {}, false},
+		"bound 0, something":        {Thresholds{ActivePrefillTokens: new(uint64(0))}, func(s *strain) { s.prefillTokens = 1 }, true},
+		"a bound beyond all":        {Thresholds{ActivePrefillTokens: new(uint64(math.MaxUint64))}, func(s *strain) { s.prefillTokens = math.MaxInt64 }, false},
+		"fraction, at its floor":    {Thresholds{ActivePrefillTokensFrac: new(1.509)}, func(s *strain) { s.prefillTokens = 150 }, false},
+		"fraction, above its floor": {Thresholds{ActivePrefillTokensFrac: new(1.509)}, func(s *strain) { s.prefillTokens = 151 }, true},
+		"fraction of the unknown":   {Thresholds{ActivePrefillTokensFrac: new(0.5)}, func(s *strain) { s.perPass, s.prefillTokens = 0, 5_000_000 }, false},
+		"and above it":              {Thresholds{ActivePrefillTokensFrac: new(0.5)}, func(s *strain) { s.perPass, s.prefillTokens = 0, 5_000_001 }, true},
 		"either will do": {
-			Thresholds{ActivePrefillTokens: number[uint64](1000), ActivePrefillTokensFrac: number(1.0)},
+			Thresholds{ActivePrefillTokens: new(uint64(1000)), ActivePrefillTokensFrac: new(1.0)},
 			func(s *strain) { s.prefillTokens = 101 }, true,
 		},
 	} {
@@ -65,7 +63,7 @@ func TestBusyLatch(t *testing.T) {
 		"nothing was ever told":                 {{never, never, false}},
 		"full by the books, not for the engine": {{1000, 0, true}, {0, 0, false}},
 	} {
-		limits := Thresholds{ActiveDecodeBlocks: number(0.5)}
+		limits := Thresholds{ActiveDecodeBlocks: new(0.5)}
 		var r rankState
 		for i, step := range steps {
 			s := idleRank()
@@ -78,7 +76,7 @@ func TestBusyLatch(t *testing.T) {
 }
 
 func TestBusyWithoutCapacity(t *testing.T) {
-	limits := Thresholds{ActiveDecodeBlocks: number(0.0)}
+	limits := Thresholds{ActiveDecodeBlocks: new(0.0)}
 	var r rankState
 	s := idleRank()
 	s.decodeBlocks = 1
@@ -94,7 +92,7 @@ func TestBusyWithoutCapacity(t *testing.T) {
 // The latch is what a walk over the whole history says.
 func TestBusyLatchProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limits := Thresholds{ActiveDecodeBlocks: number(0.5)}
+		limits := Thresholds{ActiveDecodeBlocks: new(0.5)}
 		signal := rapid.Int64Range(-1, 8)
 		var r rankState
 		beyond := false
@@ -115,7 +113,7 @@ func TestBusyLatchProperty(t *testing.T) {
 
 // A worker is busy when all of its ranks are, and forgets with its life.
 func TestBusyWorker(t *testing.T) {
-	m := newMonitor(Thresholds{ActiveDecodeBlocks: number(0.5)})
+	m := newMonitor(Thresholds{ActiveDecodeBlocks: new(0.5)})
 	card := &engine.Card{Model: "m", DPStart: 4, DPSize: 2}
 	life, die := context.WithCancel(context.Background())
 	blocks := map[uint32]int64{}
@@ -158,14 +156,14 @@ func TestThresholdsOfModels(t *testing.T) {
 	if !m.idle() {
 		t.Error("nothing is bounded")
 	}
-	m.models["m"] = Thresholds{ActivePrefillTokens: number[uint64](1)}
+	m.models["m"] = Thresholds{ActivePrefillTokens: new(uint64(1))}
 	busy := func(model string) bool {
 		return m.busy(1, &engine.Card{Model: model}, t.Context(), func(kv.Target) strain { return strain{prefillTokens: 2} })
 	}
 	if m.idle() || !busy("m") || busy("n") {
 		t.Error("the thresholds of one model are another's")
 	}
-	m.every = Thresholds{ActivePrefillTokens: number[uint64](1)}
+	m.every = Thresholds{ActivePrefillTokens: new(uint64(1))}
 	m.models["m"] = Thresholds{}
 	if m.idle() || busy("m") || !busy("n") {
 		t.Error("a model's own thresholds do not come first")
@@ -173,8 +171,8 @@ func TestThresholdsOfModels(t *testing.T) {
 }
 
 func TestThresholdsWith(t *testing.T) {
-	before := Thresholds{ActiveDecodeBlocks: number(0.5), ActivePrefillTokensFrac: number(2.0)}
-	after, err := before.with(Thresholds{ActivePrefillTokens: number[uint64](7)}, []string{ThresholdPrefillTokensFrac})
+	before := Thresholds{ActiveDecodeBlocks: new(0.5), ActivePrefillTokensFrac: new(2.0)}
+	after, err := before.with(Thresholds{ActivePrefillTokens: new(uint64(7))}, []string{ThresholdPrefillTokensFrac})
 	if err != nil || *after.ActiveDecodeBlocks != 0.5 || *after.ActivePrefillTokens != 7 || after.ActivePrefillTokensFrac != nil {
 		t.Errorf("%+v, %v", after, err)
 	}
@@ -186,16 +184,16 @@ func TestThresholdsWith(t *testing.T) {
 		unset []string
 	}{
 		"active_decode_blocks_threshold must be between 0.0 and 1.0, got 1.5": {
-			t: Thresholds{ActiveDecodeBlocks: number(1.5)},
+			t: Thresholds{ActiveDecodeBlocks: new(1.5)},
 		},
 		"active_decode_blocks_threshold must be between 0.0 and 1.0, got NaN": {
-			t: Thresholds{ActiveDecodeBlocks: number(math.NaN())},
+			t: Thresholds{ActiveDecodeBlocks: new(math.NaN())},
 		},
 		"active_prefill_tokens_threshold_frac must be a finite value greater than or equal to 0.0, got -0.1": {
-			t: Thresholds{ActivePrefillTokensFrac: number(-0.1)},
+			t: Thresholds{ActivePrefillTokensFrac: new(-0.1)},
 		},
 		"active_prefill_tokens_threshold_frac must be a finite value greater than or equal to 0.0, got +Inf": {
-			t: Thresholds{ActivePrefillTokensFrac: number(math.Inf(1))},
+			t: Thresholds{ActivePrefillTokensFrac: new(math.Inf(1))},
 		},
 		`there is no threshold "x": want active_decode_blocks_threshold, active_prefill_tokens_threshold or active_prefill_tokens_threshold_frac`: {
 			unset: []string{"x"},

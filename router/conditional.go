@@ -92,6 +92,25 @@ func (c *Conditional) Validate() error {
 	return nil
 }
 
+// with returns c with the threshold that it takes over from the queue if it has
+// none of its own. Nil stays nil.
+func (c *Conditional) with(queueThreshold *float64) (*Conditional, error) {
+	if c == nil {
+		return nil, nil
+	}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	whole := *c
+	if whole.PrefillBusy == nil {
+		whole.PrefillBusy = queueThreshold
+	}
+	if whole.loads() && whole.PrefillBusy == nil {
+		return nil, fmt.Errorf("policy %s goes by how busy prefill workers are: want prefill_busy_threshold, or --router-queue-threshold", c.Policy)
+	}
+	return &whole, nil
+}
+
 // loads says whether the load of prefill workers counts.
 func (c *Conditional) loads() bool { return c.Policy == ByLoad || c.Policy == ByISLOrLoad }
 

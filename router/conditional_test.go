@@ -19,18 +19,18 @@ func TestConditional(t *testing.T) {
 		"little, but most of it":      {ByISL, nil, func(p *prospect) { p.tokens, p.cached = 1000, 300 }, false},
 		"just below the ratio":        {ByISL, nil, func(p *prospect) { p.tokens, p.cached = 1000, 301 }, true},
 		"more cached than asked for":  {ByISL, nil, func(p *prospect) { p.cached = 9999 }, true},
-		"load does not count":         {ByISL, func(c *Conditional) { c.PrefillBusy = number(0.0) }, func(p *prospect) { p.cached = 0 }, false},
-		"prefill is free":             {ByLoad, func(c *Conditional) { c.PrefillBusy = number(1.0) }, nil, false},
-		"prefill is busy":             {ByLoad, func(c *Conditional) { c.PrefillBusy = number(1.0) }, func(p *prospect) { p.prefillTokens++ }, true},
-		"nobody knows how much it is": {ByLoad, func(c *Conditional) { c.PrefillBusy = number(0.0) }, func(p *prospect) { p.perPass = 0 }, false},
-		"the prompt does not count":   {ByLoad, func(c *Conditional) { c.PrefillBusy = number(2.0) }, nil, false},
-		"either: little is left":      {ByISLOrLoad, func(c *Conditional) { c.PrefillBusy = number(2.0) }, nil, true},
-		"either: prefill is busy":     {ByISLOrLoad, func(c *Conditional) { c.PrefillBusy = number(0.5) }, func(p *prospect) { p.cached = 0 }, true},
-		"either: neither":             {ByISLOrLoad, func(c *Conditional) { c.PrefillBusy = number(1.0) }, func(p *prospect) { p.cached = 0 }, false},
-		"decode at its bound":         {ByISL, func(c *Conditional) { c.DecodeBusy = number(0.5) }, nil, true},
-		"decode beyond it":            {ByISL, func(c *Conditional) { c.DecodeBusy = number(0.5) }, func(p *prospect) { p.decodeBlocks++ }, false},
-		"decode without bound":        {ByISL, func(c *Conditional) { c.DecodeBusy = number(9.0) }, func(p *prospect) { p.totalBlocks = 0 }, false},
-		"a guard is no reason":        {ByISL, func(c *Conditional) { c.DecodeBusy = number(1.0) }, func(p *prospect) { p.cached = 0 }, false},
+		"load does not count":         {ByISL, func(c *Conditional) { c.PrefillBusy = new(0.0) }, func(p *prospect) { p.cached = 0 }, false},
+		"prefill is free":             {ByLoad, func(c *Conditional) { c.PrefillBusy = new(1.0) }, nil, false},
+		"prefill is busy":             {ByLoad, func(c *Conditional) { c.PrefillBusy = new(1.0) }, func(p *prospect) { p.prefillTokens++ }, true},
+		"nobody knows how much it is": {ByLoad, func(c *Conditional) { c.PrefillBusy = new(0.0) }, func(p *prospect) { p.perPass = 0 }, false},
+		"the prompt does not count":   {ByLoad, func(c *Conditional) { c.PrefillBusy = new(2.0) }, nil, false},
+		"either: little is left":      {ByISLOrLoad, func(c *Conditional) { c.PrefillBusy = new(2.0) }, nil, true},
+		"either: prefill is busy":     {ByISLOrLoad, func(c *Conditional) { c.PrefillBusy = new(0.5) }, func(p *prospect) { p.cached = 0 }, true},
+		"either: neither":             {ByISLOrLoad, func(c *Conditional) { c.PrefillBusy = new(1.0) }, func(p *prospect) { p.cached = 0 }, false},
+		"decode at its bound":         {ByISL, func(c *Conditional) { c.DecodeBusy = new(0.5) }, nil, true},
+		"decode beyond it":            {ByISL, func(c *Conditional) { c.DecodeBusy = new(0.5) }, func(p *prospect) { p.decodeBlocks++ }, false},
+		"decode without bound":        {ByISL, func(c *Conditional) { c.DecodeBusy = new(9.0) }, func(p *prospect) { p.totalBlocks = 0 }, false},
+		"a guard is no reason":        {ByISL, func(c *Conditional) { c.DecodeBusy = new(1.0) }, func(p *prospect) { p.cached = 0 }, false},
 	} {
 		config, p := DefaultConditional(), base
 		config.Policy = c.policy
@@ -74,6 +74,39 @@ func TestParseConditional(t *testing.T) {
 	bad.ISLRatio = math.NaN()
 	if bad.Validate() == nil {
 		t.Error("NaN is a ratio")
+	}
+}
+
+// A policy that goes by load needs to know what a high one is.
+func TestConditionalThreshold(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy      ConditionalPolicy
+		own, queues *float64
+		want        *float64
+		fails       bool
+	}{
+		"its own":             {ByLoad, new(1.5), new(3.0), new(1.5), false},
+		"the queue's":         {ByISLOrLoad, nil, new(3.0), new(3.0), false},
+		"none":                {ByLoad, nil, nil, nil, true},
+		"none, either":        {ByISLOrLoad, nil, nil, nil, true},
+		"none, and no matter": {ByISL, nil, nil, nil, false},
+	} {
+		config := DefaultConditional()
+		config.Policy, config.PrefillBusy = c.policy, c.own
+		got, err := config.with(c.queues)
+		if c.fails {
+			if err == nil || !strings.Contains(err.Error(), "router-queue-threshold") {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil || (got.PrefillBusy == nil) != (c.want == nil) || c.want != nil && *got.PrefillBusy != *c.want {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	var none *Conditional
+	if got, err := none.with(new(1.0)); got != nil || err != nil {
+		t.Errorf("%+v, %v", got, err)
 	}
 }
 

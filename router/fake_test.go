@@ -17,6 +17,7 @@ import (
 type fake struct {
 	statuses chan engine.Status
 	events   chan kv.Batch
+	loads    chan engine.Load
 }
 
 func (f *fake) Card(ctx context.Context) iter.Seq2[engine.Status, error] {
@@ -28,7 +29,7 @@ func (f *fake) Events(ctx context.Context, _ []kv.Cursor) iter.Seq2[kv.Batch, er
 }
 
 func (f *fake) Load(ctx context.Context) iter.Seq2[engine.Load, error] {
-	return tell[engine.Load](ctx, nil)
+	return tell(ctx, f.loads)
 }
 
 func (f *fake) Generate(context.Context, *engine.Request) iter.Seq2[engine.Delta, error] {
@@ -85,7 +86,7 @@ func card(change ...func(*engine.Card)) engine.Status {
 // join adds a worker and waits until it has told its status.
 func (h *house) join(id uint64, s engine.Status) *fleet.Worker {
 	h.t.Helper()
-	e := &fake{statuses: make(chan engine.Status), events: make(chan kv.Batch)}
+	e := &fake{statuses: make(chan engine.Status), events: make(chan kv.Batch), loads: make(chan engine.Load)}
 	w, err := h.fleet.Add(fleet.Entry{Name: "worker-" + string(rune('a'+id)), Engine: e, ID: id})
 	if err != nil {
 		h.t.Fatal(err)

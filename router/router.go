@@ -144,10 +144,10 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 		patience:  c.QueueTimeout,
 		waiting:   waiting{rooms: make(map[roomKey]*waitingRoom)},
 
-		conditional: c.Conditional,
-		monitor:     newMonitor(c.Thresholds),
-		prefilled:   make(map[string]bool),
+		monitor:   newMonitor(c.Thresholds),
+		prefilled: make(map[string]bool),
 	}
+	r.conditional, _ = c.Conditional.with(c.QueueThreshold) // valid, as was seen
 	r.watchful.Store(!r.monitor.idle())
 	if r.now == nil {
 		r.now = time.Now
@@ -168,6 +168,10 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 	r.learner, _ = r.policy.(Learner)
 	if r.policy == nil {
 		r.policy, r.serial = builtin(cmp.Or(c.Mode, KV), tuning.Temperature, r.rand), true
+		if p, ok := r.policy.(deviceAware); ok {
+			p.ratio = cmp.Or(c.AcceleratorRatio, p.ratio)
+			r.policy = p
+		}
 	} else {
 		r.serial = isQuick(r.policy)
 	}

@@ -11,7 +11,7 @@ func TestNearby(t *testing.T) {
 	rack := map[string]string{"rack": "r1"}
 	preferred := &engine.Card{
 		Topology: rack,
-		Disagg:   engine.Transfer{Domain: "rack", Enforcement: engine.TransferPreferred, PreferredWeight: number(0.25)},
+		Disagg:   engine.Transfer{Domain: "rack", Enforcement: engine.TransferPreferred, PreferredWeight: new(0.25)},
 	}
 	required := &engine.Card{Topology: rack, Disagg: engine.Transfer{Domain: "rack", Enforcement: engine.TransferRequired}}
 	change := func(c engine.Card, f func(*engine.Card)) *engine.Card { f(&c); return &c }
