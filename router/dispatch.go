@@ -2,6 +2,7 @@ package router
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/dynago/dynago/kv"
 )
@@ -42,15 +43,12 @@ func (r *Router) Dump(t kv.Target) iter.Seq[kv.Event] { return r.index.Dump(t) }
 // SharesCache says whether a cache beside the workers is asked for prompts.
 func (r *Router) SharesCache() bool { return r.shared != nil }
 
-// Queued tells what waits for room, class by class, over all roles of a model.
-func (r *Router) Queued(model string) []QueueStats {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var all []QueueStats
-	for key, room := range r.waiting.rooms {
-		if key.model == model {
-			all = append(all, room.queue.Stats()...)
-		}
+// NeedsCapacity says whether it depends on how much workers compute in one step
+// if requests for a model have to wait.
+func (r *Router) NeedsCapacity(model string) bool {
+	profile := r.policies.Profile(model)
+	if profile == nil {
+		return r.threshold != nil
 	}
-	return all
+	return slices.ContainsFunc(profile.Classes, func(c *Class) bool { return c.PrefillBusyThresholdFrac != nil })
 }

@@ -69,6 +69,9 @@ func isJSON(contentType string) bool {
 	return err == nil && (media == "application/json" || strings.HasPrefix(media, "application/") && strings.HasSuffix(media, "+json"))
 }
 
+// writeTime is how long a client may take to accept an answer.
+const writeTime = time.Minute
+
 // answer writes a value as JSON.
 func answer(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v, json.Deterministic(true), json.FormatNilSliceAsNull(false))
@@ -78,6 +81,7 @@ func answer(w http.ResponseWriter, status int, v any) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) //nolint:errcheck // not every connection has deadlines
 	w.WriteHeader(status)
 	w.Write(body) //nolint:errcheck // the client has gone, and nothing is left to do
 }

@@ -127,7 +127,7 @@ func (c *catalog) admit(w *worker) error {
 func (c *catalog) become(ctx context.Context, w worker) (record, error) {
 	s, id := c.service, w.ID.inner()
 	old := c.get(id)
-	next := &registered{worker: w, reasons: w.missing(s.KVEvents, s.Queueing)}
+	next := &registered{worker: w, reasons: w.missing(s.KVEvents, s.Router.NeedsCapacity(w.partition().name()))}
 	if len(next.reasons) > 0 {
 		c.put(id, next)
 		if old != nil && old.engine != nil {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -65,12 +66,16 @@ func dumped(t kv.Target, number uint64, e kv.Event) dumpedEvent {
 	return out
 }
 
+// dumpTime is how long a client may take to accept a dump.
+const dumpTime = 10 * time.Minute
+
 // dump writes what is known of all caches, as events that make another index hold
 // the same. It may be long, and is written as it is read.
 func (s *Service) dump(w http.ResponseWriter, r *http.Request) {
 	records := s.catalog.list(filters(r))
 	slices.SortStableFunc(records, func(a, b record) int { return a.partition().compare(b.partition()) })
 	w.Header().Set("Content-Type", "application/json")
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(dumpTime)) //nolint:errcheck // not every connection has deadlines
 	d := dumper{out: bufio.NewWriterSize(w, 64<<10)}
 	d.text("{")
 	for i := range records {

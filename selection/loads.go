@@ -33,6 +33,15 @@ func (s *Service) loads(w http.ResponseWriter, r *http.Request) {
 	for _, l := range s.Router.Loads() {
 		booked[l.Target.Worker] = append(booked[l.Target.Worker], l)
 	}
+	waiting := make(map[string]router.QueueStats)
+	for _, q := range s.Router.Queues() {
+		sum := waiting[q.Model]
+		for _, c := range q.Classes {
+			sum.Requests += c.Requests
+			sum.Tokens += c.Tokens
+		}
+		waiting[q.Model] = sum
+	}
 	by := make(map[partition]*modelLoads)
 	for _, rec := range s.catalog.list(filters(r)) {
 		loads := booked[rec.ID.inner()]
@@ -41,11 +50,8 @@ func (s *Service) loads(w http.ResponseWriter, r *http.Request) {
 		}
 		m := by[rec.partition()]
 		if m == nil {
-			m = &modelLoads{Model: rec.Model, Group: rec.Group}
-			for _, class := range s.Router.Queued(rec.partition().name()) {
-				m.Pending += class.Requests
-				m.PendingTokens += class.Tokens
-			}
+			parked := waiting[rec.partition().name()]
+			m = &modelLoads{Model: rec.Model, Group: rec.Group, Pending: parked.Requests, PendingTokens: parked.Tokens}
 			by[rec.partition()] = m
 		}
 		for _, l := range loads {

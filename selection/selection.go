@@ -36,9 +36,6 @@ type Config struct {
 	// KVEvents says that workers must tell where they publish the events of their
 	// caches.
 	KVEvents bool
-	// Queueing says that requests may be parked, for which the router must know
-	// how many tokens a worker computes at once.
-	Queueing bool
 
 	// SelectionTTL is how long a selection can be booked later, 120 s by default.
 	// At most MostSelections of them are kept (4096), and SelectionBytes of what

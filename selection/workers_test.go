@@ -14,7 +14,7 @@ import (
 
 // A worker is schedulable once all is known that routing needs.
 func TestLifecycle(t *testing.T) {
-	h := newHouse(t, func(c *selection.Config, _ *router.Config) { c.KVEvents, c.Queueing = true, true })
+	h := newHouse(t, func(c *selection.Config, rc *router.Config) { c.KVEvents, rc.QueueThreshold = true, new(1.0) })
 	reasons := func(out map[string]any) string { return fmt.Sprint(out["not_schedulable_reasons"]) }
 
 	out := h.object(201, "POST", "/workers", `{"worker_id":7}`)

@@ -3,6 +3,7 @@
 // cached.
 //
 //	dynago serve          a whole system in one process
+//	dynago router         answer dispatchers of others over HTTP
 //	dynago route TEXT     show where a prompt would go, and why
 //	dynago replay TRACE   replay requests in virtual time, and report
 //	dynago env            show all settings and where they came from
@@ -31,6 +32,7 @@ var version = ""
 // commands are what the binary can do.
 type commands struct {
 	Serve   serveCommand   `cmd:"" help:"Serve a model over HTTP: frontend, router and workers in one process."`
+	Router  routerCommand  `cmd:"" help:"Answer dispatchers of others over HTTP: register workers, choose one, book a request."`
 	Route   routeCommand   `cmd:"" help:"Show where a prompt would go, and what each worker would have cost."`
 	Replay  replayCommand  `cmd:"" help:"Replay recorded or made-up requests in virtual time, and report how they fared."`
 	Env     envCommand     `cmd:"" help:"Show every setting, its value, and where that came from."`
