@@ -1,11 +1,6 @@
 package sim
 
-import (
-	"fmt"
-	"time"
-
-	"github.com/dynago/dynago/kv"
-)
+import "github.com/dynago/dynago/kv"
 
 // Caches returns what every rank really holds, by target, as a set of the
 // sequence hashes of blocks.
@@ -31,5 +26,8 @@ func (s *Simulation) Caches() map[kv.Target]map[kv.EngineHash]bool {
 // Running returns how many requests are in the simulation and have not ended.
 func (s *Simulation) Running() int { return s.intake.running }
 
-// String tells the present time.
-func (c *Clock) String() string { return fmt.Sprint(c.elapsed.Round(time.Microsecond)) }
+// Workers returns how many workers there have been, and Gone whether one has
+// left.
+func (s *Simulation) Workers() int { return len(s.workers) }
+
+func (s *Simulation) Gone(n int) bool { return s.workers[n].gone }

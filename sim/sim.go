@@ -139,7 +139,7 @@ func New(cfg Config) (*Simulation, error) {
 		return nil, fmt.Errorf("sim: %w", err)
 	}
 	for range cfg.Workers {
-		if _, err := s.AddWorker(); err != nil {
+		if _, err := s.AddWorker(cfg.Engine); err != nil {
 			s.Close()
 			return nil, err
 		}

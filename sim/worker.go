@@ -19,6 +19,7 @@ type worker struct {
 	name     string
 	id       uint64
 	reporter *fleet.Reporter
+	args     mock.Args
 	card     *engine.Card
 	epoch    uint64 // its life
 	revision uint64 // of what it told of itself
@@ -46,10 +47,13 @@ type rank struct {
 	busy               time.Duration
 }
 
-// AddWorker lets a worker join that is like all others, and returns its number:
+// AddWorker lets a worker join that is such an engine, and returns its number:
 // they count from 0, and those that left keep theirs. It is ready once its
 // start-up time has passed; those of the beginning are at once.
-func (s *Simulation) AddWorker() (int, error) {
+func (s *Simulation) AddWorker(args mock.Args) (int, error) {
+	if err := args.Validate(); err != nil {
+		return 0, fmt.Errorf("sim: %w", err)
+	}
 	n := len(s.workers)
 	// Ids in the order of the numbers make ties and reports easy to follow.
 	r, err := s.fleet.Report(fleet.Entry{Name: fmt.Sprintf("worker-%d", n), ID: uint64(n + 1)})
@@ -58,10 +62,10 @@ func (s *Simulation) AddWorker() (int, error) {
 	}
 	w := &worker{
 		name: r.Worker().Name(), id: r.Worker().ID(), reporter: r,
-		card: s.cfg.Engine.Card(s.cfg.Model), speed: 1,
+		args: args, card: args.Card(s.cfg.Model), speed: 1,
 		told: -loadEvery, joined: s.clock.elapsed,
 	}
-	for i := range s.cfg.Engine.DPSize {
+	for i := range args.DPSize {
 		w.ranks = append(w.ranks, &rank{worker: w, number: uint32(i)})
 	}
 	s.workers = append(s.workers, w)
@@ -79,7 +83,7 @@ func (s *Simulation) SetSpeed(n int, factor float64) error {
 	}
 	w.speed = factor
 	for _, r := range w.ranks {
-		r.core.SetSpeed(s.cfg.Engine.SpeedupRatio * factor)
+		r.core.SetSpeed(w.args.SpeedupRatio * factor)
 	}
 	return nil
 }
@@ -123,8 +127,8 @@ func (s *Simulation) worker(n int) (*worker, error) {
 func (s *Simulation) live(w *worker) {
 	w.epoch++
 	for _, r := range w.ranks {
-		r.core = mock.NewCore(s.cfg.Engine)
-		r.core.SetSpeed(s.cfg.Engine.SpeedupRatio * w.speed)
+		r.core = mock.NewCore(w.args)
+		r.core.SetSpeed(w.args.SpeedupRatio * w.speed)
 		r.jobs, r.events = make(map[*job]mock.ID), 0
 		core := r.core
 		r.finish = func() error {
@@ -134,7 +138,7 @@ func (s *Simulation) live(w *worker) {
 			return s.finish(r)
 		}
 	}
-	startup := time.Duration(s.cfg.Engine.StartupTime * float64(time.Second))
+	startup := time.Duration(w.args.StartupTime * float64(time.Second))
 	if startup == 0 || s.clock.elapsed == 0 {
 		w.become(engine.Ready)
 		return
