@@ -116,6 +116,9 @@ const (
 	SchemeXXH3Eagle = "xxh3-eagle" // windows of block size + 1 tokens
 )
 
+// DeviceCPU is the device of a worker without an accelerator.
+const DeviceCPU = "cpu"
+
 // Card says what a worker is and can do.
 type Card struct {
 	Model   string
@@ -144,7 +147,7 @@ type Card struct {
 	Taints                      []string
 	// Adapters are the LoRA adapters that the worker serves; nil: it does not tell.
 	Adapters []string
-	// Device is "cpu" for a worker that runs on processors alone; "": on
+	// Device is [DeviceCPU] for a worker that runs on processors alone; "": on
 	// accelerators.
 	Device   string
 	Topology map[string]string // domain → value: "rack" → "r12"

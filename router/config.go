@@ -23,10 +23,13 @@ const (
 	PowerOfTwo  Mode = "power-of-two" // of two at random, the one with fewer requests
 	LeastLoaded Mode = "least-loaded" // fewest requests
 	Direct      Mode = "direct"       // the one that the request names
+	// DeviceAware is least-loaded among workers of one kind; those that run on
+	// processors alone get fewer requests, by [Config.AcceleratorRatio].
+	DeviceAware Mode = "device-aware-weighted"
 )
 
 // Modes are all modes, the default first.
-var Modes = []Mode{KV, RoundRobin, Random, PowerOfTwo, LeastLoaded, Direct}
+var Modes = []Mode{KV, RoundRobin, Random, PowerOfTwo, LeastLoaded, DeviceAware, Direct}
 
 // ParseMode reads the name of a mode. It takes the names that scripts of all
 // ages use: an underscore is a hyphen, and the empty string is [KV].
@@ -55,6 +58,9 @@ type Config struct {
 	// Policy, if set, picks instead of Mode. Unless it is [Quick], it is asked
 	// without any lock held, possibly for several requests at once.
 	Policy Policy
+	// AcceleratorRatio is how many requests a worker with an accelerator takes in
+	// mode [DeviceAware] for each on one without; 0 is [DefaultAcceleratorRatio].
+	AcceleratorRatio int
 	// Seed makes random choices repeatable; 0 takes a random one.
 	Seed uint64
 	// Tuning is nil for [DefaultTuning].
@@ -97,6 +103,10 @@ type Config struct {
 	// Now tells the time; nil is [time.Now]. What runs in virtual time sets it.
 	Now func() time.Time
 }
+
+// DefaultAcceleratorRatio is how much more an accelerator does than a processor,
+// where nothing else is said.
+const DefaultAcceleratorRatio = 8
 
 // DefaultExpiry is how long a booking counts of which nothing is heard.
 const DefaultExpiry = 300 * time.Second
@@ -154,6 +164,15 @@ func DefaultTuning() Tuning {
 	}
 }
 
+// LoadAware changes a tuning so that only load counts, and nothing that is
+// cached [load-aware].
+func LoadAware(t *Tuning) {
+	t.OverlapScoreCredit, t.SharedCacheMultiplier = 0, 0
+	t.IgnoreEvents, t.AssumeKVReuse = true, false
+	t.TrackActiveBlocks, t.TrackPrefillTokens = true, true
+	t.PredictedTTL = 0
+}
+
 // Validate returns an error that names the key at fault, its value, and what
 // would be right.
 func (c *Config) Validate() error {
@@ -165,12 +184,12 @@ func (c *Config) Validate() error {
 		return fmt.Errorf("router-min-initial-workers: got %d, want 0 or more", c.MinInitialWorkers)
 	}
 	if c.SessionTTL != 0 && (c.SessionTTL < time.Second || c.SessionTTL > mostSessionTTL) {
-		return fmt.Errorf("router-session-affinity-ttl-secs: got %v, want 1 to %v", c.SessionTTL.Seconds(), mostSessionTTL.Seconds())
+		return fmt.Errorf("router-session-affinity-ttl-secs: got %v, want 1s to %v", c.SessionTTL, mostSessionTTL)
 	}
 	if err := c.Thresholds.Validate(); err != nil {
 		return err
 	}
-	if err := c.Conditional.Validate(); err != nil {
+	if _, err := c.Conditional.with(c.QueueThreshold); err != nil {
 		return fmt.Errorf("router-conditional-disagg-config: %w", err)
 	}
 	if t := c.QueueThreshold; t != nil {
@@ -183,6 +202,9 @@ func (c *Config) Validate() error {
 	}
 	if c.QueueTimeout < 0 {
 		return fmt.Errorf("router-queue-timeout: got %v, want 0 or more", c.QueueTimeout)
+	}
+	if c.AcceleratorRatio < 0 {
+		return fmt.Errorf("encoder-cuda-to-cpu-ratio: got %d, want 1 or more", c.AcceleratorRatio)
 	}
 	if c.Expiry < 0 {
 		return fmt.Errorf("router-active-request-expiry-secs: got %v, want more than 0, or 0 for %v", c.Expiry.Seconds(), DefaultExpiry)

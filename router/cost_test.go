@@ -41,6 +41,14 @@ func TestCost(t *testing.T) {
 			name: "shared", tune: func(t *Tuning) { t.SharedCacheMultiplier = 0.5 },
 			change: func(c []Candidate) { c[0].Shared, c[2].Shared = 10, 2 }, want: [3]float64{19, 33, 18}, pick: 2,
 		},
+		{
+			name: "preferences", change: func(c []Candidate) { c[0].Preference, c[1].Preference = 0.5, 2 },
+			want: [3]float64{12, 66, 19}, pick: 0,
+		},
+		{
+			name: "more cached than there is", change: func(c []Candidate) { c[0].Device, c[2].Device = 12, 11 },
+			want: [3]float64{14, 33, 16}, pick: 0,
+		},
 		{name: "credit above what there is", tune: func(t *Tuning) { t.OverlapScoreCredit = 9 }, want: [3]float64{24, 11, 16}, pick: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -55,6 +63,10 @@ func TestCost(t *testing.T) {
 				rows[i].Cost = tuning.cost(ask{tokens: 160, prefillPool: tc.prefill}, &rows[i])
 				if math.Abs(rows[i].Cost-tc.want[i]) > 1e-9 {
 					t.Errorf("row %d costs %v, want %v", i, rows[i].Cost, tc.want[i])
+				}
+				parts := tuning.terms(ask{tokens: 160, prefillPool: tc.prefill}, &rows[i])
+				if sum := (parts.Prefill + parts.Decode + parts.Requests) * parts.Preference; sum != rows[i].Cost || parts.Total != sum {
+					t.Errorf("row %d costs %v, and its parts %+v", i, rows[i].Cost, parts)
 				}
 			}
 			if pick := cheapest(rand.New(rand.NewPCG(1, 1)), rows); pick != tc.pick {
@@ -82,6 +94,11 @@ func TestTemperature(t *testing.T) {
 		rows[i].Cost = cost
 	}
 	share := []float64{0.30128, 0.08329, 0.61543}
+	for i, p := range shares(rows, 0.5) {
+		if math.Abs(p-share[i]) > 5e-6 {
+			t.Errorf("row %d has a share of %v, want %v", i, p, share[i])
+		}
+	}
 	r := rand.New(rand.NewPCG(7, 7))
 	const n = 100_000
 	var seen [3]float64
@@ -124,25 +141,68 @@ func TestTemperatureEdges(t *testing.T) {
 	}
 }
 
-func TestTiesAreUniform(t *testing.T) {
-	rows := make([]Candidate, 5)
-	for i, cost := range []float64{3, 1, 1, 2, 1} {
-		rows[i] = Candidate{BlockSize: 16, Cost: cost}
-	}
-	r := rand.New(rand.NewPCG(3, 3))
-	const n = 30_000
-	seen := map[int]int{}
-	for range n {
-		seen[cheapest(r, rows)]++
-	}
-	for i := range rows {
-		want := 0
-		if rows[i].Cost == 1 {
-			want = n / 3
-		}
-		if d := seen[i] - want; d*d > 9*n/4 { // three standard deviations and more
-			t.Errorf("row %d: %d of %d, want about %d", i, seen[i], n, want)
-		}
+// Of equal costs each has a chance in proportion to its free room: the same for
+// equal workers, less for a small or a full one, and the same for all where it is
+// not known of one of them.
+func TestTies(t *testing.T) {
+	const dear = -1 // not among the equal ones
+	for name, tc := range map[string]struct {
+		total, active []int
+		weight        []float64
+	}{
+		"unknown":           {[]int{0, 0, 0, 0, 0}, nil, []float64{dear, 1, 1, dear, 1}},
+		"equal":             {[]int{900, 900, 900, 1, 900}, nil, []float64{dear, 1, 1, dear, 1}},
+		"one is half":       {[]int{900, 900, 450, 1, 900}, nil, []float64{dear, 2, 1, dear, 2}},
+		"one is in use":     {[]int{900, 900, 900, 1, 900}, []int{0, 0, 600, 0, 0}, []float64{dear, 3, 1, dear, 3}},
+		"one is full":       {[]int{900, 900, 900, 1, 900}, []int{0, 0, 1200, 0, 0}, []float64{dear, 1, 0, dear, 1}},
+		"all are full":      {[]int{9, 9, 9, 1, 9}, []int{0, 9, 9, 0, 9}, []float64{dear, 1, 1, dear, 1}},
+		"one is unknown":    {[]int{900, 900, 0, 1, 10}, nil, []float64{dear, 1, 1, dear, 1}},
+		"dear ones unknown": {[]int{0, 900, 450, 0, 900}, nil, []float64{dear, 2, 1, dear, 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rows := make([]Candidate, 5)
+			sum := 0.0
+			for i := range rows {
+				rows[i] = Candidate{BlockSize: 16, Cost: 1, TotalBlocks: tc.total[i]}
+				if tc.active != nil {
+					rows[i].ActiveBlocks = tc.active[i]
+				}
+				if tc.weight[i] == dear {
+					rows[i].Cost = 2
+				} else {
+					sum += tc.weight[i]
+				}
+			}
+			r := rand.New(rand.NewPCG(3, 3))
+			const n = 30_000
+			var seen [5]float64
+			for range n {
+				seen[cheapest(r, rows)]++
+			}
+			chi := 0.0
+			for i := range rows {
+				want := n * max(0, tc.weight[i]) / sum
+				switch {
+				case want > 0:
+					chi += (seen[i] - want) * (seen[i] - want) / want
+				case seen[i] > 0:
+					t.Errorf("row %d is taken %v times", i, seen[i])
+				}
+			}
+			if chi > 13.8 { // p = 0.001 at two degrees of freedom
+				t.Errorf("seen %v, chi-square %.1f", seen, chi)
+			}
+			got := make([]Row, len(rows))
+			for i := range rows {
+				got[i].Candidate = rows[i]
+			}
+			chances(got, 0)
+			for i := range got {
+				if want := max(0, tc.weight[i]) / sum; math.Abs(got[i].Chance-want) > 1e-12 {
+					t.Errorf("row %d is said to have a chance of %v, want %v", i, got[i].Chance, want)
+				}
+			}
+		})
 	}
 }
 
@@ -151,5 +211,23 @@ func TestCostComparesTokens(t *testing.T) {
 	rows := []Candidate{{BlockSize: 64, Cost: 3}, {BlockSize: 16, Cost: 10}}
 	if got := cheapest(rand.New(rand.NewPCG(1, 1)), rows); got != 1 {
 		t.Errorf("picked %d", got)
+	}
+}
+
+// The parts of the worked example.
+func TestTerms(t *testing.T) {
+	tuning, rows := DefaultTuning(), goldenRows()
+	for i, want := range []Terms{
+		{RawPrefill: 10, Decay: 1, Prefill: 10, Decode: 14, Preference: 1, Total: 24},
+		{RawPrefill: 30, Decay: 1, Credit: 8, Undecayed: 8, Prefill: 22, Decode: 11, Preference: 1, Total: 33},
+		{RawPrefill: 10, Decay: 1, Credit: 7, Undecayed: 7, Prefill: 3, Decode: 16, Preference: 1, Total: 19},
+	} {
+		if got := tuning.terms(ask{tokens: 160}, &rows[i]); got != want {
+			t.Errorf("row %d: %+v, want %+v", i, got, want)
+		}
+	}
+	tuning.OverlapScoreCreditDecay = 1
+	if got := tuning.terms(ask{tokens: 160}, &rows[1]); got.Decay != 1./3 || math.Abs(got.Credit-8./3) > 1e-12 {
+		t.Errorf("decayed: %+v", got)
 	}
 }

@@ -202,7 +202,10 @@ func (s *scratch) add(q *Query, w *fleet.Worker, card *engine.Card, life context
 	if err != nil {
 		return err
 	}
-	row := Candidate{Worker: w, BlockSize: blockSize(card), TotalBlocks: int(min(card.TotalBlocks, 1<<40)), Preference: q.preference(card)}
+	row := Candidate{
+		Worker: w, BlockSize: blockSize(card), TotalBlocks: int(min(card.TotalBlocks, 1<<40)),
+		OnCPU: card.Device == engine.DeviceCPU, Preference: q.preference(card),
+	}
 	for rank := first; ; rank++ {
 		row.Target = kv.Target{Worker: w.ID(), Rank: rank}
 		s.rows = append(s.rows, row)
@@ -213,18 +216,26 @@ func (s *scratch) add(q *Query, w *fleet.Worker, card *engine.Card, life context
 	}
 }
 
+// rankParam is the member by which a client says which rank it means.
+func (q *Query) rankParam() string {
+	if q.Role == engine.Prefill {
+		return "nvext.prefill_dp_rank"
+	}
+	return "nvext.dp_rank"
+}
+
 // ranks returns the first and the last rank of a worker that will do.
 func (q *Query) ranks(w *fleet.Worker, card *engine.Card) (first, last uint32, err error) {
 	first, last = card.DPStart, card.DPStart+card.Ranks()-1
 	switch {
 	case q.pinned() && q.PinRank == nil && first != last:
 		return 0, 0, &engine.Error{
-			Kind: engine.InvalidArgument, Worker: w.ID(), Param: "nvext.dp_rank",
+			Kind: engine.InvalidArgument, Worker: w.ID(), Param: q.rankParam(),
 			Message: fmt.Sprintf("the worker has ranks %d to %d, and the request must say which", first, last),
 		}
 	case q.PinRank != nil && (*q.PinRank < first || *q.PinRank > last):
 		return 0, 0, &engine.Error{
-			Kind: engine.InvalidArgument, Worker: w.ID(), Param: "nvext.dp_rank",
+			Kind: engine.InvalidArgument, Worker: w.ID(), Param: q.rankParam(),
 			Message: fmt.Sprintf("the worker has ranks %d to %d, not %d", first, last, *q.PinRank),
 		}
 	case q.PinRank != nil:

@@ -19,6 +19,8 @@ func builtin(m Mode, temperature float64, r *rand.Rand) Policy {
 		return powerOfTwo{r}
 	case LeastLoaded:
 		return leastLoaded{r}
+	case DeviceAware:
+		return deviceAware{r, DefaultAcceleratorRatio}
 	case Direct:
 		return direct{}
 	}
@@ -63,6 +65,39 @@ type leastLoaded struct{ rand *rand.Rand }
 
 func (p leastLoaded) Pick(_ context.Context, _ *Query, c []Candidate) (int, error) {
 	return least(p.rand, c, func(c *Candidate) float64 { return float64(c.Requests) }), nil
+}
+
+// deviceAware takes the least loaded of those that run on processors alone while
+// they have fewer requests than their share, by ratio to one for each of the
+// others; and else the least loaded of the others.
+type deviceAware struct {
+	rand  *rand.Rand
+	ratio int
+}
+
+func (p deviceAware) Pick(_ context.Context, _ *Query, c []Candidate) (int, error) {
+	var requests, workers [2]int
+	kind := func(c *Candidate) int {
+		if c.OnCPU {
+			return 1
+		}
+		return 0
+	}
+	for i := range c {
+		k := kind(&c[i])
+		requests[k] += c[i].Requests
+		workers[k]++
+	}
+	take := 0
+	if workers[0] == 0 || workers[1] > 0 && requests[1] < requests[0]*workers[1]/(p.ratio*workers[0]) {
+		take = 1
+	}
+	return least(p.rand, c, func(c *Candidate) float64 {
+		if kind(c) != take {
+			return math.Inf(1)
+		}
+		return float64(c.Requests)
+	}), nil
 }
 
 // direct is asked only about requests that name no worker.

@@ -121,6 +121,7 @@ type Candidate struct {
 	Requests      int
 	LastPick      uint64 // number of the last decision for this target; 0: none
 	TotalBlocks   int    // that the target can hold; 0: unknown
+	OnCPU         bool   // it runs on processors alone
 
 	// DecodeBlocks is how many would be in use with this request.
 	DecodeBlocks int

@@ -107,7 +107,7 @@ func TestChooseFaults(t *testing.T) {
 		{Name: "busy", Type: "least-busy", Parameters: map[string]any{"x": 1}},
 	}}
 	for name, says := range map[string]string{
-		"nobody":  `aggregated: unknown policy type "nobody": want default, or one of a, direct, kv, least-busy, least-loaded, power-of-two, random, round-robin`,
+		"nobody":  `aggregated: unknown policy type "nobody": want default, or one of a, device-aware-weighted, direct, kv, least-busy, least-loaded, power-of-two, random, round-robin`,
 		"wrong":   `policy wrong: parameters: `,
 		"more":    `"height"`,
 		"unknown": `unknown policy type "nowhere"`,
