@@ -47,6 +47,21 @@ type Placement struct {
 	PrefillDPRank     *uint32   `json:"prefill_dp_rank,omitzero"`
 }
 
+// UnsetRank is what clients write for a rank that cannot leave it out.
+const UnsetRank uint32 = 1<<32 - 1
+
+// Ranks returns the ranks that a client has fixed, nil for those that it has not:
+// that of the worker that answers, and that of the one that computes the prompt.
+func (p *Placement) Ranks() (answers, prefill *uint32) {
+	known := func(rank *uint32) *uint32 {
+		if rank == nil || *rank == UnsetRank {
+			return nil
+		}
+		return rank
+	}
+	return known(p.DPRank), known(p.PrefillDPRank)
+}
+
 // Hints tell what the agent knows about its own request.
 type Hints struct {
 	Priority           *int32   `json:"priority,omitzero"`        // higher is more important
@@ -109,11 +124,4 @@ type Constraints struct {
 type Targets struct {
 	TTFT *float64 `json:"ttft_target,omitzero"`
 	ITL  *float64 `json:"itl_target,omitzero"`
-}
-
-// Identity says which agent a request comes from: its run, its chain of turns,
-// and the chain that started it. It is passive unless a session says otherwise.
-type Identity struct {
-	Run, Chain, Parent string
-	Type               string
 }
