@@ -25,6 +25,7 @@ import (
 	"github.com/dynago/dynago/internal/sse"
 	"github.com/dynago/dynago/openai"
 	"github.com/dynago/dynago/pipeline"
+	"github.com/dynago/dynago/selection"
 )
 
 // Backend serves requests; [pipeline.Pipeline] is one. It is used from many
@@ -80,6 +81,9 @@ type Config struct {
 	SeparateAdmin bool
 	// NoAdmin removes all admin routes; the metrics page stays.
 	NoAdmin bool
+
+	// Selection, if not nil, lets operators and dispatchers ask the router itself.
+	Selection *selection.Service
 
 	// OpenAI is how OpenAI bodies are read and written.
 	OpenAI openai.Options

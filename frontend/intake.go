@@ -147,6 +147,7 @@ func refusal(status int, format string, args ...any) *openai.Error {
 // codes name the statuses that only the server itself gives.
 var codes = map[int]string{
 	http.StatusBadRequest:            openai.CodeInvalidValue,
+	http.StatusForbidden:             "forbidden",
 	http.StatusNotFound:              "route_not_found",
 	http.StatusRequestTimeout:        "request_timeout",
 	http.StatusUnsupportedMediaType:  "unsupported_media_type",

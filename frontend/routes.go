@@ -72,6 +72,11 @@ func (s *Server) routes() (public, admin http.Handler, err error) {
 			route{"GET", "", "/debug/pprof/symbol", pprof.Symbol},
 			route{"GET", "", "/debug/pprof/trace", unhurried(pprof.Trace)},
 		)
+		admin := s.adminRoutes()
+		private = append(private, admin...)
+		if !s.SeparateAdmin {
+			table = append(table, admin...)
+		}
 	}
 	private = append(private, route{"GET", "", "/{$}", s.root})
 	if public, err = s.mux(table); err != nil {

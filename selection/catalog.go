@@ -104,6 +104,9 @@ func (c *catalog) nobody(id workerID) error {
 
 // admit says whether there is a place for a worker.
 func (c *catalog) admit(w *worker) error {
+	if c.service.OwnWorkers {
+		return conflict("the workers of this server are its own; \"dynago router\" is a service that workers register with")
+	}
 	id := w.ID.inner()
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -37,6 +37,10 @@ type Config struct {
 	// caches.
 	KVEvents bool
 
+	// OwnWorkers says that the fleet's workers serve the requests of this process,
+	// and that none can be registered beside them.
+	OwnWorkers bool
+
 	// SelectionTTL is how long a selection can be booked later, 120 s by default.
 	// At most MostSelections of them are kept (4096), and SelectionBytes of what
 	// they hold (256 MiB).

@@ -123,3 +123,8 @@ func (c *routerCommand) drain(server *http.Server, signals <-chan os.Signal, log
 		return exit(1)
 	}
 }
+
+// service lets the router of a whole system be asked by itself.
+func (sys *system) service(log *slog.Logger) (*selection.Service, error) {
+	return selection.New(selection.Config{Fleet: sys.fleet, Router: sys.router, Logger: log, OwnWorkers: true})
+}

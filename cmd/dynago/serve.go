@@ -185,6 +185,10 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 	if err != nil {
 		return nil, nil, err
 	}
+	service, err := sys.service(log)
+	if err != nil {
+		return nil, nil, err
+	}
 	timing := frontend.DefaultTiming()
 	timing.Hold, timing.KeepAlive, timing.Write = c.HTTP.Hold, c.HTTP.KeepAlive, c.HTTP.WriteTimeout
 	server, err := frontend.New(frontend.Config{
@@ -192,7 +196,8 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 		BodyLimit: c.HTTP.BodyLimitMB << 20, OverloadStatus: c.HTTP.OverloadStatus,
 		Timing:        &timing,
 		HeaderTimeout: c.HTTP.HeaderTimeout, ReadTimeout: c.HTTP.ReadTimeout, IdleTimeout: c.HTTP.IdleTimeout,
-		Keys: keys, SeparateAdmin: c.HTTP.AdminPort != nil, NoAdmin: c.HTTP.NoAdmin,
+		Selection: service,
+		Keys:      keys, SeparateAdmin: c.HTTP.AdminPort != nil, NoAdmin: c.HTTP.NoAdmin,
 		OpenAI: openai.Options{
 			RejectUnknown: !c.Requests.IgnoreUnknown, DisableNVExt: c.Requests.NoNVExt, StrictNVExt: c.Requests.StrictNVExt,
 			ForceUsage: c.Requests.ForceUsage, NamedToolStop: c.Model.NamedToolFinish == "stop",
