@@ -57,6 +57,10 @@ type Request struct {
 	Stop      []uint32
 	Hidden    []uint32 // as Stop, but left out of what is shown
 	Priority  int32    // higher is sooner, and is preempted later
+	// Received is how many of the prompt's first tokens another engine has
+	// computed, whose blocks come with the request. They take room here, and no
+	// time; all of them but the last token count. Once preempted they are lost.
+	Received int
 
 	// Pace, if not empty, holds tokens back until they are due. Its parts are
 	// ordered, and the first one begins at 0.

@@ -676,3 +676,62 @@ func TestSetSpeed(t *testing.T) {
 		now = end
 	}
 }
+
+// What another engine has computed takes room here and no time, is there for
+// others, and is lost with the first preemption.
+func TestReceived(t *testing.T) {
+	args := mock.DefaultArgs()
+	args.BlockSize, args.NumGPUBlocks, args.MaxNumBatchedTokens = 4, 8, 8
+	c := mock.NewCore(args)
+	prompt := ids(0, 14)
+	submit := func(r mock.Request) {
+		t.Helper()
+		r.Generator = &counter{1000}
+		if _, err := c.Submit(0, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	submit(mock.Request{Prompt: prompt, MaxTokens: 3, Received: 14})
+	r := c.Step(0)
+	if r.Work.Tokens != 1 || len(r.Outputs) != 1 || r.Admitted[0].Cached != 0 {
+		t.Errorf("computed %d tokens, given %v, admitted %+v; want the last token alone", r.Work.Tokens, r.Outputs, r.Admitted)
+	}
+	view := cacheView{}
+	if err := view.apply(r.Events); err != nil || len(view) != 3 {
+		t.Errorf("%d blocks are there, want the 3 that are full: %v", len(view), err)
+	}
+	if l := c.Load(); l.UsedBlocks != 4 {
+		t.Errorf("%d blocks in use, want 4", l.UsedBlocks)
+	}
+	// The same prompt finds them; more than its budget is computed of no other.
+	submit(mock.Request{Prompt: prompt, MaxTokens: 1})
+	submit(mock.Request{Prompt: ids(500, 14), MaxTokens: 1, Received: 6})
+	r = c.Step(r.End)
+	if len(r.Admitted) != 2 || r.Admitted[0].Cached != 12 || r.Admitted[1].Cached != 0 {
+		t.Errorf("admitted %+v", r.Admitted)
+	}
+	// 14-12 of the second, and what the budget leaves of 14-6 of the third.
+	if r.Work.Tokens != 2+5 {
+		t.Errorf("%d tokens computed, want 7", r.Work.Tokens)
+	}
+
+	// Too little room for both: the younger is preempted and has to compute all.
+	c = mock.NewCore(args)
+	submit(mock.Request{Prompt: ids(0, 14), MaxTokens: 8, Received: 14})
+	submit(mock.Request{Prompt: ids(500, 14), MaxTokens: 8, Received: 14})
+	computed := 0
+	for now := time.Duration(0); ; {
+		r := c.Step(now)
+		if r.Idle {
+			break
+		}
+		if err := c.Check(); err != nil {
+			t.Fatal(err)
+		}
+		computed += r.Snapshot.PrefillTokens
+		now = r.End
+	}
+	if l := c.Load(); l.Preemptions != 1 || computed < 1+1+2 || computed > 1+1+14 {
+		t.Errorf("%d preemptions, %d prompt tokens computed", l.Preemptions, computed)
+	}
+}

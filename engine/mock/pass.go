@@ -94,24 +94,28 @@ func (c *Core) begin(r *request) bool {
 		// At least one token is always computed: it gives the next one.
 		found, idle = c.pool.Prefix(r.seq[:min(len(r.seq), (r.length()-1)/size)])
 	}
-	remaining := r.length() - found*size
+	have := found * size
+	if r.preempted == 0 {
+		have = max(have, min(r.Received, r.length()-1))
+	}
+	remaining := r.length() - have
 	if remaining > c.budget && !c.args.EnableChunkedPrefill {
 		return false
 	}
 	want := min(remaining, c.budget)
-	need := blocks(found*size+want, size) - found
+	need := blocks(have+want, size) - found
 	if need > c.pool.Available()-idle {
 		return false
 	}
 	r.blocks = c.pool.Match(r.blocks, r.seq[:found])
-	r.sealed, r.computed = found, found*size
-	c.grow(r, r.computed+want)
+	r.sealed, r.computed = found, have
+	c.grow(r, have+want)
 	if r.cached < 0 {
-		r.cached = r.computed
+		r.cached = found * size
 	}
 	c.queries += int64(r.length())
-	c.hits += int64(r.computed)
-	c.result.Admitted = append(c.result.Admitted, Admission{ID: r.id, Owner: r.Owner, Cached: r.computed})
+	c.hits += int64(found * size)
+	c.result.Admitted = append(c.result.Admitted, Admission{ID: r.id, Owner: r.Owner, Cached: found * size})
 	r.used = 0
 	c.charge(r, want)
 	return true
