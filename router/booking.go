@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/fleet"
 )
 
@@ -15,6 +16,7 @@ type Booking struct {
 	worker   *fleet.Worker
 	decision Decision
 	id       string
+	role     engine.Role
 	placed   time.Time
 
 	prompt      int // tokens
@@ -154,7 +156,7 @@ func (b *Booking) Release() {
 // outcome says how the request has gone.
 func (b *Booking) outcome(now time.Time) Outcome {
 	return Outcome{
-		ID: b.id, Target: b.decision.Target,
+		ID: b.id, Role: b.role, Target: b.decision.Target,
 		PromptTokens: b.prompt, CachedTokens: int(b.cached.Load()) - 1, OutputTokens: int(b.output.Load()),
 		First: time.Duration(b.first.Load()), Total: now.Sub(b.placed), End: End(b.end.Load()),
 	}

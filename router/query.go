@@ -150,7 +150,8 @@ type Learner interface {
 
 // Outcome is how a request has gone where it was placed.
 type Outcome struct {
-	ID           string // of the query
+	ID           string      // of the query
+	Role         engine.Role // and its workers
 	Target       kv.Target
 	PromptTokens int
 	CachedTokens int // of the prompt, as the engine says; -1: it did not say

@@ -65,12 +65,10 @@ func (r Roles) Pick(ctx context.Context, q *Query, c []Candidate) (int, error) {
 	return p.Pick(ctx, q, c)
 }
 
-// Learn tells all that learn. They know their own decisions.
+// Learn tells the policy of the role, if it learns.
 func (r Roles) Learn(o Outcome) {
-	for _, p := range r {
-		if l, ok := p.(Learner); ok {
-			l.Learn(o)
-		}
+	if l, ok := r[o.Role].(Learner); ok {
+		l.Learn(o)
 	}
 }
 

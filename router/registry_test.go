@@ -163,9 +163,10 @@ func TestRoles(t *testing.T) {
 	if i, err := r.Pick(context.Background(), new(router.Query), four()); i != 1 || err != nil {
 		t.Errorf("got %d, %v, want the least cost", i, err)
 	}
-	r.Learn(router.Outcome{ID: "x"})
-	if len(a.learnt) != 1 || len(b.learnt) != 1 {
-		t.Error("not all have learned")
+	r.Learn(router.Outcome{ID: "x", Role: engine.Decode})
+	r.Learn(router.Outcome{ID: "y"})
+	if len(a.learnt) != 0 || len(b.learnt) != 1 || b.learnt[0] != "x" {
+		t.Errorf("the policies have learned of %q and %q, want of nothing and x", a.learnt, b.learnt)
 	}
 	if r.Quick() {
 		t.Error("it is as slow as its slowest")
@@ -186,5 +187,25 @@ func TestModePolicy(t *testing.T) {
 	}
 	if _, err := router.ModePolicy(router.Direct, 0, 1).Pick(context.Background(), new(router.Query), c); engine.KindOf(err) != engine.InvalidArgument {
 		t.Errorf("direct: got %v", err)
+	}
+}
+
+// first takes the first candidate, and remembers what has become of requests.
+type first struct{ named }
+
+func (*first) Pick(context.Context, *router.Query, []router.Candidate) (int, error) { return 0, nil }
+
+// What becomes of a request is told to the policy that has placed it.
+func TestRolesLearn(t *testing.T) {
+	prefill, decode := new(first), new(first)
+	h := newHouse(t, router.Config{Policy: router.Roles{engine.Prefill: prefill, engine.Decode: decode}})
+	defer h.fleet.Close()
+	h.join(1, card(func(c *engine.Card) { c.Role = engine.Prefill }))
+	h.join(2, card(func(c *engine.Card) { c.Role = engine.Decode }))
+	for id, role := range map[string]engine.Role{"p": engine.Prefill, "d": engine.Decode} {
+		h.route(router.Query{ID: id, Model: "m", Role: role, Tokens: count(0, 10)}).Release()
+	}
+	if p, d := prefill.learnt, decode.learnt; len(p) != 1 || p[0] != "p" || len(d) != 1 || d[0] != "d" {
+		t.Errorf("prefill has learned of %q and decode of %q, want of p and d", p, d)
 	}
 }

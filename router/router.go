@@ -386,6 +386,7 @@ func (r *Router) book(q *Query, s *scratch, choice int, now time.Time) *Booking 
 		worker:      c.Worker,
 		decision:    s.decision(q, choice),
 		id:          q.ID,
+		role:        q.Role,
 		placed:      now,
 		heard:       now,
 		prompt:      q.length(),
