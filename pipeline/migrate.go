@@ -227,7 +227,7 @@ func (c *carry) movable(kind engine.ErrorKind, ongoing bool) bool {
 	switch {
 	case kind == engine.Stale && !c.stale && !c.pace.begun():
 		return true
-	case c.counted() > c.p.MigrationLimit, pinned(c.request) != nil:
+	case c.counted() > c.p.MigrationLimit, pinned(c.request):
 		return false
 	}
 	if kind == engine.StreamIncomplete && c.settled() {

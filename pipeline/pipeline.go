@@ -29,7 +29,6 @@ import (
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/fleet"
-	"github.com/dynago/dynago/nvext"
 	"github.com/dynago/dynago/parser"
 	"github.com/dynago/dynago/prompt"
 	"github.com/dynago/dynago/router"
@@ -207,41 +206,6 @@ func (p *Pipeline) prepare(ctx context.Context, r *Request, k int) ([]*job, erro
 		jobs[i] = &job{p: p, request: r, model: model, prompt: built, choice: k*n + i, index: i, booking: shared}
 	}
 	return jobs, nil
-}
-
-// route asks the router for a worker.
-func (p *Pipeline) route(ctx context.Context, r *Request, ids []uint32, choices int, exclude []uint64) (*router.Booking, error) {
-	q := router.Query{
-		ID: r.ID, Model: r.Chat.Model, Tokens: ids, Namespace: r.KV.Namespace,
-		Choices: choices, Exclude: exclude, Recompute: r.Chat.Sampling.PromptLogprobs != nil,
-	}
-	if r.Ext != nil {
-		if h := r.Ext.AgentHints; h != nil && h.OSL != nil {
-			q.Expected = *h.OSL
-		}
-		if id := pinned(r); id != nil {
-			q.PinWorker, q.PinRank = uint64(*id), r.Ext.DPRank
-		}
-		if c := r.Ext.RoutingConstraints; c != nil {
-			q.Require = c.RequiredTaints
-		}
-	}
-	booking, err := p.Router.Route(ctx, &q)
-	if err != nil {
-		return nil, engine.CauseOf(ctx, err)
-	}
-	return booking, nil
-}
-
-// pinned returns the worker that the client has fixed, or nil.
-func pinned(r *Request) *nvext.WorkerID {
-	if r.Ext == nil {
-		return nil
-	}
-	if r.Ext.DecodeWorkerID != nil {
-		return r.Ext.DecodeWorkerID
-	}
-	return r.Ext.BackendInstanceID
 }
 
 // events runs the job.

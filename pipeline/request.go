@@ -18,9 +18,13 @@ type Request struct {
 	Ext      *nvext.Ext // nil if the client sent none
 	Identity nvext.Identity
 	KV       kv.Directives
-	Trace    engine.Trace
-	Arrived  time.Time
-	Deadline time.Time // the client's own; zero = none
+	// Class is the policy class or family that the client asks for; empty is the
+	// default one. Background work is what no client waits for.
+	Class      string
+	Background bool
+	Trace      engine.Trace
+	Arrived    time.Time
+	Deadline   time.Time // the client's own; zero = none
 
 	// Notes is filled on the way and may be read once the first event or the
 	// error has come. It is nil if nobody wants to know.

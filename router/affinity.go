@@ -290,13 +290,13 @@ func (r *Router) Sessions() SessionStats {
 }
 
 // await returns what a call of Submit hands to its done.
-func await[T any](submit func(done func(T, error))) (T, error) {
+func await(submit func(done func(*Booking, error))) (*Booking, error) {
 	type outcome struct {
-		value T
-		err   error
+		booking *Booking
+		err     error
 	}
 	outcomes := make(chan outcome, 1)
-	submit(func(value T, err error) { outcomes <- outcome{value, err} })
+	submit(func(b *Booking, err error) { outcomes <- outcome{b, err} })
 	o := <-outcomes
-	return o.value, o.err
+	return o.booking, o.err
 }

@@ -36,10 +36,7 @@ type Legs struct {
 func (l *Legs) prefill(q *Query) *Query {
 	p := *q
 	p.Role, p.Choices, p.Expected = engine.Prefill, 1, 1
-	p.PinWorker, p.PinRank = cmp.Or(l.Prefill, l.Backend), l.PrefillRank
-	if p.PinRank == nil && p.pinned() {
-		p.PinRank = l.Rank
-	}
+	p.pin(cmp.Or(l.Prefill, l.Backend), cmp.Or(l.PrefillRank, l.Rank))
 	return &p
 }
 
@@ -47,8 +44,16 @@ func (l *Legs) prefill(q *Query) *Query {
 func (l *Legs) decode(q *Query) *Query {
 	d := *q
 	d.Role = engine.Aggregated
-	d.PinWorker, d.PinRank = cmp.Or(l.Decode, l.Backend), l.Rank
+	d.pin(cmp.Or(l.Decode, l.Backend), l.Rank)
 	return &d
+}
+
+// pin lets only one worker, and there one rank, serve a query. A rank without a
+// worker means nothing, since every worker has its own.
+func (q *Query) pin(worker uint64, rank *uint32) {
+	if q.PinWorker, q.PinRank = worker, nil; worker != 0 {
+		q.PinRank = rank
+	}
 }
 
 // Plan is where the legs of one request run. It is for one goroutine.
@@ -63,7 +68,6 @@ type Plan struct {
 
 	router *Router
 	decode *Query
-	err    error // for which there is no decode leg
 }
 
 // Meeting is what both legs are told, so that blocks can go from one to the other
@@ -84,6 +88,7 @@ const (
 	WholeNoPool  Wholeness = "no_prefill_worker" // none has been there, or they have gone
 	WholeAsked   Wholeness = "asked"             // by the client
 	WholeCheaper Wholeness = "conditional"       // by [Config.Conditional]
+	WholeOnly    Wholeness = "aggregated"        // the worker asked for, or any, takes blocks from nobody
 )
 
 // Pool says whether a model has workers for one leg.
@@ -147,35 +152,70 @@ func plays(card *engine.Card, role engine.Role) bool {
 // when the first has ended. q.Role and the pin of q do not count. The errors are
 // those of [Router.Route]; a request whose prefill leg cannot be placed fails.
 func (r *Router) Place(ctx context.Context, q *Query, l Legs) (*Plan, error) {
-	return await(func(done func(*Plan, error)) { r.SubmitPlan(ctx, q, l, done) })
+	p, prefill := r.plan(ctx, q, l)
+	if prefill == nil {
+		return p, nil
+	}
+	return p.begin(r.Route(ctx, prefill))
 }
 
 // SubmitPlan is to [Router.Place] what [Router.Submit] is to Route. q must not be
 // changed until the decode leg is placed.
 func (r *Router) SubmitPlan(ctx context.Context, q *Query, l Legs, done func(*Plan, error)) {
-	p := &Plan{router: r, decode: l.decode(q)}
-	prefill := l.prefill(q)
-	if p.Why = r.whole(ctx, l, p.decode, prefill); p.Why != TwoLegs {
+	p, prefill := r.plan(ctx, q, l)
+	if prefill == nil {
 		done(p, nil)
 		return
 	}
-	r.Submit(ctx, prefill, func(b *Booking, err error) {
-		if err != nil {
-			done(nil, err)
-			return
-		}
-		p.Prefill = b
-		card := b.worker.Card()
-		if card != nil && card.Disagg.Host != "" && card.Disagg.Port != 0 {
-			p.Meeting = r.meet(card, b.decision.Target)
-		}
-		if p.err = r.second(p.decode, card); p.err != nil {
-			b.Release()
-			done(nil, p.err)
-			return
-		}
-		done(p, nil)
+	r.Submit(ctx, prefill, func(b *Booking, err error) { done(p.begin(b, err)) })
+}
+
+// plan returns a plan without its first leg, and the query for that leg, or nil if
+// there is to be none.
+func (r *Router) plan(ctx context.Context, q *Query, l Legs) (*Plan, *Query) {
+	p := &Plan{router: r, decode: l.decode(q)}
+	if l.Whole {
+		p.Why = WholeAsked
+		return p, nil
+	}
+	prefill := l.prefill(q)
+	switch {
+	case r.PrefillPool(q.Model) != Active:
+		p.Why = WholeNoPool
+		return p, nil
+	case !r.handsOver(p.decode):
+		p.Why = WholeOnly
+		return p, nil
+	case r.conditional != nil && r.cheaper(ctx, p.decode, prefill):
+		p.Why = WholeCheaper
+		return p, nil
+	}
+	return p, prefill
+}
+
+// handsOver says whether a worker that may answer takes blocks from others.
+func (r *Router) handsOver(d *Query) bool {
+	return slices.ContainsFunc(r.fleet.Snapshot(), func(w *fleet.Worker) bool {
+		card := w.Card()
+		return card != nil && plays(card, engine.Decode) && named(card, d.Model) && (!d.pinned() || w.ID() == d.PinWorker)
 	})
+}
+
+// begin adds the first leg to a plan, as it was placed.
+func (p *Plan) begin(b *Booking, err error) (*Plan, error) {
+	if err != nil {
+		return nil, err
+	}
+	card := b.worker.Card()
+	if err := p.router.second(p.decode, card); err != nil {
+		b.Release()
+		return nil, err
+	}
+	p.Prefill = b
+	if card != nil && card.Disagg.Host != "" && card.Disagg.Port != 0 {
+		p.Meeting = p.router.meet(card, b.decision.Target)
+	}
+	return p, nil
 }
 
 // QueryPrefill returns where the prefill leg of a request would go, and books
@@ -187,25 +227,12 @@ func (r *Router) QueryPrefill(ctx context.Context, q *Query, l Legs) (kv.Target,
 
 // Decode places the leg that answers. Its booking belongs to the caller.
 func (p *Plan) Decode(ctx context.Context) (*Booking, error) {
-	return await(func(done func(*Booking, error)) { p.SubmitDecode(ctx, done) })
+	return p.router.Route(ctx, p.decode)
 }
 
 // SubmitDecode is to [Plan.Decode] what [Router.Submit] is to Route.
 func (p *Plan) SubmitDecode(ctx context.Context, done func(*Booking, error)) {
 	p.router.Submit(ctx, p.decode, done)
-}
-
-// whole says why a request is to have one leg alone.
-func (r *Router) whole(ctx context.Context, l Legs, decode, prefill *Query) Wholeness {
-	switch {
-	case r.PrefillPool(decode.Model) != Active:
-		return WholeNoPool
-	case l.Whole:
-		return WholeAsked
-	case r.conditional != nil && r.cheaper(ctx, decode, prefill):
-		return WholeCheaper
-	}
-	return TwoLegs
 }
 
 // second turns the query of a whole request into that of a second leg, whose

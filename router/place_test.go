@@ -198,9 +198,14 @@ func TestLegsOfPins(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// The instance that does it all does both, or is in neither pool.
+	// One instance for both is in one pool only, unless it does whole requests.
 	if _, err := h.router.Place(t.Context(), &someone, router.Legs{Backend: 3}); engine.KindOf(err) != engine.Unavailable {
 		t.Errorf("a decode worker is to compute the prompt: %v", err)
+	}
+	h.join(5, card())
+	p := h.place(someone, router.Legs{Backend: 5})
+	if got := h.answers(p).Worker().ID(); p.Why != router.WholeOnly || got != 5 {
+		t.Errorf("an aggregated worker: %q, on %d", p.Why, got)
 	}
 }
 
@@ -439,6 +444,57 @@ func TestSessionsOfTwoLegs(t *testing.T) {
 	if got := h.answers(h.place(q, router.Legs{Whole: true})).Worker().ID(); got != second {
 		t.Errorf("a whole request: %d, not %d", got, second)
 	}
+}
+
+// A pool of prefill workers is of no use where nobody takes their blocks.
+func TestNobodyTakesBlocks(t *testing.T) {
+	h := newHouse(t, router.Config{})
+	defer h.fleet.Close()
+	h.join(1, card(prefill))
+	h.join(2, card())
+	p := h.place(someone, router.Legs{})
+	if got := h.answers(p).Worker().ID(); p.Why != router.WholeOnly || got != 2 {
+		t.Errorf("%q, on %d", p.Why, got)
+	}
+	h.join(3, card(func(c *engine.Card) { c.Features = engine.Features{engine.FeatureHandoff} }))
+	p = h.place(someone, router.Legs{})
+	if got := h.answers(p).Worker().ID(); p.Why != router.TwoLegs || got != 3 {
+		t.Errorf("%q, on %d", p.Why, got)
+	}
+}
+
+// Without anybody who waits, plans are made as well.
+func TestSubmitPlan(t *testing.T) {
+	h := newHouse(t, router.Config{})
+	defer h.fleet.Close()
+	h.join(1, card(prefill, bootstraps))
+	h.join(2, card(decode))
+	var plan *router.Plan
+	var answers *router.Booking
+	h.router.SubmitPlan(t.Context(), &someone, router.Legs{}, func(p *router.Plan, err error) {
+		if plan = p; err != nil {
+			t.Fatal(err)
+		}
+		p.SubmitDecode(t.Context(), func(b *router.Booking, err error) {
+			if answers = b; err != nil {
+				t.Fatal(err)
+			}
+		})
+	})
+	if plan.Prefill.Worker().ID() != 1 || plan.Meeting == nil || answers.Worker().ID() != 2 {
+		t.Errorf("%+v, %+v", plan, answers)
+	}
+	h.fleet.Drain(2)
+	plan.SubmitDecode(t.Context(), func(b *router.Booking, err error) {
+		if engine.KindOf(err) != engine.Unavailable {
+			t.Errorf("%+v, %v", b, err)
+		}
+	})
+	h.router.SubmitPlan(t.Context(), &someone, router.Legs{Prefill: 7}, func(p *router.Plan, err error) {
+		if p != nil || engine.KindOf(err) != engine.Unavailable {
+			t.Errorf("%+v, %v", p, err)
+		}
+	})
 }
 
 func TestQueryPrefill(t *testing.T) {

@@ -1,0 +1,102 @@
+package pipeline
+
+import (
+	"context"
+	"slices"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/nvext"
+	"github.com/dynago/dynago/router"
+)
+
+// route asks the router for a worker.
+func (p *Pipeline) route(ctx context.Context, r *Request, ids []uint32, choices int, exclude []uint64) (*router.Booking, error) {
+	q := r.query(ids)
+	q.Choices, q.Exclude = choices, exclude
+	legs := legsOf(r.Ext)
+	legs.Whole = true // no engine hands blocks over to another one
+	plan, err := p.Router.Place(ctx, q, legs)
+	if err != nil {
+		return nil, engine.CauseOf(ctx, err)
+	}
+	booking, err := plan.Decode(ctx)
+	if err != nil {
+		return nil, engine.CauseOf(ctx, err)
+	}
+	return booking, nil
+}
+
+// query returns what the router must know of a request with this prompt.
+func (r *Request) query(ids []uint32) *router.Query {
+	q := &router.Query{
+		ID: r.ID, Model: r.Chat.Model, Tokens: ids, Namespace: r.KV.Namespace,
+		Recompute: r.Chat.Sampling.PromptLogprobs != nil, Background: r.Background, Class: r.Class,
+		Session: router.Session{ID: r.Identity.Key, Parent: r.Identity.Parent, Final: r.Identity.Final, Input: inputOf(r.Chat)},
+	}
+	if r.Ext == nil {
+		return q
+	}
+	if h := r.Ext.AgentHints; h != nil {
+		switch {
+		case h.Priority != nil:
+			q.Priority = max(0, float64(*h.Priority))
+		case h.LatencySensitivity != nil:
+			q.Priority = max(0, *h.LatencySensitivity)
+		}
+		if h.StrictPriority != nil {
+			q.StrictPriority = *h.StrictPriority
+		}
+		if h.OSL != nil {
+			q.Expected = *h.OSL
+		}
+	}
+	if c := r.Ext.RoutingConstraints; c != nil {
+		q.Require, q.Prefer = c.RequiredTaints, c.PreferredTaints
+	}
+	return q
+}
+
+// wholeAnnotation asks that one worker does it all.
+const wholeAnnotation = "x-bypass-remote-prefill"
+
+// legsOf returns what a client says of where its request is to run.
+func legsOf(ext *nvext.Ext) router.Legs {
+	if ext == nil {
+		return router.Legs{}
+	}
+	id := func(w *nvext.WorkerID) uint64 {
+		if w == nil {
+			return 0
+		}
+		return uint64(*w)
+	}
+	l := router.Legs{
+		Backend: id(ext.BackendInstanceID), Prefill: id(ext.PrefillWorkerID), Decode: id(ext.DecodeWorkerID),
+		Whole: slices.Contains(ext.Annotations, wholeAnnotation),
+	}
+	l.Rank, l.PrefillRank = ext.Ranks()
+	return l
+}
+
+// pinned says whether the client has fixed the worker that answers.
+func pinned(r *Request) bool {
+	l := legsOf(r.Ext)
+	return l.Backend != 0 || l.Decode != 0
+}
+
+// inputOf says what the newest turn of a conversation brings.
+func inputOf(r *chat.Request) router.Input {
+	if len(r.Turns) == 0 {
+		return router.OtherInput
+	}
+	last := &r.Turns[len(r.Turns)-1]
+	switch {
+	case last.Role == chat.RoleTool,
+		last.Role == chat.RoleUser && slices.ContainsFunc(last.Blocks, func(b chat.Block) bool { return b.Kind == chat.ToolResult }):
+		return router.ToolInput
+	case last.Role == chat.RoleUser:
+		return router.UserInput
+	}
+	return router.OtherInput
+}
