@@ -24,7 +24,7 @@ type Queue[T any] struct {
 	epoch  time.Time
 	lines  []line[T] // by the class's place in the profile
 	cursor int       // the line whose turn is next
-	carry  int       // the line that went last and has credit left, or -1
+	carry  int       // the line that went last and goes on while it can pay, or -1
 	pushed uint64    // all time: the order of coming
 	drains uint64    // all time: names a drain
 	parked int
@@ -119,15 +119,18 @@ func (q *Queue[T]) Remove(it *Item[T]) bool {
 // may change the queue.
 //
 // A class pays for each request what is not cached of it, at least one token,
-// and is given its quantum each time its turn comes. The one that went last goes
-// on while its credit lasts. A class with nothing that has room is given
-// nothing, and loses its credit when nobody is left in it. So while a class has
-// a request of c tokens that has room, of another class with quantum q and
-// prompts of up to m tokens at most
+// and is given its quantum when its turn comes. The one that went last goes on
+// while its credit lasts. A class with nothing that has room is given nothing,
+// and loses its credit when nobody is left in it. If nobody can pay, all that
+// have room are given as many turns at once as it takes for the first to pay,
+// and the next turn is that of the class behind it: classes that are passed over
+// so may be a turn behind, every second time at worst. Hence, before a request
+// that heads its class and has room, whose price is n quanta of its class, at
+// most
 //
-//	2m + (2 + ⌈c/quantum⌉)·q
+//	m + (3 + n + n/2)·q
 //
-// tokens go before it.
+// tokens of another class go, of which q is the quantum and m the highest price.
 func (q *Queue[T]) Ready(now time.Time, free func(*Item[T]) bool) iter.Seq[*Item[T]] {
 	return func(yield func(*Item[T]) bool) {
 		q.drains++

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"weak"
 
 	"pgregory.net/rapid"
 
@@ -257,7 +260,7 @@ func TestReadyAsksAnew(t *testing.T) {
 	for i := range 5 {
 		l.push(t, arrival{name: fmt.Sprint(i), at: float64(i)}, nil)
 	}
-	l.push(t, arrival{name: "pinned", at: 9}, &here)
+	l.push(t, arrival{name: "pinned"}, &here)
 	slots, asked := 3, 0
 	got := order(l.Queue, func(it *router.Item[string]) bool {
 		asked++
@@ -271,12 +274,12 @@ func TestReadyAsksAnew(t *testing.T) {
 		t.Errorf("%s after %d questions", got, asked)
 	}
 	for it := range l.Ready(epoch, room) {
-		if it.Value != "3" || it.Parked() || l.Len() != 2 {
+		if it.Value != "pinned" || it.Parked() || l.Len() != 2 {
 			t.Errorf("%s, %d left", it.Value, l.Len())
 		}
 		break
 	}
-	if got := order(l.Queue, room); got != "4 pinned" {
+	if got := order(l.Queue, room); got != "3 4" {
 		t.Errorf("after a break: %s", got)
 	}
 }
@@ -362,7 +365,7 @@ func TestLimits(t *testing.T) {
 		{"one below: the one that crosses is taken", class(nil, new(21), nil), 1, 10, 0, 3, `{"policy_class":"default","limit_kind":"raw_isl_tokens","current":30,"limit":21}`},
 		{"cached tokens", class(nil, nil, new(8)), 1, 10, 4, 2, `{"policy_class":"default","limit_kind":"cached_tokens","current":8,"limit":8}`},
 		{"the first of several", class(new(2), new(20), new(8)), 1, 10, 4, 2, `{"policy_class":"default","limit_kind":"requests","current":2,"limit":2}`},
-		{"a product too large", class(new(1), new(math.MaxInt/2), nil), 5, 10, 0, 5, `{"policy_class":"default","limit_kind":"requests","current":5,"limit":5}`},
+		{"a product too large", class(new(1), new(math.MaxInt/2), nil), 4, 10, 0, 4, `{"policy_class":"default","limit_kind":"requests","current":4,"limit":4}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			q := router.NewQueue[int](c.profile, epoch)
@@ -469,8 +472,10 @@ func TestOutlook(t *testing.T) {
 	if got := outlook(at(102)); got != 20*time.Second {
 		t.Errorf("10 of 2 s: %v", got)
 	}
+	if err := q.Push(arrival{at: 104}.item(c), 2, at(104)); err != nil { // another, in between
+		t.Fatal(err)
+	}
 	one(at(106))
-	push(t, q, arrival{at: 106}.item(c))
 	if got := outlook(at(106)); got != 30*time.Second {
 		t.Errorf("10 of 3 s: %v", got)
 	}
@@ -502,7 +507,7 @@ func TestCrowdLeaves(t *testing.T) {
 	for i := range items {
 		items[i] = &router.Item[int]{Value: i, Class: p.Classes[0], Arrived: at(float64(i)), Tokens: 1000}
 		if i%3 == 0 {
-			items[i].Pinned, items[i].Target = true, kv.Target{Worker: uint64(1 + i%999)}
+			items[i].Pinned, items[i].Target = true, kv.Target{Worker: uint64(1 + i)}
 		}
 		push(t, q, items[i])
 	}
@@ -520,6 +525,62 @@ func TestCrowdLeaves(t *testing.T) {
 	}
 	runtime.KeepAlive(q)
 	runtime.KeepAlive(items)
+}
+
+// Any one of many may leave, and the others stay in order.
+func TestRemoveFromAnywhere(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 50 {
+		l := newLanes()
+		var items []*router.Item[string]
+		for i := range 100 {
+			items = append(items, l.push(t, arrival{name: fmt.Sprintf("%03d", i), at: float64(i)}, nil))
+		}
+		random.Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
+		for _, it := range items[:50] {
+			l.Remove(it)
+		}
+		if left := drain(l.Queue, room); len(left) != 50 || !slices.IsSorted(left) {
+			t.Fatalf("%d: %v", len(left), left)
+		}
+	}
+}
+
+// Who has left is not held on to.
+func TestNobodyIsKept(t *testing.T) {
+	l := newLanes()
+	l.push(t, arrival{name: "first"}, nil)
+	l.push(t, arrival{name: "pinned"}, &here)
+	gone := []weak.Pointer[router.Item[string]]{
+		weak.Make(l.push(t, arrival{name: "went"}, nil)), weak.Make(l.push(t, arrival{name: "gave up"}, &there)),
+	}
+	l.Remove(gone[1].Value())
+	drain(l.Queue, room)
+	l.push(t, arrival{name: "next"}, nil)
+	runtime.GC()
+	for _, it := range gone {
+		if it := it.Value(); it != nil {
+			t.Errorf("%s is kept", it.Value)
+		}
+	}
+	if l.Len() != 1 {
+		t.Errorf("%d parked", l.Len())
+	}
+}
+
+// Who had no room in one queue may have some in another.
+func TestItemChangesQueues(t *testing.T) {
+	a, b := newLanes(), newLanes()
+	it := a.push(t, arrival{name: "it"}, nil)
+	if got := drain(a.Queue, func(*router.Item[string]) bool { return false }); got != nil {
+		t.Fatal(got)
+	}
+	a.Remove(it)
+	it.Class = b.class
+	push(t, b.Queue, it)
+	if got := order(b.Queue, room); got != "it" {
+		t.Errorf("%q went", got)
+	}
 }
 
 func liveBytes() int {

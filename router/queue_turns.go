@@ -60,9 +60,7 @@ func (q *Queue[T]) serve(at int) *Item[T] {
 	l := &q.lines[at]
 	l.deficit -= l.head.cost
 	q.cursor = (at + 1) % len(q.lines)
-	if l.deficit > 0 && l.requests > 1 {
-		q.carry = at
-	}
+	q.carry = at // with no credit it will find nobody who can pay
 	return l.head
 }
 

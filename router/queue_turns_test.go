@@ -70,6 +70,15 @@ func TestTurns(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	})
+	t.Run("no turn too many", func(t *testing.T) {
+		q := newTurns(t, 8, 4, 1)
+		q.push(t, 0, 33, 1)
+		q.push(t, 1, 16, 16)
+		// 8, 4; 3 turns more: 32, 16. B has nothing left, A had it with one more.
+		if got, want := order(q.Queue, room), "B1 A1 A2 B2"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	})
 	t.Run("credit is spent before others have their turn", func(t *testing.T) {
 		q := newTurns(t, 10, 10)
 		q.push(t, 0, 4, 4, 4, 4)
