@@ -59,6 +59,10 @@ func drawConfig(t *rapid.T) sim.Config {
 			Mode: rapid.SampledFrom([]router.Mode{router.KV, router.RoundRobin, router.Random, router.PowerOfTwo, router.LeastLoaded}).Draw(t, "mode"),
 		},
 	}
+	if rapid.IntRange(0, 2).Draw(t, "legs") == 0 {
+		c.Prefills = rapid.IntRange(1, 2).Draw(t, "prefills")
+		c.Transfer = sim.Transfer{BytesPerToken: 1000, Bandwidth: rapid.SampledFrom([]float64{0, 1e6, 1e8}).Draw(t, "bandwidth")}
+	}
 	tuning := router.DefaultTuning()
 	tuning.TrackOutputBlocks = rapid.Bool().Draw(t, "output blocks")
 	c.Router.Tuning = &tuning
@@ -71,13 +75,14 @@ func drawConfig(t *rapid.T) sim.Config {
 		c.Router.SessionTTL = time.Minute
 	}
 	for range rapid.IntRange(0, 4).Draw(t, "changes") {
-		c.Changes = append(c.Changes, drawChange(t, a))
+		c.Changes = append(c.Changes, drawChange(t, a, c.Prefills))
 	}
 	return c
 }
 
-// drawChange draws something that happens to the workers. The first one stays.
-func drawChange(t *rapid.T, args mock.Args) sim.Change {
+// drawChange draws something that happens to the workers. The first that prefills
+// stays, and so does the first that decodes, whose number is given.
+func drawChange(t *rapid.T, args mock.Args, decodes int) sim.Change {
 	n := rapid.IntRange(0, 4).Draw(t, "worker")
 	speed := rapid.SampledFrom([]float64{0.25, 1, 4}).Draw(t, "factor")
 	kind := rapid.IntRange(0, 3).Draw(t, "change")
@@ -86,13 +91,13 @@ func drawChange(t *rapid.T, args mock.Args) sim.Change {
 		case kind == 0:
 			_, err := s.AddWorker(args)
 			return err
-		case n >= s.Workers() || n > 0 && s.Gone(n):
+		case n >= s.Workers() || s.Gone(n):
 			return nil
 		case kind == 1:
 			return s.SetSpeed(n, speed)
 		case kind == 2:
 			return s.RestartWorker(n)
-		case n > 0:
+		case n != 0 && n != decodes:
 			return s.RemoveWorker(n)
 		}
 		return nil

@@ -21,6 +21,8 @@ type job struct {
 	answer  []uint32
 	asked   int // tokens of the answer that the core has
 	query   router.Query
+	plan    *router.Plan // of a request in two legs
+	leg     leg
 	booking *router.Booking
 	lost    []uint64 // workers that were lost under it
 	begun   bool     // there was a token since it was placed
@@ -32,8 +34,18 @@ type job struct {
 	predicted, cached, reused                             int           // tokens of the prompt: by the router, at first, at best
 	given                                                 int           // tokens of the answer
 	where                                                 *rank         // that admitted it first
+	decoder                                               *rank         // that had its decode leg last
 	err                                                   error
 }
+
+// leg is a part of a request that one worker does.
+type leg uint8
+
+const (
+	whole   leg = iota
+	prefill     // computes the prompt, and one token that nobody sees
+	decode      // gets the prompt's blocks, and answers
+)
 
 // settle notes that one of the requests j waits for has ended, and says whether
 // it was the last one.
@@ -96,6 +108,5 @@ func (j *job) release() {
 // was generated so far.
 func (j *job) goOn(lost uint64) {
 	j.tokens = append(j.tokens[:j.Prompt.Len():j.Prompt.Len()], j.answer[:j.given]...)
-	j.asked = j.given
 	j.lost = append(j.lost, lost)
 }

@@ -26,6 +26,7 @@ type Record struct {
 
 	Worker     string // that admitted it first; "": none did
 	Rank       uint32
+	Decoder    string // worker of the decode leg; "": there was none
 	Migrations int
 	Err        error
 }
@@ -41,6 +42,9 @@ func recordOf(j *job) *Record {
 	}
 	if j.where != nil {
 		r.Worker, r.Rank = j.where.worker.name, j.where.number
+	}
+	if j.decoder != nil {
+		r.Decoder = j.decoder.worker.name
 	}
 	return r
 }
@@ -67,6 +71,9 @@ func (r *Record) MarshalJSONTo(to *jsontext.Encoder) error {
 		o.add("predicted_cached_tokens", r.Predicted)
 		o.add("cached_tokens", r.Cached)
 		o.add("reused_input_tokens", r.Reused)
+	}
+	if r.Decoder != "" {
+		o.add("decode_worker_id", r.Decoder)
 	}
 	if r.Output > 0 {
 		o.add("first_token_ms", milliseconds(r.First))

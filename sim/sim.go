@@ -23,6 +23,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/router"
@@ -38,6 +39,12 @@ type Config struct {
 	// Engine says what each of them is. The zero value stands for
 	// [mock.DefaultArgs].
 	Engine mock.Args
+	// Prefills is how many workers compute prompts for the others, which then only
+	// decode; each of them is a PrefillEngine, which the zero value makes like
+	// Engine. A prompt's blocks take the time of Transfer from one to the other.
+	Prefills      int
+	PrefillEngine mock.Args
+	Transfer      Transfer
 	// Router makes the decisions. Now is set by the simulation; Seed 0 is 1, since
 	// a simulation is to be repeatable.
 	Router router.Config
@@ -62,6 +69,21 @@ type Config struct {
 	Horizon time.Duration
 	// Record, if not nil, is told of each request as it ends.
 	Record func(*Record)
+}
+
+// Transfer says how long blocks take from a prefill worker to a decode worker. The
+// zero value is no time.
+type Transfer struct {
+	BytesPerToken int
+	Bandwidth     float64 // bytes a second; 0 is without bound
+}
+
+// takes returns how long so many tokens take.
+func (t Transfer) takes(tokens int) time.Duration {
+	if t.Bandwidth == 0 {
+		return 0
+	}
+	return time.Duration(float64(tokens) * float64(t.BytesPerToken) / t.Bandwidth * float64(time.Second))
 }
 
 // Change is something that happens to the workers at some time.
@@ -117,11 +139,11 @@ func New(cfg Config) (*Simulation, error) {
 	if cfg.Engine == (mock.Args{}) {
 		cfg.Engine = mock.DefaultArgs()
 	}
-	if err := cfg.Engine.Validate(); err != nil {
-		return nil, fmt.Errorf("sim: %w", err)
+	if cfg.PrefillEngine == (mock.Args{}) {
+		cfg.PrefillEngine = cfg.Engine
 	}
-	if cfg.Concurrency < 0 || cfg.Migrations < 0 || cfg.Horizon < 0 {
-		return nil, errors.New("sim: concurrency, migrations and horizon must not be negative")
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("sim: %w", err)
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = new(Clock)
@@ -138,13 +160,37 @@ func New(cfg Config) (*Simulation, error) {
 	if s.router, err = router.New(c, s.fleet); err != nil {
 		return nil, fmt.Errorf("sim: %w", err)
 	}
-	for range cfg.Workers {
-		if _, err := s.AddWorker(cfg.Engine); err != nil {
+	for n := range cfg.Prefills + cfg.Workers {
+		role, args := engine.Prefill, cfg.PrefillEngine
+		if n >= cfg.Prefills {
+			role, args = cfg.role(), cfg.Engine
+		}
+		if _, err := s.addWorker(args, role); err != nil {
 			s.Close()
 			return nil, err
 		}
 	}
 	return s, nil
+}
+
+func (c *Config) check() error {
+	switch {
+	case c.Concurrency < 0, c.Migrations < 0, c.Horizon < 0, c.Prefills < 0:
+		return errors.New("concurrency, migrations, horizon and the number of prefill workers must not be negative")
+	case c.Transfer.BytesPerToken < 0, !(c.Transfer.Bandwidth >= 0):
+		return errors.New("the bytes of a transfer and its bandwidth must not be negative")
+	case c.Prefills > 0 && c.PrefillEngine.BlockSize != c.Engine.BlockSize:
+		return fmt.Errorf("prefill workers have blocks of %d tokens and decode workers of %d: want the same", c.PrefillEngine.BlockSize, c.Engine.BlockSize)
+	}
+	return nil
+}
+
+// role returns what workers do that compute answers.
+func (c *Config) role() engine.Role {
+	if c.Prefills > 0 {
+		return engine.Decode
+	}
+	return engine.Aggregated
 }
 
 // Close lets go of the fleet.
@@ -235,21 +281,44 @@ func (s *Simulation) change(c Change) error {
 	return nil
 }
 
-// submit asks the router for a place for j.
+// submit asks the router for a place for j, or for one for each of its legs.
 func (s *Simulation) submit(j *job) {
-	s.router.Submit(context.Background(), j.ask(&s.cfg), func(b *router.Booking, err error) { s.placed(j, b, err) })
+	ctx, q := context.Background(), j.ask(&s.cfg)
+	if s.cfg.Prefills == 0 {
+		s.router.Submit(ctx, q, func(b *router.Booking, err error) { s.placed(j, whole, b, err) })
+		return
+	}
+	s.router.SubmitPlan(ctx, q, router.Legs{}, func(p *router.Plan, err error) {
+		switch {
+		case err != nil:
+			s.ended(j, err)
+		case p.Prefill == nil:
+			p.SubmitDecode(ctx, func(b *router.Booking, err error) { s.placed(j, whole, b, err) })
+		default:
+			j.plan = p
+			s.placed(j, prefill, p.Prefill, nil)
+		}
+	})
+}
+
+// handOff sends a request to a decode worker, once its blocks are there.
+func (s *Simulation) handOff(j *job) {
+	s.agenda.add(s.clock.elapsed+s.cfg.Transfer.takes(len(j.tokens)), passes, func() error {
+		j.plan.SubmitDecode(context.Background(), func(b *router.Booking, err error) { s.placed(j, decode, b, err) })
+		return nil
+	})
 }
 
 // placed sends a request to where the router has put it.
-func (s *Simulation) placed(j *job, b *router.Booking, err error) {
+func (s *Simulation) placed(j *job, l leg, b *router.Booking, err error) {
 	if err != nil {
 		s.ended(j, err)
 		return
 	}
 	d := b.Decision()
-	j.booking = b
+	j.booking, j.leg = b, l
 	j.parked += d.Queue
-	if len(j.lost) == 0 {
+	if len(j.lost) == 0 && l != decode {
 		j.placed, j.predicted = s.clock.elapsed, d.CachedTokens
 	}
 	w := s.byID[d.Target.Worker]
@@ -264,7 +333,7 @@ func (s *Simulation) placed(j *job, b *router.Booking, err error) {
 func (s *Simulation) ended(j *job, err error) {
 	now := s.clock.elapsed
 	j.ended, j.err = now, err
-	j.tokens, j.answer, j.query = nil, nil, router.Query{}
+	j.tokens, j.answer, j.query, j.plan = nil, nil, router.Query{}, nil
 	if s.cfg.Record != nil {
 		s.cfg.Record(recordOf(j))
 	}

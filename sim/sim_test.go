@@ -299,6 +299,31 @@ func TestMigration(t *testing.T) {
 	}
 }
 
+// A request in two legs: its prompt is computed by one worker, its blocks take
+// their time, and another one decodes.
+func TestTwoLegs(t *testing.T) {
+	c := sim.Config{
+		Workers: 1, Prefills: 1, Engine: steps(),
+		Transfer: sim.Transfer{BytesPerToken: 1e6, Bandwidth: 1e9},
+	}
+	second := ask(1, 0, 40, 2)
+	second.Prompt = slices.Concat(trace.Text{{Stream: 0, Len: 128}}, second.Prompt)
+	second.After = []string{"r0"}
+	report, records := run(t, c, []trace.Request{ask(0, 0, 128, 3), second})
+	// 10 ms of prefill, 128 of transfer, 5 for each token.
+	r := records["r0"]
+	if r.Admitted != 0 || r.First != 143*ms || r.Second != 148*ms || r.Last != 153*ms || r.Worker != "worker-0" || r.Decoder != "worker-1" {
+		t.Errorf("got %+v", *r)
+	}
+	// What is cached is what the prefill worker has of it.
+	if r := records["r1"]; r.Cached != 128 || r.Predicted != 128 || r.First != r.Arrived+10*ms+168*ms+5*ms {
+		t.Errorf("got %+v", *r)
+	}
+	if report.OutputTokens != 5 || report.Completed != 2 {
+		t.Errorf("%d tokens of %d requests", report.OutputTokens, report.Completed)
+	}
+}
+
 // Requests that cannot be replayed are told of before anything begins.
 func TestBadWorkloads(t *testing.T) {
 	orphan := ask(1, 0, 5, 1)

@@ -50,7 +50,9 @@ type rank struct {
 // AddWorker lets a worker join that is such an engine, and returns its number:
 // they count from 0, and those that left keep theirs. It is ready once its
 // start-up time has passed; those of the beginning are at once.
-func (s *Simulation) AddWorker(args mock.Args) (int, error) {
+func (s *Simulation) AddWorker(args mock.Args) (int, error) { return s.addWorker(args, s.cfg.role()) }
+
+func (s *Simulation) addWorker(args mock.Args, role engine.Role) (int, error) {
 	if err := args.Validate(); err != nil {
 		return 0, fmt.Errorf("sim: %w", err)
 	}
@@ -65,6 +67,7 @@ func (s *Simulation) AddWorker(args mock.Args) (int, error) {
 		args: args, card: args.Card(s.cfg.Model), speed: 1,
 		told: -loadEvery, joined: s.clock.elapsed,
 	}
+	w.card.Role = role
 	for i := range args.DPSize {
 		w.ranks = append(w.ranks, &rank{worker: w, number: uint32(i)})
 	}
@@ -190,10 +193,17 @@ func (s *Simulation) migrate(w *worker, lost []*job) {
 
 // send gives a request to a rank.
 func (s *Simulation) send(j *job, r *rank) error {
-	id, err := r.core.Submit(s.clock.elapsed, mock.Request{
+	q := mock.Request{
 		Prompt: j.tokens, Generator: j, MaxTokens: len(j.answer) - j.given,
 		Priority: int32(min(max(j.Priority, math.MinInt32), math.MaxInt32)), Owner: j,
-	})
+	}
+	switch j.asked = j.given; j.leg {
+	case prefill:
+		q.MaxTokens = 1
+	case decode:
+		q.Received = len(j.tokens)
+	}
+	id, err := r.core.Submit(s.clock.elapsed, q)
 	if err != nil {
 		return err
 	}
@@ -225,6 +235,13 @@ func (s *Simulation) begin(r *rank) error {
 	r.busy += pass.End - now
 	for _, a := range pass.Admitted {
 		j := a.Owner.(*job)
+		if j.leg == decode {
+			if j.decoder == nil {
+				r.requests++
+			}
+			j.decoder = r
+			continue
+		}
 		if !j.ran {
 			j.ran, j.admitted, j.cached, j.where = true, now, a.Cached, r
 			r.requests++
@@ -285,22 +302,30 @@ func (s *Simulation) finish(r *rank) error {
 // deliver does for one token what the pipeline does for an item of a stream.
 func (s *Simulation) deliver(r *rank, o *mock.Output) {
 	j := o.Owner.(*job)
-	if gap, again := j.token(s.clock.elapsed); again {
-		s.gaps = append(s.gaps, gap)
-	}
 	b := j.booking
 	if !j.begun {
 		j.begun = true
 		b.Prefilled()
 	}
 	b.Output(1)
+	if j.leg != prefill {
+		if gap, again := j.token(s.clock.elapsed); again {
+			s.gaps = append(s.gaps, gap)
+		}
+	}
 	if o.Finish == engine.Running {
 		return
 	}
 	delete(r.jobs, j)
-	b.Cached(o.Cached)
+	if j.leg != decode { // it was told what to have
+		b.Cached(o.Cached)
+	}
 	b.Completed()
 	j.release()
+	if j.leg == prefill {
+		s.handOff(j)
+		return
+	}
 	s.ended(j, nil)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/internal/config"
 	"github.com/dynago/dynago/sim"
+	"github.com/dynago/dynago/sim/agenttrace"
 	"github.com/dynago/dynago/sim/trace"
 )
 
@@ -51,14 +52,21 @@ type syntheticSettings struct {
 	Accumulate  bool          `name:"accumulate-history" env:"DYN_ACCUMULATE_HISTORY" negatable:"" help:"Let each turn begin with those before it and their answers."`
 	SharedRatio float64       `name:"shared-prefix-ratio" env:"DYN_SHARED_PREFIX_RATIO" default:"0" range:"0..1" placeholder:"X" help:"Share of a prompt that is its group's."`
 	Groups      int           `name:"num-prefix-groups" env:"DYN_NUM_PREFIX_GROUPS" default:"0" range:"0..1000000" placeholder:"N" help:"Number of groups."`
+	Agents      int           `name:"agents" env:"DYN_AGENTS" default:"0" range:"0..1000000" placeholder:"N" help:"Make up the requests of so many agents instead: long prompts that grow turn by turn, tools, sub-agents."`
+	AgentRate   float64       `name:"agents-per-second" env:"DYN_AGENTS_PER_SECOND" default:"0.1" range:"0.." placeholder:"X" help:"How many of them begin each second."`
 	Pause       time.Duration `name:"inter-turn-delay-ms" env:"DYN_INTER_TURN_DELAY_MS" default:"0s" unit:"ms" placeholder:"TIME" help:"Time between an answer and the next turn."`
 }
 
 type replaySettings struct {
-	Mode        string `name:"replay-mode" env:"DYN_REPLAY_MODE" default:"offline" choice:"offline,online" help:"offline is virtual time. To replay against live workers, send requests to dynago serve."`
-	Workers     int    `name:"num-workers" aliases:"workers" env:"DYN_NUM_WORKERS,DYN_WORKERS" default:"1" range:"1..1024" placeholder:"N" help:"Number of workers."`
-	Concurrency int    `name:"replay-concurrency" env:"DYN_REPLAY_CONCURRENCY" default:"0" range:"0.." placeholder:"N" help:"Keep so many requests running, whenever they came; 0 lets each come at its time."`
-	Forecast    bool   `name:"forecast-output" env:"DYN_FORECAST_OUTPUT" negatable:"" help:"Tell the router how long each answer will be."`
+	Mode        string  `name:"replay-mode" env:"DYN_REPLAY_MODE" default:"offline" choice:"offline,online" help:"offline is virtual time. To replay against live workers, send requests to dynago serve."`
+	Workers     int     `name:"num-workers" aliases:"workers,num-decode-workers" env:"DYN_NUM_WORKERS,DYN_WORKERS" default:"1" range:"1..1024" placeholder:"N" help:"Number of workers; beside prefill workers, of those that decode."`
+	Prefills    int     `name:"num-prefill-workers" env:"DYN_NUM_PREFILL_WORKERS" default:"0" range:"0..1024" placeholder:"N" help:"Number of workers that compute prompts for the others; with 0, each does whole requests."`
+	PrefillArgs string  `name:"prefill-engine-args" env:"DYN_PREFILL_ENGINE_ARGS" placeholder:"JSON|FILE" help:"Engine arguments of prefill workers, over all others."`
+	DecodeArgs  string  `name:"decode-engine-args" env:"DYN_DECODE_ENGINE_ARGS" placeholder:"JSON|FILE" help:"Engine arguments of decode workers, over all others."`
+	TokenBytes  int     `name:"kv-bytes-per-token" env:"DYN_KV_BYTES_PER_TOKEN" default:"131072" range:"0.." placeholder:"BYTES" help:"What a token takes on the way from a prefill worker to a decode worker."`
+	Bandwidth   float64 `name:"kv-transfer-bandwidth" env:"DYN_KV_TRANSFER_BANDWIDTH" default:"64" range:"0.." placeholder:"GB/S" help:"How fast that way is; 0 takes no time."`
+	Concurrency int     `name:"replay-concurrency" env:"DYN_REPLAY_CONCURRENCY" default:"0" range:"0.." placeholder:"N" help:"Keep so many requests running, whenever they came; 0 lets each come at its time."`
+	Forecast    bool    `name:"forecast-output" env:"DYN_FORECAST_OUTPUT" negatable:"" help:"Tell the router how long each answer will be."`
 }
 
 type outcomeSettings struct {
@@ -90,7 +98,7 @@ func (c *replayCommand) Run(to outlet, parsed *config.Parsed) error {
 		Migrations: c.Router.MigrationLimit,
 		Goodput:    sim.Goodput{TTFT: c.Outcome.TTFT, ITL: c.Outcome.ITL, E2E: c.Outcome.E2E},
 	}
-	if simulation.Engine, err = c.Engines.over(mock.DefaultArgs()); err != nil {
+	if err := c.engines(&simulation); err != nil {
 		return err
 	}
 	if simulation.Router, err = c.Router.config(logs.target("router")); err != nil {
@@ -110,18 +118,38 @@ func (c *replayCommand) Run(to outlet, parsed *config.Parsed) error {
 	return c.Outcome.write(to.out, report, began)
 }
 
+// engines says what the workers are.
+func (c *replayCommand) engines(s *sim.Config) error {
+	args, err := c.Engines.over(mock.DefaultArgs())
+	if err != nil {
+		return err
+	}
+	r := &c.Replay
+	if r.Prefills == 0 && r.PrefillArgs+r.DecodeArgs != "" {
+		return errors.New("--prefill-engine-args and --decode-engine-args want --num-prefill-workers; the arguments of workers that do whole requests are --extra-engine-args")
+	}
+	if s.Engine, err = overObject(args, "--decode-engine-args", r.DecodeArgs); err != nil {
+		return err
+	}
+	if s.PrefillEngine, err = overObject(args, "--prefill-engine-args", r.PrefillArgs); err != nil {
+		return err
+	}
+	s.Prefills, s.Transfer = r.Prefills, sim.Transfer{BytesPerToken: r.TokenBytes, Bandwidth: r.Bandwidth * 1e9}
+	return nil
+}
+
 // workload reads the requests, or makes them up.
 func (c *replayCommand) workload() ([]trace.Request, error) {
-	made := c.Made.Input != nil || c.Made.Output != nil || c.Made.Count != nil
+	made := c.Made.Input != nil || c.Made.Output != nil || c.Made.Count != nil || c.Made.Agents > 0
 	var work []trace.Request
 	var err error
 	switch {
 	case made && len(c.Traces) > 0:
-		return nil, errors.New("requests are either read from a trace or made up by --input-tokens, --output-tokens and --request-count, not both")
+		return nil, errors.New("requests are either read from a trace or made up by --input-tokens, --output-tokens and --request-count, or by --agents, not both")
 	case made:
 		work, err = c.Made.requests(value(c.Trace.BlockSize))
 	case len(c.Traces) == 0:
-		return nil, errors.New("nothing to replay: name a trace, or make requests up by --input-tokens, --output-tokens and --request-count")
+		return nil, errors.New("nothing to replay: name a trace, or make requests up by --input-tokens, --output-tokens and --request-count, or by --agents")
 	default:
 		work, err = c.Trace.read(c.Traces)
 	}
@@ -174,7 +202,15 @@ func (s *traceSettings) read(names []string) ([]trace.Request, error) {
 
 // requests makes requests up.
 func (s *syntheticSettings) requests(blockSize int) ([]trace.Request, error) {
-	if s.Input == nil || s.Output == nil || s.Count == nil {
+	any, all := s.Input != nil || s.Output != nil || s.Count != nil, s.Input != nil && s.Output != nil && s.Count != nil
+	switch {
+	case s.Agents > 0 && any:
+		return nil, errors.New("--agents makes up requests of its own; it goes without --input-tokens, --output-tokens and --request-count")
+	case s.Agents > 0:
+		agents := agenttrace.Default()
+		agents.Leads, agents.Rate, agents.Seed = s.Agents, s.AgentRate, s.Seed
+		return collect(agents.Requests())
+	case !all:
 		return nil, errors.New("made-up requests want all three of --input-tokens, --output-tokens and --request-count")
 	}
 	w := trace.Synthetic{

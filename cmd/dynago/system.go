@@ -188,20 +188,26 @@ func (s *engineSettings) over(args mock.Args) (mock.Args, error) {
 	if s.StartupTime != nil {
 		args.StartupTime = s.StartupTime.Seconds()
 	}
-	if s.ExtraArgs == "" {
+	return overObject(args, "--extra-engine-args", s.ExtraArgs)
+}
+
+// overObject puts an object of engine arguments over others. The flag gives the
+// object itself, or the file that holds it, or nothing.
+func overObject(args mock.Args, flag, given string) (mock.Args, error) {
+	if given == "" {
 		return args, args.Validate()
 	}
-	text, name := []byte(s.ExtraArgs), ""
-	if !strings.HasPrefix(strings.TrimSpace(s.ExtraArgs), "{") {
+	text, name := []byte(given), ""
+	if !strings.HasPrefix(strings.TrimSpace(given), "{") {
 		var err error
-		if text, err = os.ReadFile(s.ExtraArgs); err != nil {
-			return args, fmt.Errorf("--extra-engine-args: %w", err)
+		if text, err = os.ReadFile(given); err != nil {
+			return args, fmt.Errorf("%s: %w", flag, err)
 		}
-		name = s.ExtraArgs + ": "
+		name = given + ": "
 	}
 	args, err := mergeArgs(args, text)
 	if err != nil {
-		return args, fmt.Errorf("--extra-engine-args: %s%w", name, err)
+		return args, fmt.Errorf("%s: %s%w", flag, name, err)
 	}
 	return args, nil
 }

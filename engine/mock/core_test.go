@@ -693,8 +693,8 @@ func TestReceived(t *testing.T) {
 	}
 	submit(mock.Request{Prompt: prompt, MaxTokens: 3, Received: 14})
 	r := c.Step(0)
-	if r.Work.Tokens != 1 || len(r.Outputs) != 1 || r.Admitted[0].Cached != 0 {
-		t.Errorf("computed %d tokens, given %v, admitted %+v; want the last token alone", r.Work.Tokens, r.Outputs, r.Admitted)
+	if r.Work.Tokens != 0 || r.Work.Decodes != 1 || len(r.Outputs) != 1 || r.Admitted[0].Cached != 0 {
+		t.Errorf("work %+v, given %v, admitted %+v; want one step of decoding", r.Work, r.Outputs, r.Admitted)
 	}
 	view := cacheView{}
 	if err := view.apply(r.Events); err != nil || len(view) != 3 {
@@ -731,7 +731,7 @@ func TestReceived(t *testing.T) {
 		computed += r.Snapshot.PrefillTokens
 		now = r.End
 	}
-	if l := c.Load(); l.Preemptions != 1 || computed < 1+1+2 || computed > 1+1+14 {
+	if l := c.Load(); l.Preemptions != 1 || computed < 2 || computed > 14 {
 		t.Errorf("%d preemptions, %d prompt tokens computed", l.Preemptions, computed)
 	}
 }

@@ -263,6 +263,9 @@ func (c *Core) measure() {
 	w, s := &c.result.Work, &c.result.Snapshot
 	for _, r := range c.running {
 		prompt := min(r.computed, len(r.Prompt)) - min(r.computed-r.used, len(r.Prompt))
+		if r.Received > 0 && r.preempted == 0 && r.computed-r.used == r.length()-1 {
+			prompt = 0 // all that was left for this engine is one step of decoding
+		}
 		prefill := prompt > 0 || r.used > 0 && r.recompute
 		if prompt > 0 {
 			w.Prefills++
