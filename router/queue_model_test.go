@@ -46,8 +46,8 @@ func neighbours(a, b *router.Item[int]) bool {
 	return a.Class == b.Class && a.Pinned == b.Pinned && a.Target == b.Target
 }
 
-// first returns who goes first of some, who are in the order in which they came.
-func first(of []*router.Item[int]) *router.Item[int] {
+// foremost returns who goes first of some, who are in the order in which they came.
+func foremost(of []*router.Item[int]) *router.Item[int] {
 	var best *router.Item[int]
 	for _, it := range of {
 		if best == nil || !ahead(best, it) {
@@ -91,11 +91,11 @@ func (m *modelQueue) head(class int) *router.Item[int] {
 		}
 		lane := slices.Clone(m.parked)
 		lane = slices.DeleteFunc(lane, func(other *router.Item[int]) bool { return !neighbours(it, other) })
-		if first(lane) == it {
+		if foremost(lane) == it {
 			heads = append(heads, it)
 		}
 	}
-	return first(heads)
+	return foremost(heads)
 }
 
 func (m *modelQueue) serve(class int, it *router.Item[int]) *router.Item[int] {
