@@ -16,7 +16,8 @@ import (
 )
 
 type routeCommand struct {
-	Prompts []string `arg:"" name:"prompt" help:"Prompts as one user would send them, each in a conversation of its own. All but the last are sent first, so that caches are warm; the last one is explained."`
+	Prompts []string        `arg:"" name:"prompt" help:"Prompts as one user would send them, each in a conversation of its own. All but the last are sent first, so that caches are warm; the last one is explained."`
+	Explain explainSettings `embed:"" group:"Explanation"`
 	settings
 }
 
@@ -46,6 +47,9 @@ func (c *routeCommand) Run(to outlet, parsed *config.Parsed) error {
 		if err := sys.warm(ctx, text); err != nil {
 			return err
 		}
+	}
+	if c.Explain.Full || c.Explain.JSON {
+		return sys.explainFully(ctx, to, c.Prompts[last], &c.Explain, c.Router.Mode)
 	}
 	return sys.explain(ctx, to, c.Prompts[last])
 }
