@@ -68,6 +68,8 @@ type Fleet struct {
 	start   time.Time
 
 	workers atomic.Pointer[[]*Worker] // by id, ascending; never changed in place
+	version atomic.Uint64
+	marked  atomic.Int64 // until when some worker is marked at the latest; 0: none is
 
 	mu      sync.Mutex
 	sinks   []Sink
@@ -207,6 +209,21 @@ func (f *Fleet) Changed() <-chan struct{} {
 	return f.changed
 }
 
+// Version is another number after each change that [Fleet.Changed] announces, so
+// that what was found out about the workers need not be found out again while it
+// is the same. Take it first, and look then.
+func (f *Fleet) Version() uint64 { return f.version.Load() }
+
+// Calm says that no worker is left alone after a failure, and none counts as
+// overloaded. It may say so a little late.
+func (f *Fleet) Calm() bool {
+	until := f.marked.Load()
+	if until == 0 {
+		return true
+	}
+	return int64(time.Since(f.start)) >= until && f.marked.CompareAndSwap(until, 0)
+}
+
 // Close lets all workers leave, with [engine.ErrShutdown] as the cause for what
 // still runs, and returns when no goroutine of the fleet is left.
 func (f *Fleet) Close() error {
@@ -235,6 +252,7 @@ func (f *Fleet) announce() {
 }
 
 func (f *Fleet) announceLocked() {
+	f.version.Add(1)
 	close(f.changed)
 	f.changed = make(chan struct{})
 }

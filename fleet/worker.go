@@ -156,6 +156,12 @@ func (w *Worker) Inhibit(now time.Time, kind engine.ErrorKind) {
 	default:
 		return
 	}
+	for {
+		last := w.fleet.marked.Load()
+		if last >= until || w.fleet.marked.CompareAndSwap(last, until) {
+			break
+		}
+	}
 	w.fleet.announce()
 }
 

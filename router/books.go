@@ -19,6 +19,7 @@ type books struct {
 	open   bookings
 	blocks runs   // in use
 	picks  uint64 // decisions so far
+	asked  uint64 // questions after depths so far
 }
 
 // load is what is booked on one target in one life of its worker.
@@ -30,7 +31,10 @@ type load struct {
 	prefills      prefills
 	weight        int64 // of all blocks in use
 	lastPick      uint64
-	depth         int // leading blocks of the prompt under decision in use here
+	// depth is how many leading blocks of a prompt are in use here, as far as it
+	// was asked last; another question's answer means nothing.
+	depth int
+	asked uint64
 }
 
 // activePrefill returns how many tokens of prompts are not yet computed.
@@ -65,6 +69,19 @@ func (w *walk) load(t kv.Target, life context.Context) *load {
 		return w.loads[0]
 	}
 	return nil
+}
+
+// depths finds out for every load how many leading blocks of a prompt are in use
+// there, if requests share blocks. Loads where there are some carry the number
+// that is returned.
+func (b *books) depths(s *scratch) uint64 {
+	b.asked++
+	if s.tuning.TrackActiveBlocks && s.tuning.AssumeKVReuse {
+		for i := range s.prompts {
+			b.blocks.depths(s.prompts[i].tracked, b.asked)
+		}
+	}
+	return b.asked
 }
 
 // load returns the load of t in this life of its worker. What was booked in an

@@ -14,26 +14,26 @@ type scratch struct {
 	tuning  Tuning
 	rows    []Candidate
 	sides   []side   // what belongs to each row and is no policy's business
+	crew    *crew    // that rows and sides are those of, or nil
+	pools   []pool   // that the workers are in
 	prompts []prompt // one for each pool
+	most    float64  // tokens cached where most are, by tier weight
 }
 
 type side struct {
-	prompt int // which of the prompts
 	card   *engine.Card
 	life   context.Context // of the worker, when it was considered
-	// What the worker's own events say to be cached, in blocks: on the device, and
-	// with lower tiers.
-	device, told int
-	doubted      bool // they are not believed
-	shown        int  // what answers, and what was routed there, say of the device
+	prompt int             // which of the prompts
 }
 
-// recycle keeps the memory of a decision for the next one, but nothing that
-// would keep a worker alive.
+// recycle keeps the memory of a decision for the next one, and the rows of a crew
+// as well, which may be needed again. Others would keep workers alive.
 func (r *Router) recycle(s *scratch) {
-	clear(s.rows)
-	clear(s.sides)
-	s.rows, s.sides = s.rows[:0], s.sides[:0]
+	if s.crew == nil {
+		clear(s.rows)
+		clear(s.sides)
+		s.rows, s.sides = s.rows[:0], s.sides[:0]
+	}
 	for i := range s.prompts {
 		p := &s.prompts[i]
 		p.local, p.seq, p.tracked, p.shared = nil, nil, nil, nil
@@ -59,37 +59,65 @@ func (r *Router) consider(ctx context.Context, q *Query, s *scratch) error {
 		return err
 	}
 	s.prompts = s.prompts[:0]
-	for i := range s.rows {
-		s.sides[i].prompt = r.cut(ctx, q, s, r.pool(s.sides[i].card))
+	for _, of := range s.pools {
+		r.cut(ctx, q, s, of)
 	}
 	for i := range s.prompts {
 		r.look(&s.prompts[i])
 	}
-	for i := range s.rows {
-		r.credit(&s.rows[i], &s.sides[i], &s.prompts[s.sides[i].prompt])
-	}
+	r.credit(s)
 	return nil
 }
 
-// credit fills in what is cached of p where a row stands for.
-func (r *Router) credit(c *Candidate, side *side, p *prompt) {
-	if held := p.found.of(c.Target); held != nil {
-		c.Device = int(held[kv.TierDevice])
-		c.Host = int(held[kv.TierHost])
-		c.Disk = int(held[kv.TierDisk]) + int(held[kv.TierShared])
+// credit fills in what is cached where each row stands for.
+func (r *Router) credit(s *scratch) {
+	doubts, most := r.watch.doubted.Load() > 0, 0.0
+	for i := range s.rows {
+		c, p := &s.rows[i], &s.prompts[0]
+		if len(s.prompts) > 1 {
+			p = &s.prompts[s.sides[i].prompt]
+		}
+		c.Device, c.Host, c.Disk, c.Shared = 0, 0, 0, 0
+		believed := !doubts || r.watch.believes(c.Target)
+		if held := p.found.of(c.Target); held != nil && believed {
+			c.Device = int(held[kv.TierDevice])
+			c.Host = int(held[kv.TierHost])
+			c.Disk = int(held[kv.TierDisk]) + int(held[kv.TierShared])
+		}
+		if held := p.ahead.of(c.Target); held != nil && believed {
+			c.expect(int(held[kv.TierDevice]))
+		}
+		if held := p.instead.of(c.Target); held != nil {
+			c.expect(int(held[kv.TierDevice]))
+		}
+		if len(p.shared) > 0 {
+			c.Shared = beyond(p.shared, c.Device)
+		}
+		most = max(most, s.tuning.overlap(c)*float64(c.BlockSize))
 	}
-	side.device, side.told = c.Device, c.Device+c.Host+c.Disk
-	if side.doubted = !r.watch.believes(c.Target); side.doubted {
-		c.Device, c.Host, c.Disk = 0, 0, 0
+	s.most = most
+}
+
+// evidence is why a row is taken to have what it has.
+type evidence struct {
+	// What the worker's own events say to be cached, in blocks: on the device, and
+	// with lower tiers.
+	device, told int
+	doubted      bool // they are not believed
+	shown        int  // what answers, and what was routed there, say of the device
+}
+
+// evidence returns what the credit of a target rests on.
+func (r *Router) evidence(t kv.Target, p *prompt) evidence {
+	e := evidence{doubted: !r.watch.believes(t)}
+	if held := p.found.find(t); held != nil {
+		e.device = int(held[kv.TierDevice])
+		e.told = e.device + int(held[kv.TierHost]) + int(held[kv.TierDisk]) + int(held[kv.TierShared])
 	}
-	if held := p.ahead.of(c.Target); held != nil && !side.doubted {
-		c.expect(int(held[kv.TierDevice]))
+	if held := p.instead.find(t); held != nil {
+		e.shown = int(held[kv.TierDevice])
 	}
-	if held := p.instead.of(c.Target); held != nil {
-		side.shown = int(held[kv.TierDevice])
-		c.expect(side.shown)
-	}
-	c.Shared = beyond(p.shared, c.Device)
+	return e
 }
 
 // weigh fills in what is booked on each row, and what the request would cost
@@ -97,30 +125,31 @@ func (r *Router) credit(c *Candidate, side *side, p *prompt) {
 func (r *Router) weigh(q *Query, s *scratch, now time.Time) {
 	t := &s.tuning
 	walk := r.books.walk()
-	for _, l := range r.books.loads {
-		l.depth = 0
-	}
-	share := t.TrackActiveBlocks && t.AssumeKVReuse
-	if share {
-		for i := range s.prompts {
-			r.books.blocks.depths(s.prompts[i].tracked)
-		}
-	}
+	asked := r.books.depths(s)
+	a, decays := ask{tokens: q.length(), prefillPool: q.Role == engine.Prefill}, t.decays()
 	for i := range s.rows {
-		c := &s.rows[i]
+		c, side := &s.rows[i], &s.sides[i]
+		c.PrefillTokens, c.ActiveBlocks, c.Requests, c.LastPick = 0, 0, 0, 0
 		depth := 0
-		if l := walk.load(c.Target, c.Worker.Lost()); l != nil {
+		if l := walk.load(c.Target, side.life); l != nil {
 			c.PrefillTokens, c.ActiveBlocks, c.Requests, c.LastPick = l.activePrefill(now), l.activeBlocks(), l.requests, l.lastPick
-			depth = l.depth
+			if l.asked == asked {
+				depth = l.depth
+			}
 		}
 		c.DecodeBlocks = c.ActiveBlocks
 		if t.TrackActiveBlocks {
-			c.DecodeBlocks += len(s.prompts[s.sides[i].prompt].tracked) - depth
+			c.DecodeBlocks += len(s.prompts[side.prompt].tracked) - depth
+		}
+		if !decays {
+			c.Cost = t.cost(a, c)
 		}
 	}
-	a := s.ask(q)
-	for i := range s.rows {
-		s.rows[i].Cost = t.cost(a, &s.rows[i])
+	if decays { // for which the least prefill of all must be known
+		a = s.ask(q)
+		for i := range s.rows {
+			s.rows[i].Cost = t.cost(a, &s.rows[i])
+		}
 	}
 }
 

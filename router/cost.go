@@ -2,6 +2,9 @@ package router
 
 import "math"
 
+// decays says whether the credit depends on who has the least to compute.
+func (t *Tuning) decays() bool { return t.TrackPrefillTokens && t.OverlapScoreCreditDecay > 0 }
+
 // ask is what the cost depends on besides the candidate.
 type ask struct {
 	tokens int // of the prompt
@@ -34,7 +37,7 @@ type Terms struct {
 func (t *Tuning) terms(a ask, c *Candidate) Terms {
 	size := float64(c.BlockSize)
 	out := Terms{Decay: 1, Preference: c.Preference, Decode: float64(c.DecodeBlocks)}
-	if t.TrackPrefillTokens && t.OverlapScoreCreditDecay > 0 {
+	if t.decays() {
 		blocks := max(1, math.Ceil(float64(a.tokens)/size))
 		ahead := float64(c.PrefillTokens-a.minPrefill) / size
 		out.Decay = 1 / (1 + t.OverlapScoreCreditDecay*ahead/blocks)

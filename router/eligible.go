@@ -161,7 +161,10 @@ func (q *Query) preference(card *engine.Card) float64 {
 // eligible appends a row for each rank that may serve q, or says why there is
 // none.
 func (r *Router) eligible(q *Query, s *scratch) error {
-	s.rows, s.sides = s.rows[:0], s.sides[:0]
+	if r.muster(q, s) {
+		return nil
+	}
+	s.reset()
 	workers := r.fleet.Snapshot()
 	c := r.check(q, workers)
 	var out refusals
@@ -180,7 +183,7 @@ func (r *Router) eligible(q *Query, s *scratch) error {
 			}
 			continue
 		}
-		if err := s.add(q, w, card, life); err != nil {
+		if err := s.add(q, w, card, life, r.pool(card)); err != nil {
 			return err
 		}
 	}
@@ -197,7 +200,7 @@ func (r *Router) eligible(q *Query, s *scratch) error {
 }
 
 // add appends the ranks of a worker, of a pinned one only that which is meant.
-func (s *scratch) add(q *Query, w *fleet.Worker, card *engine.Card, life context.Context) error {
+func (s *scratch) add(q *Query, w *fleet.Worker, card *engine.Card, life context.Context, of pool) error {
 	first, last, err := q.ranks(w, card)
 	if err != nil {
 		return err
@@ -206,10 +209,15 @@ func (s *scratch) add(q *Query, w *fleet.Worker, card *engine.Card, life context
 		Worker: w, BlockSize: blockSize(card), TotalBlocks: int(min(card.TotalBlocks, 1<<40)),
 		OnCPU: card.Device == engine.DeviceCPU, Preference: q.preference(card),
 	}
+	at := slices.Index(s.pools, of)
+	if at < 0 {
+		at = len(s.pools)
+		s.pools = append(s.pools, of)
+	}
 	for rank := first; ; rank++ {
 		row.Target = kv.Target{Worker: w.ID(), Rank: rank}
 		s.rows = append(s.rows, row)
-		s.sides = append(s.sides, side{card: card, life: life})
+		s.sides = append(s.sides, side{card: card, life: life, prompt: at})
 		if rank == last {
 			return nil
 		}

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"slices"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/kv"
@@ -78,17 +79,21 @@ func (m *matches) of(t kv.Target) *[4]int32 {
 	return nil
 }
 
+// find is of for one target alone.
+func (m *matches) find(t kv.Target) *[4]int32 {
+	i, ok := slices.BinarySearchFunc(m.Found, t, func(held kvindex.Match, t kv.Target) int { return held.Target.Compare(t) })
+	if !ok {
+		return nil
+	}
+	return &m.Found[i].Blocks
+}
+
 // blocks returns how many blocks so many tokens take, the last one maybe in
 // part.
 func (p *prompt) blocks(tokens int) int { return (tokens + p.blockSize - 1) / p.blockSize }
 
-// cut returns which of the prompts of s is that of a pool, made if need be.
-func (r *Router) cut(ctx context.Context, q *Query, s *scratch, of pool) int {
-	for i := range s.prompts {
-		if s.prompts[i].pool == of {
-			return i
-		}
-	}
+// cut makes the prompt for a pool.
+func (r *Router) cut(ctx context.Context, q *Query, s *scratch, of pool) {
 	n := len(s.prompts)
 	if n < cap(s.prompts) {
 		s.prompts = s.prompts[:n+1] // with the memory it had
@@ -102,14 +107,13 @@ func (r *Router) cut(ctx context.Context, q *Query, s *scratch, of pool) int {
 	scheme.Eagle = of.eagle
 	if h := q.Hashes; h != nil {
 		p.local, p.seq, p.tracked = h.Local, h.Seq, h.Seq
-		return n
+		return
 	}
 	p.local, p.seq = r.hash(q.Tokens, scheme, &p.own)
 	p.tracked = p.seq
 	if r.tracking != nil && s.tuning.TrackActiveBlocks && s.tuning.AssumeKVReuse {
 		_, p.tracked = r.hash(q.Tokens, r.tracking.Scheme(of.model, routingGroup, of.blockSize, q.Namespace, of.eagle), &p.keyed)
 	}
-	return n
 }
 
 // routingGroup is the group that all workers of a model are in.

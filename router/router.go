@@ -83,6 +83,7 @@ type Router struct {
 	rand    *rand.Rand
 	counted Counters
 
+	crews   atomic.Pointer[crews]
 	scratch sync.Pool // of *scratch
 }
 
@@ -243,10 +244,11 @@ func (r *Router) decide(ctx context.Context, q *Query, s *scratch, start time.Ti
 	// If its life ends from here on, it is forgotten after this, and all that is
 	// noted here with it.
 	if s.sides[choice].life.Err() != nil {
+		r.crews.Store(nil) // before the fleet says so
 		return nil, nil
 	}
 	if !q.pinned() {
-		r.compare(s.rows, choice, &s.tuning)
+		r.compare(s, choice)
 	}
 	b := r.book(q, s, choice, now)
 	b.decision.Routing = r.now().Sub(start)
@@ -363,13 +365,10 @@ func (r *Router) consult(ctx context.Context, q *Query, rows []Candidate) (choic
 }
 
 // compare counts what a choice leaves behind, in its own blocks.
-func (r *Router) compare(rows []Candidate, choice int, t *Tuning) {
-	most := 0.0
-	for i := range rows {
-		most = max(most, t.overlap(&rows[i])*float64(rows[i].BlockSize))
-	}
-	size := float64(rows[choice].BlockSize)
-	if lost := most - t.overlap(&rows[choice])*size; lost > 0 {
+func (r *Router) compare(s *scratch, choice int) {
+	c := &s.rows[choice]
+	size := float64(c.BlockSize)
+	if lost := s.most - s.tuning.overlap(c)*size; lost > 0 {
 		r.counted.NonMaxOverlap++
 		r.counted.OverlapBlocksLost += lost / size
 	}
@@ -410,7 +409,7 @@ func (r *Router) book(q *Query, s *scratch, choice int, now time.Time) *Booking 
 		}
 	}
 	r.books.enter(b, hashes)
-	r.remember(q, b, side, p, now)
+	r.remember(q, b, side.card, p, now)
 	return b
 }
 
@@ -429,23 +428,24 @@ func (r *Router) predict(times, tokens, cached int) prefill {
 
 // remember notes what the target of a booking will have cached, where the index
 // will not hear it or is not believed, and looks whether it was right before.
-func (r *Router) remember(q *Query, b *Booking, side *side, p *prompt, now time.Time) {
-	t, hears := b.decision.Target, r.hears(side.card)
-	if b.room = room(side.card); !side.doubted {
-		b.shown = side.shown
+func (r *Router) remember(q *Query, b *Booking, card *engine.Card, p *prompt, now time.Time) {
+	t, hears := b.decision.Target, r.hears(card)
+	e := r.evidence(t, p)
+	if b.room = room(card); !e.doubted {
+		b.shown = e.shown
 	}
 	if !hears {
 		r.routed.Add(t, p.local, p.seq, b.room, now)
 	} else if r.ahead != nil {
 		r.ahead.routed.Add(t, p.local, p.seq, b.room, now)
 	}
-	if g := r.instead.Load(); side.doubted && g != nil {
+	if g := r.instead.Load(); e.doubted && g != nil {
 		g.routed.Add(t, p.local, p.seq, b.room, now)
 	}
-	if !hears || !tells(q, side.card) {
+	if !hears || !tells(q, card) {
 		return
 	}
-	b.witness = r.watch.witness(t, p.local, side.device, side.told)
+	b.witness = r.watch.witness(t, p.local, e.device, e.told)
 }
 
 // tells says whether the answer to a request will show what the worker had

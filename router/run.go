@@ -75,9 +75,10 @@ func (t *runs) leave(r *run, l *load) {
 	}
 }
 
-// depths sets for every target how many leading blocks are in use there. Who
+// depths sets for every target where leading blocks are in use how many, and the
+// number of the question. Who
 // holds a run holds all above it, so the deepest one counts.
-func (t *runs) depths(hashes []kv.SeqHash) {
+func (t *runs) depths(hashes []kv.SeqHash, asked uint64) {
 	r := &t.root
 	for depth := 0; depth < len(hashes); {
 		next := r.children[hashes[depth]]
@@ -87,7 +88,7 @@ func (t *runs) depths(hashes []kv.SeqHash) {
 		n := common(next.hashes, hashes[depth:])
 		depth += n
 		for _, h := range next.holders {
-			h.load.depth = depth
+			h.load.depth, h.load.asked = depth, asked
 		}
 		if n < len(next.hashes) {
 			return
