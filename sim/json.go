@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -43,12 +44,19 @@ func (r *Report) MarshalJSONTo(to *jsontext.Encoder) error {
 		o.add("goodput_completed_requests", r.Good)
 		o.add("goodput_output_throughput_tok_s", r.perSecond(r.GoodOutput))
 	}
-	o.add("worker_seconds", r.WorkerSeconds)
+	o.add("prefill_worker_seconds", r.PrefillSeconds)
+	o.add("decode_worker_seconds", r.DecodeSeconds)
+	o.add("prefill_gpus_per_worker", r.PrefillGPUs)
+	o.add("decode_gpus_per_worker", r.DecodeGPUs)
+	o.add("gpu_hours", r.GPUHours())
 	o.add("failed_requests", r.Failed)
 	o.add("prediction", map[string]float64{
 		"predicted_cached_tokens": float64(r.Predicted), "cached_tokens": float64(r.Cached), "error_ratio": r.PredictionError,
 	})
 	o.add("imbalance", r.Imbalance)
+	if r.DecodeImbalance != (Imbalance{}) {
+		o.add("decode_imbalance", r.DecodeImbalance)
+	}
 	o.add("targets", r.Targets)
 	o.add("classes", r.Classes)
 	o.add("router", map[string]float64{
@@ -64,6 +72,7 @@ func (t TargetReport) MarshalJSONTo(to *jsontext.Encoder) error {
 	o.begin()
 	o.add("worker", t.Worker)
 	o.add("dp_rank", t.Rank)
+	o.add("role", cmp.Or(string(t.Role), "aggregated"))
 	o.add("requests", t.Requests)
 	o.add("uncached_tokens", t.Uncached)
 	o.add("busy_ms", milliseconds(t.Busy))

@@ -54,27 +54,39 @@ type Report struct {
 	Predicted, Cached int
 	PredictionError   float64
 
-	Targets   []TargetReport
-	Imbalance Imbalance
-	Classes   []ClassReport // that had to do with the queue, in the order of their names
-	Router    router.Counters
+	Targets []TargetReport
+	// Imbalance is that of the targets that compute prompts, and DecodeImbalance
+	// that of those that only decode, if there are any.
+	Imbalance, DecodeImbalance Imbalance
+	Classes                    []ClassReport // of requests, in the order of their names
+	Router                     router.Counters
 
-	Goodput       Goodput
-	Good          int // requests that kept it
-	GoodOutput    int // their output tokens
-	WorkerSeconds float64
+	Goodput    Goodput
+	Good       int // requests that kept it
+	GoodOutput int // their output tokens
+
+	// How long workers were there, in all, and how many GPUs each is taken to have.
+	// Those that do whole requests count as decoding.
+	PrefillSeconds, DecodeSeconds float64
+	PrefillGPUs, DecodeGPUs       int
+}
+
+// GPUHours is how long GPUs were there.
+func (r *Report) GPUHours() float64 {
+	return (r.PrefillSeconds*float64(r.PrefillGPUs) + r.DecodeSeconds*float64(r.DecodeGPUs)) / 3600
 }
 
 // TargetReport is what one rank of one worker has done.
 type TargetReport struct {
-	Worker   string        `json:"worker"`
-	Rank     uint32        `json:"dp_rank"`
-	Requests int           `json:"requests"` // that ran here first
-	Uncached int           `json:"uncached_tokens"`
-	Busy     time.Duration `json:"-"`
+	Worker   string
+	Rank     uint32
+	Role     engine.Role
+	Requests int // whose prompt, or if it only decodes, whose answer was here first
+	Uncached int // tokens of prompts that were computed here
+	Busy     time.Duration
 }
 
-// Imbalance is the maximum over all targets against the mean; 1 is none.
+// Imbalance is the maximum over some targets against their mean; 1 is none.
 type Imbalance struct {
 	Requests float64 `json:"requests"`
 	Uncached float64 `json:"uncached_tokens"` // tokens of prompts that were computed
@@ -153,33 +165,56 @@ func share(part, whole int) float64 {
 }
 
 func (s *Simulation) reportTargets(r *Report) {
-	var requests, uncached, busy []float64
+	r.PrefillGPUs, r.DecodeGPUs = max(1, s.cfg.PrefillGPUs), max(1, s.cfg.GPUs)
+	var computing, decoding []TargetReport
 	for _, w := range s.workers {
 		until := r.Duration
 		if w.gone {
-			until = w.left
+			until = min(until, w.left)
 		}
-		r.WorkerSeconds += max(0, until-w.joined).Seconds()
+		there, group := &r.DecodeSeconds, &computing
+		switch w.card.Role {
+		case engine.Prefill:
+			there = &r.PrefillSeconds
+		case engine.Decode:
+			group = &decoding
+		}
+		*there += max(0, until-w.joined).Seconds()
 		for _, k := range w.ranks {
-			r.Targets = append(r.Targets, TargetReport{Worker: w.name, Rank: k.number, Requests: k.requests, Uncached: k.computed, Busy: k.busy})
-			requests = append(requests, float64(k.requests))
-			uncached = append(uncached, float64(k.computed))
-			busy = append(busy, k.busy.Seconds())
+			t := TargetReport{
+				Worker: w.name, Rank: k.number, Role: w.card.Role,
+				Requests: k.requests, Uncached: k.computed, Busy: k.busy,
+			}
+			r.Targets = append(r.Targets, t)
+			*group = append(*group, t)
 		}
 	}
-	r.Imbalance = Imbalance{Requests: overMean(requests), Uncached: overMean(uncached), Busy: overMean(busy)}
+	r.Imbalance, r.DecodeImbalance = imbalance(computing), imbalance(decoding)
+}
+
+// imbalance of no targets at all is the zero value.
+func imbalance(targets []TargetReport) Imbalance {
+	if len(targets) == 0 {
+		return Imbalance{}
+	}
+	return Imbalance{
+		Requests: overMean(targets, func(t TargetReport) float64 { return float64(t.Requests) }),
+		Uncached: overMean(targets, func(t TargetReport) float64 { return float64(t.Uncached) }),
+		Busy:     overMean(targets, func(t TargetReport) float64 { return t.Busy.Seconds() }),
+	}
 }
 
 // overMean returns the greatest value against the mean, 1 if all are 0.
-func overMean(values []float64) float64 {
-	sum := 0.0
-	for _, v := range values {
-		sum += v
+func overMean(targets []TargetReport, value func(TargetReport) float64) float64 {
+	sum, most := 0.0, 0.0
+	for _, t := range targets {
+		sum += value(t)
+		most = max(most, value(t))
 	}
 	if sum == 0 {
 		return 1
 	}
-	return slices.Max(values) * float64(len(values)) / sum
+	return most * float64(len(targets)) / sum
 }
 
 func (s *Simulation) reportClasses(r *Report) {

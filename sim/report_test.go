@@ -29,7 +29,7 @@ func TestReport(t *testing.T) {
 	args.MaxNumSeqs = 1
 	w := []trace.Request{ask(1, 0, 100, 1), ask(2, 0, 100, 2), ask(3, 0, 100, 3), ask(4, 0, 100, 4)}
 	w[2].Prompt, w[3].Prompt = w[0].Prompt, w[1].Prompt
-	r, _ := run(t, sim.Config{Engine: args, Goodput: sim.Goodput{TTFT: 30 * ms, ITL: 5 * ms}}, w)
+	r, _ := run(t, sim.Config{Engine: args, GPUs: 2, Goodput: sim.Goodput{TTFT: 30 * ms, ITL: 5 * ms}}, w)
 	// Tokens come at 10; 20, 25; 35, 40, 45; 55, 60, 65, 70 ms.
 	want := sim.Report{
 		Requests: 4, Completed: 4, InputTokens: 400, OutputTokens: 10, Duration: 70 * ms,
@@ -41,9 +41,9 @@ func TestReport(t *testing.T) {
 		E2E:  sim.Distribution{Mean: 37.5, Min: 10, Max: 70, Median: 45, P75: 45, P90: 70, P95: 70, P99: 70, Std: math.Sqrt((27.5*27.5 + 12.5*12.5 + 7.5*7.5 + 32.5*32.5) / 4)},
 		TTST: all(5), TPOT: all(5), ITL: all(5), PerUser: all(200),
 		Goodput: sim.Goodput{TTFT: 30 * ms, ITL: 5 * ms}, Good: 2, GoodOutput: 3,
-		WorkerSeconds: 0.07,
-		Targets:       []sim.TargetReport{{Worker: "worker-0", Requests: 4, Uncached: 208, Busy: 70 * ms}},
-		Imbalance:     sim.Imbalance{Requests: 1, Uncached: 1, Busy: 1},
+		DecodeSeconds: 0.07, DecodeGPUs: 2, PrefillGPUs: 1,
+		Targets:   []sim.TargetReport{{Worker: "worker-0", Requests: 4, Uncached: 208, Busy: 70 * ms}},
+		Imbalance: sim.Imbalance{Requests: 1, Uncached: 1, Busy: 1},
 	}
 	want.Failed, want.Router = r.Failed, r.Router
 	want.Classes = []sim.ClassReport{{Requests: 4, TTFT: want.TTFT}}
@@ -73,7 +73,8 @@ func TestReportKeys(t *testing.T) {
 	}
 	want := strings.Fields(`num_requests completed_requests total_input_tokens total_output_tokens duration_ms wall_time_ms
 		request_throughput_rps input_throughput_tok_s output_throughput_tok_s total_throughput_tok_s prefix_cache_reused_ratio
-		first_admission_prefix_cache_reused_ratio goodput_completed_requests goodput_output_throughput_tok_s`)
+		first_admission_prefix_cache_reused_ratio goodput_completed_requests goodput_output_throughput_tok_s
+		prefill_worker_seconds decode_worker_seconds prefill_gpus_per_worker decode_gpus_per_worker gpu_hours`)
 	for _, d := range []string{"ttft_ms", "ttst_ms", "tpot_ms", "itl_ms", "e2e_latency_ms", "output_token_throughput_per_user"} {
 		for _, s := range []string{"mean", "min", "max", "median", "p75", "p90", "p95", "p99", "std"} {
 			want = append(want, s+"_"+d)
@@ -85,7 +86,7 @@ func TestReportKeys(t *testing.T) {
 			t.Errorf("%s is %s, want a number", name, got[name])
 		}
 	}
-	ours := strings.Fields("worker_seconds failed_requests prediction imbalance targets classes router")
+	ours := strings.Fields("failed_requests prediction imbalance targets classes router")
 	for name := range got {
 		if !slices.Contains(want, name) && !slices.Contains(ours, name) {
 			t.Errorf("%s is in the report, and no tool knows it", name)

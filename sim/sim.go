@@ -45,6 +45,9 @@ type Config struct {
 	Prefills      int
 	PrefillEngine mock.Args
 	Transfer      Transfer
+	// GPUs is how many each worker has, and PrefillGPUs each prefill worker; 0 is 1.
+	// They are for the report alone.
+	GPUs, PrefillGPUs int
 	// Router makes the decisions. Now is set by the simulation; Seed 0 is 1, since
 	// a simulation is to be repeatable.
 	Router router.Config
@@ -175,8 +178,8 @@ func New(cfg Config) (*Simulation, error) {
 
 func (c *Config) check() error {
 	switch {
-	case c.Concurrency < 0, c.Migrations < 0, c.Horizon < 0, c.Prefills < 0:
-		return errors.New("concurrency, migrations, horizon and the number of prefill workers must not be negative")
+	case c.Concurrency < 0, c.Migrations < 0, c.Horizon < 0, c.Prefills < 0, c.GPUs < 0, c.PrefillGPUs < 0:
+		return errors.New("concurrency, migrations, horizon and the numbers of prefill workers and GPUs must not be negative")
 	case c.Transfer.BytesPerToken < 0, !(c.Transfer.Bandwidth >= 0):
 		return errors.New("the bytes of a transfer and its bandwidth must not be negative")
 	case c.Prefills > 0 && c.PrefillEngine.BlockSize != c.Engine.BlockSize:

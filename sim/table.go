@@ -40,7 +40,10 @@ func (r *Report) WriteTable(to io.Writer) error {
 		line("Good requests", "%d, %.1f output tokens/s", r.Good, r.perSecond(r.GoodOutput))
 	}
 	line("Cached input", "%.2f%% (%.2f%% at first admission; the router was wrong about %.2f%%)", 100*r.Reused, 100*r.FirstReused, 100*r.PredictionError)
-	line("Imbalance", "%.2f in tokens computed, %.2f in time, %.2f in requests (most against mean, of %d)", r.Imbalance.Uncached, r.Imbalance.Busy, r.Imbalance.Requests, len(r.Targets))
+	line("Imbalance", "%.2f in tokens computed, %.2f in time, %.2f in requests (most against mean)", r.Imbalance.Uncached, r.Imbalance.Busy, r.Imbalance.Requests)
+	if d := r.DecodeImbalance; d != (Imbalance{}) {
+		line("… of decoding", "%.2f in time, %.2f in requests", d.Busy, d.Requests)
+	}
 	for _, c := range r.Classes {
 		if c.Parked == 0 && len(r.Classes) == 1 {
 			break
@@ -51,6 +54,7 @@ func (r *Report) WriteTable(to io.Writer) error {
 		}
 		line(name, "%d of %d requests parked; wait p50 %.0f, p99 %.0f, at most %.0f ms; TTFT p50 %.1f, p99 %.1f ms", c.Parked, c.Requests, c.Wait.Median, c.Wait.P99, c.Wait.Max, c.TTFT.Median, c.TTFT.P99)
 	}
+	line("Fleet", "%.3f GPU hours", r.GPUHours())
 	line("Duration", "%.1f s in virtual time, %.2f s in real time", r.Duration.Seconds(), r.WallTime.Seconds())
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("report: %w", err)

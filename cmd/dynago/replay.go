@@ -66,6 +66,8 @@ type replaySettings struct {
 	TokenBytes  int     `name:"kv-bytes-per-token" env:"DYN_KV_BYTES_PER_TOKEN" default:"131072" range:"0.." placeholder:"BYTES" help:"What a token takes on the way from a prefill worker to a decode worker."`
 	Bandwidth   float64 `name:"kv-transfer-bandwidth" env:"DYN_KV_TRANSFER_BANDWIDTH" default:"64" range:"0.." placeholder:"GB/S" help:"How fast that way is; 0 takes no time."`
 	Concurrency int     `name:"replay-concurrency" env:"DYN_REPLAY_CONCURRENCY" default:"0" range:"0.." placeholder:"N" help:"Keep so many requests running, whenever they came; 0 lets each come at its time."`
+	GPUs        int     `name:"gpus-per-worker" env:"DYN_GPUS_PER_WORKER" default:"1" range:"1..1024" placeholder:"N" help:"GPUs that a worker is taken to have, for the report."`
+	PrefillGPUs int     `name:"gpus-per-prefill-worker" env:"DYN_GPUS_PER_PREFILL_WORKER" default:"1" range:"1..1024" placeholder:"N" help:"The same of a prefill worker."`
 	Forecast    bool    `name:"forecast-output" env:"DYN_FORECAST_OUTPUT" negatable:"" help:"Tell the router how long each answer will be."`
 }
 
@@ -134,6 +136,7 @@ func (c *replayCommand) engines(s *sim.Config) error {
 	if s.PrefillEngine, err = overObject(args, "--prefill-engine-args", r.PrefillArgs); err != nil {
 		return err
 	}
+	s.GPUs, s.PrefillGPUs = r.GPUs, r.PrefillGPUs
 	s.Prefills, s.Transfer = r.Prefills, sim.Transfer{BytesPerToken: r.TokenBytes, Bandwidth: r.Bandwidth * 1e9}
 	return nil
 }
@@ -202,15 +205,20 @@ func (s *traceSettings) read(names []string) ([]trace.Request, error) {
 
 // requests makes requests up.
 func (s *syntheticSettings) requests(blockSize int) ([]trace.Request, error) {
-	any, all := s.Input != nil || s.Output != nil || s.Count != nil, s.Input != nil && s.Output != nil && s.Count != nil
+	given := 0
+	for _, n := range []*int{s.Input, s.Output, s.Count} {
+		if n != nil {
+			given++
+		}
+	}
 	switch {
-	case s.Agents > 0 && any:
+	case s.Agents > 0 && given > 0:
 		return nil, errors.New("--agents makes up requests of its own; it goes without --input-tokens, --output-tokens and --request-count")
 	case s.Agents > 0:
 		agents := agenttrace.Default()
 		agents.Leads, agents.Rate, agents.Seed = s.Agents, s.AgentRate, s.Seed
 		return collect(agents.Requests())
-	case !all:
+	case given < 3:
 		return nil, errors.New("made-up requests want all three of --input-tokens, --output-tokens and --request-count")
 	}
 	w := trace.Synthetic{
