@@ -48,9 +48,10 @@ bench: ## the figures of bench/README.md (BENCH=B8,B9: some of them)
 bench-short: ## a short form of all figures, about a minute
 	$(GO) run ./bench -id all -short
 
-nightly: ## the index against its model, some 20 million steps (SCALE=100, SEED: today)
+nightly: ## the index against its model, some 20 million steps (SCALE=100, SEED: today), and 100,000 workloads in virtual time
 	$(GO) test -count=1 -timeout 3h -run TestIndex ./kvindex ./kvindex/positional -args -indextest.scale $(SCALE) -indextest.seed $(SEED)
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 3h -run TestIndex ./kvindex ./kvindex/positional -args -indextest.scale $(SCALE) -indextest.seed $(SEED)
+	$(GO) test -count=1 -timeout 3h -run TestAnyWorkload ./sim -args -rapid.checks 100000
 
 soak: ## ten minutes of load, aborts and worker churn
 	$(GO) run ./bench -id B16
