@@ -73,6 +73,7 @@ var plan = []room{
 	{name: "fleet", floor: 2, sees: []string{"engine"}, never: noHTTP},
 
 	{name: "router", floor: 3, never: noHTTP},
+	{name: "router/remote", floor: 3, sees: []string{"router"}, seenBy: command},
 	{name: "router/thompson", floor: 3, sees: []string{"router"}, never: noIO},
 	{name: "prompt", floor: 3, never: noHTTP},
 
