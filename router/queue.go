@@ -132,11 +132,29 @@ func (q *Queue[T]) Remove(it *Item[T]) bool {
 //
 // tokens of another class go, of which q is the quantum and m the highest price.
 func (q *Queue[T]) Ready(now time.Time, free func(*Item[T]) bool) iter.Seq[*Item[T]] {
+	return q.leave(now, door[T]{free: free})
+}
+
+// ReadyAt is [Queue.Ready] where nothing but the target has become freer, and
+// nobody but those who may go there has come, since a loop ended with none left
+// that had room: it asks for requests that are pinned nowhere or to it.
+func (q *Queue[T]) ReadyAt(now time.Time, target kv.Target, free func(*Item[T]) bool) iter.Seq[*Item[T]] {
+	return q.leave(now, door[T]{at: &target, free: free})
+}
+
+// door says where there may be room.
+type door[T any] struct {
+	at    *kv.Target // nil: anywhere
+	free  func(*Item[T]) bool
+	drain uint64
+}
+
+func (q *Queue[T]) leave(now time.Time, o door[T]) iter.Seq[*Item[T]] {
 	return func(yield func(*Item[T]) bool) {
 		q.drains++
-		drain := q.drains
+		o.drain = q.drains
 		for q.parked > 0 {
-			it := q.next(drain, free)
+			it := q.next(&o)
 			if it == nil {
 				return
 			}

@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"iter"
 	"math/rand/v2"
 	"testing"
 
@@ -61,14 +62,19 @@ func BenchmarkQueueRemove(b *testing.B) {
 	}
 }
 
-// Nobody has room: what a trigger costs that frees nothing.
+// Nobody has room: what a trigger costs that frees nothing, where requests are
+// pinned to a thousand targets.
 func BenchmarkQueueBlocked(b *testing.B) {
-	for name, targets := range map[string]int{"shared": 0, "pinned to 1000": 1000} {
+	q, _, _ := crowded(b, 100_000, 1000)
+	none := func(*router.Item[string]) bool { return false }
+	for name, ready := range map[string]func() iter.Seq[*router.Item[string]]{
+		"anywhere":      func() iter.Seq[*router.Item[string]] { return q.Ready(epoch, none) },
+		"at one target": func() iter.Seq[*router.Item[string]] { return q.ReadyAt(epoch, kv.Target{Worker: 500}, none) },
+	} {
 		b.Run(name, func(b *testing.B) {
-			q, _, _ := crowded(b, 100_000, targets)
 			b.ReportAllocs()
 			for b.Loop() {
-				for range q.Ready(epoch, func(*router.Item[string]) bool { return false }) {
+				for range ready() {
 					b.Fatal("somebody went")
 				}
 			}

@@ -76,21 +76,16 @@ func (l *line[T]) take(it *Item[T]) {
 }
 
 // first returns the best head that has room, or nil.
-func (l *line[T]) first(drain uint64, free func(*Item[T]) bool) *Item[T] {
-	var best *Item[T]
-	try := func(heap []*Item[T]) {
-		if len(heap) == 0 || heap[0].refused == drain || best != nil && !heap[0].before(best) {
-			return
+func (l *line[T]) first(o *door[T]) *Item[T] {
+	best := l.shared.head(nil, o)
+	if o.at != nil {
+		if at := l.to[*o.at]; at != nil {
+			best = at.head(best, o)
 		}
-		if free(heap[0]) {
-			best = heap[0]
-		} else {
-			heap[0].refused = drain
-		}
+		return best
 	}
-	try(l.shared.heap)
 	for _, at := range l.pinned {
-		try(at.heap)
+		best = at.head(best, o)
 	}
 	return best
 }
@@ -119,6 +114,23 @@ type lane[T any] struct {
 	target kv.Target // of a pinned one
 	place  int       // among the pinned lanes
 	heap   []*Item[T]
+}
+
+// head returns who heads the lane if that has room and goes before best, else
+// best, which may be nil.
+func (l *lane[T]) head(best *Item[T], o *door[T]) *Item[T] {
+	if len(l.heap) == 0 {
+		return best
+	}
+	it := l.heap[0]
+	if it.refused == o.drain || best != nil && !it.before(best) {
+		return best
+	}
+	if !o.free(it) {
+		it.refused = o.drain
+		return best
+	}
+	return it
 }
 
 // before says whether it goes before other.

@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"iter"
 	"slices"
 	"testing"
 
@@ -186,6 +187,27 @@ func TestQueueAgainstModel(t *testing.T) {
 			}
 			left[it.Value] = true
 		}
+		// follow compares who goes, the first few of them; below 0: all.
+		follow := func(t *rapid.T, ready iter.Seq[*router.Item[int]], most int) {
+			for it := range ready {
+				for _, other := range m.parked {
+					if other != it && neighbours(it, other) && passed(it, other) {
+						t.Fatalf("%d has passed %d", it.Value, other.Value)
+					}
+				}
+				if want := m.next(); want != it {
+					t.Fatalf("%d went, want %+v", it.Value, want)
+				}
+				m.occupy(it)
+				gone(it)
+				if most--; most == 0 {
+					return
+				}
+			}
+			if it := m.next(); it != nil {
+				t.Fatalf("nobody went, want %d", it.Value)
+			}
+		}
 		target := rapid.Custom(func(t *rapid.T) kv.Target {
 			return kv.Target{Worker: rapid.Uint64Range(1, 2).Draw(t, "worker"), Rank: rapid.Uint32Range(0, 1).Draw(t, "rank")}
 		})
@@ -225,25 +247,13 @@ func TestQueueAgainstModel(t *testing.T) {
 				for range rapid.IntRange(0, 3).Draw(t, "targets") {
 					m.capacity[target.Draw(t, "target")] += rapid.IntRange(0, 3).Draw(t, "room")
 				}
-				most := rapid.IntRange(1, 5).Draw(t, "most")
-				for it := range q.Ready(epoch, m.free) {
-					for _, other := range m.parked {
-						if other != it && neighbours(it, other) && passed(it, other) {
-							t.Fatalf("%d has passed %d", it.Value, other.Value)
-						}
-					}
-					if want := m.next(); want != it {
-						t.Fatalf("%d went, want %+v", it.Value, want)
-					}
-					m.occupy(it)
-					gone(it)
-					if most--; most == 0 {
-						return
-					}
-				}
-				if it := m.next(); it != nil {
-					t.Fatalf("nobody went, want %d", it.Value)
-				}
+				follow(t, q.Ready(epoch, m.free), rapid.IntRange(1, 5).Draw(t, "most"))
+			},
+			"room at one target": func(t *rapid.T) {
+				follow(t, q.Ready(epoch, m.free), -1)
+				at := target.Draw(t, "target")
+				m.capacity[at] += rapid.IntRange(1, 3).Draw(t, "room")
+				follow(t, q.ReadyAt(epoch, at, m.free), -1)
 			},
 			"": func(t *rapid.T) {
 				if q.Len() != len(m.parked) || q.Len() != pushed-len(left) {
