@@ -56,17 +56,27 @@ func (b *books) find(t kv.Target) *load {
 }
 
 // walk finds loads of targets that are asked for in their order.
-type walk struct{ loads []*load }
+type walk struct {
+	loads []*load
+	at    int
+}
 
-func (b *books) walk() walk { return walk{b.loads} }
+func (b *books) walk() walk { return walk{loads: b.loads} }
 
 // load returns the load of t in this life of its worker, or nil.
 func (w *walk) load(t kv.Target, life context.Context) *load {
-	for len(w.loads) > 0 && w.loads[0].target.Compare(t) < 0 {
-		w.loads = w.loads[1:]
-	}
-	if len(w.loads) > 0 && w.loads[0].target == t && w.loads[0].life == life {
-		return w.loads[0]
+	for w.at < len(w.loads) {
+		l := w.loads[w.at]
+		if l.target == t {
+			if w.at++; l.life == life {
+				return l
+			}
+			return nil
+		}
+		if l.target.Compare(t) > 0 {
+			return nil
+		}
+		w.at++
 	}
 	return nil
 }

@@ -124,15 +124,17 @@ func (r *Router) evidence(t kv.Target, p *prompt) evidence {
 // there. The lock must be held.
 func (r *Router) weigh(q *Query, s *scratch, now time.Time) {
 	t := &s.tuning
-	walk := r.books.walk()
-	asked := r.books.depths(s)
+	asked, walk := r.books.depths(s), r.books.walk()
 	a, decays := ask{tokens: q.length(), prefillPool: q.Role == engine.Prefill}, t.decays()
 	for i := range s.rows {
 		c, side := &s.rows[i], &s.sides[i]
 		c.PrefillTokens, c.ActiveBlocks, c.Requests, c.LastPick = 0, 0, 0, 0
 		depth := 0
 		if l := walk.load(c.Target, side.life); l != nil {
-			c.PrefillTokens, c.ActiveBlocks, c.Requests, c.LastPick = l.activePrefill(now), l.activeBlocks(), l.requests, l.lastPick
+			c.PrefillTokens, c.ActiveBlocks, c.Requests, c.LastPick = l.prefillTokens, l.activeBlocks(), l.requests, l.lastPick
+			if r.prefillModel != nil {
+				c.PrefillTokens = l.activePrefill(now)
+			}
 			if l.asked == asked {
 				depth = l.depth
 			}

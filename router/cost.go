@@ -62,11 +62,23 @@ func (t *Tuning) terms(a ask, c *Candidate) Terms {
 	return out
 }
 
-// cost returns what a request costs on c, in blocks.
-func (t *Tuning) cost(a ask, c *Candidate) float64 { return t.terms(a, c).Total }
+// cost returns what a request costs on c, in blocks: the total of its terms, bit
+// by bit, without what most candidates do not have.
+func (t *Tuning) cost(a ask, c *Candidate) float64 {
+	if !t.TrackPrefillTokens || t.OverlapScoreCreditDecay > 0 || c.Host|c.Disk|c.Shared != 0 {
+		return t.terms(a, c).Total
+	}
+	size := float64(c.BlockSize)
+	raw := float64(c.PrefillTokens+max(a.tokens, c.Device*c.BlockSize)) / size
+	prefill := t.PrefillLoadScale * max(0, raw-t.OverlapScoreCredit*float64(c.Device))
+	return (prefill + float64(c.DecodeBlocks) + t.DecodeActiveRequestWeight*float64(c.Requests)) * c.Preference
+}
 
 // overlap returns the cached blocks on c, each by the weight of its tier.
 func (t *Tuning) overlap(c *Candidate) float64 {
+	if c.Host|c.Disk == 0 {
+		return float64(c.Device)
+	}
 	return float64(c.Device) + t.HostCacheHitWeight*float64(c.Host) + t.DiskCacheHitWeight*float64(c.Disk)
 }
 

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
 // The rows of the worked example: 160 tokens in blocks of 16, ten of them.
@@ -230,4 +232,33 @@ func TestTerms(t *testing.T) {
 	if got := tuning.terms(ask{tokens: 160}, &rows[1]); got.Decay != 1./3 || math.Abs(got.Credit-8./3) > 1e-12 {
 		t.Errorf("decayed: %+v", got)
 	}
+}
+
+// The quick way to a cost gives the same, bit by bit, as the sum of its parts.
+func TestCostIsTheSumOfItsTerms(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		number := func(most int, name string) int {
+			if rapid.Bool().Draw(t, name+" is 0") {
+				return 0
+			}
+			return rapid.IntRange(0, most).Draw(t, name)
+		}
+		factor := func(name string) float64 {
+			return rapid.OneOf(rapid.SampledFrom([]float64{0, 1}), rapid.Float64Range(0, 3)).Draw(t, name)
+		}
+		tuning := Tuning{
+			OverlapScoreCredit: factor("credit"), OverlapScoreCreditDecay: factor("decay"), PrefillLoadScale: factor("scale"),
+			DecodeActiveRequestWeight: factor("requests"), HostCacheHitWeight: factor("host"), DiskCacheHitWeight: factor("disk"),
+			SharedCacheMultiplier: factor("shared"), TrackPrefillTokens: rapid.Bool().Draw(t, "track"),
+		}
+		a := ask{tokens: number(1e6, "tokens"), prefillPool: rapid.Bool().Draw(t, "prefill")}
+		c := Candidate{
+			BlockSize: rapid.IntRange(1, 300).Draw(t, "size"), Device: number(5000, "device"), Host: number(5000, "host"),
+			Disk: number(5000, "disk"), Shared: number(5000, "shared"), PrefillTokens: number(1e6, "outstanding"),
+			Requests: number(500, "requests"), DecodeBlocks: number(1e5, "decode"), Preference: 1 / (1 + factor("preference")),
+		}
+		if got, want := tuning.cost(a, &c), tuning.terms(a, &c).Total; got != want {
+			t.Errorf("%v, want %v", got, want)
+		}
+	})
 }

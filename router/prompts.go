@@ -70,11 +70,16 @@ type matches struct {
 
 // of returns what a target holds, or nil. Targets are asked for in order.
 func (m *matches) of(t kv.Target) *[4]int32 {
-	for m.at < len(m.Found) && m.Found[m.at].Target.Compare(t) < 0 {
+	for m.at < len(m.Found) {
+		held := &m.Found[m.at]
+		if held.Target == t {
+			m.at++
+			return &held.Blocks
+		}
+		if held.Target.Compare(t) > 0 {
+			return nil
+		}
 		m.at++
-	}
-	if m.at < len(m.Found) && m.Found[m.at].Target == t {
-		return &m.Found[m.at].Blocks
 	}
 	return nil
 }
