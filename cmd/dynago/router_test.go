@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/go-json-experiment/json"
 )
 
 // startRouter starts "dynago router" on a free port and waits for its address.
@@ -97,5 +99,41 @@ func TestRouterServiceEvents(t *testing.T) {
 	p.signal(syscall.SIGINT)
 	if code := p.wait(); code != 0 {
 		t.Errorf("exit code %d after SIGINT", code)
+	}
+}
+
+// A framework that routes by itself asks a server's router where a prompt should
+// go, decides, and lets the server generate there.
+func TestChosenWorker(t *testing.T) {
+	p := serve(t, "--workers", "3", "--speedup-ratio", "0", "--log-level", "warn", "--router-mode", "direct")
+	_, text := p.get(p.url + "/admin/router/select/workers?model_name=dynago/demo")
+	var workers []struct {
+		ID uint64 `json:"worker_id"`
+	}
+	if err := json.Unmarshal([]byte(text), &workers); err != nil || len(workers) != 3 {
+		t.Fatalf("workers %s: %v", text, err)
+	}
+	chosen := workers[1].ID
+	chat := func(nvext string) (int, string) {
+		return p.send("/v1/chat/completions", `{"model":"dynago/demo","max_tokens":4,"messages":[{"role":"user","content":"hello"}],"nvext":`+nvext+`}`)
+	}
+	for range 3 {
+		if status, text := chat(fmt.Sprintf(`{"backend_instance_id":%d}`, chosen)); status != 200 {
+			t.Fatalf("status %d: %s", status, text)
+		}
+	}
+	_, page := p.get(p.url + "/metrics")
+	for _, w := range workers {
+		_, line, _ := strings.Cut(page, fmt.Sprintf(`dynamo_frontend_worker_last_input_sequence_tokens{dp_rank="0",worker_id="%d",worker_type="decode"} `, w.ID))
+		tokens, _, _ := strings.Cut(line, "\n")
+		if (tokens != "0") != (w.ID == chosen) {
+			t.Errorf("worker %d has seen a prompt of %s tokens; %d was chosen", w.ID, tokens, chosen)
+		}
+	}
+	if status, text := chat(`{"backend_instance_id":4711}`); status != 503 {
+		t.Errorf("a worker that is not there: status %d: %s", status, text)
+	}
+	if status, text := chat(`{}`); status != 400 {
+		t.Errorf("no worker in mode direct: status %d: %s", status, text)
 	}
 }
