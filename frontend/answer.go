@@ -30,7 +30,9 @@ type call struct {
 	requests []*chat.Request // one for each prompt
 	ext      *nvext.Ext
 	model    string
-	stream   bool
+	// promptCacheKey is the client's name for a family of prompts.
+	promptCacheKey string
+	stream         bool
 	// encoder makes what writes the answer, under the model's primary name.
 	encoder func(x *exchange, model string) encoder
 }
@@ -70,6 +72,7 @@ type job struct {
 	x      *exchange
 	record *record
 	call   call
+	beside beside
 	trace  engine.Trace
 	// ctx ends with the work; its cause tells who has ended it: the client, or
 	// the server.
@@ -107,6 +110,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a api) *job {
 		j.record.finish(err)
 		return nil
 	}
+	j.heed(r.Header)
 	accepted = true
 	return j
 }
@@ -145,15 +149,16 @@ func (j *job) run(w http.ResponseWriter) {
 	// A long answer shall not keep the conversation here.
 	j.call = call{stream: j.call.stream}
 	if j.call.stream {
-		j.record.finish(j.stream(w, encode, events))
+		j.record.finish(j.stream(w, encode, events, &notes[0]))
 	} else {
-		j.record.finish(j.unary(w, encode, events))
+		j.record.finish(j.unary(w, encode, events, &notes[0]))
 	}
 }
 
 // requests joins the prompts of a call with what came beside them.
 func (j *job) requests(notes []pipeline.Notes) []*pipeline.Request {
-	var directives kv.Directives
+	id := &j.beside.identity
+	directives := kv.Directives{Session: kv.Session{ID: id.Key, Parent: id.Parent}, EvictSession: id.Final}
 	ext := j.call.ext
 	if ext != nil {
 		directives.Namespace.Salt = ext.CacheSalt
@@ -164,19 +169,21 @@ func (j *job) requests(notes []pipeline.Notes) []*pipeline.Request {
 	requests := make([]*pipeline.Request, len(j.call.requests))
 	for i, conversation := range j.call.requests {
 		requests[i] = &pipeline.Request{
-			ID: j.x.id, Chat: conversation, Ext: ext, KV: directives,
+			ID: j.x.id, Chat: conversation, Ext: ext, Identity: *id, KV: directives, Class: j.beside.class,
 			Trace: j.trace, Arrived: j.x.arrived, Notes: &notes[i],
 		}
 	}
 	return requests
 }
 
-// stream sends events as they come. It returns what ended the answer early.
-func (j *job) stream(w http.ResponseWriter, encode encoder, events iter.Seq2[chat.Event, error]) error {
+// stream sends events as they come. It returns what ended the answer early. The
+// notes of the first request are complete with the first event.
+func (j *job) stream(w http.ResponseWriter, encode encoder, events iter.Seq2[chat.Event, error], notes *pipeline.Notes) error {
 	j.x.answered = true
 	out := sse.NewWriter(w, encode, j.x.arrived, *j.Timing, j.cancel)
 	// A panic below must not leave a timer that writes to a dead answer.
 	defer out.Fail(errPanicked)
+	begun := false
 	for e, err := range events {
 		if err != nil {
 			if context.Cause(j.ctx) == engine.ErrClientGone {
@@ -190,6 +197,12 @@ func (j *job) stream(w http.ResponseWriter, encode encoder, events iter.Seq2[cha
 			// leaving.
 			out.Fail(err)
 			return err
+		}
+		if !begun {
+			begun = true
+			if s := session(notes); s != "" {
+				out.SetHeader(sessionHeader, s)
+			}
 		}
 		if err := send(out, encode, e); err != nil {
 			return err
@@ -211,7 +224,7 @@ func send(out *sse.Writer, encode encoder, e chat.Event) error {
 }
 
 // unary sends the folded events.
-func (j *job) unary(w http.ResponseWriter, encode encoder, events iter.Seq2[chat.Event, error]) error {
+func (j *job) unary(w http.ResponseWriter, encode encoder, events iter.Seq2[chat.Event, error], notes *pipeline.Notes) error {
 	answers, err := chat.Fold(events)
 	if context.Cause(j.ctx) == engine.ErrClientGone {
 		err = engine.ErrClientGone
@@ -225,6 +238,9 @@ func (j *job) unary(w http.ResponseWriter, encode encoder, events iter.Seq2[chat
 	defer release(buf)
 	*buf = encode.appendAnswer((*buf)[:0], answers)
 	j.x.answered = true
+	if s := session(notes); s != "" {
+		w.Header().Set(sessionHeader, s)
+	}
 	if j.respond(w, http.StatusOK, *buf) != nil {
 		return engine.ErrClientGone
 	}

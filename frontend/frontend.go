@@ -82,6 +82,8 @@ type Config struct {
 	// NoAdmin removes all admin routes; the metrics page stays.
 	NoAdmin bool
 
+	// Thresholds, if not nil, can be read and changed by operators.
+	Thresholds Thresholds
 	// Selection, if not nil, lets operators and dispatchers ask the router itself.
 	Selection *selection.Service
 

@@ -44,13 +44,14 @@ type Notes struct {
 	Target       kv.Target     // of the last attempt
 	Overlap      int           // blocks that the router predicted as cached
 	Blocks       int           // blocks of the prompt
+	Session      router.SessionUse
 	Attempts     int
 }
 
 // booked notes where an attempt goes.
 func (n *Notes) booked(b *router.Booking) {
 	d := b.Decision()
-	n.Target, n.Overlap, n.Blocks = d.Target, d.Overlap, d.Blocks
+	n.Target, n.Overlap, n.Blocks, n.Session = d.Target, d.Overlap, d.Blocks, d.Session
 	n.Routing += d.Routing
 	n.Queue += d.Queue
 }

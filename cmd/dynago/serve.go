@@ -52,6 +52,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 		return err
 	}
 	defer sys.fleet.Close() //nolint:errcheck // the engines' own complaints are logged
+	defer sys.policies.close()
 	server, keys, err := c.server(sys, logs.target("frontend"))
 	if err != nil {
 		return err
@@ -71,6 +72,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go sys.router.Run(ctx)
+	go sys.policies.run(ctx)
 	if every := c.Workers.Churn; every > 0 {
 		go sys.churn(ctx, every, c.Workers.Count)
 	}
@@ -196,8 +198,8 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 		BodyLimit: c.HTTP.BodyLimitMB << 20, OverloadStatus: c.HTTP.OverloadStatus,
 		Timing:        &timing,
 		HeaderTimeout: c.HTTP.HeaderTimeout, ReadTimeout: c.HTTP.ReadTimeout, IdleTimeout: c.HTTP.IdleTimeout,
-		Selection: service,
-		Keys:      keys, SeparateAdmin: c.HTTP.AdminPort != nil, NoAdmin: c.HTTP.NoAdmin,
+		Thresholds: sys.router, Selection: service,
+		Keys: keys, SeparateAdmin: c.HTTP.AdminPort != nil, NoAdmin: c.HTTP.NoAdmin,
 		OpenAI: openai.Options{
 			RejectUnknown: !c.Requests.IgnoreUnknown, DisableNVExt: c.Requests.NoNVExt, StrictNVExt: c.Requests.StrictNVExt,
 			ForceUsage: c.Requests.ForceUsage, NamedToolStop: c.Model.NamedToolFinish == "stop",
@@ -237,7 +239,7 @@ func (c *serveCommand) announce(out io.Writer, sys *system, listener, admin net.
 	}
 	fmt.Fprintf(out, "dynago %s serves %s on %s\n", versionName(), sys.files.name, url)
 	fmt.Fprintf(out, "  workers  %s\n", sys.describe(c.Workers.Count))
-	fmt.Fprintf(out, "  router   %s\n", c.Router.Mode)
+	fmt.Fprintf(out, "  router   %s\n", c.Router.describe())
 	if admin != nil {
 		fmt.Fprintf(out, "  admin    %s\n", baseURL(admin))
 	}

@@ -88,6 +88,7 @@ type engineSettings struct {
 }
 
 type routerSettings struct {
+	Policy             policySettings `embed:""`
 	Mode               string         `name:"router-mode" env:"DYN_ROUTER_MODE" default:"kv" choice:"kv,round-robin,random,power-of-two,least-loaded,direct" also:"k-v=kv,kv-router=kv,power-of-two-choices=power-of-two" help:"How a worker is picked."`
 	Credit             float64        `name:"router-kv-overlap-score-credit" env:"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT" default:"1" range:"0.." placeholder:"X" help:"What one cached block saves, in blocks of prefill."`
 	CreditDecay        float64        `name:"router-kv-overlap-score-credit-decay" env:"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT_DECAY" default:"0" range:"0.." placeholder:"X" help:"How fast the credit of a worker falls that has more prefill to do than others."`
@@ -114,6 +115,13 @@ type routerSettings struct {
 	MigrationLimit     int            `name:"migration-limit" env:"DYN_MIGRATION_LIMIT" default:"3" range:"0..4294967295" placeholder:"N" help:"How often a request may go on on another worker when its own fails."`
 	MigrationMaxTokens *int           `name:"migration-max-seq-len" env:"DYN_MIGRATION_MAX_SEQ_LEN" range:"1..4294967295" placeholder:"TOKENS" help:"Do not move requests that have grown longer."`
 	InhibitedDuration  time.Duration  `name:"runtime-inhibited-duration-secs" env:"DYN_RUNTIME_INHIBITED_DURATION_SECS" default:"5s" unit:"s" placeholder:"TIME" help:"How long a worker is left alone after a fault; 0 is not at all."`
+	SessionTTL         *time.Duration `name:"router-session-affinity-ttl-secs" env:"DYN_ROUTER_SESSION_AFFINITY_TTL_SECS" unit:"s" placeholder:"TIME" help:"Send the requests of a session to one worker, until the session has been idle for so long, 1s to a year; unset binds none."`
+	StrictSessions     bool           `name:"strict-sessions" env:"DYN_STRICT_SESSIONS" negatable:"" help:"Refuse requests for whose session there is no room, instead of sending them anywhere."`
+	Conditional        bool           `name:"router-conditional-disagg" env:"DYN_ROUTER_CONDITIONAL_DISAGG" negatable:"" help:"Let decode workers compute short prompts themselves, though there are prefill workers."`
+	ConditionalConfig  string         `name:"router-conditional-disagg-config" env:"DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG" placeholder:"JSON" help:"When they do, as an object with policy (isl_bounding, prefill_load or isl_or_load), eff_isl_threshold, eff_isl_ratio_threshold, prefill_busy_threshold and decode_busy_threshold."`
+	BusyDecodeBlocks   *float64       `name:"active-decode-blocks-threshold" env:"DYN_ACTIVE_DECODE_BLOCKS_THRESHOLD" range:"0..1" placeholder:"X" help:"Send a worker nothing more while this part of its KV blocks is in use; unset is no limit."`
+	BusyPrefill        *uint64        `name:"active-prefill-tokens-threshold" env:"DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD" placeholder:"TOKENS" help:"Send a worker nothing more while it has more tokens of prompts to compute; unset is no limit."`
+	BusyPrefillFrac    *float64       `name:"active-prefill-tokens-threshold-frac" env:"DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD_FRAC" range:"0.." placeholder:"X" help:"The same in multiples of what it computes in one pass."`
 }
 
 type requestSettings struct {

@@ -30,6 +30,8 @@ type system struct {
 	fleet  *fleet.Fleet
 	router *router.Router
 	log    *slog.Logger
+	// policies pick workers instead of the router's mode, if they are chosen.
+	policies *policies
 	// newEngine makes one more worker.
 	newEngine func(name string) (*mock.Engine, error)
 }
@@ -46,6 +48,9 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 	}
 	config, err := s.Router.config(logs.target("router"))
 	if err != nil {
+		return nil, err
+	}
+	if sys.policies, err = s.Router.Policy.apply(&config, nil); err != nil {
 		return nil, err
 	}
 	inhibit := s.Router.InhibitedDuration
@@ -283,11 +288,38 @@ func (s *routerSettings) config(logger *slog.Logger) (router.Config, error) {
 	c := router.Config{
 		Mode: mode, Seed: s.Seed, Tuning: &tuning, Tracking: tracking,
 		MinInitialWorkers: s.MinInitialWorkers, Logger: logger,
+		SessionTTL: value(s.SessionTTL), StrictSessions: s.StrictSessions,
+		Thresholds: router.Thresholds{
+			ActiveDecodeBlocks: s.BusyDecodeBlocks, ActivePrefillTokens: s.BusyPrefill, ActivePrefillTokensFrac: s.BusyPrefillFrac,
+		},
+	}
+	if c.Conditional, err = s.conditional(); err != nil {
+		return c, err
+	}
+	if s.SessionTTL != nil && *s.SessionTTL == 0 {
+		return c, errors.New("--router-session-affinity-ttl-secs: got 0, want 1 or more; leave it out to bind no session")
 	}
 	if err := c.Validate(); err != nil {
 		return c, fmt.Errorf("--%w", err)
 	}
 	return c, nil
+}
+
+// conditional returns when decode workers compute prompts, or nil for never.
+func (s *routerSettings) conditional() (*router.Conditional, error) {
+	switch {
+	case !s.Conditional && s.ConditionalConfig != "":
+		return nil, errors.New("--router-conditional-disagg-config needs --router-conditional-disagg")
+	case !s.Conditional:
+		return nil, nil
+	case s.ConditionalConfig == "":
+		return new(router.DefaultConditional()), nil
+	}
+	c, err := router.ParseConditional([]byte(s.ConditionalConfig))
+	if err != nil {
+		return nil, fmt.Errorf("--router-conditional-disagg-config: %w", err)
+	}
+	return &c, nil
 }
 
 func override[T any](field *T, with *T) {

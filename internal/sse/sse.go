@@ -162,6 +162,15 @@ func (w *Writer) Event(b []byte) error {
 	return err
 }
 
+// SetHeader sets a header of the answer, unless the status line has been sent.
+func (w *Writer) SetHeader(name, value string) {
+	w.mu.Lock()
+	defer w.unlock()
+	if w.state == held {
+		w.rw.Header().Set(name, value)
+	}
+}
+
 // Fail ends the stream with an error: with its real status if none was sent yet,
 // else with the API's own frames. It does nothing on an ended stream.
 func (w *Writer) Fail(err error) {

@@ -188,6 +188,31 @@ func TestStatusIsHeldBack(t *testing.T) {
 	})
 }
 
+// A header can be set until the status line has been sent, by an event or by the
+// end of the wait for one.
+func TestHeadersBeforeTheStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			before func(*sse.Writer)
+			want   string
+		}{
+			"at once":         {func(*sse.Writer) {}, "yes"},
+			"after an event":  {func(w *sse.Writer) { w.Event([]byte("data: 1\n\n")) }, ""},
+			"after the wait":  {func(*sse.Writer) { time.Sleep(sse.Defaults.Hold + time.Millisecond) }, ""},
+			"after a failure": {func(w *sse.Writer) { w.Fail(errors.New("no")) }, ""},
+		} {
+			client := newClient()
+			w, _ := start(client, "", sse.Defaults)
+			c.before(w)
+			w.SetHeader("X-Told", "yes")
+			w.Close()
+			if got := client.header.Get("X-Told"); got != c.want {
+				t.Errorf("%s: %q", name, got)
+			}
+		}
+	})
+}
+
 func TestOpeningComesBeforeTheFirstEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient()
