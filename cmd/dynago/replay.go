@@ -106,6 +106,12 @@ func (c *replayCommand) Run(to outlet, parsed *config.Parsed) error {
 	if simulation.Router, err = c.Router.config(logs.target("router")); err != nil {
 		return err
 	}
+	simulation.Clock = new(sim.Clock)
+	policies, err := c.Router.Policy.apply(&simulation.Router, simulation.Clock.Now)
+	if err != nil {
+		return err
+	}
+	defer policies.close()
 	records, err := newRecords(c.Outcome.PerRequest)
 	if err != nil {
 		return err

@@ -56,14 +56,24 @@ func (c *routerCommand) Run(to outlet, parsed *config.Parsed) error {
 		return err
 	}
 	defer listener.Close()
-	service, err := c.build(logs)
+	conf, err := c.Router.config(logs.target("router"))
+	if err != nil {
+		return err
+	}
+	policies, err := c.Router.Policy.apply(&conf, nil)
+	if err != nil {
+		return err
+	}
+	service, err := c.build(conf, logs)
 	if err != nil {
 		return err
 	}
 	defer service.Fleet.Close() //nolint:errcheck // the workers' own complaints are logged
+	defer policies.close()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go service.Router.Run(ctx)
+	go policies.run(ctx)
 
 	server := &http.Server{
 		Handler:           service.Handler(),
@@ -76,7 +86,7 @@ func (c *routerCommand) Run(to outlet, parsed *config.Parsed) error {
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	fmt.Fprintf(to.out, "dynago %s routes for dispatchers on %s\n", versionName(), baseURL(listener))
-	fmt.Fprintf(to.out, "  router   %s\n", c.Router.Mode)
+	fmt.Fprintf(to.out, "  router   %s\n", c.Router.describe())
 
 	select {
 	case err := <-failed:
@@ -87,11 +97,7 @@ func (c *routerCommand) Run(to outlet, parsed *config.Parsed) error {
 }
 
 // build makes the service, with a fleet and a router of its own.
-func (c *routerCommand) build(logs *logs) (*selection.Service, error) {
-	conf, err := c.Router.config(logs.target("router"))
-	if err != nil {
-		return nil, err
-	}
+func (c *routerCommand) build(conf router.Config, logs *logs) (*selection.Service, error) {
 	workers := fleet.New(fleet.Config{Logger: logs.target("fleet")})
 	r, err := router.New(conf, workers)
 	if err != nil {
