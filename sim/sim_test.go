@@ -3,6 +3,7 @@ package sim_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -321,6 +322,26 @@ func TestTwoLegs(t *testing.T) {
 	}
 	if report.OutputTokens != 5 || report.Completed != 2 {
 		t.Errorf("%d tokens of %d requests", report.OutputTokens, report.Completed)
+	}
+}
+
+// Who is parked for too long is refused, at its time and not when somebody
+// happens to look.
+func TestQueueTimeout(t *testing.T) {
+	threshold := 0.0
+	args := steps()
+	args.MaxNumBatchedTokens = 100 // the first prompt takes 200 passes of 10 ms
+	report, records := run(t, sim.Config{Engine: args, Router: router.Config{
+		QueueThreshold: &threshold, QueueTimeout: 1500 * ms,
+	}}, []trace.Request{ask(0, 0, 20_000, 2), ask(1, 100*ms, 50, 2), ask(2, 900*ms, 50, 2)})
+	if r := records["r1"]; r.Ended != 1600*ms || !errors.Is(r.Err, engine.ErrQueueTimeout) {
+		t.Errorf("got %+v, want the end of its patience at 1.6 s", *r)
+	}
+	if r := records["r2"]; r.Parked != 1100*ms || r.Err != nil {
+		t.Errorf("got %+v, want it parked until 2 s", *r)
+	}
+	if c := report.Classes; len(c) != 1 || c[0].Parked != 1 || c[0].Wait.Max != 1100 {
+		t.Errorf("classes %+v", c)
 	}
 }
 
