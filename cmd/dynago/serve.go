@@ -53,7 +53,6 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	}
 	defer sys.fleet.Close() //nolint:errcheck // the engines' own complaints are logged
 	defer sys.policies.close()
-	defer sys.policies.close()
 	server, keys, err := c.server(sys, logs.target("frontend"))
 	if err != nil {
 		return err
@@ -73,7 +72,6 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go sys.router.Run(ctx)
-	go sys.policies.run(ctx)
 	go sys.policies.run(ctx)
 	if every := c.Workers.Churn; every > 0 {
 		go sys.churn(ctx, every, c.Workers.Count)

@@ -89,7 +89,6 @@ type engineSettings struct {
 
 type routerSettings struct {
 	Policy             policySettings `embed:""`
-	Policy             policySettings `embed:""`
 	Mode               string         `name:"router-mode" env:"DYN_ROUTER_MODE" default:"kv" choice:"kv,round-robin,random,power-of-two,least-loaded,direct" also:"k-v=kv,kv-router=kv,power-of-two-choices=power-of-two" help:"How a worker is picked."`
 	Credit             float64        `name:"router-kv-overlap-score-credit" env:"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT" default:"1" range:"0.." placeholder:"X" help:"What one cached block saves, in blocks of prefill."`
 	CreditDecay        float64        `name:"router-kv-overlap-score-credit-decay" env:"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT_DECAY" default:"0" range:"0.." placeholder:"X" help:"How fast the credit of a worker falls that has more prefill to do than others."`

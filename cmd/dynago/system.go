@@ -32,8 +32,6 @@ type system struct {
 	log    *slog.Logger
 	// policies pick workers instead of the router's mode, if they are chosen.
 	policies *policies
-	// policies pick workers instead of the router's mode, if they are chosen.
-	policies *policies
 	// newEngine makes one more worker.
 	newEngine func(name string) (*mock.Engine, error)
 }
@@ -50,9 +48,6 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 	}
 	config, err := s.Router.config(logs.target("router"))
 	if err != nil {
-		return nil, err
-	}
-	if sys.policies, err = s.Router.Policy.apply(&config, nil); err != nil {
 		return nil, err
 	}
 	if sys.policies, err = s.Router.Policy.apply(&config, nil); err != nil {
