@@ -231,16 +231,21 @@ type lease struct {
 	*affinity
 	binding *binding
 	final   bool
+	ended   bool
 }
 
-// end ends the lease; of the last request of a session the binding as well.
+// end ends the lease, and that of the last request of a session the binding as
+// well. It may be called more than once, also with the router's lock held.
 func (l *lease) end() {
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.table.release(l.binding, l.final, l.now())
+	if !l.ended {
+		l.ended = true
+		l.table.release(l.binding, l.final, l.now())
+	}
 }
 
 // tick removes bindings that have been idle too long, and returns when it wants

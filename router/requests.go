@@ -86,6 +86,7 @@ func (r *Router) forget(b *Booking, now time.Time) {
 	if b.named {
 		b.named = false
 		delete(r.requests, b.id)
+		b.lease.end() // nobody else may do it
 	}
 }
 

@@ -206,6 +206,42 @@ func TestSessionExpires(t *testing.T) {
 	})
 }
 
+// What a dispatcher never frees keeps its session for as long as it counts.
+func TestForgottenRequestOfASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, router.Config{SessionTTL: 10 * time.Second})
+		defer h.fleet.Close()
+		h.join(1, card())
+		q := session("a")
+		q.ID = "request"
+		b, err := h.router.Book(t.Context(), &q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pass := func(d time.Duration) {
+			for end := time.Now().Add(d); time.Now().Before(end); {
+				time.Sleep(time.Second)
+				h.router.Tick(time.Now())
+			}
+		}
+		pass(router.DefaultExpiry - time.Minute)
+		if h.router.Sessions().Bindings != 1 {
+			t.Error("the session has gone before its request")
+		}
+		pass(4 * time.Minute)
+		if c := h.router.Sessions(); c.Bindings != 0 {
+			t.Errorf("%+v", c)
+		}
+		next := h.route(session("a"))
+		b.Release() // late, and for nothing
+		pass(time.Minute)
+		if c := h.router.Sessions(); c.Bindings != 1 {
+			t.Errorf("the late end of one request ended the lease of another: %+v", c)
+		}
+		next.Release()
+	})
+}
+
 // slow is a policy that takes its time, and the last candidate.
 type slow struct{}
 
