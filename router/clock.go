@@ -65,6 +65,7 @@ func (r *Router) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changed:
+		case <-r.sooner:
 		case <-timer.C:
 		}
 	}

@@ -125,7 +125,6 @@ func (r *Router) evidence(t kv.Target, p *prompt) evidence {
 func (r *Router) weigh(q *Query, s *scratch, now time.Time) {
 	t := &s.tuning
 	asked, walk := r.books.depths(s), r.books.walk()
-	a, decays := ask{tokens: q.length(), prefillPool: q.Role == engine.Prefill}, t.decays()
 	for i := range s.rows {
 		c, side := &s.rows[i], &s.sides[i]
 		c.PrefillTokens, c.ActiveBlocks, c.Requests, c.LastPick = 0, 0, 0, 0
@@ -143,21 +142,16 @@ func (r *Router) weigh(q *Query, s *scratch, now time.Time) {
 		if t.TrackActiveBlocks {
 			c.DecodeBlocks += len(s.prompts[side.prompt].tracked) - depth
 		}
-		if !decays {
-			c.Cost = t.cost(a, c)
-		}
 	}
-	if decays { // for which the least prefill of all must be known
-		a = s.ask(q)
-		for i := range s.rows {
-			s.rows[i].Cost = t.cost(a, &s.rows[i])
-		}
-	}
+	t.price(s.ask(q), s.rows)
 }
 
 // ask returns what the costs of all rows depend on.
 func (s *scratch) ask(q *Query) ask {
 	a := ask{tokens: q.length(), prefillPool: q.Role == engine.Prefill}
+	if !s.tuning.decays() {
+		return a
+	}
 	for i := range s.rows {
 		if p := s.rows[i].PrefillTokens; i == 0 || p < a.minPrefill {
 			a.minPrefill = p

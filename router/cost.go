@@ -62,16 +62,36 @@ func (t *Tuning) terms(a ask, c *Candidate) Terms {
 	return out
 }
 
-// cost returns what a request costs on c, in blocks: the total of its terms, bit
-// by bit, without what most candidates do not have.
-func (t *Tuning) cost(a ask, c *Candidate) float64 {
-	if !t.TrackPrefillTokens || t.OverlapScoreCreditDecay > 0 || c.Host|c.Disk|c.Shared != 0 {
-		return t.terms(a, c).Total
+// cost returns what a request costs on c, in blocks.
+func (t *Tuning) cost(a ask, c *Candidate) float64 { return t.terms(a, c).Total }
+
+// price fills in the costs of all candidates: the totals of their terms, bit by
+// bit, without what most candidates do not have.
+func (t *Tuning) price(a ask, rows []Candidate) {
+	quick := t.TrackPrefillTokens && !t.decays()
+	credit, scale, weight := t.OverlapScoreCredit, t.PrefillLoadScale, t.DecodeActiveRequestWeight
+	last, size, per := 0, 0.0, 0.0 // per is 1/size where that is exact, else 0
+	for i := range rows {
+		c := &rows[i]
+		if !quick || c.Host|c.Disk|c.Shared != 0 {
+			c.Cost = t.cost(a, c)
+			continue
+		}
+		if c.BlockSize != last {
+			last, size, per = c.BlockSize, float64(c.BlockSize), 0
+			if last&(last-1) == 0 {
+				per = 1 / size
+			}
+		}
+		raw := float64(c.PrefillTokens + max(a.tokens, c.Device*last))
+		if per != 0 {
+			raw *= per
+		} else {
+			raw /= size
+		}
+		prefill := scale * max(0, raw-credit*float64(c.Device))
+		c.Cost = (prefill + float64(c.DecodeBlocks) + weight*float64(c.Requests)) * c.Preference
 	}
-	size := float64(c.BlockSize)
-	raw := float64(c.PrefillTokens+max(a.tokens, c.Device*c.BlockSize)) / size
-	prefill := t.PrefillLoadScale * max(0, raw-t.OverlapScoreCredit*float64(c.Device))
-	return (prefill + float64(c.DecodeBlocks) + t.DecodeActiveRequestWeight*float64(c.Requests)) * c.Preference
 }
 
 // overlap returns the cached blocks on c, each by the weight of its tier.

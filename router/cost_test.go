@@ -257,8 +257,13 @@ func TestCostIsTheSumOfItsTerms(t *testing.T) {
 			Disk: number(5000, "disk"), Shared: number(5000, "shared"), PrefillTokens: number(1e6, "outstanding"),
 			Requests: number(500, "requests"), DecodeBlocks: number(1e5, "decode"), Preference: 1 / (1 + factor("preference")),
 		}
-		if got, want := tuning.cost(a, &c), tuning.terms(a, &c).Total; got != want {
-			t.Errorf("%v, want %v", got, want)
+		rows := []Candidate{c, c, c}
+		rows[1].BlockSize, rows[2].Cost = rapid.SampledFrom([]int{1, 16, 64}).Draw(t, "another size"), 77
+		tuning.price(a, rows)
+		for i := range rows {
+			if want := tuning.terms(a, &rows[i]).Total; rows[i].Cost != want {
+				t.Errorf("row %d: %v, want %v", i, rows[i].Cost, want)
+			}
 		}
 	})
 }

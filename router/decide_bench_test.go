@@ -23,9 +23,7 @@ func BenchmarkChoice(b *testing.B) {
 			b.ReportAllocs()
 			used := processor()
 			for b.Loop() {
-				for i := range rows {
-					rows[i].Cost = tuning.cost(a, &rows[i])
-				}
+				tuning.price(a, rows)
 				sum += cheapest(r, rows)
 			}
 			b.ReportMetric(float64(processor()-used)/float64(b.N), "cpu-ns/op")

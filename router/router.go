@@ -64,6 +64,8 @@ type Router struct {
 	order     QueueOrder
 	patience  time.Duration // of those who wait; 0: endless
 	waits     atomic.Int64  // how many wait
+	// sooner tells Run that it is wanted sooner than it thinks.
+	sooner chan struct{}
 
 	mu        sync.Mutex
 	books     books
@@ -144,6 +146,7 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 		order:     cmp.Or(c.QueueOrder, FCFS),
 		patience:  c.QueueTimeout,
 		waiting:   waiting{rooms: make(map[roomKey]*waitingRoom)},
+		sooner:    make(chan struct{}, 1),
 
 		monitor:   newMonitor(c.Thresholds),
 		prefilled: make(map[string]bool),
