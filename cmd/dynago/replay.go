@@ -98,6 +98,7 @@ func (c *replayCommand) Run(to outlet, parsed *config.Parsed) error {
 	simulation := sim.Config{
 		Workers: c.Replay.Workers, Concurrency: c.Replay.Concurrency, Forecast: c.Replay.Forecast,
 		Migrations: c.Router.MigrationLimit,
+		Clock:      new(sim.Clock),
 		Goodput:    sim.Goodput{TTFT: c.Outcome.TTFT, ITL: c.Outcome.ITL, E2E: c.Outcome.E2E},
 	}
 	if err := c.engines(&simulation); err != nil {
@@ -106,7 +107,7 @@ func (c *replayCommand) Run(to outlet, parsed *config.Parsed) error {
 	if simulation.Router, err = c.Router.config(logs.target("router")); err != nil {
 		return err
 	}
-	simulation.Clock = new(sim.Clock)
+	simulation.Router.Seed = cmp.Or(simulation.Router.Seed, 1) // twice gives the same
 	policies, err := c.Router.Policy.apply(&simulation.Router, simulation.Clock.Now)
 	if err != nil {
 		return err
