@@ -40,6 +40,7 @@ var figures = []figure{
 	{"B3", "index, matches", takeIndexDepth},
 	{"B4", "events of engines, one core", takeFrames},
 	{"B5", "index, memory", takeIndexMemory},
+	{"B6", "decisions of the router", takeDecisions},
 	{"B8", "short unary chat, in-process", takeUnary},
 	{"B9", "streamed events, in-process", takeStreams},
 	{"B10", "long prompts, in-process", takeLong},
