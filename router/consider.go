@@ -163,12 +163,16 @@ func (s *scratch) ask(q *Query) ask {
 // decision says what comes of picking a row.
 func (s *scratch) decision(q *Query, choice int) Decision {
 	t, c, side := &s.tuning, &s.rows[choice], &s.sides[choice]
+	cached := min(t.cachedTokens(c), q.length())
+	if q.Uncached != nil {
+		cached = max(0, q.length()-max(0, *q.Uncached))
+	}
 	return Decision{
 		Target:       c.Target,
 		Model:        side.card.Model,
 		Overlap:      int(math.Round(t.overlap(c))),
 		Blocks:       s.prompts[side.prompt].blocks(q.length()),
-		CachedTokens: min(t.cachedTokens(c), q.length()),
+		CachedTokens: cached,
 		Device:       c.Device, Host: c.Host, Disk: c.Disk,
 		DecodeBlocks: c.DecodeBlocks,
 	}

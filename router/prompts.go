@@ -111,7 +111,7 @@ func (r *Router) cut(ctx context.Context, q *Query, s *scratch, of pool) {
 	scheme := kv.PublicScheme(of.blockSize, q.Namespace)
 	scheme.Eagle = of.eagle
 	if h := q.Hashes; h != nil {
-		p.local, p.seq, p.tracked = h.Local, h.Seq, h.Seq
+		p.local, p.seq, p.tracked = h.Local, h.Seq[:len(h.Local)], h.Seq
 		return
 	}
 	p.local, p.seq = r.hash(q.Tokens, scheme, &p.own)

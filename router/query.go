@@ -29,8 +29,11 @@ type Query struct {
 	// Settled says that the request goes to PinWorker whatever is decided here: it
 	// is booked without waiting for room.
 	Settled bool
-	Class   string // policy class or family asked for; "": the default one
-	Session Session
+	// Uncached, if not nil, is how many tokens of the prompt are left to compute, by
+	// who knows it better than the index.
+	Uncached *int
+	Class    string // policy class or family asked for; "": the default one
+	Session  Session
 
 	// Recompute says that some engines compute the whole prompt, whatever they
 	// have cached of it, because its log probabilities are wanted.
@@ -72,6 +75,7 @@ const (
 
 // Hashes names the blocks of a prompt as their worker's pool does.
 type Hashes struct {
+	// Local is nil where only the sequence is known: then nothing is found cached.
 	Local  []kv.LocalHash
 	Seq    []kv.SeqHash // of the same blocks
 	Tokens int          // of the whole prompt
@@ -96,10 +100,10 @@ func (q *Query) check() error {
 		return nil
 	case len(q.Tokens) > 0:
 		return engine.Errorf(engine.InvalidArgument, "a prompt is given by its tokens or by its hashes, not by both")
-	case len(h.Local) != len(h.Seq):
+	case h.Local != nil && len(h.Local) != len(h.Seq):
 		return engine.Errorf(engine.InvalidArgument, "got %d block hashes and %d sequence hashes, want as many of one as of the other", len(h.Local), len(h.Seq))
-	case h.Tokens < len(h.Local):
-		return engine.Errorf(engine.InvalidArgument, "a prompt of %d tokens cannot have %d blocks", h.Tokens, len(h.Local))
+	case h.Tokens < len(h.Seq):
+		return engine.Errorf(engine.InvalidArgument, "a prompt of %d tokens cannot have %d blocks", h.Tokens, len(h.Seq))
 	}
 	return nil
 }

@@ -191,6 +191,14 @@ func (c *catalog) await(ctx context.Context, id uint64, card *engine.Card) {
 // record tells what is known of a registered worker.
 func (c *catalog) record(r *registered) record {
 	out := record{worker: r.worker, Lifecycle: incomplete, Reasons: r.reasons}
+	if r.engine != nil {
+		for _, rank := range r.engine.stats() {
+			out.Streams = append(out.Streams, stream{
+				Rank: rank.Rank, Connected: rank.Connected, Messages: rank.Order.Live + rank.Order.Replayed,
+				Gaps: rank.Order.Gaps, Restarts: rank.Order.Restarts, Partial: rank.Order.Partial,
+			})
+		}
+	}
 	switch {
 	case r.leaving:
 		out.Lifecycle = draining
@@ -283,7 +291,7 @@ func (c *catalog) pools(p partition) []pool {
 	var out []pool
 	for _, w := range c.service.Fleet.Snapshot() {
 		card := w.Card()
-		if card == nil || card.Model != p.name() && !slices.Contains(card.Aliases, p.name()) || card.BlockSize == 0 {
+		if !p.serves(card) || card.BlockSize == 0 {
 			continue
 		}
 		if own := (pool{int(card.BlockSize), card.HashScheme == engine.SchemeXXH3Eagle}); !slices.Contains(out, own) {
@@ -297,24 +305,4 @@ func (c *catalog) pools(p partition) []pool {
 type pool struct {
 	blockSize int
 	eagle     bool
-}
-
-// streams counts the connections to workers' events, by whether they stand.
-func (c *catalog) streams() (connected, waiting int) {
-	c.mu.Lock()
-	known := slices.Collect(maps.Values(c.records))
-	c.mu.Unlock()
-	for _, r := range known {
-		if r.engine == nil {
-			continue
-		}
-		for _, rank := range r.engine.stats() {
-			if rank.Connected {
-				connected++
-			} else {
-				waiting++
-			}
-		}
-	}
-	return connected, waiting
 }

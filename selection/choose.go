@@ -64,7 +64,11 @@ func (s *Service) serveSelect(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	out := s.tell(r.Context(), &in, q, d)
+	out, err := s.tell(r.Context(), &in, q, d)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
 	if in.ID != "" {
 		s.mu.Lock()
 		s.pending.put(chosen{in.partition(), q, d.Target}, s.Now())
@@ -92,7 +96,13 @@ func (s *Service) selectAndReserve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.forget(in.partition(), in.ID)
-	answer(w, http.StatusOK, s.tell(r.Context(), &in, q, b.Decision()))
+	out, err := s.tell(r.Context(), &in, q, b.Decision())
+	if err != nil {
+		b.Release()
+		s.refuse(w, r, err)
+		return
+	}
+	answer(w, http.StatusOK, out)
 }
 
 // asked reads a request and makes it a query.
@@ -118,7 +128,7 @@ func (s *Service) book(ctx context.Context, q *router.Query) (*router.Booking, e
 }
 
 // tell makes the answer of a decision.
-func (s *Service) tell(ctx context.Context, in *selectRequest, q *router.Query, d router.Decision) selection {
+func (s *Service) tell(ctx context.Context, in *selectRequest, q *router.Query, d router.Decision) (selection, error) {
 	p := in.partition()
 	out := selection{
 		ID: in.ID, Length: length(q), Model: p.model, Group: p.group,
@@ -126,8 +136,8 @@ func (s *Service) tell(ctx context.Context, in *selectRequest, q *router.Query, 
 		Prefill: length(q) - d.CachedTokens, DecodeBlocks: d.DecodeBlocks,
 	}
 	w := s.Fleet.Worker(d.Target.Worker)
-	if w == nil {
-		return out // it has left just now
+	if w == nil || w.Card() == nil {
+		return out, engine.Errorf(engine.Unavailable, "worker %d has left just now", out.Worker)
 	}
 	out.Endpoint = s.catalog.endpoint(w)
 	card := w.Card()
@@ -136,7 +146,7 @@ func (s *Service) tell(ctx context.Context, in *selectRequest, q *router.Query, 
 		s.others(ctx, q, d.Target, &out.Overlap)
 	}
 	out.Overlap.add(d.Target.Rank, d.Device, d.Host, d.Disk, out.BlockSize)
-	return out
+	return out, nil
 }
 
 // others adds what the other ranks of the worker have cached.

@@ -242,11 +242,21 @@ func TestExplicitReservation(t *testing.T) {
 		loads = append(loads, fmt.Sprint(l.Target, l.Requests, l.PrefillTokens))
 	}
 	same(t, loads, []string{"1/0 0 0", "2/4 1 0", "2/5 1 16"})
+	// A dispatcher that keeps the tokens to itself knows what is left to compute.
+	h.object(201, "POST", "/reservations", `{"selection_id":"c","worker_id":1,"sequence_hashes":[-5,6],"isl_tokens":11,"effective_prefill_tokens":3}`)
+	if l := h.router.Loads()[0]; l.PrefillTokens != 3 || l.ActiveBlocks != 2 {
+		t.Errorf("booked %+v", l)
+	}
+	h.object(201, "POST", "/reservations", `{"selection_id":"d","worker_id":1,"sequence_hashes":[-5,7],"isl_tokens":8}`)
+	if l := h.router.Loads()[0]; l.PrefillTokens != 11 || l.ActiveBlocks != 3 {
+		t.Errorf("booked %+v", l)
+	}
+	h.object(400, "POST", "/reservations", `{"selection_id":"e","worker_id":1,"sequence_hashes":[1],"isl_tokens":4,"effective_prefill_tokens":5}`)
 	h.object(409, "POST", "/reservations", `{"selection_id":"a","worker_id":1,"token_ids":[1]}`)
-	h.object(404, "POST", "/reservations", `{"selection_id":"c","worker_id":9,"token_ids":[1]}`)
-	h.object(404, "POST", "/reservations", `{"selection_id":"c","worker_id":2,"dp_rank":6,"token_ids":[1]}`)
-	h.object(404, "POST", "/reservations", `{"selection_id":"c","worker_id":1,"model_name":"other","token_ids":[1]}`)
-	h.object(400, "POST", "/reservations", `{"selection_id":"c","worker_id":1}`)
+	h.object(404, "POST", "/reservations", `{"selection_id":"x","worker_id":9,"token_ids":[1]}`)
+	h.object(404, "POST", "/reservations", `{"selection_id":"x","worker_id":2,"dp_rank":6,"token_ids":[1]}`)
+	h.object(404, "POST", "/reservations", `{"selection_id":"x","worker_id":1,"model_name":"other","token_ids":[1]}`)
+	h.object(400, "POST", "/reservations", `{"selection_id":"x","worker_id":1}`)
 }
 
 // Blocks of an answer count when they are told of, whole or in part.

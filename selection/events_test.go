@@ -87,6 +87,11 @@ func TestEvents(t *testing.T) {
 		t.Errorf("worker %v with %v tokens, want 2 with 32", w, n)
 	}
 
+	streams := h.list("GET", "/workers", "")[1]["kv_event_streams"].([]any)
+	if stream := streams[0].(map[string]any); stream["connected"] != true || stream["messages"] != 1.0 {
+		t.Errorf("the stream is %v", stream)
+	}
+
 	// Another name for the worker changes nothing of that.
 	h.object(200, "PATCH", "/workers/2", `{"endpoint":"http://elsewhere"}`)
 	if got := h.router.Loads()[1].CachedBlocks; got != 8 {

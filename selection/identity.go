@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/dynago/dynago/engine"
 )
 
 // workerID is the id of a worker as dispatchers write it: a number below 2^53, or
@@ -88,6 +91,11 @@ func clip(s string) string {
 		return strconv.Quote(s[:200]) + "…"
 	}
 	return strconv.Quote(s)
+}
+
+// serves says whether a card is that of one of the partition's workers.
+func (p partition) serves(card *engine.Card) bool {
+	return card != nil && (card.Model == p.name() || slices.Contains(card.Aliases, p.name()))
 }
 
 func (p partition) compare(o partition) int {

@@ -175,7 +175,7 @@ func (s *Service) overlapScores(w http.ResponseWriter, r *http.Request) {
 // blocks is how many complete blocks a query's prompt has.
 func blocks(q *router.Query, blockSize int) int {
 	if q.Hashes != nil {
-		return len(q.Hashes.Local)
+		return len(q.Hashes.Seq)
 	}
 	return len(q.Tokens) / blockSize
 }

@@ -80,8 +80,12 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	s := m.service
 	states := map[lifecycle]int{incomplete: 0, schedulable: 0, draining: 0, unschedulable: 0}
+	connected := map[bool]int{true: 0, false: 0}
 	for _, r := range s.catalog.list("", "") {
 		states[r.Lifecycle]++
+		for _, stream := range r.Streams {
+			connected[stream.Connected]++
+		}
 	}
 	for state, n := range states {
 		gauge(m.workers, n, string(state))
@@ -104,9 +108,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(m.cached, l.CachedBlocks, id, rank)
 	}
 	gauge(m.indexed, s.Router.IndexStats().Blocks)
-	connected, waiting := s.catalog.streams()
-	gauge(m.streams, connected, "true")
-	gauge(m.streams, waiting, "false")
+	for stands, n := range connected {
+		gauge(m.streams, n, strconv.FormatBool(stands))
+	}
 }
 
 // measured counts what becomes of an operation's requests.

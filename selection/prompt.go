@@ -27,6 +27,10 @@ type prompt struct {
 	LoRA  string `json:"lora_name,omitzero"`
 	Salt  string `json:"cache_salt,omitzero"`
 	Eagle *bool  `json:"is_eagle,omitzero"`
+
+	// sequenceAlone says that SequenceHashes are enough: the worker is known, and
+	// nobody looks into the index.
+	sequenceAlone bool
 }
 
 // blockMedia are the media that have a placeholder in one block; nil is none.
@@ -85,7 +89,7 @@ func (p *prompt) fill(q *router.Query, pools []pool) error {
 // byHashes is fill for a prompt whose blocks the dispatcher has hashed.
 func (p *prompt) byHashes(q *router.Query, pools []pool) error {
 	switch {
-	case p.BlockHashes == nil:
+	case p.BlockHashes == nil && !p.sequenceAlone:
 		return bad("block_hashes is required without token_ids")
 	case p.SequenceHashes == nil:
 		return bad("sequence_hashes is required without token_ids")
@@ -93,18 +97,20 @@ func (p *prompt) byHashes(q *router.Query, pools []pool) error {
 		return bad("isl_tokens is required without token_ids")
 	case *p.Length <= 0 || *p.Length > mostTokens:
 		return bad("isl_tokens: got %d, want a number from 1 to %d", *p.Length, mostTokens)
-	case len(p.BlockHashes) != len(p.SequenceHashes):
+	case p.BlockHashes != nil && len(p.BlockHashes) != len(p.SequenceHashes):
 		return bad("block_hashes length %d must match sequence_hashes length %d", len(p.BlockHashes), len(p.SequenceHashes))
 	}
 	if len(pools) == 1 {
-		if most := *p.Length / pools[0].blockSize; len(p.BlockHashes) > most {
-			return bad("block_hashes: got %d, and a prompt of %d tokens has %d complete blocks of %d", len(p.BlockHashes), *p.Length, most, pools[0].blockSize)
+		if most := *p.Length / pools[0].blockSize; len(p.SequenceHashes) > most {
+			return bad("sequence_hashes: got %d, and a prompt of %d tokens has %d complete blocks of %d", len(p.SequenceHashes), *p.Length, most, pools[0].blockSize)
 		}
 	}
 	h := &router.Hashes{Tokens: *p.Length}
-	for i := range p.BlockHashes {
-		h.Local = append(h.Local, kv.LocalHash(p.BlockHashes[i]))
-		h.Seq = append(h.Seq, kv.SeqHash(p.SequenceHashes[i]))
+	for _, local := range p.BlockHashes {
+		h.Local = append(h.Local, kv.LocalHash(local))
+	}
+	for _, seq := range p.SequenceHashes {
+		h.Seq = append(h.Seq, kv.SeqHash(seq))
 	}
 	q.Hashes = h
 	return nil

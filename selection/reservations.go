@@ -13,8 +13,10 @@ type reservationRequest struct {
 	selectRequest
 	Worker *workerID `json:"worker_id"`
 	Rank   *uint32   `json:"dp_rank"`
-	// Track stands for the override of the same name.
-	Track *bool `json:"track_prefill_tokens"`
+	// Track stands for the override of the same name, and Uncached for what the
+	// index would say is left to compute.
+	Track    *bool `json:"track_prefill_tokens"`
+	Uncached *int  `json:"effective_prefill_tokens"`
 }
 
 // reservation says where a request is booked.
@@ -77,15 +79,22 @@ func (s *Service) settled(in *reservationRequest, class string) (chosen, error) 
 		}
 		return c, nil
 	}
+	if in.Track == nil && in.Uncached != nil {
+		in.Track = new(true)
+	}
 	if in.Track != nil {
 		if in.Overrides == nil {
 			in.Overrides = new(overrides)
 		}
 		in.Overrides.Track = in.Track
 	}
+	in.prompt.sequenceAlone = true
 	q, err := s.query(&in.selectRequest, class)
 	if err != nil {
 		return chosen{}, err
+	}
+	if q.Uncached = in.Uncached; q.Uncached != nil && (*q.Uncached < 0 || *q.Uncached > length(q)) {
+		return chosen{}, bad("effective_prefill_tokens: got %d, want 0 to %d, the length of the prompt", *q.Uncached, length(q))
 	}
 	s.forget(p, in.ID)
 	c := chosen{partition: p, query: q}
@@ -102,11 +111,8 @@ func (s *Service) settled(in *reservationRequest, class string) (chosen, error) 
 func (s *Service) place(c chosen) (*fleet.Worker, error) {
 	w := s.Fleet.Worker(c.target.Worker)
 	if w != nil && w.Admitted() {
-		for _, r := range s.catalog.list(c.partition.model, c.partition.group) {
-			card := w.Card()
-			if r.ID.inner() == w.ID() && c.target.Rank-card.DPStart < card.Ranks() {
-				return w, nil
-			}
+		if card := w.Card(); c.partition.serves(card) && c.target.Rank-card.DPStart < card.Ranks() {
+			return w, nil
 		}
 	}
 	return nil, unknown("schedulable worker %d (dp_rank %d) not found for model %s in group %s",

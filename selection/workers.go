@@ -64,6 +64,18 @@ type record struct {
 	worker
 	Lifecycle lifecycle `json:"lifecycle"`
 	Reasons   []string  `json:"not_schedulable_reasons,omitempty"`
+	Streams   []stream  `json:"kv_event_streams,omitempty"`
+}
+
+// stream is how the events of one rank are heard.
+type stream struct {
+	Rank      uint32 `json:"dp_rank"`
+	Connected bool   `json:"connected"`
+	Messages  uint64 `json:"messages"`
+	Gaps      uint64 `json:"gaps"`     // messages before which others were missing
+	Restarts  uint64 `json:"restarts"` // of the engine, as far as its messages show
+	// Partial says that the worker may have cached more than it has told.
+	Partial bool `json:"partial"`
 }
 
 func (w *worker) partition() partition { return partition{w.Model, w.Group} }
