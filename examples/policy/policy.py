@@ -41,11 +41,14 @@ class Policy(BaseHTTPRequestHandler):
         else:
             answer = {"choice": pick(body["request"], body["candidates"]), "outcomes": True}
         text = json.dumps(answer).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
+        try:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+        except ConnectionError:
+            pass  # too late: the router has decided without us
 
     def log_message(self, *_):
         pass  # a line for each question is too much
