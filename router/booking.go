@@ -68,7 +68,7 @@ func (b *Booking) Prefilled() {
 	r.mu.Lock()
 	r.books.prefilled(b, now)
 	r.mu.Unlock()
-	r.drain()
+	r.drainAt(&b.decision.Target)
 }
 
 // Cached tells how many tokens of the prompt the engine found cached. Only the
@@ -134,11 +134,19 @@ func (b *Booking) Failed() { b.end.Store(uint32(Failed)) }
 // Release ends the booking: nothing of it is left in the books. It may be called
 // more than once.
 func (b *Booking) Release() {
+	if b.release() {
+		b.router.drainAt(&b.decision.Target)
+	}
+}
+
+// release is Release without looking for somebody to take the place. It says
+// whether it was the first.
+func (b *Booking) release() bool {
 	r := b.router
 	r.mu.Lock()
 	if b.released {
 		r.mu.Unlock()
-		return
+		return false
 	}
 	b.released = true
 	r.forget(b, r.now())
@@ -150,7 +158,7 @@ func (b *Booking) Release() {
 		r.learner.Learn(b.outcome(r.now()))
 	}
 	b.lease.end()
-	r.drain()
+	return true
 }
 
 // outcome says how the request has gone.

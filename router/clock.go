@@ -20,13 +20,17 @@ func (r *Router) Tick(now time.Time) {
 	r.mu.Lock()
 	r.lastTick = now
 	r.expire(now)
+	var lost []*Booking
 	if !now.Before(r.nextSweep) {
-		r.sweep(now)
+		lost = r.sweep(now)
 		r.nextSweep = now.Add(sweepEvery)
 	}
 	r.monitor.forget()
 	late := r.overdue(now)
 	r.mu.Unlock()
+	for _, b := range lost {
+		b.Release()
+	}
 	for _, p := range late {
 		p.stop()
 		p.done(nil, p.late(now))

@@ -65,9 +65,13 @@ func (f feed) RemoveWorker(id uint64) {
 	f.ahead.removeWorker(id)
 	f.instead.Load().removeWorker(id)
 	f.watch.removeWorker(id)
-	f.dropNamed(id)
+	orphans := f.orphans(id)
 	f.books.dropIdle(id)
 	f.mu.Unlock()
+	for _, b := range orphans {
+		b.Failed()
+		b.release() // the fleet must not wait for those who take the place
+	}
 	// Of a large cache this takes a while, in which others are to be routed.
 	f.index.RemoveWorker(id)
 }

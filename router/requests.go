@@ -91,27 +91,34 @@ func (r *Router) forget(b *Booking, now time.Time) {
 }
 
 // sweep forgets requests of which nothing was heard for too long. A sign of life
-// counts from the sweep on that notices it. The lock must be held.
-func (r *Router) sweep(now time.Time) {
+// counts from the sweep on that notices it. Those that are known by id are
+// returned: nobody else will release them. The lock must be held.
+func (r *Router) sweep(now time.Time) (lost []*Booking) {
 	for b := r.books.open.first; b != nil; {
 		next := b.younger
-		if output := b.output.Load(); output != b.heardOutput {
+		switch output := b.output.Load(); {
+		case output != b.heardOutput:
 			b.heard, b.heardOutput = now, output
-		} else if now.Sub(b.heard) >= r.expiry {
+		case now.Sub(b.heard) < r.expiry:
+		case b.named:
+			r.counted.Expired++
+			lost = append(lost, b)
+		default:
 			r.counted.Expired++
 			r.forget(b, now)
 		}
 		b = next
 	}
+	return lost
 }
 
-// dropNamed forgets the requests that are known by id on a worker whose life is
+// orphans returns the requests that are known by id on a worker whose life is
 // over: nobody else will tell that they have ended. The lock must be held.
-func (r *Router) dropNamed(worker uint64) {
-	now := r.now()
+func (r *Router) orphans(worker uint64) (list []*Booking) {
 	for _, b := range r.requests {
 		if b != nil && b.decision.Target.Worker == worker && b.load.life.Err() != nil {
-			r.forget(b, now)
+			list = append(list, b)
 		}
 	}
+	return list
 }

@@ -115,7 +115,8 @@ func TestOneOfManyBooksAnID(t *testing.T) {
 // What nobody speaks of any more is forgotten; output is a sign of life.
 func TestExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, router.Config{})
+		l := &learner{}
+		h := newHouse(t, router.Config{Policy: l})
 		defer h.fleet.Close()
 		h.join(1, card())
 		running, stop := context.WithCancel(t.Context())
@@ -143,6 +144,9 @@ func TestExpiry(t *testing.T) {
 		if err := h.router.Free("lost"); code(err) != router.CodeRequestNotFound {
 			t.Error(err)
 		}
+		if len(l.told) != 1 || l.told[0].ID != "lost" || l.told[0].End != router.Abandoned {
+			t.Errorf("the policy has heard %+v, want of the request that nobody will release", l.told)
+		}
 		if n := wait(20 * time.Minute); n != 1 {
 			t.Errorf("%d requests after 20 minutes more, want 1", n)
 		}
@@ -157,6 +161,9 @@ func TestExpiry(t *testing.T) {
 		silent.Release()
 		if l, c := h.router.Loads()[0], h.router.Counters(); l != (router.TargetLoad{Target: l.Target}) || c.Expired != 3 {
 			t.Errorf("in the end: %+v, %+v", l, c)
+		}
+		if len(l.told) != 3 {
+			t.Errorf("the policy has heard %+v, want of each request once", l.told)
 		}
 	})
 }

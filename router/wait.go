@@ -1,10 +1,14 @@
 package router
 
 import (
+	"cmp"
 	"context"
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/kv"
 )
 
@@ -37,6 +41,16 @@ type waitingRoom struct {
 	// sending is the class of the one that is on its way out. It is still ahead of
 	// those that come now.
 	sending *Class
+	// barred is who of each class was asked last of those that are pinned nowhere,
+	// and found no worker with room.
+	barred map[*Class]barring
+}
+
+// barring is a request, and the version of the fleet whose workers it was held
+// against.
+type barring struct {
+	request *parked
+	version uint64
 }
 
 // parked is a request that waits.
@@ -127,7 +141,7 @@ func (r *Router) room(key roomKey) *waitingRoom {
 		if profile == nil {
 			profile = DefaultProfile(r.threshold, r.order)
 		}
-		room = &waitingRoom{roomKey: key, profile: profile, queue: NewQueue[*parked](profile, r.now())}
+		room = &waitingRoom{roomKey: key, profile: profile, queue: NewQueue[*parked](profile, r.now()), barred: make(map[*Class]barring)}
 		r.waiting.rooms[key] = room
 		r.waiting.order = append(r.waiting.order, room)
 	}
@@ -160,7 +174,12 @@ func (r *Router) park(ctx context.Context, q *Query, s *scratch, now time.Time, 
 	p.stop = context.AfterFunc(ctx, func() { r.leave(p) })
 	r.waiting.add(p)
 	r.counted.Parked++
-	r.waits.Add(1)
+	if r.waits.Add(1) == 1 && r.prefillModel != nil {
+		select {
+		case r.sooner <- struct{}{}:
+		default: // it knows
+		}
+	}
 	return errParked
 }
 
@@ -214,33 +233,46 @@ func (p *parked) late(now time.Time) error {
 }
 
 // drain sends on whoever has room.
-func (r *Router) drain() {
+func (r *Router) drain() { r.drainAt(nil) }
+
+// drainAt is drain where nothing but a target has become freer; nil: anything may
+// have.
+func (r *Router) drainAt(at *kv.Target) {
 	if r.waits.Load() == 0 {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := 0; i < len(r.waiting.order); i++ { // there may be more before it ends
-		r.drainRoom(r.waiting.order[i])
+		r.drainRoom(r.waiting.order[i], at)
 	}
 }
 
 // drainRoom sends on whoever has room of those who wait in one place. The lock
 // must be held; it is not meanwhile.
-func (r *Router) drainRoom(room *waitingRoom) {
+func (r *Router) drainRoom(room *waitingRoom, at *kv.Target) {
 	if room.draining {
 		room.again = true
 		return
 	}
 	room.draining = true
 	defer func() { room.draining = false }()
-	for more := true; more; more = room.again {
+	for more := true; more; more, at = room.again, nil {
 		room.again = false
 		now := r.now()
-		for item := range room.queue.Ready(now, func(i *Item[*parked]) bool { return r.fits(i.Value, now) }) {
+		for item := range room.ready(now, at, func(i *Item[*parked]) bool { return r.fits(i.Value, at, now) }) {
 			r.send(item.Value)
 		}
 	}
+}
+
+// ready returns those who have room, of whom some may be left out who could not
+// use what has become freer.
+func (room *waitingRoom) ready(now time.Time, at *kv.Target, free func(*Item[*parked]) bool) iter.Seq[*Item[*parked]] {
+	if at == nil {
+		return room.queue.Ready(now, free)
+	}
+	return room.queue.ReadyAt(now, *at, free)
 }
 
 // send decides about a request that has waited. The lock must be held; it is not
@@ -263,11 +295,16 @@ func (r *Router) send(p *parked) {
 	r.mu.Lock()
 }
 
-// fits says whether a request has room somewhere, or has nowhere to wait for. The
-// lock must be held.
-func (r *Router) fits(p *parked, now time.Time) bool {
+// fits says whether a request has room somewhere, or has nowhere to wait for. at
+// is as for drainAt. The lock must be held.
+func (r *Router) fits(p *parked, at *kv.Target, now time.Time) bool {
+	version := r.fleet.Version()
 	q, workers, walk, anybody := p.query, r.fleet.Snapshot(), r.books.walk(), false
 	c := newCheck(q, workers)
+	asked := barring{p, version}
+	if at != nil && p.room.barred[p.Class] == asked {
+		workers, anybody = only(workers, at.Worker), true // it was asked about whatever else was freer
+	}
 	for _, w := range workers {
 		card := w.Card()
 		if !serves(card, q) {
@@ -292,7 +329,19 @@ func (r *Router) fits(p *parked, now time.Time) bool {
 			}
 		}
 	}
+	if anybody && !q.pinned() {
+		p.room.barred[p.Class] = asked
+	}
 	return !anybody
+}
+
+// only returns that of the workers which has an id, if there is one.
+func only(workers []*fleet.Worker, id uint64) []*fleet.Worker {
+	i, ok := slices.BinarySearchFunc(workers, id, func(w *fleet.Worker, id uint64) int { return cmp.Compare(w.ID(), id) })
+	if !ok {
+		return nil
+	}
+	return workers[i : i+1]
 }
 
 func (w *waiting) add(p *parked) {
@@ -316,6 +365,9 @@ func (w *waiting) remove(p *parked) {
 		p.younger.older = p.older
 	}
 	p.older, p.younger = nil, nil
+	if p.room.barred[p.Class].request == p {
+		delete(p.room.barred, p.Class)
+	}
 }
 
 // PoolQueue is what waits for the workers of one model and role.
