@@ -96,15 +96,20 @@ type house struct {
 
 func newHouse(t testing.TB, c pipeline.Config, engines ...engine.Engine) *house {
 	t.Helper()
+	tuning := router.DefaultTuning()
+	tuning.TrackOutputBlocks = true
+	// Round robin makes the order of attempts plain.
+	return newHouseOf(t, c, router.Config{Mode: router.RoundRobin, Tuning: &tuning}, engines...)
+}
+
+func newHouseOf(t testing.TB, c pipeline.Config, routing router.Config, engines ...engine.Engine) *house {
+	t.Helper()
 	model, err := demoModel()
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := &house{fleet: fleet.New(fleet.Config{}), model: model}
-	tuning := router.DefaultTuning()
-	tuning.TrackOutputBlocks = true
-	// Round robin makes the order of attempts plain.
-	if h.router, err = router.New(router.Config{Mode: router.RoundRobin, Tuning: &tuning}, h.fleet); err != nil {
+	if h.router, err = router.New(routing, h.fleet); err != nil {
 		t.Fatal(err)
 	}
 	c.Fleet, c.Router = h.fleet, h.router
