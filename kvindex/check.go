@@ -141,3 +141,36 @@ func (c *checking) totals() {
 		c.require(n.children == children, id, "%d children, %d booked", children, n.children)
 	}
 }
+
+// check panics if the table of keys contradicts itself: each key lies in its
+// home or behind full buckets, all of which count it. It looks at some of the
+// changes, as that of the tree does.
+func (k *keys) check() {
+	if checks.Add(1)%int64(1+k.count/2) != 0 {
+		return
+	}
+	passed := make([]uint32, len(k.buckets))
+	count := 0
+	for at := range k.buckets {
+		b := &k.buckets[at]
+		for i := range keysPerBucket {
+			if (b.held[i] != 0) != (i < b.size()) || i >= b.size() && b.key[i] != 0 {
+				panic(fmt.Sprintf("kvindex: bucket %d of %d keys has %v for %v", at, b.size(), b.held, b.key))
+			}
+		}
+		for _, key := range b.key[:b.size()] {
+			count++
+			for from := k.home(key); from != uint32(at); from = k.next(from) {
+				passed[from]++
+			}
+		}
+	}
+	if count != k.count {
+		panic(fmt.Sprintf("kvindex: %d keys, %d booked", count, k.count))
+	}
+	for at, n := range passed {
+		if b := &k.buckets[at]; b.load/passes != n || n > 0 && b.size() < keysPerBucket {
+			panic(fmt.Sprintf("kvindex: bucket %d of %d keys was passed by %d, counts %d", at, b.size(), n, b.load/passes))
+		}
+	}
+}

@@ -53,7 +53,7 @@ func (h *holder) dump(t *tree) *dump {
 		if _, ok := d.of[up]; up == 0 || ok {
 			continue
 		}
-		for h.keys.find(next) != nil {
+		for _, ok := h.keys.find(next); ok; _, ok = h.keys.find(next) {
 			next++
 		}
 		t.mu.Lock()

@@ -15,17 +15,18 @@ type holder struct {
 	slot   uint32 // its number in every cover
 	life   uint64 // tells it from those that have had the slot before
 
-	mu   sync.Mutex
-	gone bool // nothing is to be added any more
-	keys keys
+	mu     sync.Mutex
+	gone   bool // nothing is to be added any more
+	keys   keys
+	places [slice]place // of the blocks that an event takes away
 	// twins counts the keys beyond the first that stand for the same place on
 	// the same tier.
-	twins map[spot]int
+	twins map[twin]int
 
 	blocks atomic.Int64 // keys, for those who do not want to wait
 }
 
-type spot struct {
+type twin struct {
 	place place
 	tier  int
 }
@@ -38,9 +39,9 @@ func (h *holder) count(t *tree, c *cover, tier int, r run, from, to int) {
 			continue
 		}
 		if h.twins == nil {
-			h.twins = make(map[spot]int)
+			h.twins = make(map[twin]int)
 		}
-		h.twins[spot{r.start + place(i), tier}]++
+		h.twins[twin{r.start + place(i), tier}]++
 	}
 }
 
@@ -49,7 +50,7 @@ func (h *holder) last(p place, tier int) bool {
 	if len(h.twins) == 0 {
 		return true
 	}
-	s := spot{p, tier}
+	s := twin{p, tier}
 	if h.twins[s] == 0 {
 		return true
 	}
@@ -61,6 +62,7 @@ func (h *holder) last(p place, tier int) bool {
 
 // unlock lets others at the target again.
 func (h *holder) unlock() {
+	h.keys.check()
 	h.blocks.Store(int64(h.keys.count))
 	h.mu.Unlock()
 }

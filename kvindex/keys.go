@@ -19,15 +19,25 @@ import (
 type keys struct {
 	buckets []keyBucket
 	count   int
+	least   int           // keys that there is always room for
 	homes   [slice]uint32 // of the keys that touch was last called with
-	touched uint64        // keeps the compiler from dropping loads that only warm the cache
+	touched uint32        // keeps the compiler from dropping loads that only warm the cache
 }
 
+// keyBucket holds its keys without gaps, the first ones first.
 type keyBucket struct {
-	key    [keysPerBucket]kv.EngineHash
-	held   [keysPerBucket]held // 0 = free
-	passed uint32              // keys that went on from here
+	key  [keysPerBucket]kv.EngineHash
+	held [keysPerBucket]held // 0 = free
+	// load counts the keys that are here, in the lowest bits, and those that went
+	// on from here.
+	load uint32
 }
+
+// passes is one key that went on, in a load.
+const passes = 1 << 3
+
+func (b *keyBucket) size() int    { return int(b.load % passes) }
+func (b *keyBucket) passed() bool { return b.load >= passes }
 
 const keysPerBucket = 5
 
@@ -46,37 +56,33 @@ func (h held) gone() bool             { return h.tiers() == 0 }
 
 // reserve makes room for n more keys.
 func (k *keys) reserve(n int) {
-	if n += k.count; 8*n > 5*keysPerBucket*len(k.buckets) {
+	if n += k.count; bucketsFor(n) > len(k.buckets) {
 		k.resize(max(n, k.count+k.count/3))
 	}
 }
 
 // shrink gives room back that is not needed any more.
 func (k *keys) shrink() {
-	if k.count == 0 {
+	switch n := max(k.count+k.count/8, k.least); {
+	case n == 0:
 		k.buckets = nil
-	} else if 4*k.count < keysPerBucket*len(k.buckets) {
-		k.resize(k.count + k.count/8)
+	case 2*bucketsFor(n) < len(k.buckets):
+		k.resize(n)
 	}
 }
+
+// bucketsFor returns how many buckets n keys need.
+func bucketsFor(n int) int { return 8*n/(5*keysPerBucket) + 2 }
 
 // resize makes room for n keys. Because keys lie in the order of their hashes,
 // this goes through both tables from front to back.
 func (k *keys) resize(n int) {
 	old := k.buckets
-	k.buckets = make([]keyBucket, 8*n/(5*keysPerBucket)+2)
-	fill := make([]uint8, len(k.buckets))
+	k.buckets = make([]keyBucket, bucketsFor(n))
 	for i := range old {
 		b := &old[i]
-		for used := ^b.free() & (1<<keysPerBucket - 1); used != 0; used &= used - 1 {
-			j := bits.TrailingZeros(used)
-			at := k.home(b.key[j])
-			for ; fill[at] == keysPerBucket; at = k.next(at) {
-				k.buckets[at].passed++
-			}
-			to := &k.buckets[at]
-			to.key[fill[at]], to.held[fill[at]] = b.key[j], b.held[j]
-			fill[at]++
+		for j := range b.size() {
+			k.put(k.home(b.key[j]), b.key[j], b.held[j])
 		}
 	}
 }
@@ -89,40 +95,53 @@ func (k *keys) home(key kv.EngineHash) uint32 {
 }
 
 // touch brings the lines of some keys into the cache, and that of a parent, all
-// at once instead of one after the other, and notes where the keys belong.
+// at once instead of one after the other, and notes where the keys belong. Its
+// loops are short, so that the processor is many lines ahead of those that have
+// come.
 func (k *keys) touch(blocks []kv.Block, parent kv.EngineHash) {
-	sum := uint64(k.buckets[k.home(parent)].passed)
 	homes := k.homes[:len(blocks)]
-	last := uint32(len(k.buckets) - 1)
 	for i := range blocks {
-		home := k.home(blocks[i].Engine)
-		homes[i] = home
-		sum += uint64(k.buckets[home].passed)
+		homes[i] = k.home(blocks[i].Engine)
 	}
+	buckets := k.buckets
+	sum := buckets[k.home(parent)].load
 	for _, home := range homes {
-		sum += uint64(k.buckets[min(last, home+uint32(bit(k.buckets[home].passed != 0)))].passed)
+		sum += buckets[home].load
+	}
+	last := uint32(len(buckets) - 1)
+	for _, home := range homes {
+		sum += buckets[min(last, home+uint32(bit(buckets[home].passed())))].load
 	}
 	k.touched += sum
 }
 
-// find returns what a key stands for, to be changed until the table is; nil if
-// it is not known.
-func (k *keys) find(key kv.EngineHash) *held {
-	if len(k.buckets) == 0 {
-		return nil
-	}
-	return k.findAt(k.home(key), key)
+// spot is where a key is: which of a bucket.
+type spot struct {
+	bucket uint32
+	i      int
 }
 
-// findAt is find for a key whose home is known.
-func (k *keys) findAt(home uint32, key kv.EngineHash) *held {
+// at returns what the key there stands for, to be changed until a key is removed
+// or the table changes its size.
+func (k *keys) at(s spot) *held { return &k.buckets[s.bucket].held[s.i] }
+
+// find returns where a key is.
+func (k *keys) find(key kv.EngineHash) (spot, bool) {
+	if len(k.buckets) == 0 {
+		return spot{}, false
+	}
+	return k.findFrom(k.home(key), key)
+}
+
+// findFrom is find for a key whose home is known.
+func (k *keys) findFrom(home uint32, key kv.EngineHash) (spot, bool) {
 	for at := home; ; at = k.next(at) {
 		b := &k.buckets[at]
-		if i := b.find(key); i < keysPerBucket {
-			return &b.held[i]
+		if i := b.find(key); i < b.size() {
+			return spot{at, i}, true
 		}
-		if b.passed == 0 {
-			return nil
+		if !b.passed() {
+			return spot{}, false
 		}
 	}
 }
@@ -134,21 +153,12 @@ func (k *keys) next(at uint32) uint32 {
 	return 0
 }
 
-// find returns where in the bucket a key is, keysPerBucket if nowhere. It has no
-// branch that depends on where, since that could not be foretold.
+// find returns which of a bucket's keys is the one given; if none is, that of a
+// free place or keysPerBucket. It has no branch that depends on where, since
+// that could not be foretold.
 func (b *keyBucket) find(key kv.EngineHash) int {
-	found := bit(b.key[0] == key) | bit(b.key[1] == key)<<1 | bit(b.key[2] == key)<<2 |
-		bit(b.key[3] == key)<<3 | bit(b.key[4] == key)<<4
-	if key == 0 { // a key like any other, and what is in free places
-		found &^= b.free()
-	}
-	return bits.TrailingZeros(found | 1<<keysPerBucket)
-}
-
-// free returns which places of a bucket are free.
-func (b *keyBucket) free() uint {
-	return bit(b.held[0] == 0) | bit(b.held[1] == 0)<<1 | bit(b.held[2] == 0)<<2 |
-		bit(b.held[3] == 0)<<3 | bit(b.held[4] == 0)<<4
+	return bits.TrailingZeros(bit(b.key[0] == key) | bit(b.key[1] == key)<<1 | bit(b.key[2] == key)<<2 |
+		bit(b.key[3] == key)<<3 | bit(b.key[4] == key)<<4 | 1<<keysPerBucket)
 }
 
 // bit is 1 if it is so. The compiler makes no branch of it.
@@ -168,48 +178,60 @@ func (k *keys) add(home uint32, key kv.EngineHash, v held) {
 func (k *keys) put(home uint32, key kv.EngineHash, v held) {
 	for at := home; ; at = k.next(at) {
 		b := &k.buckets[at]
-		if free := b.free(); free != 0 {
-			i := bits.TrailingZeros(free)
+		if i := b.size(); i < keysPerBucket {
 			b.key[i], b.held[i] = key, v
+			b.load++
 			return
 		}
-		b.passed++
+		b.load += passes
 	}
 }
 
-// remove forgets a key that is known. If others have passed its bucket, one of
-// them takes its room: a bucket is passed only while it is full, or else every
-// bucket would in time have been full once, and every look-up need two lines.
-func (k *keys) remove(home uint32, key kv.EngineHash) {
+// remove forgets the key at s, whose home is given. If others have passed its
+// bucket, one of them takes its room: a bucket is passed only while it is full,
+// or else every bucket would in time have been full once, and every look-up need
+// two lines.
+func (k *keys) remove(home uint32, s spot) {
 	k.count--
-	at := home
-	i := k.buckets[at].find(key)
-	for ; i == keysPerBucket; i = k.buckets[at].find(key) {
-		k.buckets[at].passed--
-		at = k.next(at)
+	k.withdraw(home, s.bucket)
+	b := &k.buckets[s.bucket]
+	for b.passed() {
+		from := k.passerBy(s.bucket)
+		f := &k.buckets[from.bucket]
+		b.key[s.i], b.held[s.i] = f.key[from.i], f.held[from.i]
+		k.withdraw(s.bucket, from.bucket)
+		s, b = from, f
 	}
-	for k.buckets[at].passed > 0 {
-		from, j := k.passerBy(at)
-		b, f := &k.buckets[at], &k.buckets[from]
-		b.key[i], b.held[i] = f.key[j], f.held[j]
-		for ; at != from; at = k.next(at) {
-			k.buckets[at].passed--
-		}
-		i = j
-	}
-	b := &k.buckets[at]
-	b.key[i], b.held[i] = 0, 0
+	b.load--
+	last := b.size()
+	b.key[s.i], b.held[s.i] = b.key[last], b.held[last]
+	b.key[last], b.held[last] = 0, 0
 }
 
-// passerBy returns where a key lies that has passed the bucket at.
-func (k *keys) passerBy(at uint32) (from uint32, i int) {
-	n := uint32(len(k.buckets))
-	for from = k.next(at); ; from = k.next(from) {
+// withdraw counts a key no more that passed the buckets from..to-1.
+func (k *keys) withdraw(from, to uint32) {
+	for ; from != to; from = k.next(from) {
+		k.buckets[from].load -= passes
+	}
+}
+
+// passerBy returns where a key is that has passed the bucket at.
+func (k *keys) passerBy(at uint32) spot {
+	for from := k.next(at); ; from = k.next(from) {
 		b := &k.buckets[from]
-		for i, v := range b.held {
-			if v != 0 && (from+n-k.home(b.key[i]))%n >= (from+n-at)%n {
-				return from, i
+		for i := range b.size() {
+			if k.distance(k.home(b.key[i]), from) >= k.distance(at, from) {
+				return spot{from, i}
 			}
 		}
 	}
+}
+
+// distance returns how many buckets a key passes that belongs to one and is in
+// another.
+func (k *keys) distance(home, at uint32) uint32 {
+	if at >= home {
+		return at - home
+	}
+	return at + uint32(len(k.buckets)) - home
 }

@@ -113,6 +113,29 @@ func (x *Index) apply(t kv.Target, e *kv.Event) error {
 	return ErrUnsupported
 }
 
+// Reserve makes room for as many blocks as the cache of t has, so that none is
+// moved while the cache fills. It is a hint, and takes its 26 B a block at once;
+// of more than four million blocks no more is believed. It ends when t is removed
+// or cleared.
+func (x *Index) Reserve(t kv.Target, blocks int) {
+	if blocks <= 0 {
+		return
+	}
+	h := x.holder(t)
+	if h == nil {
+		return // and neither can anything of t be stored
+	}
+	defer h.unlock()
+	// A quarter more keeps the table at a load of one half, at which most keys
+	// are where they belong.
+	blocks = min(blocks, mostReserved)
+	h.keys.least = blocks + blocks/4
+	h.keys.reserve(h.keys.least - h.keys.count)
+}
+
+// mostReserved is the most blocks that are believed in before they are there.
+const mostReserved = 4 << 20
+
 // RemoveTarget forgets all of one rank, on every tier. Once it has returned, no
 // query returns the rank until it stores something again.
 func (x *Index) RemoveTarget(t kv.Target) {

@@ -54,11 +54,17 @@ func (x *Index) remove(h *holder, e *kv.Event) error {
 			return ErrBlockNotFound
 		}
 		n := min(len(blocks), slice)
-		h.keys.touch(blocks[:n], 0)
-		x.tree.mu.Lock()
-		if err := h.remove(&x.tree, blocks[:n], e.Tier); err != nil {
+		places, err := h.forget(blocks[:n], e.Tier)
+		if err != nil {
 			failed = err
 		}
+		x.tree.mu.Lock()
+		x.tree.expect(places)
+		l := lost{tree: &x.tree, slot: h.slot, tier: int(e.Tier)}
+		for _, p := range places {
+			l.add(p)
+		}
+		l.flush()
 		x.tree.check()
 		x.tree.mu.Unlock()
 		h.keys.shrink()
@@ -67,27 +73,51 @@ func (x *Index) remove(h *holder, e *kv.Event) error {
 	return failed
 }
 
-func (h *holder) remove(t *tree, blocks []kv.Block, tier kv.Tier) error {
+// forget takes a tier from the keys of some blocks, and returns the places that
+// the target has no key for on that tier any more. They are overwritten by the
+// next call.
+func (h *holder) forget(blocks []kv.Block, tier kv.Tier) ([]place, error) {
 	var err error
-	l := lost{tree: t, slot: h.slot, tier: int(tier)}
+	h.keys.touch(blocks, 0)
+	places := h.places[:0]
 	for i := range blocks {
-		key := blocks[i].Engine
 		home := h.keys.homes[i]
-		known := h.keys.findAt(home, key)
-		if known == nil || !known.on(tier) {
+		at, ok := h.keys.findFrom(home, blocks[i].Engine)
+		if !ok || !h.keys.at(at).on(tier) {
 			err = ErrBlockNotFound
 			continue
 		}
+		known := h.keys.at(at)
 		p := known.place()
 		if *known = known.without(tier); known.gone() {
-			h.keys.remove(home, key)
+			h.keys.remove(home, at)
 		}
 		if h.last(p, int(tier)) {
-			l.add(p)
+			places = append(places, p)
 		}
 	}
-	l.flush()
-	return err
+	return places, err
+}
+
+// expect brings what is needed to give up some places into the cache.
+func (t *tree) expect(places []place) {
+	var last place
+	var sum uint32
+	var ids [slice]uint32
+	n := 0
+	for _, p := range places {
+		if p>>unitOrder == last>>unitOrder {
+			continue
+		}
+		last = p
+		o, i := t.owner(p)
+		ids[n] = o.first[i]
+		n++
+	}
+	for _, id := range ids[:n] {
+		sum += uint32(t.node(id).run.Load())
+	}
+	t.touched += sum
 }
 
 // sweep takes a target out of the tree, some keys at a time. The first key of a

@@ -30,11 +30,11 @@ func (x *Index) store(h *holder, e *kv.Event) error {
 		h.keys.reserve(max(n, 1))
 		h.keys.touch(blocks[:n], e.Parent)
 		if first && e.HasParent {
-			parent := h.keys.find(e.Parent)
-			if parent == nil {
+			parent, ok := h.keys.find(e.Parent)
+			if !ok {
 				return ErrParentNotFound
 			}
-			at = parent.place()
+			at = h.keys.at(parent).place()
 		}
 		x.tree.mu.Lock()
 		c := cursor{tree: &x.tree, holder: h, tier: int(e.Tier)}
@@ -59,15 +59,17 @@ func (c *cursor) store(blocks []kv.Block, more int) (conflicts uint64, err error
 	for i := range blocks {
 		b := &blocks[i]
 		home := h.keys.homes[i]
-		known := h.keys.findAt(home, b.Engine)
-		switch {
-		case known == nil:
+		s, ok := h.keys.findFrom(home, b.Engine)
+		if !ok {
 			if !c.descend(uint64(b.Local), more-i) {
 				return conflicts, ErrFull
 			}
 			h.keys.add(home, b.Engine, newHeld(c.place(), tier))
 			c.take()
 			continue
+		}
+		known := h.keys.at(s)
+		switch {
 		case c.follow(known.place(), uint64(b.Local)):
 			if !known.on(tier) {
 				*known = known.with(tier)

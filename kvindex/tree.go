@@ -13,7 +13,8 @@ type tree struct {
 	slab     *arena[slabChunk]
 	owners   []*owners // by chunk of the slab
 	children children
-	blocks   int // distinct, over all nodes
+	blocks   int    // distinct, over all nodes
+	touched  uint32 // keeps the compiler from dropping loads that only warm the cache
 }
 
 // owners says whose the units of a chunk of the slab are.

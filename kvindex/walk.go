@@ -199,7 +199,10 @@ func (w *walk) report(found []Match, before, now *roster) []Match {
 				continue
 			}
 			r := &w.reach[rank]
-			found = append(found, Match{before.targets[rank], [tiers]int32{r[0], r[1] - r[0], r[2] - r[1], r[3] - r[2]}})
+			found = append(found, Match{}) // and filled in place, because a copy waits for what it copies
+			m := &found[len(found)-1]
+			m.Target = before.targets[rank]
+			m.Blocks[0], m.Blocks[1], m.Blocks[2], m.Blocks[3] = r[0], r[1]-r[0], r[2]-r[1], r[3]-r[2]
 		}
 	}
 	return found

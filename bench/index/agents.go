@@ -26,7 +26,9 @@ func agents(c contestant, h *workload.Corpus) (agentic, error) {
 	a := agentic{mixture: mixture{Blocks: all.All(), Ops: len(h.Ops), Held: all.Held()}}
 	x := c.new()
 	match := x.matcher()
+	capacity := h.Capacity()
 	began := now()
+	reserve(x, h, capacity)
 	a.replay(x, match, h, h.Ops)
 	a.spent = now().since(began)
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dynago/dynago/bench/workload"
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/kvindex"
 	"github.com/dynago/dynago/kvindex/positional"
@@ -49,6 +50,18 @@ func contestantOf(name string) (contestant, error) {
 		return contestant{}, fmt.Errorf("-index %s: want one of %s", name, contestantNames())
 	}
 	return contestants[i], nil
+}
+
+// reserve tells an index that wants to know how many blocks the workers' caches
+// have, as engines do when they join.
+func reserve(x index, h *workload.Corpus, capacity int) {
+	r, ok := x.(interface{ Reserve(kv.Target, int) })
+	if !ok {
+		return
+	}
+	for i := range h.Workers {
+		r.Reserve(kv.Target{Worker: uint64(i) + 1}, capacity)
+	}
 }
 
 // tree is the index that the router uses.

@@ -25,11 +25,13 @@ func mixed(c contestant, h *workload.Corpus) (mixture, error) {
 	oneThread()
 	all := workload.CountsOf(h.Ops)
 	m := mixture{Blocks: all.All(), Ops: len(h.Ops), Steady: h.Steady(), Held: all.Held()}
+	capacity := h.Capacity()
 	before := live()
 	x := c.new()
 	match := x.matcher()
 	began := now()
-	last := began
+	reserve(x, h, capacity)
+	last := now()
 	for _, ops := range h.Tenths() {
 		m.replay(x, match, h, ops)
 		at := now()
@@ -88,6 +90,7 @@ func split(c contestant, h *workload.Corpus) (kinds, error) {
 	oneThread()
 	x := c.new()
 	match := x.matcher()
+	reserve(x, h, h.Capacity())
 	var m mixture
 	tenths := h.Tenths()
 	for _, ops := range tenths[:8] {

@@ -118,6 +118,19 @@ func (c *Corpus) Tenths() [10][]Op {
 	return parts
 }
 
+// Capacity returns the most blocks that a worker ever held, which is the size of
+// the caches in a history in which they filled up.
+func (c *Corpus) Capacity() int {
+	held := make([]Counts, c.Workers)
+	most := 0
+	for _, op := range c.Ops {
+		n := &held[op.Worker]
+		n.add(op)
+		most = max(most, n.Held())
+	}
+	return most
+}
+
 // Steady returns the first of the tenths that began with the caches as full as
 // they ever became, give or take a hundredth; 10 if there is none.
 func (c *Corpus) Steady() int {
