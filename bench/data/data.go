@@ -36,6 +36,18 @@ func Conversation() []Request { return mustRead(conversation) }
 // of time.
 func Synthetic() []Request { return mustRead(synthetic) }
 
+// Packed returns a trace as it lies here, compressed by gzip: "conversation" or
+// "synthetic"; nil is no trace.
+func Packed(name string) []byte {
+	switch name {
+	case "conversation":
+		return conversation
+	case "synthetic":
+		return synthetic
+	}
+	return nil
+}
+
 // mustRead panics for a file that cannot be read: it is part of the program.
 func mustRead(packed []byte) []Request {
 	requests, err := Read(bytes.NewReader(packed))

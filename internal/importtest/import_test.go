@@ -69,7 +69,7 @@ var plan = []room{
 
 	{name: "engine", floor: 2, never: noHTTP},
 	{name: "engine/enginetest", floor: 2, sees: []string{"engine"}, seenBy: []string{}},
-	{name: "engine/mock", floor: 2, sees: []string{"engine"}, seenBy: append([]string{"sim"}, command...), never: noHTTP},
+	{name: "engine/mock", floor: 2, sees: []string{"engine"}, seenBy: append([]string{"sim", "bench/virtual"}, command...), never: noHTTP},
 	{name: "fleet", floor: 2, sees: []string{"engine"}, never: noHTTP},
 
 	{name: "router", floor: 3, never: noHTTP},
@@ -103,12 +103,13 @@ var plan = []room{
 	// What measures and tests the built binary knows nothing of its insides.
 	{name: "bench", outside: true, sees: []string{"bench/loadgen", "bench/stats", "internal/demo", "internal/models"}, seenBy: []string{}},
 	{name: "bench/corpus", outside: true, sees: []string{"bench/workload"}, seenBy: []string{}},
-	{name: "bench/data", outside: true, seenBy: []string{"bench/index", "bench/workload"}},
+	{name: "bench/data", outside: true, seenBy: []string{"bench/index", "bench/virtual", "bench/workload"}},
 	{name: "bench/index", outside: true, sees: []string{"bench/data", "bench/stats", "bench/workload", "kv", "kvevent", "kvevent/zmtp", "kvindex", "kvindex/positional"}, seenBy: []string{}},
 	{name: "bench/workload", outside: true, sees: []string{"bench/data", "kv"}, seenBy: []string{"bench/corpus", "bench/index"}},
 	{name: "bench/load", outside: true, sees: []string{"bench/loadgen"}, seenBy: []string{}},
 	{name: "bench/loadgen", outside: true, sees: []string{"bench/stats"}, seenBy: []string{"bench", "bench/load"}},
-	{name: "bench/stats", outside: true, seenBy: []string{"bench", "bench/index", "bench/loadgen"}},
+	{name: "bench/stats", outside: true, seenBy: []string{"bench", "bench/index", "bench/loadgen", "bench/virtual"}},
+	{name: "bench/virtual", outside: true, sees: []string{"bench/data", "bench/stats", "engine/mock", "router", "router/thompson", "sim", "sim/agenttrace", "sim/trace"}, seenBy: []string{}},
 	{name: "bench/tokens", outside: true, sees: []string{"chat", "prompt", "tokenizer"}, seenBy: []string{}},
 	{name: "bench/baseline", outside: true, seenBy: []string{}},
 	{name: "e2e", outside: true, seenBy: []string{}},

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// tierOutcome is how the requests of a tier fared, beside how the same ones did
+// in the order of their arrival.
+type tierOutcome struct {
+	Tier                string
+	P50, P99, Longest   float64 // milliseconds to the first token; seconds out of a batch
+	FCFS50, FCFS99, Old float64
+}
+
+// saved is the share of the median that priorities take away.
+func (t *tierOutcome) saved() float64 { return 1 - t.P50/t.FCFS50 }
+
+func (t *tierOutcome) note() string {
+	return fmt.Sprintf("p50 %s ms against %s, p99 %s against %s; longest wait %s s against %s",
+		number(t.P50), number(t.FCFS50), number(t.P99), number(t.FCFS99), number(t.Longest), number(t.Old))
+}
+
+// savedLines are the least that those who are in a hurry must be saved, and the
+// aim.
+var savedLines = [2]float64{0.63, 0.80}
+
+func (t *tierOutcome) part(where string) part {
+	return part{What: fmt.Sprintf("%s, tier %s: less p50 to the first token than in order of arrival", where, t.Tier), Value: t.saved(), Unit: "of it"}.noted("%s", t.note())
+}
+
+// takeQueue measures what priorities do on a simulated fleet: where more comes
+// than it can do, and in workflows that share two workers of little memory.
+func takeQueue(ctx context.Context, b *bench) ([]part, error) {
+	var parts []part
+	for _, load := range []string{"1.1", "1.25"} {
+		var q struct {
+			Capacity, Load float64
+			Requests       int
+			Tiers          []tierOutcome
+			Bound          float64
+		}
+		if err := b.virtual(ctx, &q, "queue", "-load", load); err != nil {
+			return nil, err
+		}
+		where := fmt.Sprintf("Poisson at %s of capacity", load)
+		for _, t := range q.Tiers {
+			p := t.part(where)
+			switch t.Tier {
+			case "high":
+				p = p.atLeast(savedLines[0]).aimAtLeast(savedLines[1])
+			case "low":
+				parts = append(parts, part{What: where + ": longest wait of the lowest tier", Value: t.Longest, Unit: "s"}.
+					against("in order of arrival", t.Old).atMost(q.Bound).noted("%d requests, %s a second sustained", q.Requests, number(q.Capacity)))
+			}
+			parts = append(parts, p)
+		}
+	}
+	var flows []struct {
+		Blocks, Requests int
+		Tiers            []tierOutcome
+	}
+	if err := b.virtual(ctx, &flows, "workflow"); err != nil {
+		return nil, err
+	}
+	for i, f := range flows {
+		for _, t := range f.Tiers {
+			p := t.part(fmt.Sprintf("16 workflows, caches of %d blocks", f.Blocks))
+			if t.Tier == "high" && i == judgedFlow {
+				p = p.atLeast(savedLines[0]).aimAtLeast(savedLines[1])
+			}
+			parts = append(parts, p)
+		}
+	}
+	return parts, nil
+}
+
+// judgedFlow is the size of caches that counts as moderate pressure: what is in
+// use would want about three times as much.
+const judgedFlow = 1
