@@ -98,6 +98,7 @@ type scores struct {
 type score struct {
 	Worker        workerID `json:"worker_id"`
 	Rank          uint32   `json:"dp_rank"`
+	BlockSize     int      `json:"block_size"`
 	Device        int      `json:"device_blocks"`
 	Host          int      `json:"host_pinned_blocks"`
 	Disk          int      `json:"disk_blocks"`
@@ -112,6 +113,7 @@ type score struct {
 type terms struct {
 	PrefillTokens int     `json:"active_prefill_tokens"`
 	ActiveBlocks  int     `json:"active_blocks"`
+	DecodeBlocks  int     `json:"potential_decode_blocks"`
 	Requests      int     `json:"active_requests"`
 	RawPrefill    float64 `json:"raw_prefill_blocks"`
 	Decay         float64 `json:"credit_decay"`
@@ -182,12 +184,12 @@ func blocks(q *router.Query, blockSize int) int {
 
 func scoreOf(row *router.Row, shared bool) score {
 	out := score{
-		Worker: outer(row.Target.Worker), Rank: row.Target.Rank,
+		Worker: outer(row.Target.Worker), Rank: row.Target.Rank, BlockSize: row.BlockSize,
 		Device: row.Device, Host: row.Device + row.Host, Disk: row.Device + row.Host + row.Disk,
 		HostExtension: row.Host, DiskExtension: row.Disk,
 		Credit: row.Terms.Undecayed,
 		Terms: terms{
-			PrefillTokens: row.PrefillTokens, ActiveBlocks: row.ActiveBlocks, Requests: row.Requests,
+			PrefillTokens: row.PrefillTokens, ActiveBlocks: row.ActiveBlocks, DecodeBlocks: row.DecodeBlocks, Requests: row.Requests,
 			RawPrefill: row.Terms.RawPrefill, Decay: row.Terms.Decay, Credit: row.Terms.Credit,
 			Prefill: row.Terms.Prefill, Decode: row.Terms.Decode, RequestsCost: row.Terms.Requests,
 			Preference: row.Terms.Preference, Total: row.Terms.Total, Probability: row.Chance,

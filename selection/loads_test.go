@@ -46,7 +46,7 @@ func TestOverlapScores(t *testing.T) {
 	out := h.object(200, "POST", "/overlap_scores", `{"token_ids":`+text+`}`)
 	cost := func(credit, prefill, total, probability float64) map[string]any {
 		return map[string]any{
-			"active_prefill_tokens": 0, "active_blocks": 0, "active_requests": 0, "raw_prefill_blocks": 4,
+			"active_prefill_tokens": 0, "active_blocks": 0, "potential_decode_blocks": 4, "active_requests": 0, "raw_prefill_blocks": 4,
 			"credit_decay": 1, "credit_blocks": credit, "prefill": prefill, "decode": 4, "requests": 0,
 			"preference": 1, "total": total, "probability": probability,
 		}
@@ -55,12 +55,12 @@ func TestOverlapScores(t *testing.T) {
 		"block_size": 4, "num_blocks": 4,
 		"workers": []any{
 			map[string]any{
-				"worker_id": 1, "dp_rank": 0, "device_blocks": 0, "host_pinned_blocks": 0, "disk_blocks": 0,
+				"worker_id": 1, "dp_rank": 0, "block_size": 4, "device_blocks": 0, "host_pinned_blocks": 0, "disk_blocks": 0,
 				"host_pinned_extension_blocks": 0, "disk_extension_blocks": 0, "shared_beyond_device_blocks": nil,
 				"router_credit_blocks": 0, "cost": cost(0, 4, 8, 0),
 			},
 			map[string]any{
-				"worker_id": 2, "dp_rank": 0, "device_blocks": 2, "host_pinned_blocks": 3, "disk_blocks": 3,
+				"worker_id": 2, "dp_rank": 0, "block_size": 4, "device_blocks": 2, "host_pinned_blocks": 3, "disk_blocks": 3,
 				"host_pinned_extension_blocks": 1, "disk_extension_blocks": 0, "shared_beyond_device_blocks": nil,
 				"router_credit_blocks": 2.75, "cost": cost(2.75, 1.25, 5.25, 1),
 			},

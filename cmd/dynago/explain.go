@@ -24,6 +24,8 @@ import (
 type explainSettings struct {
 	Full    bool     `name:"explain" env:"DYN_EXPLAIN" negatable:"" help:"Show every part of the costs, who is out, and what decided. Nothing is booked."`
 	JSON    bool     `name:"json" env:"DYN_JSON" negatable:"" help:"The same as a JSON object."`
+	Server  string   `name:"server" env:"DYN_SERVER" placeholder:"URL" help:"Explain where this running server would send the prompt, instead of making a fleet."`
+	APIKey  string   `name:"api-key" env:"DYN_API_KEY" placeholder:"KEY" help:"Key that the server wants."`
 	Running []string `name:"running" env:"DYN_RUNNING" placeholder:"PROMPT" help:"Prompts that are still being answered, and count as load; repeatable."`
 	Allow   []string `name:"allow" env:"DYN_ALLOW" placeholder:"WORKER" help:"Only this worker may be taken; repeatable."`
 	Credit  *float64 `name:"overlap-score-credit" env:"DYN_OVERLAP_SCORE_CREDIT" range:"0.." placeholder:"X" help:"What one cached block saves this request; otherwise what the router is set to."`
@@ -42,7 +44,7 @@ type explanation struct {
 	Tokens    int           `json:"tokens"`
 	Blocks    int           `json:"blocks"`
 	BlockSize int           `json:"block_size"`
-	Mode      string        `json:"router_mode"`
+	Mode      string        `json:"router_mode,omitzero"`
 	Taken     string        `json:"taken"`
 	Rank      uint32        `json:"dp_rank"`
 	Reason    router.Reason `json:"reason"`
@@ -113,11 +115,12 @@ func (sys *system) explainFully(ctx context.Context, to outlet, text string, s *
 	if err != nil {
 		return err
 	}
-	e.fill(rows, d)
-	if s.JSON {
-		return e.writeJSON(to.out)
+	names := make(map[uint64]string)
+	for _, w := range sys.fleet.Snapshot() {
+		names[w.ID()] = w.Name()
 	}
-	return e.write(to.out)
+	e.fill(rows, names, d)
+	return e.show(to.out, s.JSON)
 }
 
 // begin books a prompt as if it were being answered.
@@ -144,9 +147,9 @@ func (sys *system) named(names []string) ([]uint64, error) {
 }
 
 // fill makes the explanation of a decision between rows.
-func (e *explanation) fill(rows []router.Row, d router.Decision) {
+func (e *explanation) fill(rows []router.Row, names map[uint64]string, d router.Decision) {
 	slices.SortFunc(rows, func(a, b router.Row) int {
-		return cmp.Or(compareNames(a.Worker.Name(), b.Worker.Name()), cmp.Compare(a.Target.Rank, b.Target.Rank))
+		return cmp.Or(compareNames(names[a.Target.Worker], names[b.Target.Worker]), cmp.Compare(a.Target.Rank, b.Target.Rank))
 	})
 	slices.SortFunc(e.Out, func(a, b outRow) int { return compareNames(a.Worker, b.Worker) })
 	e.Blocks, e.Rank = d.Blocks, d.Target.Rank
@@ -154,7 +157,7 @@ func (e *explanation) fill(rows []router.Row, d router.Decision) {
 		r := &rows[i]
 		taken := r.Target == d.Target
 		e.Rows = append(e.Rows, explained{
-			Worker: r.Worker.Name(), ID: r.Target.Worker, Rank: r.Target.Rank, Taken: taken,
+			Worker: names[r.Target.Worker], ID: r.Target.Worker, Rank: r.Target.Rank, Taken: taken,
 			Device: r.Device, Host: r.Host, Disk: r.Disk, Shared: r.Shared,
 			Uncached: max(0, e.Tokens-(r.Device+r.Host+r.Disk)*r.BlockSize),
 			Ahead:    r.PrefillTokens, Active: r.ActiveBlocks, Running: r.Requests,
@@ -164,15 +167,16 @@ func (e *explanation) fill(rows []router.Row, d router.Decision) {
 		})
 		if taken {
 			c := router.Compare(rows, i)
-			e.BlockSize, e.Taken, e.Reason, e.Why = r.BlockSize, r.Worker.Name(), c.Reason, because(rows, i, c, e)
+			e.BlockSize, e.Taken, e.Reason = r.BlockSize, names[r.Target.Worker], c.Reason
+			e.Why = e.because(rows, names, i, c)
 		}
 	}
 }
 
 // because says in one sentence why the row at i is taken.
-func because(rows []router.Row, i int, c router.Comparison, e *explanation) string {
+func (e *explanation) because(rows []router.Row, names map[uint64]string, i int, c router.Comparison) string {
 	label := func(i int) string {
-		name := rows[i].Worker.Name()
+		name := names[rows[i].Target.Worker]
 		if slices.ContainsFunc(rows, func(r router.Row) bool {
 			return r.Target.Worker == rows[i].Target.Worker && r.Target.Rank != rows[i].Target.Rank
 		}) {
@@ -184,7 +188,7 @@ func because(rows []router.Row, i int, c router.Comparison, e *explanation) stri
 		return number(math.Abs(tokens)/float64(rows[i].BlockSize)) + " blocks"
 	}
 	who := label(i) + " is taken"
-	if router.Mode(e.Mode) != router.KV && c.Next >= 0 {
+	if !byCost(e.Mode) && c.Next >= 0 {
 		return fmt.Sprintf("%s because router mode %s picks it, whatever it costs.", who, e.Mode)
 	}
 	switch c.Reason {
@@ -218,12 +222,20 @@ func because(rows []router.Row, i int, c router.Comparison, e *explanation) stri
 	return s + "."
 }
 
+// byCost says whether a mode looks at costs. That of a server is not known, and
+// most do.
+func byCost(mode string) bool { return mode == "" || router.Mode(mode) == router.KV }
+
 // number writes a cost as short as it can be.
 func number(v float64) string {
 	return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64)
 }
 
-func (e *explanation) writeJSON(w io.Writer) error {
+// show prints the explanation for a person or a program.
+func (e *explanation) show(w io.Writer, asJSON bool) error {
+	if !asJSON {
+		return e.write(w)
+	}
 	err := json.MarshalWrite(w, e, jsontext.WithIndent("  "), json.FormatNilSliceAsNull(false))
 	if err == nil {
 		_, err = io.WriteString(w, "\n")
@@ -266,7 +278,7 @@ func columns(mode string) []column {
 		{"preference", cost(func(r *explained) float64 { return r.Preference }), "1.00"},
 		{"total", cost(func(r *explained) float64 { return r.Total }), ""},
 	}
-	if router.Mode(mode) == router.KV {
+	if byCost(mode) {
 		all = append(all, column{"chance", func(r *explained) string { return fmt.Sprintf("%.1f%%", 100*r.Chance) }, ""})
 	}
 	return all

@@ -30,6 +30,9 @@ func (c *routeCommand) Run(to outlet, parsed *config.Parsed) error {
 	if err := c.File.dump(parsed); err != nil {
 		return err
 	}
+	if c.Explain.Server != "" {
+		return c.explainServer(to)
+	}
 	// Nobody waits for a mock engine's answer here.
 	c.Workers.SpeedupRatio = new(0.0)
 	sys, err := newSystem(&c.settings, logs)

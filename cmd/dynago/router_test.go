@@ -4,11 +4,13 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -135,5 +137,56 @@ func TestChosenWorker(t *testing.T) {
 	}
 	if status, text := chat(`{}`); status != 400 {
 		t.Errorf("no worker in mode direct: status %d: %s", status, text)
+	}
+}
+
+// A running server is asked where it would send a prompt, which it has seen before.
+func TestExplainServer(t *testing.T) {
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, "--workers", "3", "--speedup-ratio", "0", "--log-level", "warn", "--api-keys-file", keys, "--kv-cache-block-size", "4", "--router-seed", "1")
+	explain := func(args ...string) (int, string, string) {
+		var out, problems bytes.Buffer
+		code := run(append([]string{"route", "--explain", "--server", p.url, "--api-key", "secret"}, args...), outlet{&out, &problems})
+		return code, out.String(), problems.String()
+	}
+	const text = "Which rivers cross Paris, and which of them cross another capital?"
+	code, out, problems := explain(text)
+	if code != 0 || strings.Count(out, "mock-") < 3 || !strings.Contains(out, "by a draw: 3 cost the same") {
+		t.Fatalf("code %d:\n%s%s", code, out, problems)
+	}
+	req, err := http.NewRequest("POST", p.url+"/v1/chat/completions", strings.NewReader(`{"model":"dynago/demo","max_tokens":1,"messages":[{"role":"user","content":"`+text+`"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer secret")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	until(t, "the prompt decides by its cache", func() bool {
+		_, out, _ = explain(text)
+		return strings.Contains(out, "is taken for its cache") && strings.Contains(out, "100.0%  ← taken")
+	})
+	if _, out, _ := explain("--json", "--overlap-score-credit", "0", text); !strings.Contains(out, `"reason": "tie"`) {
+		t.Errorf("without credit all are the same: %s", out)
+	}
+	if _, out, _ := explain("--allow", "mock-1", text); !strings.Contains(out, "mock-0 is out: it is not among those allowed") || !strings.Contains(out, "mock-1 is taken because no other") {
+		t.Errorf("one is allowed: %s", out)
+	}
+	for want, args := range map[string][]string{
+		"no such worker":         {"--allow", "mock-9", text},
+		"one prompt":             {text, text},
+		"connection refused":     {"--server", "http://127.0.0.1:1", text},
+		"status 401":             {"--api-key", "wrong", text},
+		"such as http://":        {"--server", "127.0.0.1:1", text},
+		"the model `x` does not": {"--model-name", "x", text},
+	} {
+		if code, _, problems := explain(args...); code == 0 || !strings.Contains(strings.ToLower(problems), want) {
+			t.Errorf("%q: code %d, want an error with %q: %s", args, code, want, problems)
+		}
 	}
 }
