@@ -41,11 +41,17 @@ type Class struct {
 // QueueOrder says who goes first within a class, among those of one strict tier.
 type QueueOrder string
 
-// The orders. Priority counts in all of them.
+// The orders. In all of them priority counts, and who came first goes first among
+// equals. Nobody is passed for ever under FCFS, but whoever came first under LCFS
+// or has much to compute under WSPT may be, as anybody may by a higher tier.
 const (
-	FCFS QueueOrder = "fcfs" // who came first; priority is seconds of earlier arrival
-	LCFS QueueOrder = "lcfs" // who came last
-	WSPT QueueOrder = "wspt" // who has the least to compute; 1 + priority is the weight
+	// FCFS lets go who came first; priority is seconds of earlier arrival. So nobody
+	// goes before a request who comes later by more seconds than his priority.
+	FCFS QueueOrder = "fcfs"
+	// LCFS lets go who came last; priority is seconds of later arrival.
+	LCFS QueueOrder = "lcfs"
+	// WSPT lets go who has the least to compute for its weight, which is 1 + priority.
+	WSPT QueueOrder = "wspt"
 )
 
 // QueueOrders are all orders, the default first.

@@ -100,13 +100,17 @@ func (q *Queue[T]) Push(it *Item[T], workers int, now time.Time) error {
 	return nil
 }
 
-// Remove takes out a request whose client has left, and says whether it was
-// there.
+// Remove takes out a request whose client has left, and says whether it was in
+// this queue.
 func (q *Queue[T]) Remove(it *Item[T]) bool {
 	if !it.Parked() {
 		return false
 	}
-	it.lane.line.take(it)
+	l := it.lane.line
+	if place := l.class.place; place >= len(q.lines) || l != &q.lines[place] {
+		return false
+	}
+	l.take(it)
 	q.parked--
 	return true
 }
@@ -149,12 +153,13 @@ type door[T any] struct {
 	drain uint64
 }
 
-func (q *Queue[T]) leave(now time.Time, o door[T]) iter.Seq[*Item[T]] {
+// leave yields those who have room at the door.
+func (q *Queue[T]) leave(now time.Time, d door[T]) iter.Seq[*Item[T]] {
 	return func(yield func(*Item[T]) bool) {
 		q.drains++
-		o.drain = q.drains
+		d.drain = q.drains
 		for q.parked > 0 {
-			it := q.next(&o)
+			it := q.next(&d)
 			if it == nil {
 				return
 			}

@@ -76,16 +76,16 @@ func (l *line[T]) take(it *Item[T]) {
 }
 
 // first returns the best head that has room, or nil.
-func (l *line[T]) first(o *door[T]) *Item[T] {
-	best := l.shared.head(nil, o)
-	if o.at != nil {
-		if at := l.to[*o.at]; at != nil {
-			best = at.head(best, o)
+func (l *line[T]) first(d *door[T]) *Item[T] {
+	best := l.shared.head(nil, d)
+	if d.at != nil {
+		if at := l.to[*d.at]; at != nil {
+			best = at.head(best, d)
 		}
 		return best
 	}
 	for _, at := range l.pinned {
-		best = at.head(best, o)
+		best = at.head(best, d)
 	}
 	return best
 }
@@ -118,16 +118,16 @@ type lane[T any] struct {
 
 // head returns who heads the lane if that has room and goes before best, else
 // best, which may be nil.
-func (l *lane[T]) head(best *Item[T], o *door[T]) *Item[T] {
+func (l *lane[T]) head(best *Item[T], d *door[T]) *Item[T] {
 	if len(l.heap) == 0 {
 		return best
 	}
 	it := l.heap[0]
-	if it.refused == o.drain || best != nil && !it.before(best) {
+	if it.refused == d.drain || best != nil && !it.before(best) {
 		return best
 	}
-	if !o.free(it) {
-		it.refused = o.drain
+	if !d.free(it) {
+		it.refused = d.drain
 		return best
 	}
 	return it

@@ -397,6 +397,33 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// What clients are told, in the shape that they know.
+func TestRejection(t *testing.T) {
+	p := policyFile(t, `
+default_policy_family: chat
+uncached_isl_buckets: [{min_tokens: 0, bucket: all}]
+policy_classes:
+  - {name: chat, policy_family: chat, cache_bucket: all, quantum: 1}
+  - {name: interactive, quantum: 1, raw_isl_token_queue_limit_per_worker: 131072}
+`).Profile("")
+	q := router.NewQueue[string](p, epoch)
+	var err error
+	for range 4 {
+		if err == nil {
+			err = q.Push(arrival{tokens: 87382}.item(p.Classify("interactive", 0)), 2, epoch)
+		}
+	}
+	why, _ := errors.AsType[*router.QueueRejection](err)
+	if got, want := fmt.Sprint(err), `queue: resource_exhausted: the queue of policy class "interactive" is full: raw_isl_tokens 262146 of 262144`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	got, _ := json.Marshal(why)
+	if want := `{"policy_class":"interactive","limit_kind":"raw_isl_tokens","current":262146,"limit":262144}`; string(got) != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	push(t, q, arrival{tokens: 1}.item(p.Classify("", 0))) // others have room
+}
+
 // Room that somebody leaves behind is room, whether they went or gave up.
 func TestLimitsAreGivenBack(t *testing.T) {
 	p := router.DefaultProfile(nil, router.FCFS)
@@ -575,7 +602,9 @@ func TestItemChangesQueues(t *testing.T) {
 	if got := drain(a.Queue, func(*router.Item[string]) bool { return false }); got != nil {
 		t.Fatal(got)
 	}
-	a.Remove(it)
+	if b.Remove(it) || !a.Remove(it) {
+		t.Error("it is removed from where it is not, or not from where it is")
+	}
 	it.Class = b.class
 	push(t, b.Queue, it)
 	if got := order(b.Queue, room); got != "it" {
@@ -588,4 +617,30 @@ func liveBytes() int {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int(m.HeapAlloc)
+}
+
+func ExampleQueue() {
+	profile := router.DefaultProfile(nil, router.FCFS)
+	start := time.Unix(0, 0)
+	queue := router.NewQueue[string](profile, start)
+	for _, it := range []router.Item[string]{
+		{Value: "came first", Arrived: start.Add(6 * time.Second)},
+		{Value: "came later, for five seconds' sake first", Arrived: start.Add(10 * time.Second), Priority: 5},
+		{Value: "goes before everybody", Arrived: start.Add(11 * time.Second), StrictPriority: 1},
+	} {
+		it.Class = profile.Classify("", it.Tokens-it.Cached)
+		if err := queue.Push(&it, 1, it.Arrived); err != nil {
+			fmt.Println(err)
+		}
+	}
+	slots := 2
+	for it := range queue.Ready(start, func(*router.Item[string]) bool { return slots > 0 }) {
+		fmt.Println(it.Value)
+		slots--
+	}
+	fmt.Println(queue.Len(), "waits")
+	// Output:
+	// goes before everybody
+	// came later, for five seconds' sake first
+	// 1 waits
 }

@@ -2,18 +2,18 @@ package router
 
 // next gives the classes their turns until one of them can pay for a head that
 // has room, and returns that head, paid for. It returns nil if no head has room.
-func (q *Queue[T]) next(o *door[T]) *Item[T] {
+func (q *Queue[T]) next(d *door[T]) *Item[T] {
 	defer q.forget()
 	if c := q.carry; c >= 0 {
 		q.carry = -1
-		if l := &q.lines[c]; l.look(o) && l.head.cost <= l.deficit {
+		if l := &q.lines[c]; l.look(d) && l.head.cost <= l.deficit {
 			return q.serve(c)
 		}
 	}
 	for i := range q.lines {
 		at := (q.cursor + i) % len(q.lines)
 		l := &q.lines[at]
-		if !l.look(o) {
+		if !l.look(d) {
 			continue
 		}
 		if l.head.cost > l.deficit {
@@ -48,9 +48,9 @@ func (q *Queue[T]) next(o *door[T]) *Item[T] {
 }
 
 // look finds out who may go in a line, and says whether anybody may.
-func (l *line[T]) look(o *door[T]) bool {
+func (l *line[T]) look(d *door[T]) bool {
 	if l.head == nil {
-		l.head = l.first(o)
+		l.head = l.first(d)
 	}
 	return l.head != nil
 }
