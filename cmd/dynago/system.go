@@ -281,18 +281,26 @@ func (s *routerSettings) config(logger *slog.Logger) (router.Config, error) {
 			tuning.OverlapScoreCredit = 0
 		}
 	}
+	if s.LoadAware {
+		mode = router.KV
+		router.LoadAware(&tuning)
+	}
 	tracking, err := s.trackingKey()
 	if err != nil {
 		return router.Config{}, err
 	}
 	c := router.Config{
 		Mode: mode, Seed: s.Seed, Tuning: &tuning, Tracking: tracking,
-		MinInitialWorkers: s.MinInitialWorkers, Logger: logger,
+		MinInitialWorkers: s.MinInitialWorkers, AcceleratorRatio: s.AcceleratorRatio, Logger: logger,
 		SessionTTL: value(s.SessionTTL), StrictSessions: s.StrictSessions,
 		Thresholds: router.Thresholds{
 			ActiveDecodeBlocks: s.BusyDecodeBlocks, ActivePrefillTokens: s.BusyPrefill, ActivePrefillTokensFrac: s.BusyPrefillFrac,
 		},
 	}
+	if err := s.Waiting.apply(&c); err != nil {
+		return c, err
+	}
+	s.Past.warn(logger)
 	if c.Conditional, err = s.conditional(); err != nil {
 		return c, err
 	}
