@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dynago/dynago/sim"
+	"github.com/dynago/dynago/sim/trace"
+)
+
+func TestRefusals(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                              "want place, routing, queue or workflow",
+		"races":                         `"races"`,
+		"routing -workload tides":       `"tides": want conversation, synthetic, agents`,
+		"routing -short -timing guess":  "timing_model",
+		"queue -load heavy":             "invalid value",
+		"workflow -short -unknown=true": "unknown",
+	} {
+		if err := run(strings.Fields(args), new(strings.Builder)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want an error with %q", args, err, want)
+		}
+	}
+}
+
+func TestPlacementIsThePublishedOne(t *testing.T) {
+	var out strings.Builder
+	if err := run([]string{"place"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	var p placement
+	if err := json.Unmarshal([]byte(out.String()), &p); err != nil {
+		t.Fatal(err)
+	}
+	if p.Cells != 36 || p.Off != 0 || p.Worst == 0 || p.Worst > 0.001 {
+		t.Errorf("%+v, want 36 cells of which none is off", p)
+	}
+}
+
+// A fleet keeps up unless waits grow as time passes.
+func TestSustained(t *testing.T) {
+	const n = 300
+	w := make([]trace.Request, n)
+	for i := range w {
+		w[i] = trace.Request{ID: fmt.Sprint(i), At: time.Duration(i) * time.Second}
+	}
+	for name, tt := range map[string]struct {
+		ttft func(at float64) float64 // seconds
+		want bool
+	}{
+		"always the same":      {func(float64) float64 { return 2 }, true},
+		"a slow start":         {func(at float64) float64 { return max(0.3, 60-at) }, true},
+		"from the start":       {func(at float64) float64 { return 0.3 + 0.1*at }, false},
+		"from the middle on":   {func(at float64) float64 { return 0.3 + max(0, 0.1*(at-150)) }, false},
+		"a little up and down": {func(at float64) float64 { return 1 + 0.2*math.Sin(at) }, true},
+	} {
+		var records []*sim.Record
+		for i := range w {
+			at := w[i].At
+			records = append(records, &sim.Record{ID: w[i].ID, Arrived: at, First: at + time.Duration(tt.ttft(at.Seconds())*float64(time.Second))})
+		}
+		// What follows others comes later, and does not count.
+		late := w[n-1].At + time.Minute
+		records = append(records, &sim.Record{Arrived: late, First: late + time.Hour})
+		if got := sustained(w, records); got != tt.want {
+			t.Errorf("%s: sustained is %v", name, got)
+		}
+	}
+}
+
+func TestTiersAreShares(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	counts := map[string]float64{}
+	const n = 100_000
+	for range n {
+		counts[drawTier(random.Float64()).name]++
+	}
+	for _, tier := range tiers {
+		if got := counts[tier.name] / n; math.Abs(got-tier.share) > 0.005 {
+			t.Errorf("tier %s has a share of %.3f, want %.2f", tier.name, got, tier.share)
+		}
+	}
+}
+
+func TestWorkflowsFollowEachOther(t *testing.T) {
+	w, of := workflows(2, 3)
+	if err := trace.Check(w); err != nil {
+		t.Fatal(err)
+	}
+	if len(w) != 2*3*7 || len(of) != len(w) {
+		t.Fatalf("%d calls, want 42", len(w))
+	}
+	roots := 0
+	at := map[string]trace.Request{}
+	for _, r := range w {
+		at[r.ID] = r
+		if len(r.After) == 0 {
+			roots++
+		}
+	}
+	if roots != 2 {
+		t.Errorf("%d workflows begin by themselves, want one in each slot", roots)
+	}
+	if draft := at["workflow 1.2, draft"]; len(draft.After) != 4 || draft.Prompt.Len() != 2200+4*500 || of[draft.ID] != "medium" {
+		t.Errorf("the draft is %+v", draft)
+	}
+	if next := at["workflow 1.2, classify"]; len(next.After) != 1 || next.After[0] != "workflow 1.1, review" {
+		t.Errorf("the next workflow is %+v", next)
+	}
+}
+
+// Priorities help those who have them, in whatever the engine and the router
+// make of them.
+func TestPrioritiesHelp(t *testing.T) {
+	var out strings.Builder
+	if err := run([]string{"workflow", "-short"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	var all []pressure
+	if err := json.Unmarshal([]byte(out.String()), &all); err != nil {
+		t.Fatal(err)
+	}
+	if len(all) != len(pressed) {
+		t.Fatalf("%d sizes of caches, want %d", len(all), len(pressed))
+	}
+	for _, p := range all {
+		if first := p.Tiers[0]; first.Tier != "high" || first.P50 >= first.FCFS50 {
+			t.Errorf("caches of %d blocks: %+v, want less for tier high", p.Blocks, first)
+		}
+	}
+}
