@@ -220,9 +220,7 @@ func (r *Router) strains(w *fleet.Worker, card *engine.Card, life context.Contex
 		}
 		if l := r.books.find(t); l != nil && l.life == life {
 			s.prefillTokens = int64(l.activePrefill(now))
-			if r.tuning.TrackActiveBlocks {
-				s.decodeBlocks = int64(l.activeBlocks())
-			}
+			s.decodeBlocks = int64(l.activeBlocks())
 		}
 		if i := slices.IndexFunc(told.Ranks, func(l engine.RankLoad) bool { return l.Rank == t.Rank }); i >= 0 {
 			s.usedBlocks = told.Ranks[i].UsedBlocks

@@ -87,6 +87,16 @@ func TestBusyWithoutCapacity(t *testing.T) {
 	if r.busy(&limits, s) {
 		t.Error("nobody knows how many blocks there are")
 	}
+	limits = Thresholds{ActiveDecodeBlocks: new(0.5)}
+	for i, step := range []struct {
+		total, decode int64
+		want          bool
+	}{{1000, 501, true}, {0, 501, false}, {1000, 500, false}} { // what was latched is forgotten
+		s.totalBlocks, s.decodeBlocks = step.total, step.decode
+		if got := r.busy(&limits, s); got != step.want {
+			t.Errorf("step %d: %v", i, got)
+		}
+	}
 }
 
 // The latch is what a walk over the whole history says.

@@ -40,7 +40,9 @@ func TestTwoLegs(t *testing.T) {
 	defer h.fleet.Close()
 	h.join(1, card(prefill))
 	h.join(2, card(decode))
-	p := h.place(someone, router.Legs{})
+	q := someone
+	q.Choices, q.Expected = 3, 500 // of answers, and of one leg alone
+	p := h.place(q, router.Legs{})
 	if p.Why != router.TwoLegs || p.Prefill == nil || p.Prefill.Worker().ID() != 1 || p.Meeting != nil {
 		t.Fatalf("%+v", p)
 	}
@@ -52,7 +54,7 @@ func TestTwoLegs(t *testing.T) {
 	if b.Worker().ID() != 2 {
 		t.Errorf("the answer is made by %d", b.Worker().ID())
 	}
-	if l := h.router.Loads()[1]; l.PrefillTokens != 0 || l.ActiveBlocks != 10 || l.Requests != 1 {
+	if l := h.router.Loads()[1]; l.PrefillTokens != 0 || l.ActiveBlocks != 10 || l.Requests != 3 {
 		t.Errorf("decode: %+v", l)
 	}
 	p.Prefill.Release()
@@ -375,7 +377,7 @@ func TestSecondLegStaysNear(t *testing.T) {
 	}
 	build := func(how func(*engine.Card)) *house {
 		h := newHouse(t, router.Config{Seed: 1})
-		h.join(1, card(prefill, in("r1"), how))
+		h.join(1, card(prefill, in("r1"), how, func(c *engine.Card) { c.Taints = []string{"gpu"} }))
 		h.join(2, card(decode, in("r2")))
 		h.join(3, card(decode, in("r1")))
 		// Near is busier.
@@ -386,6 +388,11 @@ func TestSecondLegStaysNear(t *testing.T) {
 	if got := h.answers(h.place(someone, router.Legs{})).Worker().ID(); got != 3 {
 		t.Errorf("required: on %d", got)
 	}
+	q := someone
+	q.Require = []string{"gpu"} // the client's own stays
+	if b, err := h.place(q, router.Legs{}).Decode(t.Context()); err == nil {
+		t.Errorf("on %d, which lacks a taint", b.Worker().ID())
+	}
 	h.fleet.Remove(3)
 	p := h.place(someone, router.Legs{})
 	if _, err := p.Decode(t.Context()); engine.KindOf(err) != engine.Unavailable || !strings.Contains(err.Error(), "dynamo.topology/rack=r1") {
@@ -395,14 +402,14 @@ func TestSecondLegStaysNear(t *testing.T) {
 	if _, err := h.router.Place(t.Context(), &someone, router.Legs{}); engine.KindOf(err) != engine.Internal {
 		t.Errorf("a domain without value: %v", err)
 	}
-	if l := h.router.Loads()[0]; l.Requests != 2 { // the plans above
+	if l := h.router.Loads()[0]; l.Requests != 3 { // the plans above
 		t.Errorf("a request that failed is still booked: %+v", l)
 	}
 	h.fleet.Close()
 
 	// Near costs 20 blocks, times 1/e^tanh(1) that is 9.3; far costs 10.
 	h = build(gladly)
-	q := someone
+	q = someone
 	q.Prefer = map[string]float64{"other": 1}
 	if got := h.answers(h.place(q, router.Legs{})).Worker().ID(); got != 3 {
 		t.Errorf("preferred: on %d", got)
