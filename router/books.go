@@ -82,15 +82,10 @@ func (w *walk) load(t kv.Target, life context.Context) *load {
 }
 
 // depths finds out for every load how many leading blocks of a prompt are in use
-// there, if requests share blocks. Loads where there are some carry the number
-// that is returned.
-func (b *books) depths(s *scratch) uint64 {
+// there. Loads where there are some carry the number that is returned.
+func (b *books) depths(hashes []kv.SeqHash) uint64 {
 	b.asked++
-	if s.tuning.TrackActiveBlocks && s.tuning.AssumeKVReuse {
-		for i := range s.prompts {
-			b.blocks.depths(s.prompts[i].tracked, b.asked)
-		}
-	}
+	b.blocks.depths(hashes, b.asked)
 	return b.asked
 }
 

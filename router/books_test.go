@@ -175,10 +175,7 @@ func TestBooksProperty(t *testing.T) {
 				live = slices.Delete(live, i, i+1)
 			}
 			query := chain()
-			asked := r.books.depths(&scratch{
-				tuning:  Tuning{TrackActiveBlocks: true, AssumeKVReuse: true},
-				prompts: []prompt{{tracked: query}},
-			})
+			asked := r.books.depths(query)
 			for _, l := range loads {
 				requests, prefill := 0, 0
 				for _, k := range live {

@@ -123,27 +123,41 @@ func (r *Router) evidence(t kv.Target, p *prompt) evidence {
 // weigh fills in what is booked on each row, and what the request would cost
 // there. The lock must be held.
 func (r *Router) weigh(q *Query, s *scratch, now time.Time) {
-	t := &s.tuning
-	asked, walk := r.books.depths(s), r.books.walk()
-	for i := range s.rows {
-		c, side := &s.rows[i], &s.sides[i]
-		c.PrefillTokens, c.ActiveBlocks, c.Requests, c.LastPick = 0, 0, 0, 0
-		depth := 0
-		if l := walk.load(c.Target, side.life); l != nil {
-			c.PrefillTokens, c.ActiveBlocks, c.Requests, c.LastPick = l.prefillTokens, l.activeBlocks(), l.requests, l.lastPick
-			if r.prefillModel != nil {
-				c.PrefillTokens = l.activePrefill(now)
-			}
-			if l.asked == asked {
-				depth = l.depth
-			}
-		}
-		c.DecodeBlocks = c.ActiveBlocks
-		if t.TrackActiveBlocks {
-			c.DecodeBlocks += len(s.prompts[side.prompt].tracked) - depth
+	for i := range s.prompts {
+		r.load(s, i, now)
+	}
+	s.tuning.price(s.ask(q), s.rows)
+}
+
+// load fills in what is booked on the rows of one pool, where the prompt is as it
+// is cut there.
+func (r *Router) load(s *scratch, pool int, now time.Time) {
+	tracked, walk, asked := 0, r.books.walk(), uint64(0)
+	if s.tuning.TrackActiveBlocks {
+		tracked = len(s.prompts[pool].tracked)
+		if s.tuning.AssumeKVReuse {
+			asked = r.books.depths(s.prompts[pool].tracked)
 		}
 	}
-	t.price(s.ask(q), s.rows)
+	for i := range s.rows {
+		c, side := &s.rows[i], &s.sides[i]
+		if side.prompt != pool {
+			continue
+		}
+		c.PrefillTokens, c.ActiveBlocks, c.Requests, c.LastPick, c.DecodeBlocks = 0, 0, 0, 0, tracked
+		l := walk.load(c.Target, side.life)
+		if l == nil {
+			continue
+		}
+		c.PrefillTokens, c.ActiveBlocks, c.Requests, c.LastPick = l.prefillTokens, l.activeBlocks(), l.requests, l.lastPick
+		if r.prefillModel != nil {
+			c.PrefillTokens = l.activePrefill(now)
+		}
+		c.DecodeBlocks += c.ActiveBlocks
+		if l.asked == asked && asked > 0 {
+			c.DecodeBlocks -= l.depth
+		}
+	}
 }
 
 // ask returns what the costs of all rows depend on.

@@ -38,32 +38,34 @@ func (q *Query) plain() bool {
 
 // reset empties the rows.
 func (s *scratch) reset() {
+	clear(s.rows) // which may be a crew's that is no more
+	clear(s.sides)
 	s.rows, s.sides, s.pools, s.crew = s.rows[:0], s.sides[:0], s.pools[:0], nil
 }
 
 // muster fills in the rows of the crew for q, and says whether that is all there
 // is to say. If not, each worker has to be looked at.
 func (r *Router) muster(q *Query, s *scratch) bool {
-	if !r.begun.Load() || !q.plain() || r.watchful.Load() {
+	if !r.begun.Load() || !q.plain() {
 		return false
 	}
 	c := r.crew(crewKey{q.Model, q.Role})
 	if c == nil || q.length() >= c.shortest {
 		return false
 	}
-	if s.crew == c && r.fleet.Calm() {
+	all := r.fleet.Calm() && !r.watchful.Load()
+	if s.crew == c && all {
 		return true // they are there from the last time
 	}
-	clear(s.rows)
-	clear(s.sides)
 	s.reset()
 	s.pools = append(s.pools, c.pools...)
-	if r.fleet.Calm() {
+	if all {
 		s.rows, s.sides, s.crew = append(s.rows, c.rows...), append(s.sides, c.sides...), c
 		return true
 	}
+	busy := r.check(q, r.fleet.Snapshot()).busy
 	for i := range c.rows {
-		if w := c.rows[i].Worker; w.Ready() && !w.Overloaded() {
+		if w := c.rows[i].Worker; w.Ready() && !w.Overloaded() && !busy[w.ID()] {
 			s.rows, s.sides = append(s.rows, c.rows[i]), append(s.sides, c.sides[i])
 		}
 	}

@@ -166,6 +166,12 @@ func (r *Router) eligible(q *Query, s *scratch) error {
 	}
 	s.reset()
 	workers := r.fleet.Snapshot()
+	if w := r.fleet.Worker(q.PinWorker); w != nil && r.begun.Load() {
+		c, card, life := r.check(q, workers), w.Card(), w.Lost()
+		if serves(card, q) && c.bar(w, card, life) == unbarred {
+			return s.add(q, w, card, life, r.pool(card)) // no need to look at the others
+		}
+	}
 	c := r.check(q, workers)
 	var out refusals
 	for _, w := range workers {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -405,3 +407,123 @@ func TestWaitForPredictedPrefill(t *testing.T) {
 type second struct{}
 
 func (second) Predict(_, _, _ int) (time.Duration, bool) { return time.Second, true }
+
+// Two pools of one model, with blocks of different size, are one place to wait
+// for: a request has room if either has.
+func TestWaitForEitherPool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, queueing(1))
+		defer h.fleet.Close()
+		h.join(1, card(hundred))
+		h.join(2, card(hundred, func(c *engine.Card) { c.BlockSize = 32 }))
+		a := h.arrivals()
+		a.submit(t.Context(), router.Query{ID: "one", Tokens: count(0, 150), PinWorker: 1})
+		a.submit(t.Context(), router.Query{ID: "two", Tokens: count(1000, 150)})
+		a.submit(t.Context(), router.Query{ID: "waits", Tokens: count(2000, 10)})
+		a.expect("both are busy", "one", "two")
+		if d := a.bookings["two"].Decision(); d.Target.Worker != 2 || d.Blocks != 5 {
+			t.Errorf("%+v", d)
+		}
+		a.bookings["two"].Prefilled()
+		a.expect("the other pool has room", "waits")
+		if d := a.bookings["waits"].Decision(); d.Target.Worker != 2 {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// Workers that restart, policies that panic, clients that leave and time that runs
+// out, all at once: each request is told once, and nothing of any is left.
+func TestQueueInTrouble(t *testing.T) {
+	p := &moody{}
+	h := newHouse(t, queueing(0, func(c *router.Config) { c.Policy, c.QueueTimeout = p, 50*time.Millisecond }))
+	defer h.fleet.Close()
+	for id := range uint64(3) {
+		h.join(id+1, card(hundred))
+	}
+	running, stop := context.WithCancel(t.Context())
+	defer stop()
+	go h.router.Run(running)
+	var clients, bookings sync.WaitGroup
+	var kinds sync.Map
+	for client := range 8 {
+		clients.Go(func() {
+			random := rand.New(rand.NewPCG(7, uint64(client)))
+			for range 150 {
+				ctx, cancel := context.WithCancel(t.Context())
+				q := &router.Query{
+					Model: "m", Tokens: count(random.Uint32N(1000)*100, 1+random.IntN(60)),
+					Priority: float64(random.IntN(3)), StrictPriority: random.Uint32N(2),
+				}
+				if random.IntN(4) == 0 {
+					q.PinWorker = 1 + random.Uint64N(3)
+				}
+				leaves, prefills := random.IntN(4) == 0, random.IntN(2) == 0
+				var told atomic.Int64
+				done := make(chan struct{})
+				h.router.Submit(ctx, q, func(b *router.Booking, err error) {
+					if told.Add(1) > 1 || (b == nil) == (err == nil) {
+						t.Errorf("told %d times: %v, %v", told.Load(), b, err)
+						return
+					}
+					if err != nil {
+						kinds.Store(engine.KindOf(err), true)
+					} else {
+						bookings.Go(func() {
+							if prefills {
+								b.Prefilled()
+							}
+							runtime.Gosched()
+							b.Release()
+						})
+					}
+					close(done)
+				})
+				if leaves {
+					cancel()
+				}
+				<-done
+				cancel()
+			}
+		})
+	}
+	clients.Go(func() {
+		for epoch := range uint64(40) {
+			h.become(2, engine.Status{Epoch: epoch + 2, Revision: 1, State: engine.Ready, Card: card(hundred).Card})
+		}
+	})
+	clients.Wait()
+	bookings.Wait()
+	for _, c := range h.router.Queues() {
+		if s := c.Classes[0]; s.Requests != 0 || s.Tokens != 0 || s.CachedTokens != 0 {
+			t.Errorf("left behind: %+v", s)
+		}
+	}
+	for _, l := range h.router.Loads() {
+		if l.Requests != 0 || l.ActiveBlocks != 0 || l.PrefillTokens != 0 {
+			t.Errorf("left behind: %+v", l)
+		}
+	}
+	if _, ok := kinds.Load(engine.Internal); !ok {
+		t.Error("the policy has not failed once")
+	}
+	if c := h.router.Counters(); c.Parked == 0 || c.Decisions == 0 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// moody is a policy that now and then panics, errs, or picks what is not there.
+type moody struct{ asked atomic.Int64 }
+
+func (p *moody) Pick(_ context.Context, _ *router.Query, c []router.Candidate) (int, error) {
+	switch n := p.asked.Add(1); {
+	case n%23 == 0:
+		panic("bad mood")
+	case n%19 == 0:
+		return 0, errors.New("bad mood")
+	case n%17 == 0:
+		return len(c), nil
+	default:
+		return int(n) % len(c), nil
+	}
+}
