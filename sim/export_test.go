@@ -31,3 +31,9 @@ func (s *Simulation) Running() int { return s.intake.running }
 func (s *Simulation) Workers() int { return len(s.workers) }
 
 func (s *Simulation) Gone(n int) bool { return s.workers[n].gone }
+
+// Starve waits for a request that nobody has sent.
+func (s *Simulation) Starve() error {
+	s.intake.left = 1
+	return s.play()
+}

@@ -89,8 +89,3 @@ func (in *intake) over(now time.Duration) {
 	in.left--
 	in.moved = now
 }
-
-// stuck says where the requests are that do not get on.
-func (in *intake) stuck() string {
-	return fmt.Sprintf("%d have come and are parked in the router or wait on a worker", in.running)
-}

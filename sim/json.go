@@ -75,6 +75,7 @@ func (t TargetReport) MarshalJSONTo(to *jsontext.Encoder) error {
 	o.add("role", cmp.Or(string(t.Role), "aggregated"))
 	o.add("requests", t.Requests)
 	o.add("uncached_tokens", t.Uncached)
+	o.add("preemptions", t.Preemptions)
 	o.add("busy_ms", milliseconds(t.Busy))
 	return o.end()
 }

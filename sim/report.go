@@ -83,7 +83,10 @@ type TargetReport struct {
 	Role     engine.Role
 	Requests int // whose prompt, or if it only decodes, whose answer was here first
 	Uncached int // tokens of prompts that were computed here
-	Busy     time.Duration
+	// Preemptions is how often a request was sent back from the batch for want of
+	// blocks.
+	Preemptions int
+	Busy        time.Duration
 }
 
 // Imbalance is the maximum over some targets against their mean; 1 is none.
@@ -183,7 +186,7 @@ func (s *Simulation) reportTargets(r *Report) {
 		for _, k := range w.ranks {
 			t := TargetReport{
 				Worker: w.name, Rank: k.number, Role: w.card.Role,
-				Requests: k.requests, Uncached: k.computed, Busy: k.busy,
+				Requests: k.requests, Uncached: k.computed, Preemptions: k.preempted, Busy: k.busy,
 			}
 			r.Targets = append(r.Targets, t)
 			*group = append(*group, t)

@@ -158,8 +158,8 @@ func TestClosedLoop(t *testing.T) {
 func TestConservation(t *testing.T) {
 	args := mock.DefaultArgs()
 	args.BlockSize, args.NumGPUBlocks, args.DPSize = 64, 2500, 2 // small: much is evicted
-	w := conversation(t, 400)
-	trace.Speed(w, 8)
+	w := conversation(t, 150)
+	trace.Speed(w, 4)
 	for _, mode := range router.Modes {
 		if mode == router.Direct {
 			continue // wants every request to name a worker
@@ -250,11 +250,11 @@ func sameInIndex(t rapid.TB, s *sim.Simulation, w []trace.Request, blockSize int
 
 // The same inputs give the same report, to the last byte, whatever the mode.
 func TestDeterminism(t *testing.T) {
-	w := conversation(t, 300)
+	w := conversation(t, 100)
 	trace.Speed(w, 4)
 	for _, mode := range []router.Mode{router.KV, router.Random, router.PowerOfTwo} {
 		var first []byte
-		for i := range 3 {
+		for i := range 2 {
 			var records bytes.Buffer
 			report, err := sim.Run(sim.Config{
 				Workers: 4, Router: router.Config{Mode: mode},
@@ -342,6 +342,29 @@ func TestQueueTimeout(t *testing.T) {
 	}
 	if c := report.Classes; len(c) != 1 || c[0].Parked != 1 || c[0].Wait.Max != 1100 {
 		t.Errorf("classes %+v", c)
+	}
+}
+
+// Where nothing moves any more it is not waited for ever.
+func TestStarve(t *testing.T) {
+	s, err := sim.New(sim.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Starve(); err == nil || !strings.Contains(err.Error(), "will never be answered") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What lies beyond the horizon is not simulated; what has come by then counts.
+func TestHorizon(t *testing.T) {
+	report, records := run(t, sim.Config{Engine: steps(), Horizon: 22 * ms}, []trace.Request{
+		ask(0, 0, 50, 2), ask(1, 12*ms, 50, 20), ask(2, time.Hour, 50, 2),
+	})
+	// The second has one token by 25 ms, and none by 22.
+	if report.Requests != 3 || report.Completed != 1 || records["r1"] != nil || records["r2"] != nil {
+		t.Errorf("%d of %d requests completed, records %v", report.Completed, report.Requests, records)
 	}
 }
 

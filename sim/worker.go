@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -29,22 +28,6 @@ type worker struct {
 	gone     bool
 	// When it joined and, if it is gone, left.
 	joined, left time.Duration
-}
-
-// rank is one core and the pass that it is in.
-type rank struct {
-	worker *worker
-	number uint32
-	core   *mock.Core
-	events uint64 // number of the last one told in this life
-
-	waiting bool         // to be started when the moment is over
-	pass    *mock.Result // that it is in, or nil
-	finish  func() error // ends a pass of this life
-	jobs    map[*job]mock.ID
-
-	requests, computed int // requests that have run, and what of their prompts was not cached
-	busy               time.Duration
 }
 
 // AddWorker lets a worker join that is such an engine, and returns its number:
@@ -132,7 +115,7 @@ func (s *Simulation) live(w *worker) {
 	for _, r := range w.ranks {
 		r.core = mock.NewCore(w.args)
 		r.core.SetSpeed(w.args.SpeedupRatio * w.speed)
-		r.jobs, r.events = make(map[*job]mock.ID), 0
+		r.jobs, r.events = make(map[*job]bool), 0
 		core := r.core
 		r.finish = func() error {
 			if r.core != core {
@@ -191,84 +174,6 @@ func (s *Simulation) migrate(w *worker, lost []*job) {
 	}
 }
 
-// send gives a request to a rank.
-func (s *Simulation) send(j *job, r *rank) error {
-	q := mock.Request{
-		Prompt: j.tokens, Generator: j, MaxTokens: len(j.answer) - j.given,
-		Priority: int32(min(max(j.Priority, math.MinInt32), math.MaxInt32)), Owner: j,
-	}
-	switch j.asked = j.given; j.leg {
-	case prefill:
-		q.MaxTokens = 1
-	case decode:
-		q.Received = len(j.tokens)
-	}
-	id, err := r.core.Submit(s.clock.elapsed, q)
-	if err != nil {
-		return err
-	}
-	r.jobs[j] = id
-	s.wake(r)
-	return nil
-}
-
-// wake lets a rank begin a pass when the moment is over, if it is in none.
-func (s *Simulation) wake(r *rank) {
-	if !r.waiting && r.pass == nil {
-		r.waiting = true
-		s.awake = append(s.awake, r)
-	}
-}
-
-// begin makes the next pass of a rank, if there is something to do. What it
-// stores is there at once, what it gives when it ends.
-func (s *Simulation) begin(r *rank) error {
-	if r.core == nil || r.pass != nil {
-		return nil
-	}
-	now := s.clock.elapsed
-	pass := r.core.Step(now)
-	if pass.Idle {
-		return nil
-	}
-	r.pass = pass
-	r.busy += pass.End - now
-	for _, a := range pass.Admitted {
-		j := a.Owner.(*job)
-		if j.leg == decode {
-			if j.decoder == nil {
-				r.requests++
-			}
-			j.decoder = r
-			continue
-		}
-		if !j.ran {
-			j.ran, j.admitted, j.cached, j.where = true, now, a.Cached, r
-			r.requests++
-			r.computed += j.Prompt.Len() - a.Cached
-		}
-		j.reused = max(j.reused, min(a.Cached, j.Prompt.Len()))
-	}
-	if err := r.tell(pass.Events); err != nil {
-		return err
-	}
-	s.agenda.add(pass.End, passes, r.finish)
-	return nil
-}
-
-// tell hands KV events to whoever listens to the worker.
-func (r *rank) tell(events []kv.Event) error {
-	for _, part := range kv.Cut(events) {
-		first := r.events + 1
-		r.events += uint64(len(part))
-		b := kv.Batch{Rank: r.number, Epoch: r.worker.epoch, First: first, Last: r.events, Events: part}
-		if err := r.worker.reporter.Events(b); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // retell tells all of a worker's cache, if somebody wants it.
 func (w *worker) retell() error {
 	if !w.reporter.Wanted() {
@@ -285,48 +190,6 @@ func (w *worker) retell() error {
 		}
 	}
 	return nil
-}
-
-// finish ends a pass of a rank: its tokens come.
-func (s *Simulation) finish(r *rank) error {
-	pass := r.pass
-	r.pass = nil
-	for i := range pass.Outputs {
-		s.deliver(r, &pass.Outputs[i])
-	}
-	s.wake(r)
-	s.tellLoad(r.worker)
-	return r.worker.retell()
-}
-
-// deliver does for one token what the pipeline does for an item of a stream.
-func (s *Simulation) deliver(r *rank, o *mock.Output) {
-	j := o.Owner.(*job)
-	b := j.booking
-	if !j.begun {
-		j.begun = true
-		b.Prefilled()
-	}
-	b.Output(1)
-	if j.leg != prefill {
-		if gap, again := j.token(s.clock.elapsed); again {
-			s.gaps = append(s.gaps, gap)
-		}
-	}
-	if o.Finish == engine.Running {
-		return
-	}
-	delete(r.jobs, j)
-	if j.leg != decode { // it was told what to have
-		b.Cached(o.Cached)
-	}
-	b.Completed()
-	j.release()
-	if j.leg == prefill {
-		s.handOff(j)
-		return
-	}
-	s.ended(j, nil)
 }
 
 // loadEvery is how often a worker tells its load, at most, as live ones do.

@@ -1,0 +1,147 @@
+package sim
+
+import (
+	"math"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/kv"
+)
+
+// rank is one core and the pass that it is in.
+type rank struct {
+	worker *worker
+	number uint32
+	core   *mock.Core
+	events uint64 // number of the last one told in this life
+
+	waiting bool         // to be started when the moment is over
+	pass    *mock.Result // that it is in, or nil
+	finish  func() error // ends a pass of this life
+	jobs    map[*job]bool
+
+	requests, computed int // requests that have run, and what of their prompts was not cached
+	preempted          int // how often a request was sent back
+	busy               time.Duration
+}
+
+// send gives a request to a rank.
+func (s *Simulation) send(j *job, r *rank) error {
+	q := mock.Request{
+		Prompt: j.tokens, Generator: j, MaxTokens: len(j.answer) - j.given,
+		Priority: int32(min(max(j.Priority, math.MinInt32), math.MaxInt32)), Owner: j,
+	}
+	switch j.asked = j.given; j.leg {
+	case prefill:
+		q.MaxTokens = 1
+	case decode:
+		q.Received = len(j.tokens)
+	}
+	if _, err := r.core.Submit(s.clock.elapsed, q); err != nil {
+		return err
+	}
+	r.jobs[j] = true
+	s.wake(r)
+	return nil
+}
+
+// wake lets a rank begin a pass when the moment is over, if it is in none.
+func (s *Simulation) wake(r *rank) {
+	if !r.waiting && r.pass == nil {
+		r.waiting = true
+		s.awake = append(s.awake, r)
+	}
+}
+
+// begin makes the next pass of a rank, if there is something to do. What it
+// stores is there at once, what it gives when it ends.
+func (s *Simulation) begin(r *rank) error {
+	if r.core == nil || r.pass != nil {
+		return nil
+	}
+	now := s.clock.elapsed
+	pass := r.core.Step(now)
+	if pass.Idle {
+		return nil
+	}
+	r.pass = pass
+	r.busy += pass.End - now
+	r.preempted += len(pass.Preempted)
+	for _, a := range pass.Admitted {
+		j := a.Owner.(*job)
+		if j.leg == decode {
+			if j.decoder == nil {
+				r.requests++
+			}
+			j.decoder = r
+			continue
+		}
+		if !j.ran {
+			j.ran, j.admitted, j.cached, j.where = true, now, a.Cached, r
+			r.requests++
+			r.computed += j.Prompt.Len() - a.Cached
+		}
+		j.reused = max(j.reused, min(a.Cached, j.Prompt.Len()))
+	}
+	if err := r.tell(pass.Events); err != nil {
+		return err
+	}
+	s.agenda.add(pass.End, passes, r.finish)
+	return nil
+}
+
+// tell hands KV events to whoever listens to the worker.
+func (r *rank) tell(events []kv.Event) error {
+	for _, part := range kv.Cut(events) {
+		first := r.events + 1
+		r.events += uint64(len(part))
+		b := kv.Batch{Rank: r.number, Epoch: r.worker.epoch, First: first, Last: r.events, Events: part}
+		if err := r.worker.reporter.Events(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finish ends a pass of a rank: its tokens come.
+func (s *Simulation) finish(r *rank) error {
+	pass := r.pass
+	r.pass = nil
+	for i := range pass.Outputs {
+		s.deliver(r, &pass.Outputs[i])
+	}
+	s.wake(r)
+	s.tellLoad(r.worker)
+	return r.worker.retell()
+}
+
+// deliver does for one token what the pipeline does for an item of a stream.
+func (s *Simulation) deliver(r *rank, o *mock.Output) {
+	j := o.Owner.(*job)
+	b := j.booking
+	if !j.begun {
+		j.begun = true
+		b.Prefilled()
+	}
+	b.Output(1)
+	if j.leg != prefill {
+		if gap, again := j.token(s.clock.elapsed); again {
+			s.gaps = append(s.gaps, gap)
+		}
+	}
+	if o.Finish == engine.Running {
+		return
+	}
+	delete(r.jobs, j)
+	if j.leg != decode { // it was told what to have
+		b.Cached(o.Cached)
+	}
+	b.Completed()
+	j.release()
+	if j.leg == prefill {
+		s.handOff(j)
+		return
+	}
+	s.ended(j, nil)
+}
