@@ -219,6 +219,19 @@ func TestReplay(t *testing.T) {
 	at.at = at.at.Add(2 * time.Minute)
 	h.object(404, "POST", "/reservations", `{"selection_id":"d"}`)
 
+	// What they hold is bounded too.
+	tight := newHouse(t, func(c *selection.Config, _ *router.Config) { c.SelectionBytes = 1300 })
+	tight.register(1)
+	_, long := count(0, 1000)
+	for _, id := range []string{"x", "y", "z"} {
+		tight.object(200, "POST", "/select", `{"selection_id":"`+id+`","token_ids":[1]}`)
+	}
+	tight.object(404, "POST", "/reservations", `{"selection_id":"x"}`)
+	tight.object(201, "POST", "/reservations", `{"selection_id":"y"}`)
+	tight.object(200, "POST", "/select", `{"selection_id":"large","token_ids":`+long+`}`)
+	tight.object(404, "POST", "/reservations", `{"selection_id":"large"}`)
+	tight.object(201, "POST", "/reservations", `{"selection_id":"z"}`)
+
 	// The worker may have left.
 	h.object(200, "POST", "/select", `{"selection_id":"e","token_ids":[1],"pinned_worker":{"worker_id":2}}`)
 	h.object(200, "DELETE", "/workers/2", "")

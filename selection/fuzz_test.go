@@ -36,10 +36,11 @@ func FuzzOperations(f *testing.F) {
 		prompt, _ := count(1, 8)
 		caches(t, own, 0, 1, kv.TierDevice, prompt)
 		h.engines(10, func(c *engine.Card) { c.DPSize, c.Taints = 2, []string{"t", "u"} })
+		h.register(11)
 		h.object(200, "POST", "/select_and_reserve", `{"selection_id":"booked","token_ids":[1]}`)
 		routes := []struct{ method, path string }{
 			{"POST", "/workers"},
-			{"PATCH", "/workers/9"},
+			{"PATCH", "/workers/11"},
 			{"POST", "/select"},
 			{"POST", "/select_and_reserve"},
 			{"POST", "/reservations"},

@@ -85,6 +85,7 @@ default_policy_family: chat
 uncached_isl_buckets: [{min_tokens: 0, bucket: all}]
 policy_classes:
   - {name: chat-all, policy_family: chat, cache_bucket: all, quantum: 1, prefill_busy_threshold: 0, request_queue_limit_per_worker: 1}
+  - {name: impatient, quantum: 1}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -136,6 +137,10 @@ func TestQueue(t *testing.T) {
 		if w.Header().Get("Retry-After") == "" {
 			t.Error("nobody says when to come back")
 		}
+
+		// A class that has no threshold waits for nothing.
+		h.object(200, "POST", "/select_and_reserve", `{"selection_id":"i","token_ids":[1]}`, "X-Dynamo-Meta-Policy-Class", "impatient")
+		h.object(200, "DELETE", "/reservations/i", "")
 
 		// An advisory selection waits for nothing, and neither does what is settled.
 		h.object(200, "POST", "/select", `{"token_ids":[1]}`)

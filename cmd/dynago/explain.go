@@ -189,7 +189,7 @@ func (e *explanation) because(rows []router.Row, names map[uint64]string, i int,
 	}
 	who := label(i) + " is taken"
 	if !byCost(e.Mode) && c.Next >= 0 {
-		return fmt.Sprintf("%s because router mode %s picks it, whatever it costs.", who, e.Mode)
+		return fmt.Sprintf("%s because %s picks it, whatever it costs.", who, e.Mode)
 	}
 	switch c.Reason {
 	case router.ReasonNecessity:

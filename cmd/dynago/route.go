@@ -52,7 +52,7 @@ func (c *routeCommand) Run(to outlet, parsed *config.Parsed) error {
 		}
 	}
 	if c.Explain.Full || c.Explain.JSON {
-		return sys.explainFully(ctx, to, c.Prompts[last], &c.Explain, c.Router.Mode)
+		return sys.explainFully(ctx, to, c.Prompts[last], &c.Explain, c.Router.describe())
 	}
 	return sys.explain(ctx, to, c.Prompts[last])
 }
