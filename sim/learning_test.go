@@ -21,8 +21,8 @@ func TestLearning(t *testing.T) {
 	)
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			w := poisson(n, 0.3, seed, func(i int, random *rand.Rand) trace.Request {
-				return ask(i, 0, 500+random.IntN(3000), 50+random.IntN(150))
+			w := poisson(n, 1, seed, func(i int, random *rand.Rand) trace.Request {
+				return ask(i, 0, 500+random.IntN(3000), 10+random.IntN(30))
 			})
 			set := func(i int, speed float64) sim.Change {
 				return sim.Change{At: w[i].At, Do: func(s *sim.Simulation) error { return s.SetSpeed(2, speed) }}

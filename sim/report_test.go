@@ -99,13 +99,13 @@ func TestReportKeys(t *testing.T) {
 func TestGolden(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
+		rows   int
 		config sim.Config
-		speed  float64
 	}{
-		{"conversation_1000", sim.Config{Workers: 4}, 1},
-		{"conversation_1000_crowded", sim.Config{Workers: 4, Concurrency: 64}, 1},
+		{"conversation", 1000, sim.Config{Workers: 4}},
+		{"conversation_crowded", 300, sim.Config{Workers: 4, Concurrency: 64}},
 	} {
-		w := conversation(t, 1000)
+		w := conversation(t, tt.rows)
 		r, err := sim.Run(tt.config, w)
 		if err != nil {
 			t.Fatal(err)
