@@ -29,7 +29,7 @@ func TestConditional(t *testing.T) {
 		"either: neither":             {ByISLOrLoad, func(c *Conditional) { c.PrefillBusy = new(1.0) }, func(p *prospect) { p.cached = 0 }, false},
 		"decode at its bound":         {ByISL, func(c *Conditional) { c.DecodeBusy = new(0.5) }, nil, true},
 		"decode beyond it":            {ByISL, func(c *Conditional) { c.DecodeBusy = new(0.5) }, func(p *prospect) { p.decodeBlocks++ }, false},
-		"decode without bound":        {ByISL, func(c *Conditional) { c.DecodeBusy = new(9.0) }, func(p *prospect) { p.totalBlocks = 0 }, false},
+		"decode without bound":        {ByISL, func(c *Conditional) { c.DecodeBusy = new(9.0) }, func(p *prospect) { p.totalBlocks, p.decodeBlocks = 0, 0 }, false},
 		"a guard is no reason":        {ByISL, func(c *Conditional) { c.DecodeBusy = new(1.0) }, func(p *prospect) { p.cached = 0 }, false},
 	} {
 		config, p := DefaultConditional(), base

@@ -200,6 +200,8 @@ func TestLegsOfPins(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	// Ranks are those of a certain worker, and without one they mean nothing.
+	h.answers(h.place(someone, router.Legs{Rank: rank(9), PrefillRank: rank(8)}))
 	// One instance for both is in one pool only, unless it does whole requests.
 	if _, err := h.router.Place(t.Context(), &someone, router.Legs{Backend: 3}); engine.KindOf(err) != engine.Unavailable {
 		t.Errorf("a decode worker is to compute the prompt: %v", err)

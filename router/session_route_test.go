@@ -2,7 +2,9 @@ package router_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -201,6 +203,66 @@ func TestSessionExpires(t *testing.T) {
 		}
 		time.Sleep(12 * time.Second) // the reaper comes every ten
 		if c := h.router.Sessions(); c.Bindings != 0 || c.Expired != 1 {
+			t.Errorf("%+v", c)
+		}
+	})
+}
+
+// Whatever happens to requests and workers at once, in the end no session has a
+// request in flight, and each is where its last request was.
+func TestSessionsUnderFire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, router.Config{SessionTTL: time.Hour, QueueThreshold: new(0.0)})
+		defer h.fleet.Close()
+		for id := range uint64(3) {
+			h.join(id+1, card(func(c *engine.Card) { c.MaxBatchedTokens = 8 }))
+		}
+		var work sync.WaitGroup
+		for i := range 40 {
+			work.Go(func() {
+				r := rand.New(rand.NewPCG(uint64(i), 7))
+				for range 25 {
+					q := session(string(rune('a' + r.IntN(6))))
+					q.Session.Final = r.IntN(20) == 0
+					if r.IntN(5) == 0 {
+						q.PinWorker = 1 + r.Uint64N(3)
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), time.Duration(r.IntN(300))*time.Millisecond)
+					b, err := h.router.Route(ctx, &q)
+					if err == nil {
+						time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond)
+						if r.IntN(10) == 0 {
+							b.Worker().Inhibit(time.Now(), engine.Disconnected)
+						}
+						b.Release()
+					}
+					cancel()
+				}
+			})
+		}
+		for range 20 {
+			time.Sleep(20 * time.Millisecond)
+			h.become(2, card(func(c *engine.Card) { c.ContextLength = 4 })) // too short for all
+			time.Sleep(20 * time.Millisecond)
+			h.become(2, card())
+		}
+		work.Wait()
+		for _, l := range h.router.Loads() {
+			if l.Requests+l.PrefillTokens+l.ActiveBlocks != 0 {
+				t.Errorf("left over: %+v", l)
+			}
+		}
+		c := h.router.Sessions()
+		if c.Followed == 0 || c.Moved == 0 || c.Lost == 0 || c.Waited == 0 {
+			t.Errorf("not everything happened: %+v", c)
+		}
+		for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
+			h.route(session(id)).Release()
+		}
+		// Nothing holds a lease, or waits for somebody: all of it expires.
+		time.Sleep(2 * time.Hour)
+		h.router.Tick(time.Now())
+		if c := h.router.Sessions(); c.Bindings != 0 {
 			t.Errorf("%+v", c)
 		}
 	})
