@@ -37,3 +37,7 @@ func (s *Simulation) Starve() error {
 	s.intake.left = 1
 	return s.play()
 }
+
+// Resync lets the router ask for all events of a worker anew, as it does when it
+// doubts them.
+func (s *Simulation) Resync(n int) { s.workers[n].reporter.Worker().Resync() }

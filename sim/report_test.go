@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -148,6 +149,36 @@ func TestTable(t *testing.T) {
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), want) {
 			t.Errorf("the table has no %q:\n%s", want, &out)
+		}
+	}
+}
+
+// A record has the names that tools for replays read, and nothing that never
+// happened.
+func TestRecord(t *testing.T) {
+	for _, tt := range []struct {
+		record sim.Record
+		want   string
+	}{
+		{
+			sim.Record{
+				ID: "a", Session: "s", Class: "c", Input: 100, Output: 3, Predicted: 64, Cached: 48, Reused: 64,
+				Arrived: 5 * ms, Parked: 10 * ms, Placed: 15 * ms, Admitted: 20 * ms, First: 30 * ms, Second: 35 * ms, Last: 41 * ms, Ended: 41 * ms,
+				Worker: "worker-1", Rank: 2, Decoder: "worker-3", Migrations: 1,
+			},
+			`{"request_id":"a","session_id":"s","policy_class":"c","arrival_time_ms":5,"input_length":100,"output_length":3,` +
+				`"logical_worker_id":"worker-1","dp_rank":2,"first_admit_ms":20,"predicted_cached_tokens":64,"cached_tokens":48,"reused_input_tokens":64,` +
+				`"decode_worker_id":"worker-3","first_token_ms":30,"last_token_ms":41,"ttft_ms":25,"e2e_latency_ms":36,"ttst_ms":5,"tpot_ms":5.5,` +
+				`"outcome":"queued","queue_entered_at_ms":5,"released_at_ms":15,"queue_wait_ms":10,"migrations":1}`,
+		},
+		{
+			sim.Record{ID: "b", Input: 9, Arrived: ms, Ended: ms, Err: errors.New("too long")},
+			`{"request_id":"b","arrival_time_ms":1,"input_length":9,"output_length":0,"error":"too long"}`,
+		},
+	} {
+		got, err := json.Marshal(&tt.record)
+		if err != nil || string(got) != tt.want {
+			t.Errorf("got %s, %v\nwant %s", got, err, tt.want)
 		}
 	}
 }

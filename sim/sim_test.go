@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/dynago/dynago/engine"
@@ -172,6 +174,7 @@ func TestConservation(t *testing.T) {
 				Record: func(r *sim.Record) { ended[r.ID]++ },
 				Changes: []sim.Change{
 					{At: 2 * time.Second, Do: func(s *sim.Simulation) error { return s.RestartWorker(1) }},
+					{At: 3 * time.Second, Do: func(s *sim.Simulation) error { s.Resync(2); return nil }},
 					{At: 4 * time.Second, Do: func(s *sim.Simulation) error { _, err := s.AddWorker(args); return err }},
 					{At: 5 * time.Second, Do: func(s *sim.Simulation) error { return s.RemoveWorker(0) }},
 					{At: 6 * time.Second, Do: func(s *sim.Simulation) error { return s.SetSpeed(2, 0.5) }},
@@ -293,6 +296,12 @@ func TestMigration(t *testing.T) {
 	if r.First != 10*ms || r.Last != 31*ms+10*ms+4*5*ms || r.Migrations != 1 || report.OutputTokens != 10 {
 		t.Errorf("got %+v", *r)
 	}
+	// One that comes back is not asked again.
+	restart := c
+	restart.Workers, restart.Changes = 2, []sim.Change{{At: 31 * ms, Do: func(s *sim.Simulation) error { return s.RestartWorker(0) }}}
+	if _, records := run(t, restart, []trace.Request{ask(0, 0, 100, 10)}); records["r0"].Last != r.Last || records["r0"].Err != nil {
+		t.Errorf("got %+v", *records["r0"])
+	}
 	c.Changes = append(c.Changes, lose(1, 45*ms))
 	report, records = run(t, c, []trace.Request{ask(0, 0, 100, 10)})
 	if report.Failed[engine.KindOf(engine.ErrWorkerLost)] != 1 || records["r0"].Err == nil {
@@ -342,6 +351,105 @@ func TestQueueTimeout(t *testing.T) {
 	}
 	if c := report.Classes; len(c) != 1 || c[0].Parked != 1 || c[0].Wait.Max != 1100 {
 		t.Errorf("classes %+v", c)
+	}
+}
+
+// A worker that joins, or begins another life, is there when it has started up.
+func TestStartup(t *testing.T) {
+	args := steps()
+	args.StartupTime = 2
+	var w []trace.Request
+	for i := range 100 {
+		w = append(w, ask(i, time.Duration(i)*100*ms, 50, 1))
+	}
+	_, records := run(t, sim.Config{
+		Engine: args, Router: router.Config{Mode: router.RoundRobin},
+		Changes: []sim.Change{
+			{At: 1 * time.Second, Do: func(s *sim.Simulation) error { _, err := s.AddWorker(args); return err }},
+			{At: 5 * time.Second, Do: func(s *sim.Simulation) error { return s.RestartWorker(0) }},
+		},
+	}, w)
+	var first, during, after time.Duration
+	for i, r := range w {
+		at := time.Duration(i) * 100 * ms
+		switch where := records[r.ID].Worker; {
+		case where == "worker-1" && first == 0:
+			first = at
+		case where == "worker-0" && at >= 5*time.Second && at < 7*time.Second:
+			during = at
+		case where == "worker-0" && at >= 7*time.Second && after == 0:
+			after = at
+		}
+	}
+	if first < 3*time.Second || first > 3200*ms {
+		t.Errorf("the second worker has its first request at %v, want it ready at 3s", first)
+	}
+	if during != 0 || after == 0 || after > 7200*ms {
+		t.Errorf("the first worker has requests at %v and again at %v, want none while it starts up from 5s to 7s", during, after)
+	}
+}
+
+// notes is a policy that remembers what it was asked, and takes the first worker.
+type notes struct {
+	queries  []router.Query
+	outcomes []router.Outcome
+	loads    []engine.Load // of the first worker, when it was asked
+	read     []time.Time   // and when that was read
+}
+
+func (n *notes) Quick() bool { return true }
+
+func (n *notes) Pick(_ context.Context, q *router.Query, c []router.Candidate) (int, error) {
+	n.queries = append(n.queries, *q)
+	load, at := c[0].Worker.Load()
+	n.loads, n.read = append(n.loads, load), append(n.read, at)
+	return 0, nil
+}
+
+func (n *notes) Learn(o router.Outcome) { n.outcomes = append(n.outcomes, o) }
+
+// A policy is asked, and told what became of it, as with live requests.
+func TestWhatPoliciesSee(t *testing.T) {
+	first, second := ask(0, 0, 128, 4), ask(1, 500*ms, 10, 3)
+	first.Session, first.Parent, first.Class, first.Priority, first.StrictPriority = "s", "p", "c", 2.5, 3
+	second.Session, second.Tool, second.Final = "s", true, true
+	second.Prompt = slices.Concat(first.Prompt, second.Prompt)
+	policy := new(notes)
+	clock := new(sim.Clock)
+	run(t, sim.Config{
+		Engine: steps(), Clock: clock, Forecast: true, Migrations: 1, Router: router.Config{Policy: policy},
+		Changes: []sim.Change{
+			{Do: func(s *sim.Simulation) error { _, err := s.AddWorker(steps()); return err }},
+			{At: 513 * ms, Do: func(s *sim.Simulation) error { return s.RemoveWorker(0) }},
+		},
+	}, []trace.Request{first, second})
+
+	user := router.Session{ID: "s", Parent: "p", Input: router.UserInput}
+	tool := router.Session{ID: "s", Final: true, Input: router.ToolInput}
+	want := []router.Query{
+		{ID: "r0", Model: "sim", Choices: 1, Expected: 4, Session: user, Class: "c", Priority: 2.5, StrictPriority: 3},
+		{ID: "r1", Model: "sim", Choices: 1, Expected: 3, Session: tool},
+		// One token was there when its worker was lost.
+		{ID: "r1", Model: "sim", Choices: 1, Expected: 2, Session: tool, Exclude: []uint64{1}},
+	}
+	want[0].Tokens = first.Prompt.Append(nil)
+	want[1].Tokens = second.Prompt.Append(nil)
+	want[2].Tokens = append(second.Prompt.Append(nil), second.Answer.Cut(1).Append(nil)...)
+	if diff := cmp.Diff(want, policy.queries, cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(router.Query{})); diff != "" {
+		t.Error(diff)
+	}
+	outcomes := []router.Outcome{
+		{ID: "r0", Target: kv.Target{Worker: 1}, PromptTokens: 128, OutputTokens: 4, First: 10 * ms, Total: 25 * ms, End: router.Completed},
+		{ID: "r1", Target: kv.Target{Worker: 1}, PromptTokens: 138, CachedTokens: -1, OutputTokens: 1, First: 10 * ms, Total: 13 * ms, End: router.Failed},
+		{ID: "r1", Target: kv.Target{Worker: 2}, PromptTokens: 139, OutputTokens: 2, First: 10 * ms, Total: 15 * ms, End: router.Completed},
+	}
+	if diff := cmp.Diff(outcomes, policy.outcomes); diff != "" {
+		t.Error(diff)
+	}
+	// What the first worker told of its load when the first request had ended.
+	load, at := policy.loads[1], policy.read[1]
+	if len(load.Ranks) != 1 || load.Ranks[0].TotalBlocks != int64(steps().NumGPUBlocks) || at.After(clock.Now()) || clock.Now().Sub(at) > time.Second {
+		t.Errorf("load %+v of %v", load, at)
 	}
 }
 
