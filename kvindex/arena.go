@@ -18,33 +18,22 @@ import (
 type arena[C any] struct {
 	order  int // log2 of the units in a chunk
 	limit  int // chunks there may be
-	chunks atomic.Pointer[[]atomic.Pointer[C]]
-	books  []*book  // by chunk; nil where there is none
+	chunks atomic.Pointer[[]atomic.Pointer[chunk[C]]]
 	room   []bitmap // by order: the chunks with a free block of it
 	used   int      // units
 	whole  int      // chunks that are there and empty
 }
 
-// book says which blocks of a chunk are free.
-type book struct {
-	free []bitmap // by order
-	left int      // free units
-}
-
-// newBook returns the book of a chunk of which nothing is free yet.
-func newBook(order int) *book {
-	b := &book{free: make([]bitmap, order+1), left: 1 << order}
-	words := make([]uint64, 2<<order/64+order+1)
-	for o := range b.free {
-		n := (1<<(order-o) + 63) / 64
-		b.free[o].words, words = words[:n:n], words[n:]
-	}
-	return b
+// chunk is one object without pointers, which the collector has nothing to do
+// with but to see that it is in use.
+type chunk[C any] struct {
+	units C
+	book  book // for the writer alone
 }
 
 func newArena[C any](order, limit int) *arena[C] {
-	a := &arena[C]{order: order, limit: limit, books: make([]*book, 1), room: make([]bitmap, order+1)}
-	a.chunks.Store(new(make([]atomic.Pointer[C], 1)))
+	a := &arena[C]{order: order, limit: limit, room: make([]bitmap, order+1)}
+	a.chunks.Store(new(make([]atomic.Pointer[chunk[C]], 1)))
 	return a
 }
 
@@ -54,7 +43,19 @@ func (a *arena[C]) chunk(i uint32) *C {
 	if int(i) >= len(chunks) {
 		return nil
 	}
-	return chunks[i].Load()
+	c := chunks[i].Load()
+	if c == nil {
+		return nil
+	}
+	return &c.units
+}
+
+// book returns the book of a chunk, nil if there is no such chunk.
+func (a *arena[C]) book(c int) *book {
+	if at := (*a.chunks.Load())[c].Load(); at != nil {
+		return &at.book
+	}
+	return nil
 }
 
 // take returns the first of n consecutive units of one chunk. It fails if the
@@ -76,8 +77,8 @@ func (a *arena[C]) take(n int) (unit uint32, ok bool) {
 
 // cut takes n units from the first block of order from in chunk c.
 func (a *arena[C]) cut(c, from, order, n int) uint32 {
-	b := a.books[c]
-	i := b.free[from].first()
+	b := a.book(c)
+	i := b.first(from)
 	if b.left == 1<<a.order {
 		a.whole--
 	}
@@ -97,7 +98,7 @@ func (a *arena[C]) cut(c, from, order, n int) uint32 {
 // put gives n consecutive units back, which need not have been taken together.
 func (a *arena[C]) put(unit uint32, n int) {
 	c := int(unit >> a.order)
-	b := a.books[c]
+	b := a.book(c)
 	b.left += n
 	a.used -= n
 	a.join(unit, n)
@@ -116,7 +117,7 @@ func (a *arena[C]) join(unit uint32, n int) {
 			o = min(o, bits.TrailingZeros(uint(i)))
 		}
 		at, order := i>>o, o
-		for order < a.order && a.books[c].free[order].has(at^1) {
+		for order < a.order && a.book(c).has(order, at^1) {
 			a.unmark(c, order, at^1)
 			at >>= 1
 			order++
@@ -128,44 +129,41 @@ func (a *arena[C]) join(unit uint32, n int) {
 }
 
 func (a *arena[C]) mark(c, order, i int) {
-	f := &a.books[c].free[order]
-	if f.set(i); f.count == 1 {
+	if a.book(c).set(order, i) == 1 {
 		a.room[order].set(c)
 	}
 }
 
 func (a *arena[C]) unmark(c, order, i int) {
-	f := &a.books[c].free[order]
-	if f.clear(i); f.count == 0 {
+	if a.book(c).clear(order, i) == 0 {
 		a.room[order].clear(c)
 	}
 }
 
 // vacant returns the smallest number without a chunk.
 func (a *arena[C]) vacant() int {
-	for c := 1; c < len(a.books); c++ {
-		if a.books[c] == nil {
+	chunks := *a.chunks.Load()
+	for c := 1; c < len(chunks); c++ {
+		if chunks[c].Load() == nil {
 			return c
 		}
 	}
-	return len(a.books)
+	return len(chunks)
 }
 
 func (a *arena[C]) open(c int) {
-	if c == len(a.books) {
-		a.books = append(a.books, nil)
-	}
 	chunks := *a.chunks.Load()
 	if c >= len(chunks) {
-		grown := make([]atomic.Pointer[C], 2*c)
+		grown := make([]atomic.Pointer[chunk[C]], 2*c)
 		for i := range chunks {
 			grown[i].Store(chunks[i].Load())
 		}
 		chunks = grown
 		a.chunks.Store(&grown)
 	}
-	chunks[c].Store(new(C))
-	a.books[c] = newBook(a.order)
+	made := new(chunk[C])
+	made.book.init(a.order)
+	chunks[c].Store(made)
 	a.whole++
 	a.mark(c, a.order, 0)
 }
@@ -179,8 +177,8 @@ func (a *arena[C]) close(c int) {
 		}
 		return
 	}
-	for c, b := range a.books {
-		if b != nil {
+	for c := range *a.chunks.Load() {
+		if a.book(c) != nil {
 			a.free(c)
 		}
 	}
@@ -188,7 +186,6 @@ func (a *arena[C]) close(c int) {
 
 func (a *arena[C]) free(c int) {
 	a.unmark(c, a.order, 0)
-	a.books[c] = nil
 	a.whole--
 	(*a.chunks.Load())[c].Store(nil)
 }

@@ -22,8 +22,8 @@ func (t *tree) check() {
 		return
 	}
 	c := checking{tree: t, children: make(map[uint32]uint32), units: make(map[place]uint8)}
-	for chunk, b := range t.nodes.books {
-		if b == nil {
+	for chunk := range *t.nodes.chunks.Load() {
+		if t.nodes.book(chunk) == nil {
 			continue
 		}
 		for i := range uint32(1 << nodeOrder) {

@@ -17,7 +17,7 @@ type children struct {
 }
 
 const (
-	shardOrder = 8
+	shardOrder = 6
 	entries    = 7 // of a bucket
 )
 

@@ -15,13 +15,13 @@ type holder struct {
 	slot   uint32 // its number in every cover
 	life   uint64 // tells it from those that have had the slot before
 
-	mu     sync.Mutex
-	gone   bool // nothing is to be added any more
-	keys   keys
-	places [slice]place // of the blocks that an event takes away
+	mu   sync.Mutex
+	gone bool // nothing is to be added any more
 	// twins counts the keys beyond the first that stand for the same place on
 	// the same tier.
-	twins map[twin]int
+	twins  map[twin]int
+	keys   keys
+	places [slice]place // of the blocks that an event takes away
 
 	blocks atomic.Int64 // keys, for those who do not want to wait
 }

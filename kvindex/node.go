@@ -41,7 +41,7 @@ type lowerChunk [1 << lowerOrder]lower
 
 const (
 	nodeOrder  = 13
-	lowerOrder = 10
+	lowerOrder = 13
 )
 
 // run says which part of the slab a node has.
@@ -76,8 +76,13 @@ func (n *node) link(up place, lower uint32) { n.links.Store(uint64(up)<<32 | uin
 func (n *node) open() { n.version.Store(n.version.Load() + 1) }
 func (n *node) shut() { n.version.Store(n.version.Load() + 1) }
 
-// slabChunk is a MiB of local hashes.
-type slabChunk [1 << (unitOrder + slabOrder)]atomic.Uint64
+// slabChunk is a MiB of local hashes. For the writer alone it says whose the
+// units are.
+type slabChunk struct {
+	hash  [1 << (unitOrder + slabOrder)]atomic.Uint64
+	first [1 << slabOrder]uint32 // the node that begins first in the unit or before it
+	nodes [1 << slabOrder]uint8  // nodes that have blocks or room in the unit
+}
 
 const (
 	unitOrder = 4 // a unit of the slab is 16 blocks, two cache lines
@@ -91,7 +96,7 @@ const (
 
 // hash returns the local hash at p, which must be in use.
 func (t *tree) hash(p place) *atomic.Uint64 {
-	return &t.slab.chunk(uint32(p) >> (unitOrder + slabOrder))[p&(1<<(unitOrder+slabOrder)-1)]
+	return &t.slab.chunk(uint32(p) >> (unitOrder + slabOrder)).hash[p&(1<<(unitOrder+slabOrder)-1)]
 }
 
 // hashes returns the slab from p on for n blocks. For a reader whose p is no
@@ -99,10 +104,10 @@ func (t *tree) hash(p place) *atomic.Uint64 {
 func (t *tree) hashes(p place, n int) []atomic.Uint64 {
 	c := t.slab.chunk(uint32(p) >> (unitOrder + slabOrder))
 	i := int(p & (1<<(unitOrder+slabOrder) - 1))
-	if c == nil || i+n > len(c) {
+	if c == nil || i+n > len(c.hash) {
 		return nil
 	}
-	return c[i : i+n]
+	return c.hash[i : i+n]
 }
 
 // node returns a node by its id, or nil if its chunk is gone, which happens to

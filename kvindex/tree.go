@@ -11,16 +11,9 @@ type tree struct {
 	lowers   *arena[lowerChunk]
 	lists    *arena[listChunk]
 	slab     *arena[slabChunk]
-	owners   []*owners // by chunk of the slab
 	children children
 	blocks   int    // distinct, over all nodes
 	touched  uint32 // keeps the compiler from dropping loads that only warm the cache
-}
-
-// owners says whose the units of a chunk of the slab are.
-type owners struct {
-	first [1 << slabOrder]uint32 // the node that begins first in the unit or before it
-	nodes [1 << slabOrder]uint8  // nodes that have blocks or room in the unit
 }
 
 func (t *tree) init() {
@@ -31,13 +24,10 @@ func (t *tree) init() {
 	t.children.init()
 }
 
-// owner returns the books of the unit that p lies in, nil if it is not in use.
-func (t *tree) owner(p place) (o *owners, i int) {
-	c := int(p >> (unitOrder + slabOrder))
-	if c >= len(t.owners) {
-		return nil, 0
-	}
-	return t.owners[c], int(p >> unitOrder & (1<<slabOrder - 1))
+// owner returns what says whose the unit is that p lies in, nil if its chunk is
+// not in use.
+func (t *tree) owner(p place) (c *slabChunk, i int) {
+	return t.slab.chunk(uint32(p) >> (unitOrder + slabOrder)), int(p >> unitOrder & (1<<slabOrder - 1))
 }
 
 // resolve returns the node that has the block at p. It is 0 if there is none,
@@ -87,13 +77,6 @@ func (t *tree) newNode(up place, depth, room int) (uint32, bool) {
 
 // own notes that a node has part of the unit that p lies in.
 func (t *tree) own(p place, id uint32) {
-	c := int(p >> (unitOrder + slabOrder))
-	for c >= len(t.owners) {
-		t.owners = append(t.owners, nil)
-	}
-	if t.owners[c] == nil {
-		t.owners[c] = new(owners)
-	}
 	o, i := t.owner(p)
 	if o.nodes[i] == 0 {
 		o.first[i] = id
@@ -111,9 +94,6 @@ func (t *tree) disown(from, to place) {
 		}
 		o.first[i] = 0
 		t.slab.put(uint32(p>>unitOrder), 1)
-	}
-	if c := from >> (unitOrder + slabOrder); from < to && t.slab.books[c] == nil {
-		t.owners[c] = nil
 	}
 }
 
