@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/router"
 )
@@ -256,6 +257,7 @@ func TestSessionsUnderFire(t *testing.T) {
 		if c.Followed == 0 || c.Moved == 0 || c.Lost == 0 || c.Waited == 0 {
 			t.Errorf("not everything happened: %+v", c)
 		}
+		time.Sleep(fleet.DefaultInhibit) // until the last fault is forgotten
 		for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
 			h.route(session(id)).Release()
 		}
