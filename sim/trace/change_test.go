@@ -80,6 +80,14 @@ func TestDeepen(t *testing.T) {
 			}
 		}
 	}
+	// A piece from the middle of a stream is one from the middle of a longer one.
+	middle := []trace.Request{{Prompt: trace.Text{{Stream: 1, From: 4, Len: 2}}}, {Prompt: trace.Text{{Stream: 1, Len: 6}}}}
+	if err := trace.Deepen(middle, 3); err != nil {
+		t.Fatal(err)
+	}
+	if part, whole := middle[0].Prompt.Append(nil), middle[1].Prompt.Append(nil); !slices.Equal(part, whole[12:]) {
+		t.Error("the end of a stream is no longer the end of it")
+	}
 	if err := trace.Deepen(w, 1<<24); err == nil {
 		t.Error("prompts of half a billion tokens are no error")
 	}
@@ -112,6 +120,13 @@ func TestDuplicate(t *testing.T) {
 	i := slices.IndexFunc(twice, func(r trace.Request) bool { return r.ID == "b2:copy_2" })
 	if r := twice[i]; r.Session != "b:copy_2" || !slices.Equal(r.After, []string{"b1:copy_2", "a2:copy_2"}) {
 		t.Errorf("a copy is %+v", r)
+	}
+	answers := map[uint64]bool{}
+	for _, r := range twice {
+		answers[r.Answer[0].Stream] = true
+	}
+	if len(answers) != len(twice) {
+		t.Errorf("%d requests have %d answers", len(twice), len(answers))
 	}
 }
 

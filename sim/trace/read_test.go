@@ -169,6 +169,24 @@ func TestRead(t *testing.T) {
 			l2 of lead 2s after l1&c2: a[0:4] → f[0:2] tool final`,
 		},
 		{
+			"records of calls that overlap, and of a lead that goes on after its child", trace.Dynamo,
+			trace.ReadOptions{},
+			records(
+				call("l1", "lead", "", 1000, 1000), call("l2", "lead", "", 1500, 100),
+				call("c1", "sub", "lead", 1600, 200), call("c2", "sub", "lead", 1650, 50),
+				call("l3", "lead", "", 2500, 100), call("l4", "lead", "", 3000, 100),
+				tool("lead", 2100, 2400, `"claude": {"source_request_id": "l2", "consumer_request_id": "l4", "execution_mode": "blocking"}`),
+				tool("lead", 2700, 2800, `"claude": {"source_request_id": "l2", "execution_mode": "background"}`),
+				tool("sub", 1590, 1640, ""),
+			),
+			`l1 of lead at 0s: a[0:4] → b[0:2]
+			l2 of lead 0s after l1: a[0:4] → c[0:2]
+			c1 of sub under lead 0s after l2: a[0:4] → d[0:2]
+			c2 of sub under lead 0s after c1: a[0:4] → e[0:2] final
+			l3 of lead 700ms after l2&c1: a[0:4] → f[0:2]
+			l4 of lead 400ms after l3: a[0:4] → g[0:2] final`,
+		},
+		{
 			"records that say who opened a session and who uses it", trace.Dynamo,
 			trace.ReadOptions{},
 			records(
@@ -372,6 +390,39 @@ func FuzzRead(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// Who appends to a prompt does not write into those of later requests.
+func TestPromptsAreTheirOwn(t *testing.T) {
+	for format, rows := range map[trace.Format]string{
+		trace.MooncakeDelta:         strings.Repeat(`{"session_id": "s", "output_length": 1, "hash_ids": [1]}`+"\n", 9),
+		trace.AppliedComputeAgentic: `{"num_turns": 4, "input_prompt_length": 9, "assistant_response_length": [1, 1, 1, 1], "tool_call_output_length": [1, 1, 1, 1], "tool_call_latency": [0, 0, 0, 0], "final_assistant_response_length": 1}`,
+	} {
+		want := show(collect(t, trace.Read(format, trace.ReadOptions{}, strings.NewReader(rows))))
+		var all []trace.Request
+		for r, err := range trace.Read(format, trace.ReadOptions{}, strings.NewReader(rows)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, r)
+			_ = append(r.Prompt, trace.Piece{Stream: 666, Len: 666})
+		}
+		if got := show(all); got != want {
+			t.Errorf("%s: a later prompt has changed:\n%s", format, cmp.Diff(want, got))
+		}
+	}
+}
+
+// Many ways from one request to another are walked once.
+func TestCheckIsQuick(t *testing.T) {
+	w := []trace.Request{{ID: "0 a"}, {ID: "0 b"}}
+	for i := range 200 {
+		after := []string{fmt.Sprint(i, " a"), fmt.Sprint(i, " b")}
+		w = append(w, trace.Request{ID: fmt.Sprint(i+1, " a"), After: after}, trace.Request{ID: fmt.Sprint(i+1, " b"), After: after})
+	}
+	if err := trace.Check(w); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestTimesOfSessionsAreKept(t *testing.T) {

@@ -422,8 +422,8 @@ func (g *graph) call(id, session string) (int, error) {
 	return i, nil
 }
 
-// timing splits what passed between the last answer that call i waited for and
-// its start into tools and the rest. In a replay both pass as they did.
+// timing says when call i comes after the last answer that it waited for. In a
+// replay the time between passes as it did, whether tools took it or a person.
 func (g *graph) timing(i int, uses []use) {
 	c := &g.calls[i]
 	if len(g.after[i]) == 0 {
@@ -434,35 +434,25 @@ func (g *graph) timing(i int, uses []use) {
 		c.After = append(c.After, g.calls[j].ID)
 		ready = max(ready, g.calls[j].end)
 	}
-	gap := max(0, c.start-ready)
-	c.Delay = time.Duration(gap) * time.Millisecond
-	c.Tool = c.Tool || g.toolWait(i, ready, uses) > 0
+	c.Delay = time.Duration(max(0, c.start-ready)) * time.Millisecond
+	c.Tool = c.Tool || g.usesTools(i, ready, uses)
 }
 
-// toolWait returns how many of the milliseconds from ready to the start of call
-// i tools were running whose results it has.
-func (g *graph) toolWait(i int, ready int64, uses []use) int64 {
+// usesTools says whether tools whose results call i has were running between
+// ready and its start: those that name it, and those that ended since the call
+// before it and name nobody.
+func (g *graph) usesTools(i int, ready int64, uses []use) bool {
 	c := &g.calls[i]
 	previous := int64(math.MinInt64)
 	of := g.sessions[c.Session]
 	if k := slices.Index(of, i); k > 0 {
 		previous = g.calls[of[k-1]].start
 	}
-	var spans [][2]int64
-	for _, u := range uses {
+	return slices.ContainsFunc(uses, func(u use) bool {
 		mine := u.consumer == c.ID
 		if u.consumer == "" && !u.background {
 			mine = u.end > previous && u.end <= c.start
 		}
-		if from, to := max(u.start, ready), min(u.end, c.start); mine && from < to {
-			spans = append(spans, [2]int64{from, to})
-		}
-	}
-	slices.SortFunc(spans, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
-	var covered, reached int64
-	for _, s := range spans {
-		covered += max(0, s[1]-max(s[0], reached))
-		reached = max(reached, s[1])
-	}
-	return covered
+		return mine && max(u.start, ready) < min(u.end, c.start)
+	})
 }
