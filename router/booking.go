@@ -154,8 +154,14 @@ func (b *Booking) release() bool {
 	if told := b.told.Swap(true); !told && b.witness != nil {
 		r.watch.close(b.witness)
 	}
-	if r.learner != nil {
-		r.learner.Learn(b.outcome(r.now()))
+	if r.learner != nil || r.observer != nil {
+		o := b.outcome(r.now())
+		if r.learner != nil {
+			r.learner.Learn(o)
+		}
+		if r.observer != nil {
+			r.observer.Ended(&o)
+		}
 	}
 	b.lease.end()
 	return true

@@ -99,7 +99,9 @@ type Config struct {
 	// Expiry is how long a booking of which nothing is heard counts; 0 is
 	// [DefaultExpiry]. Output is a sign of life.
 	Expiry time.Duration
-	Logger *slog.Logger // nil discards
+	// Observer, if set, is told of every decision and of every end.
+	Observer Observer
+	Logger   *slog.Logger // nil discards
 	// Now tells the time; nil is [time.Now]. What runs in virtual time sets it.
 	Now func() time.Time
 }

@@ -18,6 +18,7 @@ type scratch struct {
 	pools   []pool   // that the workers are in
 	prompts []prompt // one for each pool
 	most    float64  // tokens cached where most are, by tier weight
+	work    Work     // of which an observer wants to know
 }
 
 type side struct {
@@ -59,12 +60,19 @@ func (r *Router) consider(ctx context.Context, q *Query, s *scratch) error {
 		return err
 	}
 	s.prompts = s.prompts[:0]
+	watch := r.stopwatch()
 	for _, of := range s.pools {
 		r.cut(ctx, q, s, of)
 	}
+	s.work.Hashing = watch.lap()
 	for i := range s.prompts {
 		r.look(&s.prompts[i])
 	}
+	s.work.Matching = watch.lap()
+	for i := range s.prompts {
+		s.prompts[i].hear()
+	}
+	s.work.Shared = watch.lap()
 	r.credit(s)
 	return nil
 }

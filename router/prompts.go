@@ -54,6 +54,7 @@ type prompt struct {
 	ahead   matches        // by what was routed to them lately
 	instead matches        // by what was shown, or routed to those that are not believed
 	probe   chan []kv.Span // will tell shared; nil if nobody was asked
+	asked   bool           // somebody was
 	shared  []kv.Span
 }
 
@@ -139,7 +140,11 @@ func (r *Router) look(p *prompt) {
 	r.index.Match(p.local, &p.found.Matches)
 	r.ahead.match(p.local, &p.ahead.Matches)
 	r.instead.Load().match(p.local, &p.instead.Matches)
-	if p.probe != nil {
+}
+
+// hear waits for what the cache beside the workers has of a prompt.
+func (p *prompt) hear() {
+	if p.asked = p.probe != nil; p.asked {
 		p.shared = <-p.probe
 		p.probe = nil
 	}

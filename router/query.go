@@ -187,6 +187,7 @@ type Decision struct {
 	Device, Host, Disk, DecodeBlocks int
 
 	Session SessionUse    // what its session had to do with it
+	Class   string        // policy class in which it waited; "": it did not
 	Routing time.Duration // deciding
 	Queue   time.Duration // parked before that
 }

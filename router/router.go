@@ -30,13 +30,14 @@ import (
 // Router routes requests to the workers of one fleet. Its methods may be called
 // from any goroutine.
 type Router struct {
-	fleet  *fleet.Fleet
-	index  *kvindex.Index
-	memo   *kv.Memo
-	tuning Tuning
-	log    *slog.Logger
-	now    func() time.Time
-	policy Policy
+	fleet    *fleet.Fleet
+	index    *kvindex.Index
+	memo     *kv.Memo
+	tuning   Tuning
+	log      *slog.Logger
+	now      func() time.Time
+	policy   Policy
+	observer Observer // or nil
 	// learner is the policy, if it learns; else nil.
 	learner Learner
 	// affinity, if sessions bind anything, stands before what decides.
@@ -169,6 +170,7 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 	}
 	r.watch = newWatch(r.index, r.log)
 	r.intake.log, r.intake.full = r.log, make(map[kv.Target]*fullness)
+	r.observer = c.Observer
 	r.learner, _ = r.policy.(Learner)
 	if r.policy == nil {
 		r.policy, r.serial = builtin(cmp.Or(c.Mode, KV), tuning.Temperature, r.rand), true
@@ -201,9 +203,9 @@ func (r *Router) Route(ctx context.Context, q *Query) (*Booking, error) {
 }
 
 // place finds a worker for a request that came at start. If it has to wait, it is
-// parked with what done returns, and the error is [errParked]; without a done it
-// has waited already.
-func (r *Router) place(ctx context.Context, q *Query, start time.Time, done func() func(*Booking, error)) (*Booking, error) {
+// parked with what done returns, and the error is [errParked]; one that has
+// waited already does not do so again.
+func (r *Router) place(ctx context.Context, q *Query, start time.Time, done func() func(*Booking, error), waited *parked) (*Booking, error) {
 	s := r.scratch.Get().(*scratch)
 	defer r.recycle(s)
 	r.mu.Lock()
@@ -216,7 +218,7 @@ func (r *Router) place(ctx context.Context, q *Query, start time.Time, done func
 		if ctx.Err() != nil {
 			return nil, engine.CauseOf(ctx, ctx.Err())
 		}
-		if b, err := r.decide(ctx, q, s, start, done); b != nil || err != nil {
+		if b, err := r.decide(ctx, q, s, start, done, waited); b != nil || err != nil {
 			return b, err
 		}
 	}
@@ -230,12 +232,12 @@ const mostTries = 8
 
 // decide picks one of the rows of s and books it. It returns nothing if the
 // worker was lost since it was considered.
-func (r *Router) decide(ctx context.Context, q *Query, s *scratch, start time.Time, done func() func(*Booking, error)) (*Booking, error) {
+func (r *Router) decide(ctx context.Context, q *Query, s *scratch, start time.Time, done func() func(*Booking, error), waited *parked) (*Booking, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.now()
 	r.weigh(q, s, now)
-	if done != nil {
+	if waited == nil {
 		if err := r.park(ctx, q, s, now, done); err != nil {
 			return nil, err
 		}
@@ -254,7 +256,13 @@ func (r *Router) decide(ctx context.Context, q *Query, s *scratch, start time.Ti
 		r.compare(s, choice)
 	}
 	b := r.book(q, s, choice, now)
+	if waited != nil {
+		b.decision.Queue, b.decision.Class = start.Sub(waited.since), waited.Class.Name
+	}
 	b.decision.Routing = r.now().Sub(start)
+	if r.observer != nil {
+		r.tell(b, q, s, choice)
+	}
 	if r.log.Enabled(ctx, slog.LevelDebug) {
 		r.log.Debug("routed", "request", q.ID, "model", b.decision.Model, "target", b.decision.Target.String(),
 			"overlap", b.decision.Overlap, "blocks", b.decision.Blocks, "cost", s.rows[choice].Cost, "candidates", len(s.rows))

@@ -83,9 +83,9 @@ func (r *Router) binds(q *Query) bool { return r.affinity != nil && q.Session.ID
 
 // submit is Submit once the session has been heeded.
 func (r *Router) submit(ctx context.Context, q *Query, done func(*Booking, error)) {
-	b, err := r.place(ctx, q, r.now(), func() func(*Booking, error) { return done })
+	b, err := r.place(ctx, q, r.now(), func() func(*Booking, error) { return done }, nil)
 	if err == errParked {
-		r.drain()
+		r.drainAt(r.landing(q))
 		return
 	}
 	done(b, err)
@@ -102,11 +102,11 @@ func (r *Router) route(ctx context.Context, q *Query) (*Booking, error) {
 		later := make(chan outcome, 1)
 		answer = later
 		return func(b *Booking, err error) { later <- outcome{b, err} }
-	})
+	}, nil)
 	if err != errParked {
 		return b, err
 	}
-	r.drain()
+	r.drainAt(r.landing(q))
 	o := <-answer
 	return o.booking, o.err
 }
@@ -248,6 +248,23 @@ func (r *Router) drainAt(at *kv.Target) {
 	}
 }
 
+// landing returns where a request that was just parked may have room, and where
+// those who came before have not been asked since there was; the target of nobody
+// where that can only be itself, and nil for anywhere.
+func (r *Router) landing(q *Query) *kv.Target {
+	if !q.pinned() {
+		return new(kv.Target)
+	}
+	if q.PinRank != nil {
+		return &kv.Target{Worker: q.PinWorker, Rank: *q.PinRank}
+	}
+	w := r.fleet.Worker(q.PinWorker)
+	if w == nil || w.Card() == nil {
+		return nil
+	}
+	return &kv.Target{Worker: q.PinWorker, Rank: w.Card().DPStart} // it has no other
+}
+
 // drainRoom sends on whoever has room of those who wait in one place. The lock
 // must be held; it is not meanwhile.
 func (r *Router) drainRoom(room *waitingRoom, at *kv.Target) {
@@ -284,10 +301,7 @@ func (r *Router) send(p *parked) {
 	r.mu.Unlock()
 	p.stop()
 	now := r.now()
-	b, err := r.place(p.ctx, p.query, now, nil)
-	if b != nil {
-		b.decision.Queue = now.Sub(p.since)
-	}
+	b, err := r.place(p.ctx, p.query, now, nil, p)
 	r.mu.Lock()
 	p.room.sending = nil
 	r.mu.Unlock()
@@ -302,8 +316,11 @@ func (r *Router) fits(p *parked, at *kv.Target, now time.Time) bool {
 	q, workers, walk, anybody := p.query, r.fleet.Snapshot(), r.books.walk(), false
 	c := newCheck(q, workers)
 	asked := barring{p, version}
-	if at != nil && p.room.barred[p.Class] == asked {
-		workers, anybody = only(workers, at.Worker), true // it was asked about whatever else was freer
+	switch {
+	case q.pinned():
+		workers = walk.only(workers, q.PinWorker)
+	case at != nil && p.room.barred[p.Class] == asked:
+		workers, anybody = walk.only(workers, at.Worker), true // it was asked about whatever else was freer
 	}
 	for _, w := range workers {
 		card := w.Card()
@@ -335,12 +352,14 @@ func (r *Router) fits(p *parked, at *kv.Target, now time.Time) bool {
 	return !anybody
 }
 
-// only returns that of the workers which has an id, if there is one.
-func only(workers []*fleet.Worker, id uint64) []*fleet.Worker {
+// only returns that of the workers which has an id, if there is one, and goes to
+// its loads.
+func (w *walk) only(workers []*fleet.Worker, id uint64) []*fleet.Worker {
 	i, ok := slices.BinarySearchFunc(workers, id, func(w *fleet.Worker, id uint64) int { return cmp.Compare(w.ID(), id) })
 	if !ok {
 		return nil
 	}
+	w.at, _ = slices.BinarySearchFunc(w.loads, id, func(l *load, id uint64) int { return cmp.Compare(l.target.Worker, id) })
 	return workers[i : i+1]
 }
 
