@@ -92,3 +92,49 @@ func noRoomIsLeft(t *testing.T, random *rand.Rand) {
 		t.Errorf("left behind: %+v, %d", s, len(leave))
 	}
 }
+
+// A request ends on one of many workers, all of them busy; one of a thousand who
+// wait takes its place, and another comes. A quarter of them are pinned.
+func BenchmarkTurnover(b *testing.B) {
+	for _, workers := range []int{8, 64, 1024} {
+		b.Run(fmt.Sprintf("workers=%d", workers), func(b *testing.B) {
+			h := newHouse(b, queueing(0))
+			defer h.fleet.Close()
+			for id := range uint64(workers) {
+				h.join(id+1, card(hundred))
+			}
+			ctx := context.Background()
+			var running []*router.Booking
+			sent := 0
+			submit := func() {
+				q := &router.Query{Model: "m", Tokens: count(uint32(sent)*8, 8)}
+				if sent%4 == 0 {
+					q.PinWorker = uint64(1 + sent%workers)
+				}
+				sent++
+				h.router.Submit(ctx, q, func(k *router.Booking, err error) {
+					if err != nil {
+						b.Fatal(err)
+					}
+					running = append(running, k)
+				})
+			}
+			for len(running) < workers || sent < workers+1000 {
+				submit()
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				k := running[0]
+				if running = running[1:]; cap(running) == len(running) {
+					running = append(make([]*router.Booking, 0, 2*workers), running...)
+				}
+				k.Release()
+				submit()
+			}
+			b.StopTimer()
+			if n := len(running); n < workers {
+				b.Errorf("%d of %d workers have something to do", n, workers)
+			}
+		})
+	}
+}
