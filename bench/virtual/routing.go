@@ -22,9 +22,9 @@ type workload struct {
 }
 
 var workloads = []workload{
-	{"conversation", faster("conversation"), "× speed", 4, 9, 3.3},
-	{"synthetic", faster("synthetic"), "× speed", 3, 9, 2.5},
-	{"agents", agents, "leads/s", 0.04, 0.25, 0.078},
+	{"conversation", faster("conversation"), "× speed", 4, 9, 3.4},
+	{"synthetic", faster("synthetic"), "× speed", 3, 9, 2.9},
+	{"agents", agents, "leads/s", 0.04, 0.25, 0.075},
 }
 
 func workloadNames() string {
