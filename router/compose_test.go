@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -72,13 +75,13 @@ func (p part) Pick(_ context.Context, _ *router.Query, c []router.Candidate) (in
 	return p.pick(c)
 }
 
-// four candidates: much cached and busy, some cached, idle, and in between.
+// four candidates: some cached, much cached and busy, idle, and in between.
 func four() []router.Candidate {
 	return []router.Candidate{
-		{Target: kv.Target{Worker: 1}, BlockSize: 16, Device: 9, Requests: 9, Cost: 20},
-		{Target: kv.Target{Worker: 2}, BlockSize: 16, Device: 4, Requests: 2, Cost: 10},
-		{Target: kv.Target{Worker: 3}, BlockSize: 16, Device: 0, Requests: 0, Cost: 12},
-		{Target: kv.Target{Worker: 4}, BlockSize: 16, Device: 2, Requests: 5, Cost: 11},
+		{Target: kv.Target{Worker: 1}, BlockSize: 16, Device: 4, Requests: 2, Cost: 10, Preference: 1},
+		{Target: kv.Target{Worker: 2}, BlockSize: 16, Device: 9, Requests: 9, Cost: 20, Preference: 1},
+		{Target: kv.Target{Worker: 3}, BlockSize: 16, Device: 0, Requests: 0, Cost: 12, Preference: 2},
+		{Target: kv.Target{Worker: 4}, BlockSize: 16, Device: 2, Requests: 5, Cost: 11, Preference: 0.5},
 	}
 }
 
@@ -90,19 +93,22 @@ func TestCompose(t *testing.T) {
 		session router.Session
 		want    int
 	}{
-		{name: "the router's own cost", want: 1},
-		{name: "filter by overlap", parts: router.Parts{Filters: []router.Filter{minimumOverlap{5}}}, want: 0},
+		{name: "the router's own cost", want: 0},
+		{name: "filter by overlap", parts: router.Parts{Filters: []router.Filter{minimumOverlap{5}}}, want: 1},
 		{name: "all filters must keep", want: 3, parts: router.Parts{
 			Filters: []router.Filter{minimumOverlap{1}, part{keep: func(c *router.Candidate) (bool, error) { return c.Target.Worker > 2, nil }}},
 		}},
 		{name: "score by active requests", parts: router.Parts{Scorers: []router.Scorer{router.ActiveRequests{}}}, want: 2},
-		{name: "stacked scorers", want: 1, parts: router.Parts{
-			Scorers: []router.Scorer{router.ActiveRequests{}, uncachedBlocks{}}, // 9+1, 2+6, 0+10, 5+8
+		{name: "stacked scorers", want: 0, parts: router.Parts{
+			Scorers: []router.Scorer{router.ActiveRequests{}, uncachedBlocks{}}, // 2+6, 9+1, 0+10, 5+8
 		}},
 		{name: "picker, user turn", parts: router.Parts{Picker: toolsStay{}, Scorers: []router.Scorer{router.ActiveRequests{}}}, want: 2},
-		{name: "picker, tool result", parts: router.Parts{Picker: toolsStay{}}, session: tools, want: 0},
-		{name: "picker behind a filter", session: tools, want: 1, parts: router.Parts{
+		{name: "picker, tool result", parts: router.Parts{Picker: toolsStay{}}, session: tools, want: 1},
+		{name: "picker behind a filter", session: tools, want: 0, parts: router.Parts{
 			Picker: toolsStay{}, Filters: []router.Filter{part{inputs: router.LoadInputs, keep: func(c *router.Candidate) (bool, error) { return c.Requests < 9, nil }}},
+		}},
+		{name: "score by preference", want: 3, parts: router.Parts{
+			Scorers: []router.Scorer{part{inputs: router.RoutingInputs, score: func(c *router.Candidate) (float64, error) { return c.Preference, nil }}},
 		}},
 		{name: "what nobody asks for is not there", want: 2, parts: router.Parts{
 			Scorers: []router.Scorer{part{score: func(c *router.Candidate) (float64, error) {
@@ -166,6 +172,43 @@ func TestComposeFaultBooksNothing(t *testing.T) {
 	if n := h.router.BookedTargets(); n != 0 {
 		t.Errorf("%d targets are booked, want none", n)
 	}
+}
+
+// Parts are asked for one request at a time, whoever asks, and also after one of
+// them has panicked.
+func TestComposeOneAtATime(t *testing.T) {
+	var inside atomic.Int64
+	p := router.Compose(router.Parts{Scorers: []router.Scorer{part{inputs: router.LoadInputs, score: func(c *router.Candidate) (float64, error) {
+		defer inside.Add(-1)
+		if inside.Add(1) > 1 {
+			return 0, errors.New("two at a time")
+		}
+		runtime.Gosched()
+		if c.Requests == 99 {
+			panic("no idea")
+		}
+		return 0, nil
+	}}}})
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was hidden")
+			}
+		}()
+		p.Pick(context.Background(), new(router.Query), []router.Candidate{{Requests: 99}}) //nolint:errcheck // it panics
+	}()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 100 {
+				if _, err := p.Pick(context.Background(), new(router.Query), four()); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 // Of equal costs each has its chance, and of others only the least.

@@ -160,7 +160,7 @@ func TestRoles(t *testing.T) {
 			t.Errorf("role %q: got %v, want %s", role, err, want)
 		}
 	}
-	if i, err := r.Pick(context.Background(), new(router.Query), four()); i != 1 || err != nil {
+	if i, err := r.Pick(context.Background(), new(router.Query), four()); i != 0 || err != nil {
 		t.Errorf("got %d, %v, want the least cost", i, err)
 	}
 	r.Learn(router.Outcome{ID: "x", Role: engine.Decode})
@@ -180,7 +180,7 @@ func TestRoles(t *testing.T) {
 func TestModePolicy(t *testing.T) {
 	c := four()
 	c[3].LastPick, c[1].LastPick, c[2].LastPick, c[0].LastPick = 1, 2, 3, 4
-	for mode, want := range map[router.Mode]int{router.KV: 1, router.RoundRobin: 3, router.LeastLoaded: 2} {
+	for mode, want := range map[router.Mode]int{router.KV: 0, router.RoundRobin: 3, router.LeastLoaded: 2} {
 		if got, err := router.ModePolicy(mode, 0, 1).Pick(context.Background(), new(router.Query), c); err != nil || got != want {
 			t.Errorf("%s: got %d, %v, want %d", mode, got, err, want)
 		}

@@ -66,6 +66,17 @@ func TestReward(t *testing.T) {
 	}
 }
 
+// What takes no time has no baseline that could be divided by.
+func TestRewardOfNoTime(t *testing.T) {
+	p, _ := policy(t)
+	w := workers(1)
+	near(t, "the first, of half a millisecond", serve(t, p, w, 10, 500*time.Microsecond, 1), 1/1.5)
+	p, _ = policy(t)
+	near(t, "the first, of no time", serve(t, p, w, 10, 0, 1), 1)
+	near(t, "the second, of no time", serve(t, p, w, 10, 0, 1), 1)
+	near(t, "one that takes some", serve(t, p, w, 10, time.Millisecond, 1), 1/(1+1000.0))
+}
+
 // What an outcome teaches.
 func TestOutcomes(t *testing.T) {
 	for _, c := range []struct {
@@ -163,18 +174,65 @@ func TestForgetting(t *testing.T) {
 			if !literal && want >= 1 {
 				t.Error("the test says nothing")
 			}
+			if got, want := spread(p, arm), spread(p, p.arm(&w[1])); got > 1.2*want == literal {
+				t.Errorf("samples of the idle arm deviate by %v, those of the other by %v", got, want)
+			}
+			sum := arm.success.a + arm.success.b - 2
+			serve(t, p, w[:1], 10, time.Second, 1)
+			if literal {
+				near(t, "lessons of the idle arm", arm.success.a+arm.success.b-2, sum+1)
+				return
+			}
+			near(t, "lessons of the idle arm", arm.success.a+arm.success.b-2, 0.9*want*sum+1)
+			for range 2000 {
+				serve(t, p, w[1:], 10, time.Second, 1)
+			}
+			near(t, "what is left at least", p.left(arm), 1/arm.model.sureness())
 		})
 	}
 }
 
+// spread is the standard deviation of what an arm is worth.
+func spread(p *Policy, a *arm) float64 {
+	r := request{pace: 1, decode: 1}
+	values := make([]float64, 2000)
+	for i := range values {
+		values[i] = p.value(&r, &view{}, a)
+	}
+	return deviation(values)
+}
+
 // Work that nobody waits for neither teaches nor is a turn of its session.
 func TestBackground(t *testing.T) {
-	p, _ := policy(t)
+	p, clock := policy(t)
 	w := workers(1)
 	q := &router.Query{ID: "r", Tokens: make([]uint32, 10), Session: router.Session{ID: "s"}, Background: true}
 	pick(t, p, q, w)
 	if s := p.Stats(); s.Pending != 0 || s.Sessions != 0 || s.Arms[0].Decisions != 0 {
 		t.Errorf("background work has left %+v", s)
+	}
+	p.sessions.put("s", &session{requests: 1, ended: clock.now.Add(-time.Minute), seen: clock.now})
+	pick(t, p, q, w)
+	if s := p.sessions.get("s"); s.pause.Count != 0 || s.requests != 1 {
+		t.Errorf("background work counts as a turn: %+v", s)
+	}
+}
+
+// Without an id nothing can be told of an outcome; with the same one again, what
+// came before is forgotten.
+func TestIDs(t *testing.T) {
+	p, _ := policy(t)
+	w := workers(1)
+	s := router.Session{ID: "s"}
+	pick(t, p, &router.Query{Session: s}, w)
+	if got := p.Stats(); got.Pending != 0 || got.Arms[0].Pending != 0 || p.sessions.get("s").running != 0 {
+		t.Errorf("a request without an id is waited for: %+v", got)
+	}
+	for range 3 {
+		pick(t, p, &router.Query{ID: "r", Session: s}, w)
+	}
+	if got := p.Stats(); got.Pending != 1 || got.Arms[0].Pending != 1 || p.sessions.get("s").running != 1 {
+		t.Errorf("the same request is waited for several times: %+v", got)
 	}
 }
 
@@ -221,6 +279,22 @@ func TestSessions(t *testing.T) {
 		t.Errorf("%d sessions go on, want 1", s.Sessions)
 	}
 	near(t, "the mean length", p.length.Value, 6+0.05*(9-6))
+
+	// What is expected of one has a bound, and nothing is left of many.
+	p.length.Value = 1000
+	near(t, "what is expected at most", reuse("d"), 16)
+	p.end("c", p.sessions.get("c"))
+	for n := range 100 {
+		id := fmt.Sprint(n)
+		pick(t, p, &router.Query{ID: id, Tokens: make([]uint32, 1+n*37), Session: router.Session{ID: id}}, w)
+	}
+	for n := range 100 {
+		id := fmt.Sprint(n)
+		pick(t, p, &router.Query{ID: id + "'", Tokens: make([]uint32, 10), Session: router.Session{ID: id, Final: true}}, w)
+	}
+	if got := p.Stats().Arms[0].Work; got != 0 {
+		t.Errorf("work of %v is left when all sessions have ended", got)
+	}
 }
 
 // However much comes, what is remembered is bounded.

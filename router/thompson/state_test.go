@@ -144,22 +144,6 @@ func TestStateFaults(t *testing.T) {
 	}
 }
 
-// A worker that is called as nobody should be does not spoil the state of others.
-func TestStateOfOddNames(t *testing.T) {
-	f := newFleet(t, 1)
-	c := []router.Candidate{{Target: kv.Target{Worker: 1}}}
-	if _, err := f.policy.Pick(context.Background(), &router.Query{ID: "r"}, c); err != nil {
-		t.Fatal(err)
-	}
-	var b bytes.Buffer
-	if err := f.policy.Save(&b); err != nil {
-		t.Fatal(err)
-	}
-	if err := fresh(t).Load(&b); err != nil {
-		t.Error(err)
-	}
-}
-
 // Whatever is in a file, loading it neither panics nor leaves a policy that does.
 func FuzzState(f *testing.F) {
 	state := learned(f)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/router"
 )
@@ -169,6 +171,41 @@ func TestView(t *testing.T) {
 	v = p.view(&r, &c[0], p.arm(&c[0]))
 	near(t, "queue", v.queue, 30)
 	near(t, "usage", v.usage, 1)
+}
+
+// What an engine itself tells of a rank counts, and the rank keeps its name
+// whatever id it has.
+func TestToldLoad(t *testing.T) {
+	f := fleet.New(fleet.Config{})
+	defer f.Close()
+	reporter, err := f.Report(fleet.Entry{Name: "gpu", ID: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, clock := policy(t)
+	r := p.describe(&router.Query{Tokens: make([]uint32, 10)}, clock.now)
+	c := workers(2, func(i int, c *router.Candidate) {
+		c.Target, c.Worker = kv.Target{Worker: 7, Rank: uint32(i)}, reporter.Worker()
+		c.Requests, c.ActiveBlocks, c.TotalBlocks = 2, 100, 1000
+	})
+	seen := func(i int) view { return p.view(&r, &c[i], p.arm(&c[i])) }
+	near(t, "usage before it tells", seen(1).usage, 0.1)
+	near(t, "queue before it tells", seen(1).queue, 2)
+	reporter.Load(engine.Load{Ranks: []engine.RankLoad{
+		{Rank: 0, Waiting: 50, UsedBlocks: 1, TotalBlocks: 1000},
+		{Rank: 1, Waiting: 6, UsedBlocks: 800, TotalBlocks: 1000},
+	}}, clock.now)
+	near(t, "usage", seen(1).usage, 0.8)
+	near(t, "queue", seen(1).queue, 6)
+	near(t, "queue of the other rank", seen(0).queue, 50)
+	reporter.Load(engine.Load{Ranks: []engine.RankLoad{
+		{Rank: 1, Waiting: engine.Unknown, UsedBlocks: engine.Unknown, TotalBlocks: 1000},
+	}}, clock.now)
+	near(t, "usage where it does not tell", seen(1).usage, 0.1)
+	near(t, "queue where it does not tell", seen(1).queue, 2)
+	if s := p.Stats(); len(s.Arms) != 2 || s.Arms[0].Worker != "gpu" || s.Arms[1].Rank != 1 {
+		t.Errorf("the arms are %+v, want two ranks of gpu", s.Arms)
+	}
 }
 
 func TestDraw(t *testing.T) {
