@@ -24,19 +24,29 @@ type Row struct {
 func (r *Router) Explain(ctx context.Context, q *Query) ([]Row, error) {
 	var rows []Row
 	err := r.peek(ctx, q, func(s *scratch) error {
-		a := s.ask(q)
-		for i := range s.rows {
+		all := s.priced(q)
+		rows = all[:0]
+		for i := range all {
 			if s.sides[i].life.Err() == nil {
-				rows = append(rows, Row{
-					Candidate: s.rows[i], Terms: s.tuning.terms(a, &s.rows[i]),
-					SharedSpans: s.prompts[s.sides[i].prompt].shared,
-				})
+				rows = append(rows, all[i])
 			}
 		}
 		chances(rows, s.tuning.Temperature)
 		return nil
 	})
 	return rows, err
+}
+
+// priced returns the rows with what their costs are made of.
+func (s *scratch) priced(q *Query) []Row {
+	a, rows := s.ask(q), make([]Row, len(s.rows))
+	for i := range rows {
+		rows[i] = Row{
+			Candidate: s.rows[i], Terms: s.tuning.terms(a, &s.rows[i]),
+			SharedSpans: s.prompts[s.sides[i].prompt].shared,
+		}
+	}
+	return rows
 }
 
 // Advise returns the decision that Route would come to, and books nothing. It

@@ -35,6 +35,36 @@ type Work struct {
 	Matching   time.Duration // finding out where they are
 	Shared     time.Duration // waiting for the cache beside the workers
 	Scheduling time.Duration // load, costs, choice and booking
+
+	query  *Query
+	rows   *scratch
+	choice int
+}
+
+// Rows returns what there was to choose from, in the order of the targets, and
+// which of it was taken. It can be asked only while [Observer.Routed] runs, and
+// takes longer than most decisions.
+func (w *Work) Rows() (rows []Row, taken int) {
+	rows = w.rows.priced(w.query)
+	chances(rows, w.rows.tuning.Temperature)
+	return rows, w.choice
+}
+
+// Observers are several observers in the place of one.
+type Observers []Observer
+
+// Routed implements [Observer].
+func (l Observers) Routed(d *Decision, w *Work) {
+	for _, o := range l {
+		o.Routed(d, w)
+	}
+}
+
+// Ended implements [Observer].
+func (l Observers) Ended(o *Outcome) {
+	for _, each := range l {
+		each.Ended(o)
+	}
 }
 
 // tell lets the observer know of a booking that was made of row choice of s.
@@ -49,8 +79,10 @@ func (r *Router) tell(b *Booking, q *Query, s *scratch, choice int) {
 	if !q.pinned() {
 		w.LostBlocks = max(0, s.most/float64(c.BlockSize)-s.tuning.overlap(c))
 	}
+	w.query, w.rows, w.choice = q, s, choice
 	w.Scheduling = b.decision.Routing - w.Hashing - w.Matching - w.Shared
 	r.observer.Routed(&b.decision, w)
+	w.query, w.rows = nil, nil
 }
 
 // stopwatch tells how long one thing after another has taken, if anybody wants to

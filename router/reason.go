@@ -13,6 +13,7 @@ const (
 	ReasonPreference Reason = "preference" // the request prefers its taints
 	ReasonTie        Reason = "tie"        // others cost the same
 	ReasonChance     Reason = "chance"     // others cost less, and it was drawn at a temperature
+	ReasonPin        Reason = "pin"        // the request, or its session, names it
 	ReasonPolicy     Reason = "policy"     // others cost less, and the policy wanted it
 )
 
