@@ -200,14 +200,14 @@ func (r *Router) leave(p *parked) {
 		r.mu.Unlock()
 		return
 	}
-	ahead := p.place == 0 // of others, who may have room where it has none
+	ahead := p.place == 0 // of others in its lane, who may have room where it has none
 	p.room.queue.Remove(&p.Item)
 	r.waiting.remove(p)
 	r.waits.Add(-1)
 	r.mu.Unlock()
 	p.done(nil, engine.CauseOf(p.ctx, p.ctx.Err()))
 	if ahead {
-		r.drain()
+		r.drainAt(&p.Target)
 	}
 }
 
