@@ -53,6 +53,11 @@ func (r *Router) NextTick() time.Time {
 	if r.prefillModel != nil && r.waiting.oldest != nil && r.lastTick.Add(recheckEvery).Before(next) {
 		next = r.lastTick.Add(recheckEvery)
 	}
+	if r.affinity != nil {
+		if reap := r.affinity.next(); reap.Before(next) {
+			next = reap
+		}
+	}
 	return next
 }
 

@@ -257,6 +257,9 @@ func TestCostIsTheSumOfItsTerms(t *testing.T) {
 			Disk: number(5000, "disk"), Shared: number(5000, "shared"), PrefillTokens: number(1e6, "outstanding"),
 			Requests: number(500, "requests"), DecodeBlocks: number(1e5, "decode"), Preference: 1 / (1 + factor("preference")),
 		}
+		if rapid.Bool().Draw(t, "quick") {
+			tuning.TrackPrefillTokens, tuning.OverlapScoreCreditDecay, c.Host, c.Disk, c.Shared = true, 0, 0, 0, 0
+		}
 		rows := []Candidate{c, c, c}
 		rows[1].BlockSize, rows[2].Cost = rapid.SampledFrom([]int{1, 16, 64}).Draw(t, "another size"), 77
 		tuning.price(a, rows)

@@ -527,3 +527,36 @@ func (p *moody) Pick(_ context.Context, _ *router.Query, c []router.Candidate) (
 		return int(n) % len(c), nil
 	}
 }
+
+// Tick is wanted when the next thing is due, and not before.
+func TestNextTick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, queueing(0, func(c *router.Config) { c.QueueTimeout = 5 * time.Second }))
+		defer h.fleet.Close()
+		h.join(1, card(hundred))
+		a, r := h.arrivals(), h.router
+		in := func() time.Duration { return time.Until(r.NextTick()) }
+		if in() != time.Minute {
+			t.Errorf("idle: in %v, want a minute", in())
+		}
+		a.submit(t.Context(), router.Query{ID: "runs", Tokens: count(0, 8)})
+		time.Sleep(time.Second)
+		a.submit(t.Context(), router.Query{ID: "waits", Tokens: count(100, 8)})
+		time.Sleep(time.Second)
+		a.submit(t.Context(), router.Query{ID: "waits too", Tokens: count(200, 8)})
+		if in() != 4*time.Second {
+			t.Errorf("with one who waits: in %v, want 4s", in())
+		}
+		time.Sleep(4 * time.Second)
+		r.Tick(time.Now())
+		a.expect("it has waited too long", "runs", "waits")
+		if in() != time.Second {
+			t.Errorf("with another: in %v, want 1s", in())
+		}
+		a.bookings["runs"].Release()
+		a.expect("room for the other", "waits too")
+		if in() != 54*time.Second {
+			t.Errorf("idle again: in %v, want the sweep", in())
+		}
+	})
+}
