@@ -59,23 +59,32 @@ func (s *Service) serveSelect(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	d, err := s.Router.Advise(r.Context(), q)
-	if err != nil {
-		s.refuse(w, r, err)
+	for range mostTries {
+		d, err := s.Router.Advise(r.Context(), q)
+		if err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		out, there := s.tell(r.Context(), &in, q, d)
+		if !there {
+			continue
+		}
+		if in.ID != "" {
+			s.mu.Lock()
+			s.pending.put(chosen{in.partition(), q, d.Target}, s.Now())
+			s.mu.Unlock()
+		}
+		answer(w, http.StatusOK, out)
 		return
 	}
-	out, err := s.tell(r.Context(), &in, q, d)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	if in.ID != "" {
-		s.mu.Lock()
-		s.pending.put(chosen{in.partition(), q, d.Target}, s.Now())
-		s.mu.Unlock()
-	}
-	answer(w, http.StatusOK, out)
+	s.refuse(w, r, errAllLeave)
 }
+
+// mostTries is how often a worker is chosen again because the one before has left
+// meanwhile.
+const mostTries = 8
+
+var errAllLeave = engine.Errorf(engine.Unavailable, "one worker after another leaves as it is chosen")
 
 // selectAndReserve answers where a request goes, which is booked there. It may
 // have to wait for room.
@@ -90,19 +99,20 @@ func (s *Service) selectAndReserve(w http.ResponseWriter, r *http.Request) {
 		in.ID = uuid.NewString()
 		q.ID = in.ID
 	}
-	b, err := s.book(r.Context(), q)
-	if err != nil {
-		s.refuse(w, r, err)
-		return
-	}
-	s.forget(in.partition(), in.ID)
-	out, err := s.tell(r.Context(), &in, q, b.Decision())
-	if err != nil {
+	for range mostTries {
+		b, err := s.book(r.Context(), q)
+		if err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		if out, there := s.tell(r.Context(), &in, q, b.Decision()); there {
+			s.forget(in.partition(), in.ID)
+			answer(w, http.StatusOK, out)
+			return
+		}
 		b.Release()
-		s.refuse(w, r, err)
-		return
 	}
-	answer(w, http.StatusOK, out)
+	s.refuse(w, r, errAllLeave)
 }
 
 // asked reads a request and makes it a query.
@@ -127,8 +137,8 @@ func (s *Service) book(ctx context.Context, q *router.Query) (*router.Booking, e
 	return b, nil
 }
 
-// tell makes the answer of a decision.
-func (s *Service) tell(ctx context.Context, in *selectRequest, q *router.Query, d router.Decision) (selection, error) {
+// tell makes the answer of a decision. It is false if the worker has left since.
+func (s *Service) tell(ctx context.Context, in *selectRequest, q *router.Query, d router.Decision) (_ selection, there bool) {
 	p := in.partition()
 	out := selection{
 		ID: in.ID, Length: length(q), Model: p.model, Group: p.group,
@@ -137,7 +147,7 @@ func (s *Service) tell(ctx context.Context, in *selectRequest, q *router.Query, 
 	}
 	w := s.Fleet.Worker(d.Target.Worker)
 	if w == nil || w.Card() == nil {
-		return out, engine.Errorf(engine.Unavailable, "worker %d has left just now", out.Worker)
+		return out, false
 	}
 	out.Endpoint = s.catalog.endpoint(w)
 	card := w.Card()
@@ -146,7 +156,7 @@ func (s *Service) tell(ctx context.Context, in *selectRequest, q *router.Query, 
 		s.others(ctx, q, d.Target, &out.Overlap)
 	}
 	out.Overlap.add(d.Target.Rank, d.Device, d.Host, d.Disk, out.BlockSize)
-	return out, nil
+	return out, true
 }
 
 // others adds what the other ranks of the worker have cached.
