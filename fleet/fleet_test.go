@@ -282,16 +282,29 @@ func TestInhibit(t *testing.T) {
 }
 
 func TestInhibitOff(t *testing.T) {
-	f := fleet.New(fleet.Config{Inhibit: -1})
-	defer f.Close()
-	w, err := f.Add(fleet.Entry{Name: "one", Engine: newFake()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Inhibit(time.Now(), engine.WorkerOverloaded)
-	if w.Overloaded() {
-		t.Error("marked although switched off")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := fleet.New(fleet.Config{Inhibit: -1})
+		defer f.Close()
+		e := newFake()
+		w, err := f.Add(fleet.Entry{Name: "one", Engine: e})
+		if err != nil {
+			t.Fatal(err)
+		}
+		send(e.cards, ready(1))
+		w.Inhibit(time.Now(), engine.CannotConnect)
+		if !w.Ready() {
+			t.Error("left alone although that is switched off")
+		}
+		// Who is full says so, and is no fault.
+		w.Inhibit(time.Now(), engine.WorkerOverloaded)
+		if !w.Overloaded() {
+			t.Error("not overloaded")
+		}
+		time.Sleep(fleet.DefaultInhibit)
+		if w.Overloaded() {
+			t.Error("overloaded for ever, though it tells no load")
+		}
+	})
 }
 
 func TestMembership(t *testing.T) {

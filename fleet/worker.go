@@ -140,22 +140,25 @@ func (w *Worker) Resync() {
 }
 
 // Inhibit tells of a request that failed here. Kinds that are the worker's own
-// fault keep new requests away for a while; one that was full counts as
-// overloaded until its next reading of load, but no longer than that while.
-// Other kinds change nothing.
+// fault keep new requests away for a while, unless that is switched off; one that
+// was full counts as overloaded until its next reading of load, but no longer than
+// that while. Other kinds change nothing.
 func (w *Worker) Inhibit(now time.Time, kind engine.ErrorKind) {
-	if w.fleet.inhibit < 0 {
-		return
-	}
-	until := max(1, int64(now.Sub(w.fleet.start)+w.fleet.inhibit))
-	switch {
-	case kind.Inhibits():
-		w.inhibited.Store(until)
+	var mark *atomic.Int64
+	while := w.fleet.inhibit
+	switch off := while < 0; {
+	case kind.Inhibits() && !off:
+		mark = &w.inhibited
 	case kind == engine.WorkerOverloaded:
-		w.overloaded.Store(until)
+		mark = &w.overloaded
+		if off {
+			while = DefaultInhibit
+		}
 	default:
 		return
 	}
+	until := max(1, int64(now.Sub(w.fleet.start)+while))
+	mark.Store(until)
 	for {
 		last := w.fleet.marked.Load()
 		if last >= until || w.fleet.marked.CompareAndSwap(last, until) {

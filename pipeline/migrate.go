@@ -111,7 +111,7 @@ func (c *carry) begin(worker *fleet.Worker) (*engine.Request, error) {
 	}
 	status := worker.Status()
 	if status.Card == nil {
-		return nil, &engine.Error{Kind: engine.Unavailable, Worker: worker.ID(), Message: "the worker has left"}
+		return nil, &engine.Error{Kind: engine.CannotConnect, Worker: worker.ID(), Message: "the worker has left"}
 	}
 	if err := unsupported(c.request, status.Card); err != nil {
 		return nil, err

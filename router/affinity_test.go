@@ -286,8 +286,8 @@ func TestLeasesAndReaper(t *testing.T) {
 		bindings := func() int { return d.affinity.table.stats().Bindings }
 		time.Sleep(time.Hour)
 		next := d.affinity.tick(time.Now())
-		if bindings() != 1 || next.Sub(time.Now()) != reapEvery {
-			t.Fatalf("%d bindings, next look in %v", bindings(), next.Sub(time.Now()))
+		if bindings() != 1 || time.Until(next) != reapEvery {
+			t.Fatalf("%d bindings, next look in %v", bindings(), time.Until(next))
 		}
 		g.booking.lease.end()
 		time.Sleep(time.Minute - 1)
