@@ -123,8 +123,13 @@ func Duplicate(w []Request, n int) []Request {
 			copies = append(copies, r)
 		}
 	}
-	slices.SortStableFunc(copies, func(a, b Request) int { return cmp.Compare(a.At, b.At) })
+	byArrival(copies)
 	return copies
+}
+
+// byArrival sorts requests, and leaves those as they are that come together.
+func byArrival(w []Request) {
+	slices.SortStableFunc(w, func(a, b Request) int { return cmp.Compare(a.At, b.At) })
 }
 
 // Partition deals a workload out to n. What belongs to one session, or waits for
@@ -192,7 +197,7 @@ func (f families) join(i, j int) { f[f.of(i)] = f.of(j) }
 // Those of the last tick get as long as those of the one before. The requests
 // come in the order of their arrival, and so do they afterwards.
 func Jitter(w []Request, random *rand.Rand) {
-	slices.SortStableFunc(w, func(a, b Request) int { return cmp.Compare(a.At, b.At) })
+	byArrival(w)
 	var ticks []time.Duration
 	for i := range w {
 		if at := w[i].At; len(w[i].After) == 0 && (len(ticks) == 0 || at != ticks[len(ticks)-1]) {
@@ -214,5 +219,5 @@ func Jitter(w []Request, random *rand.Rand) {
 			w[i].At += time.Duration(random.Float64() * float64(next(w[i].At)))
 		}
 	}
-	slices.SortStableFunc(w, func(a, b Request) int { return cmp.Compare(a.At, b.At) })
+	byArrival(w)
 }

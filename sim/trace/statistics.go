@@ -1,7 +1,6 @@
 package trace
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,10 +84,4 @@ func (s Statistics) String() string {
 	}
 	fmt.Fprintf(&b, "%d blocks, %d of them unique; an endless cache has %.4f of them\n", s.Blocks, s.Unique, s.Reuse())
 	return b.String()
-}
-
-// Sort puts requests into the order of their arrival, without changing that of
-// those that come at the same time.
-func Sort(w []Request) {
-	slices.SortStableFunc(w, func(a, b Request) int { return cmp.Compare(a.At, b.At) })
 }
