@@ -152,7 +152,7 @@ func TestFallback(t *testing.T) {
 			io.WriteString(w, `{"choice":0}`)
 		}, remote.Stats{Statuses: 1}},
 		{"another 2xx", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, remote.Stats{Statuses: 1}},
-		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 307) }, remote.Stats{Unreachable: 1}},
+		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect) }, remote.Stats{Unreachable: 1}},
 		{"compressed", func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Accept-Encoding") == "gzip" {
 				t.Error("compression is asked for")

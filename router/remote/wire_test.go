@@ -58,12 +58,12 @@ func TestAnswer(t *testing.T) {
 		}
 	}
 	for text, says := range map[string]string{
-		``: "EOF", `[]`: "cannot unmarshal", `1`: "cannot unmarshal", `{"choice":"0"}`: "cannot unmarshal",
-		`{"choice":0.5}`: "cannot unmarshal", `{"choice":0`: "EOF", `{"choice":0} {}`: "after top-level value",
+		``: "EOF", `[]`: "unmarshal", `1`: "unmarshal", `{"choice":"0"}`: "unmarshal",
+		`{"choice":0.5}`: "unmarshal", `{"choice":0`: "EOF", `{"choice":0} {}`: "after top-level value",
 		`{"choice":0,"choice":1}`:         "duplicate",
 		`{"choice":-1}`:                   "choice -1, want 0 to 2",
 		`{"choice":3}`:                    "choice 3, want 0 to 2",
-		`{"choice":99999999999999999999}`: "cannot unmarshal",
+		`{"choice":99999999999999999999}`: "unmarshal",
 		`{"choice":0,"worker_id":7}`:      "want one of them",
 		`{"dp_rank":0}`:                   "without worker_id",
 		`{"worker_id":8}`:                 "no candidate",
