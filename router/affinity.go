@@ -18,9 +18,14 @@ const (
 	SessionNone     SessionUse = iota // none was named, or sessions bind nothing
 	SessionBound                      // the first request; the next ones follow it
 	SessionFollowed                   // the request has followed its session
-	SessionPinned                     // the client has named a worker, and the session follows that
+	SessionPinned                     // the client has named another worker, and the session follows that
 	SessionUnbound                    // there was no room for a binding
 )
+
+// String names a use as records do; that of no session is empty.
+func (u SessionUse) String() string {
+	return [...]string{"", "bound", "followed", "pinned", "unbound"}[u]
+}
 
 // affinity sends the requests of a session to one target. It is the shell around
 // [sessions]: it stands before whatever decides, pins what is bound, and binds
@@ -186,9 +191,9 @@ func (v *visit) pinned() {
 			return
 		}
 		v.mu.Lock()
-		b, woken := v.table.pin(v.key, booking.decision.Target, v.now())
+		b, use, woken := v.table.pin(v.key, booking.decision.Target, v.now())
 		v.mu.Unlock()
-		v.book(booking, b, SessionPinned)
+		v.book(booking, b, use)
 		resume(woken)
 	})
 }

@@ -227,7 +227,7 @@ func TestPinOvertakesSelection(t *testing.T) {
 	slow := d.next()
 	pinned := d.submit(t.Context(), Query{PinWorker: 8})
 	d.next().to(8, 2)
-	pinned.on(t, 8, SessionPinned)
+	pinned.on(t, 8, SessionBound)
 	if q := d.asked[0].query; q.PinWorker != 8 || *q.PinRank != 2 {
 		t.Errorf("who waited goes to %d", q.PinWorker)
 	}

@@ -145,7 +145,11 @@ func TestSessionFollowsPin(t *testing.T) {
 		t.Fatalf("nothing says where it is to go: %v", err)
 	}
 	q.PinWorker = 1
-	h.route(q).Release()
+	first := h.route(q)
+	if d := first.Decision(); d.Target.Worker != 1 || d.Session != router.SessionBound {
+		t.Errorf("%+v", d)
+	}
+	first.Release()
 	d := h.route(session("a")).Decision() // the session is enough now
 	if d.Target.Worker != 1 || d.Session != router.SessionFollowed {
 		t.Errorf("%+v", d)
@@ -156,7 +160,7 @@ func TestSessionFollowsPin(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	q.PinRank = nil // which of the two ranks, the session knows
-	if d := h.route(q).Decision(); d.Target.Rank != 1 {
+	if d := h.route(q).Decision(); d.Target.Rank != 1 || d.Session != router.SessionFollowed {
 		t.Errorf("%+v", d)
 	}
 	if got, bound := h.router.SessionTarget(&q); !bound || got != (kv.Target{Worker: 2, Rank: 1}) {

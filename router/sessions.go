@@ -138,22 +138,26 @@ func (s *sessions) fail(b *binding) []*sessionWaiter {
 // pin binds a session to where its client has sent it, wherever it was bound, and
 // returns the binding with a lease, or nil if there is no room; and those who
 // have waited for another target.
-func (s *sessions) pin(key sessionKey, target kv.Target, now time.Time) (*binding, []*sessionWaiter) {
+func (s *sessions) pin(key sessionKey, target kv.Target, now time.Time) (b *binding, use SessionUse, woken []*sessionWaiter) {
 	s.expire(now)
-	b := s.all[key]
+	b, use = s.all[key], SessionBound
 	switch {
 	case b == nil:
 		if !s.room() {
 			s.count.Unbound++
-			return nil, nil
+			return nil, SessionUnbound, nil
 		}
 		b = &binding{key: key}
 		s.all[key] = b
-	case b.bound && b.target != target:
+	case b.bound && b.target == target:
+		use = SessionFollowed
+		s.count.Followed++
+	case b.bound:
+		use = SessionPinned
 		s.count.Moved++
 		b.target = target
 	}
-	return b, s.bind(b, target)
+	return b, use, s.bind(b, target)
 }
 
 // lose removes a binding whose target could not take the request, and its lease.

@@ -99,17 +99,17 @@ func TestPinnedSession(t *testing.T) {
 	w := new(sessionWaiter)
 	s.enter(chat("a"), w, at(0))
 	// A pin overtakes the selection that still goes on.
-	pinned, woken := s.pin(chat("a"), kv.Target{Worker: 2}, at(0))
-	if pinned != first || !slices.Equal(woken, []*sessionWaiter{w}) {
+	pinned, use, woken := s.pin(chat("a"), kv.Target{Worker: 2}, at(0))
+	if pinned != first || use != SessionBound || !slices.Equal(woken, []*sessionWaiter{w}) {
 		t.Fatalf("%+v, woken %v", pinned, woken)
 	}
 	if s.bind(first, kv.Target{Worker: 1}); first.target.Worker != 2 || first.leases != 2 {
 		t.Errorf("the late selection: %+v", first)
 	}
 	// A later pin moves the binding, and one to the same target does not.
-	for _, worker := range []uint64{3, 3} {
-		if b, _ := s.pin(chat("a"), kv.Target{Worker: worker}, at(0)); b != first || b.target.Worker != 3 {
-			t.Errorf("moved: %+v", b)
+	for _, want := range []SessionUse{SessionPinned, SessionFollowed} {
+		if b, use, _ := s.pin(chat("a"), kv.Target{Worker: 3}, at(0)); b != first || b.target.Worker != 3 || use != want {
+			t.Errorf("moved: %+v, use %d", b, use)
 		}
 	}
 	if c := s.stats(); c.Moved != 1 || c.Made != 1 || first.leases != 4 {
@@ -169,7 +169,7 @@ func TestFullTable(t *testing.T) {
 	if _, turn := s.enter(chat("d"), nil, at(3)); turn != free {
 		t.Errorf("all are in use: %v", turn)
 	}
-	if b, _ := s.pin(chat("d"), kv.Target{}, at(3)); b != nil {
+	if b, use, _ := s.pin(chat("d"), kv.Target{}, at(3)); b != nil || use != SessionUnbound {
 		t.Errorf("all are in use: %+v", b)
 	}
 	s.release(hold["b"], false, at(4))
@@ -356,7 +356,17 @@ func TestSessionsProperty(t *testing.T) {
 			"pin": func(t *rapid.T) {
 				key, target := anyKey.Draw(t, "key"), anyTarget.Draw(t, "target")
 				e := m.find(key, now)
-				b, got := s.pin(key, target, now)
+				b, use, got := s.pin(key, target, now)
+				wanted := SessionBound
+				if e != nil && e.bound {
+					wanted = SessionPinned
+					if e.target == target {
+						wanted = SessionFollowed
+					}
+				}
+				if b != nil && use != wanted {
+					t.Fatalf("use %d, want %d", use, wanted)
+				}
 				if e == nil {
 					if e = m.add(key); e == nil {
 						if b != nil {
