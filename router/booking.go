@@ -172,6 +172,7 @@ func (b *Booking) outcome(now time.Time) Outcome {
 	return Outcome{
 		ID: b.id, Role: b.role, Target: b.decision.Target,
 		PromptTokens: b.prompt, CachedTokens: int(b.cached.Load()) - 1, OutputTokens: int(b.output.Load()),
+		Queue: b.decision.Queue,
 		First: time.Duration(b.first.Load()), Total: now.Sub(b.placed), End: End(b.end.Load()),
 	}
 }

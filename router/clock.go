@@ -31,9 +31,8 @@ func (r *Router) Tick(now time.Time) {
 	for _, b := range lost {
 		b.Release()
 	}
-	for _, p := range late {
-		p.stop()
-		p.done(nil, p.late(now))
+	for _, tell := range late {
+		tell()
 	}
 	if r.affinity != nil {
 		r.affinity.tick(now)

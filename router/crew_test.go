@@ -81,3 +81,29 @@ func TestCrewIsWhoMayServe(t *testing.T) {
 		}
 	})
 }
+
+// What was sent to an earlier life of a worker is no load of the next, and its end
+// changes nothing there.
+func TestEarlierLifeIsNoLoad(t *testing.T) {
+	h := newHouse(t, router.Config{})
+	defer h.fleet.Close()
+	h.join(1, card())
+	q := router.Query{Model: "m", Tokens: count(0, 40)}
+	old := h.route(q)
+	h.become(1, engine.Status{Epoch: 2, Revision: 1, State: engine.Ready, Card: card().Card})
+	look := func(requests, tokens, blocks int) {
+		t.Helper()
+		rows, err := h.router.Explain(t.Context(), &q)
+		if err != nil || rows[0].Requests != requests || rows[0].PrefillTokens != tokens || rows[0].ActiveBlocks != blocks {
+			t.Errorf("%+v, %v; want %d requests, %d tokens, %d blocks", rows, err, requests, tokens, blocks)
+		}
+	}
+	look(0, 0, 0)
+	now := h.route(q)
+	look(1, 40, 10)
+	old.Prefilled()
+	old.Release()
+	look(1, 40, 10)
+	now.Release()
+	look(0, 0, 0)
+}

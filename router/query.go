@@ -160,6 +160,7 @@ type Outcome struct {
 	PromptTokens int
 	CachedTokens int // of the prompt, as the engine says; -1: it did not say
 	OutputTokens int
+	Queue        time.Duration // parked before the placement
 	First        time.Duration // from the placement to the first token; 0: none came
 	Total        time.Duration // from the placement to the end
 	End          End

@@ -53,6 +53,7 @@ type Router struct {
 	tracking     *kv.TrackingKey // of the books' hashes; nil if they are no secret
 	shared       SharedCache     // or nil
 	sharedErrors atomic.Uint64
+	asked        atomic.Uint64
 	intake       intake
 
 	expiry time.Duration // of requests of which nothing is heard
@@ -92,6 +93,7 @@ type Router struct {
 
 // Counters are what a router has done since its start.
 type Counters struct {
+	Asked     uint64 // requests that came, whatever became of them
 	Decisions uint64 // bookings made
 	Refused   uint64 // requests for which there was no worker
 	// NonMaxOverlap counts bookings elsewhere than where most was cached, and
@@ -199,6 +201,7 @@ func (r *Router) Route(ctx context.Context, q *Query) (*Booking, error) {
 	if r.binds(q) {
 		return await(func(done func(*Booking, error)) { r.Submit(ctx, q, done) })
 	}
+	r.asked.Add(1)
 	return r.route(ctx, q)
 }
 
@@ -290,7 +293,7 @@ func (r *Router) Counters() Counters {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.counted
-	c.SharedErrors = r.sharedErrors.Load()
+	c.SharedErrors, c.Asked = r.sharedErrors.Load(), r.asked.Load()
 	return c
 }
 
@@ -301,6 +304,7 @@ func (r *Router) IndexStats() kvindex.Stats { return r.index.Stats() }
 // there.
 type TargetLoad struct {
 	Target        kv.Target
+	Role          engine.Role
 	Requests      int
 	ActiveBlocks  int // in use by requests booked here, shared ones once
 	PrefillTokens int // not yet computed
@@ -319,7 +323,7 @@ func (r *Router) Loads() []TargetLoad {
 			continue
 		}
 		for i := range card.Ranks() {
-			l := TargetLoad{Target: kv.Target{Worker: w.ID(), Rank: card.DPStart + i}}
+			l := TargetLoad{Target: kv.Target{Worker: w.ID(), Rank: card.DPStart + i}, Role: card.Role}
 			if b := r.books.find(l.Target); b != nil && b.life == w.Lost() {
 				l.Requests, l.ActiveBlocks, l.PrefillTokens = b.requests, b.activeBlocks(), b.activePrefill(now)
 			}

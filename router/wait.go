@@ -71,6 +71,7 @@ type parked struct {
 // whoever makes room; it must not wait for another request. Until then q must
 // not be changed.
 func (r *Router) Submit(ctx context.Context, q *Query, done func(*Booking, error)) {
+	r.asked.Add(1)
 	if r.binds(q) {
 		r.affinity.submit(ctx, q, r.primary(q.Model), done)
 		return
@@ -211,25 +212,24 @@ func (r *Router) leave(p *parked) {
 	}
 }
 
-// overdue ends the wait of those who have waited too long. The lock must be held;
-// what is returned is to be called without it.
-func (r *Router) overdue(now time.Time) (late []*parked) {
+// overdue ends the wait of those who have waited too long, and returns what tells
+// them. The lock must be held, and not when they are told.
+func (r *Router) overdue(now time.Time) (tell []func()) {
 	for p := r.waiting.oldest; r.patience > 0 && p != nil && now.Sub(p.since) >= r.patience; p = r.waiting.oldest {
 		p.room.queue.Remove(&p.Item)
 		r.waiting.remove(p)
 		r.waits.Add(-1)
 		r.counted.QueueTimeouts++
-		late = append(late, p)
+		err := &engine.Error{
+			Kind: engine.ResourceExhausted, Op: "queue", Err: engine.ErrQueueTimeout,
+			RetryAfter: p.room.queue.Outlook(p.Class, now),
+		}
+		tell = append(tell, func() {
+			p.stop()
+			p.done(nil, err)
+		})
 	}
-	return late
-}
-
-// late is what a request is told that has waited too long.
-func (p *parked) late(now time.Time) error {
-	return &engine.Error{
-		Kind: engine.ResourceExhausted, Op: "queue", Err: engine.ErrQueueTimeout,
-		RetryAfter: p.room.queue.Outlook(p.Class, now),
-	}
+	return tell
 }
 
 // drain sends on whoever has room.
@@ -328,8 +328,9 @@ func (r *Router) fits(p *parked, at *kv.Target, now time.Time) bool {
 			continue
 		}
 		life := w.Lost()
-		if bar := c.bar(w, card, life); bar != unbarred && bar != full {
-			continue
+		bar := c.bar(w, card, life)
+		if anybody = anybody || bar == full; bar != unbarred {
+			continue // who is full has no room, and will have some
 		}
 		first, last, err := q.ranks(w, card)
 		if err != nil {

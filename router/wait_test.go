@@ -560,3 +560,40 @@ func TestNextTick(t *testing.T) {
 		}
 	})
 }
+
+// A worker that has just said that it is full is nobody to go to, but somebody to
+// wait for.
+func TestFullWhileOthersWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, queueing(0))
+		defer h.fleet.Close()
+		h.join(1, card(hundred))
+		h.join(2, card(hundred))
+		running, stop := context.WithCancel(t.Context())
+		defer stop()
+		go h.router.Run(running)
+		first, second := h.route(router.Query{Model: "m", Tokens: count(0, 8)}), h.route(router.Query{Model: "m", Tokens: count(100, 8)})
+		told := make(chan *router.Booking, 1)
+		h.router.Submit(t.Context(), &router.Query{Model: "m", Tokens: count(200, 8)}, func(b *router.Booking, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			told <- b
+		})
+		full := first.Worker()
+		full.Inhibit(time.Now(), engine.WorkerOverloaded)
+		first.Release()
+		time.Sleep(4 * time.Second)
+		if len(told) > 0 {
+			t.Error("sent on to a worker that is busy, because the other is full")
+		}
+		second.Worker().Inhibit(time.Now(), engine.WorkerOverloaded)
+		if _, err := h.router.Route(t.Context(), &router.Query{Model: "m", Tokens: count(300, 8)}); engine.KindOf(err) != engine.ResourceExhausted {
+			t.Errorf("a newcomer while all are full: %v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if b := <-told; b.Worker() != full {
+			t.Errorf("went to %v", b.Decision().Target)
+		}
+	})
+}
