@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/router"
@@ -187,6 +191,70 @@ func TestModePolicy(t *testing.T) {
 	}
 	if _, err := router.ModePolicy(router.Direct, 0, 1).Pick(context.Background(), new(router.Query), c); engine.KindOf(err) != engine.InvalidArgument {
 		t.Errorf("direct: got %v", err)
+	}
+}
+
+// meeting is a policy in which two requests meet, if they can.
+type meeting struct {
+	quick  bool
+	inside atomic.Int64
+	once   sync.Once
+	met    chan struct{}
+}
+
+func (m *meeting) Quick() bool { return m.quick }
+
+func (m *meeting) Pick(ctx context.Context, _ *router.Query, _ []router.Candidate) (int, error) {
+	if m.inside.Add(1) == 2 {
+		m.once.Do(func() { close(m.met) })
+	}
+	defer m.inside.Add(-1)
+	if m.quick {
+		runtime.Gosched()
+		return 0, nil
+	}
+	select {
+	case <-m.met:
+		return 0, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// A policy is asked for several requests at once; a quick one, for one after
+// another.
+func TestQuick(t *testing.T) {
+	for _, quick := range []bool{false, true} {
+		m := &meeting{quick: quick, met: make(chan struct{})}
+		h := newHouse(t, router.Config{Policy: m})
+		h.join(1, card())
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() {
+				for range 100 {
+					b, err := h.router.Route(ctx, &router.Query{Model: "m", Tokens: count(0, 10)})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					b.Release()
+				}
+			})
+		}
+		all.Wait()
+		cancel()
+		select {
+		case <-m.met:
+			if quick {
+				t.Error("a quick policy was asked for two requests at once")
+			}
+		default:
+			if !quick {
+				t.Error("a policy was never asked for two requests at once")
+			}
+		}
+		h.fleet.Close()
 	}
 }
 

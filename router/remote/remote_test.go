@@ -142,6 +142,7 @@ func TestFallback(t *testing.T) {
 		{"no JSON", says(`<html>`), remote.Stats{Malformed: 1}},
 		{"nothing", says(``), remote.Stats{Malformed: 1}},
 		{"too much", says(`{"choice":0` + strings.Repeat(" ", 65<<10) + `}`), remote.Stats{Malformed: 1}},
+		{"too much after the answer", says(`{"choice":0}` + strings.Repeat(" ", 65<<10)), remote.Stats{Malformed: 1}},
 		{"endless", endless, remote.Stats{Malformed: 1}},
 		{"endless header", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X", strings.Repeat("x", 64<<10))
@@ -152,7 +153,9 @@ func TestFallback(t *testing.T) {
 			io.WriteString(w, `{"choice":0}`)
 		}, remote.Stats{Statuses: 1}},
 		{"another 2xx", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, remote.Stats{Statuses: 1}},
-		{"redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect) }, remote.Stats{Unreachable: 1}},
+		{"redirect", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}, remote.Stats{Unreachable: 1}},
 		{"compressed", func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Accept-Encoding") == "gzip" {
 				t.Error("compression is asked for")
@@ -222,6 +225,38 @@ func TestClientLeaves(t *testing.T) {
 	}
 	if got := p.Stats(); got != (remote.Stats{}) {
 		t.Errorf("got %+v, want nothing", got)
+	}
+}
+
+// One who tries whether a server is well again, and leaves, does not keep others
+// from trying.
+func TestClientLeavesDuringTry(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var asked, clock atomic.Int64
+	s := server(t, func(w http.ResponseWriter, r *http.Request) {
+		io.ReadAll(r.Body)
+		switch n := asked.Add(1); {
+		case n <= 5:
+			w.WriteHeader(http.StatusInternalServerError)
+		case n == 6:
+			cancel()
+			<-r.Context().Done()
+		default:
+			io.WriteString(w, `{"choice":0}`)
+		}
+	})
+	p := policy(t, s.URL, func(c *remote.Config) {
+		c.Now = func() time.Time { return time.Unix(1_800_000_000, clock.Load()) }
+	})
+	for range 5 {
+		pick(t, p)
+	}
+	clock.Add(int64(time.Second))
+	if _, err := p.Pick(ctx, new(router.Query), candidates()); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that the client is gone", err)
+	}
+	if got := pick(t, p); got != 0 {
+		t.Errorf("got %d, want what the server picks, which is well again", got)
 	}
 }
 
