@@ -14,7 +14,7 @@ const selectionPath = "/admin/router/select"
 // adminRoutes are the routes for operators, besides the metrics page and the
 // profiler.
 func (s *Server) adminRoutes() []route {
-	table := s.busyRoutes()
+	table := append(s.busyRoutes(), s.decisionRoutes()...)
 	if s.Selection != nil {
 		for _, o := range s.Selection.Operations() {
 			table = append(table, selectionRoute(s, o))

@@ -20,11 +20,14 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/internal/sse"
 	"github.com/dynago/dynago/openai"
 	"github.com/dynago/dynago/pipeline"
+	"github.com/dynago/dynago/router"
 	"github.com/dynago/dynago/selection"
 )
 
@@ -84,6 +87,10 @@ type Config struct {
 
 	// Thresholds, if not nil, can be read and changed by operators.
 	Thresholds Thresholds
+	// Journal, if not nil, can be read by operators.
+	Journal *router.Journal
+	// Collectors are shown on the metrics page besides what the server knows.
+	Collectors []prometheus.Collector
 	// Selection, if not nil, lets operators and dispatchers ask the router itself.
 	Selection *selection.Service
 

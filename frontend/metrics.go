@@ -130,7 +130,7 @@ func newMetrics(s *Server) (*metrics, error) {
 			Buckets: []float64{.00001, .00005, .0001, .0005, .001, .005, .01, .05},
 		}),
 	}
-	for _, c := range []prometheus.Collector{
+	for _, c := range append([]prometheus.Collector{
 		m.requests, m.started, m.outputTokens, m.cancelled, m.rejected, m.migrated,
 		m.active, m.inflight, m.queued, m.disconnected,
 		m.duration, m.ttft, m.input, m.output, m.cached, m.itl, m.tokenizer,
@@ -140,7 +140,7 @@ func newMetrics(s *Server) (*metrics, error) {
 		newPromptMetrics(s.Backend),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	} {
+	}, s.Collectors...) {
 		if err := m.registry.Register(c); err != nil {
 			return nil, err
 		}

@@ -2,12 +2,14 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -15,8 +17,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/router"
+	"github.com/dynago/dynago/router/meter"
 	"github.com/dynago/dynago/router/remote"
 	"github.com/dynago/dynago/router/thompson"
 )
@@ -225,6 +230,20 @@ func writable(path string) error {
 		return err
 	}
 	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// collectors tell of the policies that have something to tell.
+func (p *policies) collectors() (list []prometheus.Collector) {
+	for _, role := range slices.Sorted(maps.Keys(p.roles)) {
+		label := cmp.Or(string(role), "aggregated")
+		switch policy := p.roles[role].(type) {
+		case interface{ Stats() thompson.Stats }:
+			list = append(list, meter.Thompson(label, policy.Stats))
+		case interface{ Stats() remote.Stats }:
+			list = append(list, meter.Remote(label, policy.Stats))
+		}
+	}
+	return list
 }
 
 // describe names what picks workers.

@@ -91,6 +91,8 @@ type routerSettings struct {
 	Policy             policySettings  `embed:""`
 	Waiting            waitingSettings `embed:""`
 	Past               pastSettings    `embed:""`
+	DecisionLog        int             `name:"router-decision-log" env:"DYN_ROUTER_DECISION_LOG" default:"1024" range:"0..1048576" placeholder:"N" help:"How many of the newest decisions GET /admin/decisions can tell; 0 keeps none."`
+	DecisionRate       int             `name:"router-decision-log-rate" env:"DYN_ROUTER_DECISION_LOG_RATE" default:"100" range:"1.." placeholder:"N" help:"How many of each second are kept."`
 	LoadAware          bool            `name:"load-aware" env:"DYN_ROUTER_LOAD_AWARE" negatable:"" help:"Count what is going on and nothing that is cached; takes mode kv and the place of the settings of the cache."`
 	AcceleratorRatio   int             `name:"encoder-cuda-to-cpu-ratio" env:"DYN_ENCODER_CUDA_TO_CPU_RATIO" default:"8" range:"1.." placeholder:"N" help:"Requests for a worker with an accelerator for each on one without, in mode device-aware-weighted."`
 	Mode               string          `name:"router-mode" env:"DYN_ROUTER_MODE" default:"kv" choice:"kv,round-robin,random,power-of-two,least-loaded,device-aware-weighted,direct" also:"k-v=kv,kv-router=kv,power-of-two-choices=power-of-two" help:"How a worker is picked."`

@@ -19,6 +19,7 @@ import (
 	"github.com/dynago/dynago/pipeline"
 	"github.com/dynago/dynago/prompt"
 	"github.com/dynago/dynago/router"
+	"github.com/dynago/dynago/router/meter"
 )
 
 // system is everything behind the HTTP server: the model, a fleet of workers,
@@ -32,6 +33,8 @@ type system struct {
 	log    *slog.Logger
 	// policies pick workers instead of the router's mode, if they are chosen.
 	policies *policies
+	meter    *meter.Meter
+	journal  *router.Journal // or nil
 	// newEngine makes one more worker.
 	newEngine func(name string) (*mock.Engine, error)
 }
@@ -53,6 +56,13 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 	if sys.policies, err = s.Router.Policy.apply(&config, nil); err != nil {
 		return nil, err
 	}
+	sys.meter = meter.New()
+	watchers := router.Observers{sys.meter}
+	if n := s.Router.DecisionLog; n > 0 {
+		sys.journal = router.NewJournal(n, s.Router.DecisionRate, nil)
+		watchers = append(watchers, sys.journal)
+	}
+	config.Observer = watchers
 	inhibit := s.Router.InhibitedDuration
 	if inhibit == 0 {
 		inhibit = -1
@@ -61,6 +71,7 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 	if sys.router, err = router.New(config, sys.fleet); err != nil {
 		return nil, err
 	}
+	sys.meter.Watch(sys.router)
 	limits := pipeline.Limits{FirstItem: s.Requests.FirstItemTimeout, Inactivity: s.Requests.StreamTimeout}
 	sys.Pipeline = pipeline.New(pipeline.Config{
 		Fleet: sys.fleet, Router: sys.router, Load: sys.files.forCard,

@@ -73,8 +73,9 @@ var plan = []room{
 	{name: "fleet", floor: 2, sees: []string{"engine"}, never: noHTTP},
 
 	{name: "router", floor: 3, never: noHTTP},
-	{name: "router/remote", floor: 3, sees: []string{"router"}, seenBy: command},
+	{name: "router/remote", floor: 3, sees: []string{"router"}, seenBy: append([]string{"router/meter"}, command...)},
 	{name: "router/thompson", floor: 3, sees: []string{"router"}, never: noIO},
+	{name: "router/meter", floor: 3, sees: []string{"router", "router/remote", "router/thompson"}, seenBy: command},
 	{name: "prompt", floor: 3, never: noHTTP},
 
 	{name: "pipeline", floor: 4, never: noHTTP},

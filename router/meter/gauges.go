@@ -1,0 +1,104 @@
+package meter
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dynago/dynago/router"
+)
+
+// gauges are read from a router when the page is.
+type gauges struct {
+	all []*prometheus.Desc
+	// Of the router.
+	started, refused, expired, parked, timeouts *prometheus.Desc
+	// Of its queues.
+	pending, pendingTokens, pendingCached, backpressure *prometheus.Desc
+	// Of workers and sessions.
+	registered, bindings, sessions *prometheus.Desc
+}
+
+func newGauges(labels prometheus.Labels) gauges {
+	var g gauges
+	desc := func(name, help string, constant prometheus.Labels, variable ...string) *prometheus.Desc {
+		d := prometheus.NewDesc(name, help, variable, constant)
+		g.all = append(g.all, d)
+		return d
+	}
+	queue := func(name, help string, more ...string) *prometheus.Desc {
+		return desc("dynamo_frontend_router_queue_"+name, help, nil, append([]string{"model", "worker_type", "policy_class"}, more...)...)
+	}
+	g.started = desc("dynamo_component_router_requests_started_total", "Requests that came.", labels)
+	g.registered = desc("dynamo_component_router_worker_registered", "1 for every rank that is known.", labels, "router_worker_id", "dp_rank", "worker_type")
+
+	g.pending = queue("pending_requests", "Requests that wait for a worker.")
+	g.pendingTokens = queue("pending_isl_tokens", "Tokens of their prompts.")
+	g.pendingCached = queue("pending_cached_tokens", "Tokens of them that were cached somewhere when they came.")
+	g.backpressure = queue("backpressure_total", "Requests that were refused because too much waits.", "reason")
+
+	g.refused = desc("dynago_router_refused_total", "Requests for which there was no worker.", nil)
+	g.expired = desc("dynago_router_expired_total", "Bookings of which nothing was heard for too long.", nil)
+	g.parked = desc("dynago_router_parked_total", "Requests that had to wait.", nil)
+	g.timeouts = desc("dynago_router_queue_timeouts_total", "Requests that waited in vain.", nil)
+	g.bindings = desc("dynago_router_session_bindings", "Sessions that are bound to a worker.", nil)
+	g.sessions = desc("dynago_router_session_events_total", "What has become of sessions and their requests.", nil, "event")
+	return g
+}
+
+func (g *gauges) describe(ch chan<- *prometheus.Desc) {
+	for _, d := range g.all {
+		ch <- d
+	}
+}
+
+func (g *gauges) collect(ch chan<- prometheus.Metric, r *router.Router) {
+	counter := func(d *prometheus.Desc, v uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
+	}
+	gauge := func(d *prometheus.Desc, v int, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
+	}
+	c := r.Counters()
+	counter(g.started, c.Asked)
+	counter(g.refused, c.Refused)
+	counter(g.expired, c.Expired)
+	counter(g.parked, c.Parked)
+	counter(g.timeouts, c.QueueTimeouts)
+	for _, q := range r.Queues() {
+		for _, class := range q.Classes {
+			labels := []string{q.Model, workerType(q.Role), class.Class}
+			gauge(g.pending, class.Requests, labels...)
+			gauge(g.pendingTokens, class.Tokens, labels...)
+			gauge(g.pendingCached, class.CachedTokens, labels...)
+			for _, kind := range slices.Sorted(maps.Keys(class.Rejected)) {
+				counter(g.backpressure, class.Rejected[kind], append(labels, reason(kind))...)
+			}
+		}
+	}
+	for _, l := range r.Loads() {
+		gauge(g.registered, 1, strconv.FormatUint(l.Target.Worker, 10), strconv.FormatUint(uint64(l.Target.Rank), 10), workerType(l.Role))
+	}
+	s := r.Sessions()
+	gauge(g.bindings, s.Bindings)
+	for event, n := range map[string]uint64{
+		"bound": s.Made, "followed": s.Followed, "waited": s.Waited, "moved": s.Moved, "lost": s.Lost,
+		"expired": s.Expired, "evicted": s.Evicted, "unbound": s.Unbound,
+	} {
+		counter(g.sessions, n, event)
+	}
+}
+
+// reason is the name of a limit as boards know it.
+func reason(k router.LimitKind) string {
+	switch k {
+	case router.RequestLimit:
+		return "request_limit"
+	case router.TokenLimit:
+		return "raw_isl_token_limit"
+	default:
+		return "cached_token_limit"
+	}
+}
