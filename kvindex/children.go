@@ -7,7 +7,7 @@ import (
 
 // children finds a node by the place above it and its first local hash.
 //
-// It is an open-addressed table in shards, so that growing one takes
+// It is an open-addressed table in shards, so that growing one takes some
 // microseconds. Its buckets are cache lines: seven entries, and a count of
 // those that found no room in a bucket and went on to the next. Nothing moves
 // while a table lives, and a removal leaves no trace, so that readers need no
