@@ -5,6 +5,8 @@ package kvindex
 import (
 	"fmt"
 	"sync/atomic"
+
+	"github.com/dynago/dynago/kv"
 )
 
 // crowd is how many spans a cover may have before its run is split: so few that
@@ -143,9 +145,9 @@ func (c *checking) totals() {
 }
 
 // check panics if the table of keys contradicts itself: each key lies in its
-// home or behind full buckets, all of which count it. It looks at some of the
-// changes, as that of the tree does.
-func (k *keys) check() {
+// home or behind full buckets, all of which count it, and on the tiers that on
+// counts. It looks at some of the changes, as that of the tree does.
+func (k *keys) check(on [tiers]int) {
 	if checks.Add(1)%int64(1+k.count/2) != 0 {
 		return
 	}
@@ -158,12 +160,20 @@ func (k *keys) check() {
 				panic(fmt.Sprintf("kvindex: bucket %d of %d keys has %v for %v", at, b.size(), b.held, b.key))
 			}
 		}
-		for _, key := range b.key[:b.size()] {
+		for i, key := range b.key[:b.size()] {
 			count++
+			for tier := range on {
+				if b.held[i].on(kv.Tier(tier)) {
+					on[tier]--
+				}
+			}
 			for from := k.home(key); from != uint32(at); from = k.next(from) {
 				passed[from]++
 			}
 		}
+	}
+	if on != [tiers]int{} {
+		panic(fmt.Sprintf("kvindex: keys on tiers that are not booked, or the other way round: %v", on))
 	}
 	if count != k.count {
 		panic(fmt.Sprintf("kvindex: %d keys, %d booked", count, k.count))

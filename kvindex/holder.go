@@ -23,7 +23,11 @@ type holder struct {
 	keys   keys
 	places [slice]place // of the blocks that an event takes away
 
-	blocks atomic.Int64 // keys, for those who do not want to wait
+	on [tiers]int // keys on each tier
+
+	// The same and the keys on any tier, for those who do not want to wait.
+	blocks   atomic.Int64
+	blocksOn [tiers]atomic.Int64
 }
 
 type twin struct {
@@ -62,7 +66,17 @@ func (h *holder) last(p place, tier int) bool {
 
 // unlock lets others at the target again.
 func (h *holder) unlock() {
-	h.keys.check()
-	h.blocks.Store(int64(h.keys.count))
+	h.keys.check(h.on)
+	h.publish()
 	h.mu.Unlock()
+}
+
+// publish tells the counts to those who do not wait.
+func (h *holder) publish() {
+	h.blocks.Store(int64(h.keys.count))
+	for tier, n := range h.on {
+		if at := &h.blocksOn[tier]; at.Load() != int64(n) {
+			at.Store(int64(n))
+		}
+	}
 }

@@ -155,3 +155,12 @@ func (x *Index) Blocks(t kv.Target) int {
 	}
 	return 0
 }
+
+// BlocksOn returns how many of the blocks that [Index.Blocks] counts t holds on
+// one tier. Those on several count on each. It waits for nobody.
+func (x *Index) BlocksOn(t kv.Target, tier kv.Tier) int {
+	if h := x.known(t); h != nil && int(tier) < tiers {
+		return int(h.blocksOn[tier].Load())
+	}
+	return 0
+}

@@ -88,6 +88,7 @@ func (h *holder) forget(blocks []kv.Block, tier kv.Tier) ([]place, error) {
 			continue
 		}
 		known := h.keys.at(at)
+		h.on[tier]--
 		p := known.place()
 		if *known = known.without(tier); known.gone() {
 			h.keys.remove(home, at)
@@ -138,6 +139,6 @@ func (h *holder) sweep(t *tree) {
 		t.mu.Unlock()
 		buckets = buckets[n:]
 	}
-	h.keys, h.twins = keys{}, nil
-	h.blocks.Store(0)
+	h.keys, h.twins, h.on = keys{}, nil, [tiers]int{}
+	h.publish()
 }

@@ -65,6 +65,7 @@ func (c *cursor) store(blocks []kv.Block, more int) (conflicts uint64, err error
 				return conflicts, ErrFull
 			}
 			h.keys.add(home, b.Engine, newHeld(c.place(), tier))
+			h.on[tier]++
 			c.take()
 			continue
 		}
@@ -73,6 +74,7 @@ func (c *cursor) store(blocks []kv.Block, more int) (conflicts uint64, err error
 		case c.follow(known.place(), uint64(b.Local)):
 			if !known.on(tier) {
 				*known = known.with(tier)
+				h.on[tier]++
 				c.take()
 			}
 			continue

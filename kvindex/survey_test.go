@@ -33,6 +33,22 @@ func TestStatsOf(t *testing.T) {
 			t.Errorf("%v: got %+v, want %+v", target, got, want)
 		}
 	}
+	wantBlocksOn(t, x, a, 4, 2, 1, 0) // of the device, two keys are of one block
+	wantBlocksOn(t, x, b, 1, 0, 0, 0)
+	wantBlocksOn(t, x, c, 0, 0, 0, 5)
+	_ = x.Apply(a, on(kv.TierHost, remove(10, 12, 99))) // 12 is not there, 99 nowhere
+	wantBlocksOn(t, x, a, 4, 1, 1, 0)
+	x.RemoveTarget(a)
+	wantBlocksOn(t, x, a, 0, 0, 0, 0)
+}
+
+func wantBlocksOn(t *testing.T, x *kvindex.Index, target kv.Target, want ...int) {
+	t.Helper()
+	for tier, n := range want {
+		if got := x.BlocksOn(target, kv.Tier(tier)); got != n {
+			t.Errorf("%v: %d blocks on %v, want %d", target, got, kv.Tier(tier), n)
+		}
+	}
 }
 
 // A block that is lacked between others comes back as one that is stored and
