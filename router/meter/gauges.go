@@ -1,8 +1,6 @@
 package meter
 
 import (
-	"maps"
-	"slices"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -73,8 +71,8 @@ func (g *gauges) collect(ch chan<- prometheus.Metric, r *router.Router) {
 			gauge(g.pending, class.Requests, labels...)
 			gauge(g.pendingTokens, class.Tokens, labels...)
 			gauge(g.pendingCached, class.CachedTokens, labels...)
-			for _, kind := range slices.Sorted(maps.Keys(class.Rejected)) {
-				counter(g.backpressure, class.Rejected[kind], append(labels, reason(kind))...)
+			for kind, reason := range reasons {
+				counter(g.backpressure, class.Rejected[kind], append(labels, reason)...)
 			}
 		}
 	}
@@ -91,14 +89,9 @@ func (g *gauges) collect(ch chan<- prometheus.Metric, r *router.Router) {
 	}
 }
 
-// reason is the name of a limit as boards know it.
-func reason(k router.LimitKind) string {
-	switch k {
-	case router.RequestLimit:
-		return "request_limit"
-	case router.TokenLimit:
-		return "raw_isl_token_limit"
-	default:
-		return "cached_token_limit"
-	}
+// reasons are the names of limits as boards know them.
+var reasons = map[router.LimitKind]string{
+	router.RequestLimit:     "request_limit",
+	router.TokenLimit:       "raw_isl_token_limit",
+	router.CachedTokenLimit: "cached_token_limit",
 }
