@@ -1,6 +1,7 @@
 package selection
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -19,12 +20,12 @@ type metrics struct {
 	duration *prometheus.HistogramVec
 
 	// Read when the page is.
-	workers, pending, pendingBytes, decisions, refused, expired *prometheus.Desc
-	decode, prefill, active, cached                             *prometheus.Desc
-	indexed, streams                                            *prometheus.Desc
+	workers, pending, pendingBytes, decisions *prometheus.Desc
+	decode, prefill, active, cached           *prometheus.Desc
+	indexed, streams                          *prometheus.Desc
 }
 
-func newMetrics(s *Service) *metrics {
+func newMetrics(s *Service) (*metrics, error) {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
@@ -41,8 +42,6 @@ func newMetrics(s *Service) *metrics {
 		pending:      desc("dynago_selection_pending_selections", "Selections that can still be booked by their id."),
 		pendingBytes: desc("dynago_selection_pending_selection_bytes", "Memory that those hold."),
 		decisions:    desc("dynago_router_decisions_total", "Requests that were booked."),
-		refused:      desc("dynago_router_refused_total", "Requests for which there was no worker."),
-		expired:      desc("dynago_router_expired_bookings_total", "Bookings that nobody has ended, and of which nothing was heard for too long."),
 		decode:       desc("dynamo_frontend_worker_active_decode_blocks", "KV blocks in use by what was booked.", rank...),
 		prefill:      desc("dynamo_frontend_worker_active_prefill_tokens", "Tokens of prompts that are not yet computed.", rank...),
 		active:       desc("dynago_worker_requests", "Requests booked.", rank[:2]...),
@@ -50,9 +49,16 @@ func newMetrics(s *Service) *metrics {
 		indexed:      desc("dynago_index_blocks", "Blocks in the index, over all ranks."),
 		streams:      desc("dynago_selection_kv_event_streams", "Connections to workers' KV events, by whether they stand.", "connected"),
 	}
-	m.registry.MustRegister(m, m.requests, m.duration,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return m
+	all := []prometheus.Collector{
+		m, m.requests, m.duration,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	}
+	for _, c := range append(all, s.Collectors...) {
+		if err := m.registry.Register(c); err != nil {
+			return nil, fmt.Errorf("selection: metrics: %w", err)
+		}
+	}
+	return m, nil
 }
 
 // page serves all of it as text.
@@ -63,7 +69,7 @@ func (m *metrics) page() http.Handler {
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.workers, m.pending, m.pendingBytes, m.decisions, m.refused, m.expired,
+		m.workers, m.pending, m.pendingBytes, m.decisions,
 		m.decode, m.prefill, m.active, m.cached, m.indexed, m.streams,
 	} {
 		ch <- d
@@ -74,9 +80,6 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v int, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), labels...)
-	}
-	counter := func(d *prometheus.Desc, v uint64) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))
 	}
 	s := m.service
 	states := map[lifecycle]int{incomplete: 0, schedulable: 0, draining: 0, unschedulable: 0}
@@ -96,10 +99,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	s.mu.Unlock()
 	gauge(m.pending, selections)
 	gauge(m.pendingBytes, held)
-	c := s.Router.Counters()
-	counter(m.decisions, c.Decisions)
-	counter(m.refused, c.Refused)
-	counter(m.expired, c.Expired)
+	ch <- prometheus.MustNewConstMetric(m.decisions, prometheus.CounterValue, float64(s.Router.Counters().Decisions))
 	for _, l := range s.Router.Loads() {
 		id, rank := strconv.FormatUint(uint64(outer(l.Target.Worker)), 10), strconv.FormatUint(uint64(l.Target.Rank), 10)
 		gauge(m.decode, l.ActiveBlocks, id, rank, "decode")

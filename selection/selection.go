@@ -22,6 +22,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/router"
 )
@@ -49,6 +51,8 @@ type Config struct {
 	SelectionBytes int
 	// MostWorkers bounds the catalog; default 4096.
 	MostWorkers int
+	// Collectors are shown on the metrics page besides.
+	Collectors []prometheus.Collector
 	// BodyLimit bounds the body of a request in bytes; default 8 MiB.
 	BodyLimit int64
 	// Now tells the time; nil is time.Now.
@@ -97,8 +101,9 @@ func New(c Config) (*Service, error) {
 	s.catalog.service = s
 	s.catalog.records = make(map[uint64]*registered)
 	s.pending = newPending(c.SelectionTTL, c.MostSelections, c.SelectionBytes)
-	s.metrics = newMetrics(s)
-	return s, nil
+	var err error
+	s.metrics, err = newMetrics(s)
+	return s, err
 }
 
 // Operation is one route of the service.

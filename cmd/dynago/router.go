@@ -11,9 +11,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/internal/config"
 	"github.com/dynago/dynago/router"
+	"github.com/dynago/dynago/router/meter"
 	"github.com/dynago/dynago/selection"
 )
 
@@ -64,7 +67,7 @@ func (c *routerCommand) Run(to outlet, parsed *config.Parsed) error {
 	if err != nil {
 		return err
 	}
-	service, err := c.build(conf, logs)
+	service, err := c.build(conf, policies.collectors(), logs)
 	if err != nil {
 		return err
 	}
@@ -97,14 +100,18 @@ func (c *routerCommand) Run(to outlet, parsed *config.Parsed) error {
 }
 
 // build makes the service, with a fleet and a router of its own.
-func (c *routerCommand) build(conf router.Config, logs *logs) (*selection.Service, error) {
+func (c *routerCommand) build(conf router.Config, collectors []prometheus.Collector, logs *logs) (*selection.Service, error) {
+	m := meter.New()
+	conf.Observer = m
 	workers := fleet.New(fleet.Config{Logger: logs.target("fleet")})
 	r, err := router.New(conf, workers)
 	if err != nil {
 		return nil, err
 	}
+	m.Watch(r)
 	return selection.New(selection.Config{
 		Fleet: workers, Router: r, Logger: logs.target("selection"), KVEvents: c.Router.KVEvents,
+		Collectors:   append(collectors, m),
 		SelectionTTL: c.Service.SelectionTTL, MostSelections: c.Service.MostSelections,
 		SelectionBytes: c.Service.SelectionBytes, MostWorkers: c.Service.MostWorkers,
 	})

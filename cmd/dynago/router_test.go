@@ -83,8 +83,15 @@ func TestRouterService(t *testing.T) {
 			t.Errorf("request %d: status %d, want 200 with %s: %s", i, status, want, text)
 		}
 	}
-	if _, page := p.get(p.url + "/metrics"); !strings.Contains(page, "dynago_router_decisions_total 4\n") {
-		t.Error("the metrics page does not tell of four decisions")
+	_, page := p.get(p.url + "/metrics")
+	for _, line := range []string{
+		"\ndynago_router_decisions_total 4\n",
+		`dynamo_component_router_requests_started_total{`,
+		"\ndynamo_router_overhead_total_ms_count 4\n",
+	} {
+		if !strings.Contains(page, line) {
+			t.Errorf("the metrics page lacks %s", line)
+		}
 	}
 	p.signal(syscall.SIGTERM)
 	if code := p.wait(); code != 0 {
