@@ -185,7 +185,8 @@ func TestWatch(t *testing.T) {
 	var bookings []*router.Booking
 	var ends []error
 	for i := range 5 {
-		q := &router.Query{ID: fmt.Sprint(i), Model: "m", Tokens: make([]uint32, 160), Session: router.Session{ID: fmt.Sprint("s", i%4)}}
+		prompt := slices.Repeat([]uint32{uint32(i)}, 160) // nobody has any of it cached
+		q := &router.Query{ID: fmt.Sprint(i), Model: "m", Tokens: prompt, Session: router.Session{ID: fmt.Sprint("s", i%4)}}
 		r.Submit(ctx, q, func(b *router.Booking, err error) {
 			if b != nil {
 				bookings = append(bookings, b)
@@ -207,7 +208,7 @@ func TestWatch(t *testing.T) {
 		{"dynamo_component_router_worker_registered", "1", []string{`router_worker_id="1"`, `dp_rank="4"`, `worker_type="decode"`}},
 		{"dynamo_frontend_router_queue_pending_requests", "3", queue},
 		{"dynamo_frontend_router_queue_pending_isl_tokens", "480", queue},
-		{"dynamo_frontend_router_queue_pending_cached_tokens", "480", queue},
+		{"dynamo_frontend_router_queue_pending_cached_tokens", "0", queue},
 		{"dynamo_frontend_router_queue_backpressure_total", "0", append(queue, `reason="request_limit"`)},
 		{"dynago_router_parked_total", "3", nil},
 		{"dynago_router_session_bindings", "4", nil},
