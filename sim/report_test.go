@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/sim"
 	"github.com/dynago/dynago/sim/trace"
 )
@@ -98,13 +99,15 @@ func TestReportKeys(t *testing.T) {
 // The first thousand requests of an hour of a chat service, to the last digit.
 // A change here is a change of the router or of the engines.
 func TestGolden(t *testing.T) {
+	small := mock.DefaultArgs()
+	small.NumGPUBlocks = 2200 // some are sent back from the batch
 	for _, tt := range []struct {
 		name   string
 		rows   int
 		config sim.Config
 	}{
 		{"conversation", 1000, sim.Config{Workers: 4}},
-		{"conversation_crowded", 300, sim.Config{Workers: 4, Concurrency: 64}},
+		{"conversation_crowded", 300, sim.Config{Workers: 4, Engine: small, Concurrency: 64}},
 	} {
 		w := conversation(t, tt.rows)
 		r, err := sim.Run(tt.config, w)

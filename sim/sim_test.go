@@ -251,16 +251,22 @@ func sameInIndex(t rapid.TB, s *sim.Simulation, w []trace.Request, blockSize int
 	}
 }
 
-// The same inputs give the same report, to the last byte, whatever the mode.
+// The same inputs give the same report, to the last byte, whatever the mode, and
+// whatever is lost with a worker.
 func TestDeterminism(t *testing.T) {
 	w := conversation(t, 100)
-	trace.Speed(w, 4)
+	trace.Speed(w, 20)
 	for _, mode := range []router.Mode{router.KV, router.Random, router.PowerOfTwo} {
 		var first []byte
 		for i := range 2 {
 			var records bytes.Buffer
 			report, err := sim.Run(sim.Config{
 				Workers: 4, Router: router.Config{Mode: mode},
+				Migrations: 3,
+				Changes: []sim.Change{
+					{At: 400 * ms, Do: func(s *sim.Simulation) error { return s.RestartWorker(1) }},
+					{At: 2 * time.Second, Do: func(s *sim.Simulation) error { return s.RemoveWorker(2) }},
+				},
 				Record: func(r *sim.Record) { fmt.Fprintf(&records, "%+v\n", *r) },
 			}, w)
 			if err != nil {
