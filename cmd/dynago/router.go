@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -38,6 +39,12 @@ type serviceSettings struct {
 	MostWorkers    int           `name:"max-workers" env:"DYN_MAX_WORKERS" default:"4096" range:"1..1048576" placeholder:"N" help:"How many workers may be registered."`
 }
 
+// serverOnly are settings of the router that mean something to a server alone.
+var serverOnly = []string{
+	"migration-limit", "migration-max-seq-len", "runtime-inhibited-duration-secs",
+	"router-decision-log", "router-decision-log-rate",
+}
+
 // Run answers dispatchers until it is told to stop.
 func (c *routerCommand) Run(to outlet, parsed *config.Parsed) error {
 	signals := make(chan os.Signal, 2)
@@ -47,6 +54,11 @@ func (c *routerCommand) Run(to outlet, parsed *config.Parsed) error {
 	logs, err := newLogs(c.Observe, to.err)
 	if err != nil {
 		return err
+	}
+	for _, s := range parsed.Settings() {
+		if s.Source != "default" && slices.Contains(serverOnly, s.Name) {
+			logs.target("selection").Warn("setting has no effect: it is for a server that sends requests to workers itself", "setting", "--"+s.Name, "value", s.Value)
+		}
 	}
 	if c.Service.SelectionTTL == 0 {
 		return errors.New("--selection-cache-ttl-secs: 0: want more than 0")
