@@ -93,6 +93,31 @@ func noRoomIsLeft(t *testing.T, random *rand.Rand) {
 	}
 }
 
+// Those who are pinned wait for their own worker; and room that is made while
+// another is told of his is not forgotten.
+func TestRoomMadeMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, queueing(0))
+		defer h.fleet.Close()
+		h.join(1, card(hundred))
+		h.join(2, card(hundred))
+		a := h.arrivals()
+		for id := range uint64(2) {
+			a.submit(t.Context(), router.Query{ID: fmt.Sprint("load", id+1), Tokens: count(uint32(1000*id), 80), PinWorker: id + 1})
+		}
+		a.expect("load", "load1", "load2")
+		h.router.Submit(t.Context(), &router.Query{Model: "m", Tokens: count(5000, 80), PinWorker: 1}, func(b *router.Booking, err error) {
+			a.names = append(a.names, "first")
+			a.bookings["load2"].Release()
+		})
+		a.submit(t.Context(), router.Query{ID: "second", Tokens: count(6000, 80), PinWorker: 2})
+		a.submit(t.Context(), router.Query{ID: "third", Tokens: count(7000, 80), PinWorker: 2})
+		a.expect("while both are busy")
+		a.bookings["load1"].Release()
+		a.expect("one has ended, and then the other", "first", "second")
+	})
+}
+
 // A request ends on one of many workers, all of them busy; one of a thousand who
 // wait takes its place, and another comes. A quarter of them are pinned.
 func BenchmarkTurnover(b *testing.B) {

@@ -284,6 +284,28 @@ func TestReadyAsksAnew(t *testing.T) {
 	}
 }
 
+// Where one target has become freer, those who are pinned elsewhere are not asked.
+func TestReadyAt(t *testing.T) {
+	for _, c := range []struct {
+		at   kv.Target
+		want string
+	}{
+		{here, "here1 any2"}, {there, "any2 there3"}, {kv.Target{}, "any2"},
+	} {
+		l := newLanes()
+		l.push(t, arrival{name: "here1", at: 1}, &here)
+		l.push(t, arrival{name: "any2", at: 2}, nil)
+		l.push(t, arrival{name: "there3", at: 3}, &there)
+		var got []string
+		for it := range l.ReadyAt(epoch, c.at, room) {
+			got = append(got, it.Value)
+		}
+		if strings.Join(got, " ") != c.want || l.Len() != 3-len(got) {
+			t.Errorf("at %v: %v went, want %s", c.at, got, c.want)
+		}
+	}
+}
+
 // The loop over those who go may park others, remove some, and run another
 // loop.
 func TestReadyWhileChanging(t *testing.T) {
