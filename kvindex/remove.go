@@ -79,7 +79,7 @@ func (x *Index) remove(h *holder, e *kv.Event) error {
 func (h *holder) forget(blocks []kv.Block, tier kv.Tier) ([]place, error) {
 	var err error
 	h.keys.touch(blocks, 0)
-	places := h.places[:0]
+	places, gone := h.places[:0], 0
 	for i := range blocks {
 		home := h.keys.homes[i]
 		at, ok := h.keys.findFrom(home, blocks[i].Engine)
@@ -88,7 +88,7 @@ func (h *holder) forget(blocks []kv.Block, tier kv.Tier) ([]place, error) {
 			continue
 		}
 		known := h.keys.at(at)
-		h.on[tier]--
+		gone++
 		p := known.place()
 		if *known = known.without(tier); known.gone() {
 			h.keys.remove(home, at)
@@ -97,6 +97,7 @@ func (h *holder) forget(blocks []kv.Block, tier kv.Tier) ([]place, error) {
 			places = append(places, p)
 		}
 	}
+	h.on[tier] -= gone
 	return places, err
 }
 

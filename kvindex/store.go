@@ -39,7 +39,9 @@ func (x *Index) store(h *holder, e *kv.Event) error {
 		x.tree.mu.Lock()
 		c := cursor{tree: &x.tree, holder: h, tier: int(e.Tier)}
 		c.moveTo(at)
+		before := h.keys.count
 		conflicts, err := c.store(blocks[:n], len(blocks))
+		h.on[e.Tier] += h.keys.count - before // and those that c has found on another
 		c.flush()
 		at = c.place()
 		x.stats.Conflicts += conflicts
@@ -65,7 +67,6 @@ func (c *cursor) store(blocks []kv.Block, more int) (conflicts uint64, err error
 				return conflicts, ErrFull
 			}
 			h.keys.add(home, b.Engine, newHeld(c.place(), tier))
-			h.on[tier]++
 			c.take()
 			continue
 		}
