@@ -309,8 +309,12 @@ func TestDeadServer(t *testing.T) {
 	if got := p.Stats(); got.Open || got.Answers != 4 {
 		t.Errorf("got %+v", got)
 	}
+	// What fails after that is told at once, with how many were kept
+	// quiet: three before, and the try.
+	dead.Store(true)
+	pick(t, p)
 	text := lines.String()
-	for line, want := range map[string]int{"of no use": 1, "left alone": 1, "well again": 1} {
+	for line, want := range map[string]int{"of no use": 2, "left alone": 1, "well again": 1, "more=0": 1, "more=4": 1} {
 		if n := strings.Count(text, line); n != want {
 			t.Errorf("%d lines say %q, want %d:\n%s", n, line, want, text)
 		}
@@ -384,6 +388,7 @@ func TestOutcomes(t *testing.T) {
 	if got, want := <-told, `{"outcomes":[{"id":"r-1","worker_id":7,"dp_rank":1,"prompt_tokens":2048,"cached_tokens":1440,"output_tokens":212,"first_token_ms":81.5,"total_ms":3010,"end":"completed"}]}`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
+	until(t, "the first is counted", func() bool { return p.Stats().Told == 1 })
 	p.Learn(router.Outcome{ID: "r-2", CachedTokens: -1, End: router.Failed})
 	if got, want := <-told, `{"outcomes":[{"id":"r-2","worker_id":0,"dp_rank":0,"prompt_tokens":0,"output_tokens":0,"total_ms":0,"end":"failed"}]}`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -397,6 +402,41 @@ func TestOutcomes(t *testing.T) {
 	}
 	if got := p.Stats(); got.Told+got.Lost != 2 || len(told) != 0 {
 		t.Errorf("%d were told and %d lost, and %d more came, want 2, 0 and 0", got.Told, got.Lost, len(told))
+	}
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patient); !ok(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+	}
+}
+
+// A server that is left alone is not told anything either.
+func TestOutcomesOfDeadServer(t *testing.T) {
+	var asked atomic.Int64
+	s := server(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/outcome" {
+			t.Error("it was told")
+		}
+		if asked.Add(1) > 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		io.WriteString(w, `{"choice":0,"outcomes":true}`)
+	})
+	p := policy(t, s.URL)
+	for range 6 {
+		pick(t, p)
+	}
+	p.Learn(router.Outcome{ID: "r"})
+	p.Close()
+	if got := p.Stats(); !got.Open || got.Lost != 1 || got.Told != 0 {
+		t.Errorf("got %+v, want one outcome lost", got)
 	}
 }
 
