@@ -8,7 +8,8 @@ import (
 )
 
 // compared is what ways to route made of a workload at 80% of what the fleet
-// sustains, as the program virtual says it.
+// sustains, or where Capacity is 0 at a rate of its own, as the program virtual
+// says it.
 type compared struct {
 	Workload, Timing string
 	Workers          int
@@ -41,7 +42,11 @@ func (c *compared) parts() []part {
 			noted("p99 %s, mean %s ms; end %s ms; hits %.3f; imbalance %.2f", number(r.P99), number(r.Mean), number(r.E2E), r.Hit, r.Imbalance))
 	}
 	last := &parts[len(parts)-1]
-	*last = last.noted("%s; %d requests to %d workers at %.3g of the %.3g %s that they sustain", last.Note, c.Requests, c.Workers, c.Rate, c.Capacity, c.Unit)
+	load := fmt.Sprintf("%.3g %s", c.Rate, c.Unit)
+	if c.Capacity > 0 {
+		load = fmt.Sprintf("%s of %.3g that are sustained", load, c.Capacity)
+	}
+	*last = last.noted("%s; %d requests to %d workers, %s", last.Note, c.Requests, c.Workers, load)
 	return parts
 }
 
@@ -84,6 +89,8 @@ func takeReplay(ctx context.Context, b *bench) ([]part, error) {
 		{"-workload", "agents", "-timing", "polynomial"},
 		{"-workload", "conversation"},
 		{"-workload", "synthetic"},
+		{"-workload", "one-prefix"},
+		{"-workload", "long-answers"},
 	} {
 		var c compared
 		if err := b.virtual(ctx, &c, append([]string{"routing"}, more...)...); err != nil {

@@ -17,7 +17,7 @@ type workload struct {
 	at   func(rate float64, span time.Duration) ([]trace.Request, error)
 	unit string
 	// A fleet of eight workers sustains low and not high; the short form has half
-	// of it, and known is what that sustains.
+	// of it, and known is what that sustains. Without low the rate is known itself.
 	low, high, known float64
 }
 
@@ -25,6 +25,15 @@ var workloads = []workload{
 	{"conversation", faster("conversation"), "× speed", 4, 9, 3.4},
 	{"synthetic", faster("synthetic"), "× speed", 3, 9, 2.9},
 	{"agents", agents, "leads/s", 0.04, 0.25, 0.075},
+	// Where nothing is to be gained by where a request goes: one prefix that
+	// everybody shares, and answers that are much longer than their prompts.
+	{"one-prefix", made(trace.Synthetic{
+		Input: trace.Length{Mean: 4200, Deviation: 200}, Output: trace.Length{Mean: 300, Deviation: 75},
+		Prefix: trace.Prefix{Ratio: 0.97, Groups: 1}, BlockSize: 64,
+	}), "requests/s", 0, 0, 40},
+	{"long-answers", made(trace.Synthetic{
+		Input: trace.Length{Mean: 200, Deviation: 10}, Output: trace.Length{Mean: 1500, Deviation: 375},
+	}), "requests/s", 0, 0, 20},
 }
 
 func workloadNames() string {
@@ -41,6 +50,14 @@ func faster(name string) func(float64, time.Duration) ([]trace.Request, error) {
 		w, err := recorded(name)
 		trace.Speed(w, rate)
 		return w, err
+	}
+}
+
+// made returns independent requests that come at random for three minutes.
+func made(s trace.Synthetic) func(float64, time.Duration) ([]trace.Request, error) {
+	return func(rate float64, _ time.Duration) ([]trace.Request, error) {
+		s.Arrival, s.Rate, s.Sessions, s.Seed = trace.Poisson, rate, int(rate*180), 42
+		return collect(s.Requests())
 	}
 }
 
@@ -74,8 +91,8 @@ type outcome struct {
 	SimulatedSeconds float64
 }
 
-// routing replays a workload at 80% of what the fleet sustains, once for each
-// way to route.
+// routing replays a workload, at 80% of what the fleet sustains or at its own
+// rate, once for each way to route.
 func routing(name, timing string, short bool) (any, error) {
 	i := slices.IndexFunc(workloads, func(w workload) bool { return w.name == name })
 	if i < 0 {
@@ -87,21 +104,27 @@ func routing(name, timing string, short bool) (any, error) {
 		workers, span = 4, 10*time.Minute
 	}
 	f := newFleet(workers, timing)
-	c := compared{Workload: name, Timing: timing, Workers: workers, Unit: kind.unit, Capacity: kind.known}
-	if !short {
+	c := compared{Workload: name, Timing: timing, Workers: workers, Unit: kind.unit, Rate: kind.known}
+	switch {
+	case kind.low == 0:
+	case short:
+		c.Capacity = kind.known
+	default:
 		var err error
 		c.Capacity, err = f.capacity(func(rate float64) ([]trace.Request, error) { return kind.at(rate, span) }, kind.low, kind.high)
 		if err != nil {
 			return nil, err
 		}
 	}
-	c.Rate = 0.8 * c.Capacity
+	if c.Capacity > 0 {
+		c.Rate = 0.8 * c.Capacity
+	}
 	w, err := kind.at(c.Rate, span)
 	if err != nil {
 		return nil, err
 	}
 	if short && name != "agents" {
-		w = w[:1000]
+		w = w[:min(1000, len(w))]
 	}
 	c.Requests = len(w)
 	for _, m := range modes {

@@ -17,7 +17,7 @@ func TestRefusals(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                              "want place, routing, queue or workflow",
 		"races":                         `"races"`,
-		"routing -workload tides":       `"tides": want conversation, synthetic, agents`,
+		"routing -workload tides":       `"tides": want conversation, synthetic, agents, one-prefix, long-answers`,
 		"routing -short -timing guess":  "timing_model",
 		"queue -load heavy":             "invalid value",
 		"workflow -short -unknown=true": "unknown",
