@@ -9,10 +9,6 @@ type bitmap struct {
 	count int
 }
 
-func (b *bitmap) has(i int) bool {
-	return i>>6 < len(b.words) && b.words[i>>6]>>(i&63)&1 != 0
-}
-
 // set adds i, which must not be there.
 func (b *bitmap) set(i int) {
 	for len(b.words) <= i>>6 {
