@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -9,8 +10,9 @@ import (
 // Record is what came of one request. Times count from the start of the
 // simulation.
 type Record struct {
-	ID, Session, Class string
-	Input, Output      int // tokens; of the output those that came
+	ID, Session   string
+	Class         string // policy class: in which it was parked, or else that it asked for
+	Input, Output int    // tokens; of the output those that came
 	// Predicted tokens of the prompt were expected by the router to be cached,
 	// Cached were when it was admitted first, and Reused at best.
 	Predicted, Cached, Reused int
@@ -33,7 +35,7 @@ type Record struct {
 
 func recordOf(j *job) *Record {
 	r := &Record{
-		ID: j.ID, Session: j.Session, Class: j.Class,
+		ID: j.ID, Session: j.Session, Class: cmp.Or(j.class, j.Class),
 		Input: j.Prompt.Len(), Output: j.given,
 		Predicted: j.predicted, Cached: j.cached, Reused: j.reused,
 		Arrived: j.arrived, Parked: j.parked, Placed: j.placed, Admitted: j.admitted,

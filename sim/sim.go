@@ -235,6 +235,7 @@ func (s *Simulation) placed(j *job, l leg, b *router.Booking, err error) {
 	d := b.Decision()
 	j.booking, j.leg = b, l
 	j.parked += d.Queue
+	j.class = cmp.Or(d.Class, j.class)
 	if len(j.lost) == 0 && l != decode {
 		j.placed, j.predicted = s.clock.elapsed, d.CachedTokens
 	}

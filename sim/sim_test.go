@@ -352,8 +352,8 @@ func TestQueueTimeout(t *testing.T) {
 	if r := records["r1"]; r.Ended != 1600*ms || !errors.Is(r.Err, engine.ErrQueueTimeout) {
 		t.Errorf("got %+v, want the end of its patience at 1.6 s", *r)
 	}
-	if r := records["r2"]; r.Parked != 1100*ms || r.Err != nil {
-		t.Errorf("got %+v, want it parked until 2 s", *r)
+	if r := records["r2"]; r.Parked != 1100*ms || r.Class != "default" || r.Err != nil {
+		t.Errorf("got %+v, want it parked until 2 s, in the class default", *r)
 	}
 	if c := report.Classes; len(c) != 1 || c[0].Parked != 1 || c[0].Wait.Max != 1100 {
 		t.Errorf("classes %+v", c)
