@@ -20,13 +20,10 @@ type compared struct {
 }
 
 type routed struct {
-	Mode                      string
-	P50, P99, Mean            float64 // milliseconds to the first token
-	E2E, ITL                  float64 // milliseconds
-	Hit                       float64
-	Imbalance                 float64
-	PredictionError           float64
-	SimulatedSeconds, Seconds float64
+	Mode           string
+	P50, P99, Mean float64 // milliseconds to the first token
+	E2E            float64 // milliseconds to the last one, on average
+	Hit, Imbalance float64
 }
 
 // run returns what a mode made of it; there are always all.
