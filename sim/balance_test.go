@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -106,6 +107,42 @@ func TestTiesGoByFreeCapacity(t *testing.T) {
 	// 1500 of 2000, with a standard deviation of 19.
 	if got := n["worker-1"]; got < 1420 || got > 1580 {
 		t.Errorf("the worker with three quarters of the room has %d of %d requests", got, len(w))
+	}
+}
+
+// A conversation that is bound to its worker stays there, wherever the mode would
+// send it, as long as it does not pause for longer than it is bound.
+func TestSessionsStay(t *testing.T) {
+	const sessions, turns, pause = 40, 6, 20 * time.Second
+	var w []trace.Request
+	for n := range sessions {
+		history := trace.Text{{Stream: 1 << 50, Len: 3000}}
+		for turn := range turns {
+			r := ask(100*n+turn, time.Duration(n)*200*ms, 400, 40)
+			r.Session, r.Final = fmt.Sprint(n), turn == turns-1
+			r.Prompt = slices.Concat(history, r.Prompt)
+			if turn > 0 {
+				r.After, r.Delay = []string{w[len(w)-1].ID}, pause
+			}
+			history = slices.Concat(r.Prompt, r.Answer)
+			w = append(w, r)
+		}
+	}
+	// moved counts the turns that had another worker than the one before.
+	moved := func(ttl time.Duration) (n int) {
+		_, records := run(t, sim.Config{Workers: 4, Router: router.Config{Mode: router.Random, SessionTTL: ttl}}, w)
+		for _, r := range w {
+			if len(r.After) > 0 && records[r.ID].Worker != records[r.After[0]].Worker {
+				n++
+			}
+		}
+		return n
+	}
+	if n := moved(time.Minute); n != 0 {
+		t.Errorf("%d of %d turns move, though they are bound for longer than they pause", n, len(w))
+	}
+	if n := moved(time.Second); n < len(w)/2 {
+		t.Errorf("%d of %d turns move, though nobody is bound for as long as a pause", n, len(w))
 	}
 }
 
