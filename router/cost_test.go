@@ -136,6 +136,9 @@ func TestTemperatureEdges(t *testing.T) {
 		{0.999999, row(0, 1), 1e-9, 0},
 		{0.5, row(math.MaxFloat64, -math.MaxFloat64), 0.01, 1},
 		{0.7, row(3), 2, 0},
+		{0.9, row(math.Inf(1), 1), 0.1, 1},
+		{0.4, row(math.Inf(1), math.Inf(1)), 1, 0},
+		{0.6, row(math.Inf(1), math.Inf(1)), 1, 1},
 	} {
 		if got := soften(tc.u, tc.rows, tc.t); got != tc.want {
 			t.Errorf("%+v: got %d", tc, got)

@@ -155,6 +155,9 @@ func (q *Query) preference(card *engine.Card) float64 {
 			sum += q.Prefer[taint]
 		}
 	}
+	if math.IsNaN(sum) { // weights that are no numbers, or endless ones for and against
+		return 1
+	}
 	return math.Exp(-math.Tanh(sum))
 }
 

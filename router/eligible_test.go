@@ -126,6 +126,14 @@ func TestPreferences(t *testing.T) {
 	if b.Decision().Target.Worker != 2 {
 		t.Errorf("went to %v", b.Decision().Target)
 	}
+	q.Prefer = map[string]float64{"fast": math.MaxFloat64, "near": math.MaxFloat64, "slow": -math.MaxFloat64}
+	if rows, err = h.router.Explain(t.Context(), &q); err != nil || rows[1].Preference != math.Exp(-1) || rows[2].Preference != math.Exp(1) {
+		t.Errorf("weights beyond all measure: %+v, %v", rows, err)
+	}
+	q.Prefer = map[string]float64{"fast": math.Inf(1), "near": math.Inf(-1)}
+	if rows, err = h.router.Explain(t.Context(), &q); err != nil || rows[1].Preference != 1 {
+		t.Errorf("endless weights for and against: %+v, %v", rows, err)
+	}
 	q.PinWorker = 3
 	rows, err = h.router.Explain(t.Context(), &q)
 	if err != nil || rows[0].Preference != 1 || rows[0].Cost != 20 {

@@ -224,7 +224,7 @@ type flat struct{ low, scale, width float64 }
 func flatten(c []Candidate, temperature float64) flat {
 	low, high := math.Inf(1), math.Inf(-1)
 	for i := range c {
-		v := tokens(&c[i])
+		v := bounded(&c[i])
 		low, high = min(low, v), max(high, v)
 	}
 	scale := 1.0
@@ -238,5 +238,9 @@ func (f flat) weight(c *Candidate) float64 {
 	if f.width == 0 {
 		return 1 // all cost the same
 	}
-	return math.Exp(-(tokens(c)*f.scale - f.low*f.scale) / f.width)
+	return math.Exp(-(bounded(c)*f.scale - f.low*f.scale) / f.width)
 }
+
+// bounded is the cost of a candidate in tokens, where factors beyond all measure
+// may have made it endless.
+func bounded(c *Candidate) float64 { return min(tokens(c), math.MaxFloat64) }

@@ -191,7 +191,9 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 }
 
 // Route picks a worker for a request and books the request there. The caller
-// must release the booking when the request has ended, however it ended.
+// must release the booking when the request has ended, however it ended. While
+// all workers are busy the request may have to wait, as long as ctx lasts; see
+// [Config.QueueThreshold].
 //
 // Errors are of these kinds: not_found for a model nobody serves, unavailable
 // if its workers cannot take the request now, resource_exhausted if they are all
