@@ -74,6 +74,7 @@ func TestRewardOfNoTime(t *testing.T) {
 	p, _ = policy(t)
 	near(t, "the first, of no time", serve(t, p, w, 10, 0, 1), 1)
 	near(t, "the second, of no time", serve(t, p, w, 10, 0, 1), 1)
+	near(t, "one that ended before it began", serve(t, p, w, 10, -time.Second, 1), 1)
 	near(t, "one that takes some", serve(t, p, w, 10, time.Millisecond, 1), 1/(1+1000.0))
 }
 

@@ -74,7 +74,7 @@ func (t *Policy) Learn(o router.Outcome) {
 
 // rate compares what a request took with what such requests take.
 func (t *Policy) rate(d *trial, o *router.Outcome) float64 {
-	metric := float64(o.Total) / float64(time.Millisecond)
+	metric := max(0, float64(o.Total)/float64(time.Millisecond))
 	if o.OutputTokens > 0 {
 		metric /= float64(o.OutputTokens)
 	}
