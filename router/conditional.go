@@ -49,10 +49,19 @@ func DefaultConditional() Conditional {
 // defaults, and unknown ones are an error.
 func ParseConditional(text []byte) (Conditional, error) {
 	c := DefaultConditional()
-	if err := json.Unmarshal(text, &c, json.RejectUnknownMembers(true)); err != nil {
-		return Conditional{}, explainJSON(err)
+	if err := c.Merge(text); err != nil {
+		return Conditional{}, err
 	}
-	return c, c.Validate()
+	return c, nil
+}
+
+// Merge reads a JSON object over c. Members that are left out stay as they are, and
+// unknown ones are an error, as is a whole that is not valid.
+func (c *Conditional) Merge(text []byte) error {
+	if err := json.Unmarshal(text, c, json.RejectUnknownMembers(true)); err != nil {
+		return explainJSON(err)
+	}
+	return c.Validate()
 }
 
 // explainJSON says in one line which member is wrong.

@@ -88,45 +88,44 @@ type engineSettings struct {
 }
 
 type routerSettings struct {
-	Policy             policySettings  `embed:""`
-	Waiting            waitingSettings `embed:""`
-	Past               pastSettings    `embed:""`
-	DecisionLog        int             `name:"router-decision-log" env:"DYN_ROUTER_DECISION_LOG" default:"1024" range:"0..1048576" placeholder:"N" help:"How many of the newest decisions GET /admin/decisions can tell; 0 keeps none."`
-	DecisionRate       int             `name:"router-decision-log-rate" env:"DYN_ROUTER_DECISION_LOG_RATE" default:"100" range:"1.." placeholder:"N" help:"How many of each second are kept."`
-	LoadAware          bool            `name:"load-aware" env:"DYN_ROUTER_LOAD_AWARE" negatable:"" help:"Count what is going on and nothing that is cached; takes mode kv and the place of the settings of the cache."`
-	AcceleratorRatio   int             `name:"encoder-cuda-to-cpu-ratio" env:"DYN_ENCODER_CUDA_TO_CPU_RATIO" default:"8" range:"1.." placeholder:"N" help:"Requests for a worker with an accelerator for each on one without, in mode device-aware-weighted."`
-	Mode               string          `name:"router-mode" env:"DYN_ROUTER_MODE" default:"kv" choice:"kv,round-robin,random,power-of-two,least-loaded,device-aware-weighted,direct" also:"k-v=kv,kv-router=kv,power-of-two-choices=power-of-two" help:"How a worker is picked."`
-	Credit             float64         `name:"router-kv-overlap-score-credit" env:"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT" default:"1" range:"0.." placeholder:"X" help:"What one cached block saves, in blocks of prefill."`
-	CreditDecay        float64         `name:"router-kv-overlap-score-credit-decay" env:"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT_DECAY" default:"0" range:"0.." placeholder:"X" help:"How fast the credit of a worker falls that has more prefill to do than others."`
-	PrefillScale       float64         `name:"router-prefill-load-scale" env:"DYN_ROUTER_PREFILL_LOAD_SCALE" default:"1" range:"0.." placeholder:"X" help:"What a block of prefill costs against one of decode."`
-	OverlapWeight      *float64        `name:"router-kv-overlap-score-weight" aliases:"kv-overlap-score-weight" env:"DYN_ROUTER_KV_OVERLAP_SCORE_WEIGHT,DYN_OVERLAP_SCORE_WEIGHT" range:"0.." placeholder:"X" help:"Older name of --router-prefill-load-scale; 0 takes the credit away too."`
-	RequestWeight      float64         `name:"router-decode-active-request-weight" env:"DYN_ROUTER_DECODE_ACTIVE_REQUEST_WEIGHT" default:"0" range:"0.." placeholder:"X" help:"What each running request costs, in blocks."`
-	HostWeight         float64         `name:"router-host-cache-hit-weight" env:"DYN_ROUTER_HOST_CACHE_HIT_WEIGHT" default:"0.75" range:"0..1" placeholder:"X" help:"What a block in host memory is worth against one on the device."`
-	DiskWeight         float64         `name:"router-disk-cache-hit-weight" env:"DYN_ROUTER_DISK_CACHE_HIT_WEIGHT" default:"0.25" range:"0..1" placeholder:"X" help:"What a block on disk is worth against one on the device."`
-	SharedMultiplier   float64         `name:"shared-cache-multiplier" env:"DYN_SHARED_CACHE_MULTIPLIER" default:"0.5" range:"0..1" placeholder:"X" help:"What a block in a store beside the workers is worth."`
-	Temperature        float64         `name:"router-temperature" env:"DYN_ROUTER_TEMPERATURE" default:"0" range:"0.." placeholder:"X" help:"0 takes the least cost; above, costlier workers get a share."`
-	KVEvents           bool            `name:"router-kv-events" aliases:"kv-events" env:"DYN_ROUTER_USE_KV_EVENTS,DYN_USE_KV_EVENTS" default:"true" negatable:"" help:"Listen to what workers tell of their caches; without, what was sent to a worker counts as cached there."`
-	TTL                time.Duration   `name:"router-ttl-secs" env:"DYN_ROUTER_TTL_SECS" default:"120s" unit:"s" placeholder:"TIME" help:"How long a prompt counts as cached on a worker that tells nothing."`
-	PredictedTTL       *time.Duration  `name:"router-predicted-ttl-secs" env:"DYN_ROUTER_PREDICTED_TTL_SECS" unit:"s" placeholder:"TIME" help:"How long a prompt counts as cached on a worker that it was sent to, before the worker tells so; unset is not at all."`
-	TrackPrefill       bool            `name:"router-track-prefill-tokens" env:"DYN_ROUTER_TRACK_PREFILL_TOKENS" default:"true" negatable:"" help:"Count prompts that are not yet computed."`
-	TrackBlocks        bool            `name:"router-track-active-blocks" env:"DYN_ROUTER_TRACK_ACTIVE_BLOCKS" default:"true" negatable:"" help:"Count blocks in use."`
-	TrackOutput        bool            `name:"router-track-output-blocks" env:"DYN_ROUTER_TRACK_OUTPUT_BLOCKS" negatable:"" help:"Count the blocks of answers as well."`
-	AssumeReuse        bool            `name:"router-assume-kv-reuse" env:"DYN_ROUTER_ASSUME_KV_REUSE" default:"true" negatable:"" help:"Let requests with a common prefix share its blocks in the books."`
-	TrackingHash       string          `name:"router-tracking-hash" env:"DYN_ROUTER_TRACKING_HASH" default:"public-xxh3-v1" choice:"public-xxh3-v1,keyed-xxh3-v1" help:"How blocks in use are named in the books; keyed names are of no use to who does not have the key."`
-	TrackingKeyFile    string          `name:"router-tracking-key-file" env:"DYN_ROUTER_TRACKING_KEY_FILE" placeholder:"FILE" help:"The 32 bytes of the key for keyed-xxh3-v1."`
-	TrackingKeyID      string          `name:"router-tracking-key-id" env:"DYN_ROUTER_TRACKING_KEY_ID" placeholder:"NAME" help:"What the key for keyed-xxh3-v1 is called."`
-	MinInitialWorkers  int             `name:"router-min-initial-workers" env:"DYN_ROUTER_MIN_INITIAL_WORKERS" default:"0" range:"0.." placeholder:"N" help:"Refuse requests until so many workers have been ready."`
-	Seed               uint64          `name:"router-seed" env:"DYN_ROUTER_SEED" default:"0" placeholder:"N" help:"Make random choices repeatable; 0 does not."`
-	MigrationLimit     int             `name:"migration-limit" env:"DYN_MIGRATION_LIMIT" default:"3" range:"0..4294967295" placeholder:"N" help:"How often a request may go on on another worker when its own fails."`
-	MigrationMaxTokens *int            `name:"migration-max-seq-len" env:"DYN_MIGRATION_MAX_SEQ_LEN" range:"1..4294967295" placeholder:"TOKENS" help:"Do not move requests that have grown longer."`
-	InhibitedDuration  time.Duration   `name:"runtime-inhibited-duration-secs" env:"DYN_RUNTIME_INHIBITED_DURATION_SECS" default:"5s" unit:"s" placeholder:"TIME" help:"How long a worker is left alone after a fault; 0 is not at all."`
-	SessionTTL         *time.Duration  `name:"router-session-affinity-ttl-secs" env:"DYN_ROUTER_SESSION_AFFINITY_TTL_SECS" unit:"s" placeholder:"TIME" help:"Send the requests of a session to one worker, until the session has been idle for so long, 1s to a year; unset binds none."`
-	StrictSessions     bool            `name:"strict-sessions" env:"DYN_STRICT_SESSIONS" negatable:"" help:"Refuse requests for whose session there is no room, instead of sending them anywhere."`
-	Conditional        bool            `name:"router-conditional-disagg" env:"DYN_ROUTER_CONDITIONAL_DISAGG" negatable:"" help:"Let decode workers compute short prompts themselves, though there are prefill workers."`
-	ConditionalConfig  string          `name:"router-conditional-disagg-config" env:"DYN_ROUTER_CONDITIONAL_DISAGG_CONFIG" placeholder:"JSON" help:"When they do, as an object with policy (isl_bounding, prefill_load or isl_or_load), eff_isl_threshold, eff_isl_ratio_threshold, prefill_busy_threshold and decode_busy_threshold."`
-	BusyDecodeBlocks   *float64        `name:"active-decode-blocks-threshold" env:"DYN_ACTIVE_DECODE_BLOCKS_THRESHOLD" range:"0..1" placeholder:"X" help:"Send a worker nothing more while this part of its KV blocks is in use; unset is no limit."`
-	BusyPrefill        *uint64         `name:"active-prefill-tokens-threshold" env:"DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD" placeholder:"TOKENS" help:"Send a worker nothing more while it has more tokens of prompts to compute; unset is no limit."`
-	BusyPrefillFrac    *float64        `name:"active-prefill-tokens-threshold-frac" env:"DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD_FRAC" range:"0.." placeholder:"X" help:"The same in multiples of what it computes in one pass."`
+	Policy             policySettings      `embed:""`
+	Waiting            waitingSettings     `embed:""`
+	Conditional        conditionalSettings `embed:""`
+	Past               pastSettings        `embed:""`
+	DecisionLog        int                 `name:"router-decision-log" env:"DYN_ROUTER_DECISION_LOG" default:"1024" range:"0..1048576" placeholder:"N" help:"How many of the newest decisions GET /admin/decisions can tell; 0 keeps none."`
+	DecisionRate       int                 `name:"router-decision-log-rate" env:"DYN_ROUTER_DECISION_LOG_RATE" default:"100" range:"1.." placeholder:"N" help:"How many of each second are kept."`
+	LoadAware          bool                `name:"load-aware" env:"DYN_ROUTER_LOAD_AWARE" negatable:"" help:"Count what is going on and nothing that is cached; takes mode kv and the place of the settings of the cache."`
+	AcceleratorRatio   int                 `name:"encoder-cuda-to-cpu-ratio" env:"DYN_ENCODER_CUDA_TO_CPU_RATIO" default:"8" range:"1.." placeholder:"N" help:"Requests for a worker with an accelerator for each on one without, in mode device-aware-weighted."`
+	Mode               string              `name:"router-mode" env:"DYN_ROUTER_MODE" default:"kv" choice:"kv,round-robin,random,power-of-two,least-loaded,device-aware-weighted,direct" also:"k-v=kv,kv-router=kv,power-of-two-choices=power-of-two" help:"How a worker is picked."`
+	Credit             float64             `name:"router-kv-overlap-score-credit" env:"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT" default:"1" range:"0.." placeholder:"X" help:"What one cached block saves, in blocks of prefill."`
+	CreditDecay        float64             `name:"router-kv-overlap-score-credit-decay" env:"DYN_ROUTER_KV_OVERLAP_SCORE_CREDIT_DECAY" default:"0" range:"0.." placeholder:"X" help:"How fast the credit of a worker falls that has more prefill to do than others."`
+	PrefillScale       float64             `name:"router-prefill-load-scale" env:"DYN_ROUTER_PREFILL_LOAD_SCALE" default:"1" range:"0.." placeholder:"X" help:"What a block of prefill costs against one of decode."`
+	OverlapWeight      *float64            `name:"router-kv-overlap-score-weight" aliases:"kv-overlap-score-weight" env:"DYN_ROUTER_KV_OVERLAP_SCORE_WEIGHT,DYN_OVERLAP_SCORE_WEIGHT" range:"0.." placeholder:"X" help:"Older name of --router-prefill-load-scale; 0 takes the credit away too."`
+	RequestWeight      float64             `name:"router-decode-active-request-weight" env:"DYN_ROUTER_DECODE_ACTIVE_REQUEST_WEIGHT" default:"0" range:"0.." placeholder:"X" help:"What each running request costs, in blocks."`
+	HostWeight         float64             `name:"router-host-cache-hit-weight" env:"DYN_ROUTER_HOST_CACHE_HIT_WEIGHT" default:"0.75" range:"0..1" placeholder:"X" help:"What a block in host memory is worth against one on the device."`
+	DiskWeight         float64             `name:"router-disk-cache-hit-weight" env:"DYN_ROUTER_DISK_CACHE_HIT_WEIGHT" default:"0.25" range:"0..1" placeholder:"X" help:"What a block on disk is worth against one on the device."`
+	SharedMultiplier   float64             `name:"shared-cache-multiplier" env:"DYN_SHARED_CACHE_MULTIPLIER" default:"0.5" range:"0..1" placeholder:"X" help:"What a block in a store beside the workers is worth."`
+	Temperature        float64             `name:"router-temperature" env:"DYN_ROUTER_TEMPERATURE" default:"0" range:"0.." placeholder:"X" help:"0 takes the least cost; above, costlier workers get a share."`
+	KVEvents           bool                `name:"router-kv-events" aliases:"kv-events" env:"DYN_ROUTER_USE_KV_EVENTS,DYN_USE_KV_EVENTS" default:"true" negatable:"" help:"Listen to what workers tell of their caches; without, what was sent to a worker counts as cached there."`
+	TTL                time.Duration       `name:"router-ttl-secs" env:"DYN_ROUTER_TTL_SECS" default:"120s" unit:"s" placeholder:"TIME" help:"How long a prompt counts as cached on a worker that tells nothing."`
+	PredictedTTL       *time.Duration      `name:"router-predicted-ttl-secs" env:"DYN_ROUTER_PREDICTED_TTL_SECS" unit:"s" placeholder:"TIME" help:"How long a prompt counts as cached on a worker that it was sent to, before the worker tells so; unset is not at all."`
+	TrackPrefill       bool                `name:"router-track-prefill-tokens" env:"DYN_ROUTER_TRACK_PREFILL_TOKENS" default:"true" negatable:"" help:"Count prompts that are not yet computed."`
+	TrackBlocks        bool                `name:"router-track-active-blocks" env:"DYN_ROUTER_TRACK_ACTIVE_BLOCKS" default:"true" negatable:"" help:"Count blocks in use."`
+	TrackOutput        bool                `name:"router-track-output-blocks" env:"DYN_ROUTER_TRACK_OUTPUT_BLOCKS" negatable:"" help:"Count the blocks of answers as well."`
+	AssumeReuse        bool                `name:"router-assume-kv-reuse" env:"DYN_ROUTER_ASSUME_KV_REUSE" default:"true" negatable:"" help:"Let requests with a common prefix share its blocks in the books."`
+	TrackingHash       string              `name:"router-tracking-hash" env:"DYN_ROUTER_TRACKING_HASH" default:"public-xxh3-v1" choice:"public-xxh3-v1,keyed-xxh3-v1" help:"How blocks in use are named in the books; keyed names are of no use to who does not have the key."`
+	TrackingKeyFile    string              `name:"router-tracking-key-file" env:"DYN_ROUTER_TRACKING_KEY_FILE" placeholder:"FILE" help:"The 32 bytes of the key for keyed-xxh3-v1."`
+	TrackingKeyID      string              `name:"router-tracking-key-id" env:"DYN_ROUTER_TRACKING_KEY_ID" placeholder:"NAME" help:"What the key for keyed-xxh3-v1 is called."`
+	MinInitialWorkers  int                 `name:"router-min-initial-workers" env:"DYN_ROUTER_MIN_INITIAL_WORKERS" default:"0" range:"0.." placeholder:"N" help:"Refuse requests until so many workers have been ready."`
+	Seed               uint64              `name:"router-seed" env:"DYN_ROUTER_SEED" default:"0" placeholder:"N" help:"Make random choices repeatable; 0 does not."`
+	MigrationLimit     int                 `name:"migration-limit" env:"DYN_MIGRATION_LIMIT" default:"3" range:"0..4294967295" placeholder:"N" help:"How often a request may go on on another worker when its own fails."`
+	MigrationMaxTokens *int                `name:"migration-max-seq-len" env:"DYN_MIGRATION_MAX_SEQ_LEN" range:"1..4294967295" placeholder:"TOKENS" help:"Do not move requests that have grown longer."`
+	InhibitedDuration  time.Duration       `name:"runtime-inhibited-duration-secs" env:"DYN_RUNTIME_INHIBITED_DURATION_SECS" default:"5s" unit:"s" placeholder:"TIME" help:"How long a worker is left alone after a fault; 0 is not at all."`
+	SessionTTL         *time.Duration      `name:"router-session-affinity-ttl-secs" env:"DYN_ROUTER_SESSION_AFFINITY_TTL_SECS" unit:"s" placeholder:"TIME" help:"Send the requests of a session to one worker, until the session has been idle for so long, 1s to a year; unset binds none."`
+	StrictSessions     bool                `name:"strict-sessions" env:"DYN_STRICT_SESSIONS" negatable:"" help:"Refuse requests for whose session there is no room, instead of sending them anywhere."`
+	BusyDecodeBlocks   *float64            `name:"active-decode-blocks-threshold" env:"DYN_ACTIVE_DECODE_BLOCKS_THRESHOLD" range:"0..1" placeholder:"X" help:"Send a worker nothing more while this part of its KV blocks is in use; unset is no limit."`
+	BusyPrefill        *uint64             `name:"active-prefill-tokens-threshold" env:"DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD" placeholder:"TOKENS" help:"Send a worker nothing more while it has more tokens of prompts to compute; unset is no limit."`
+	BusyPrefillFrac    *float64            `name:"active-prefill-tokens-threshold-frac" env:"DYN_ACTIVE_PREFILL_TOKENS_THRESHOLD_FRAC" range:"0.." placeholder:"X" help:"The same in multiples of what it computes in one pass."`
 }
 
 type requestSettings struct {

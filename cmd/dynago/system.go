@@ -56,6 +56,7 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 	if sys.policies, err = s.Router.Policy.apply(&config, nil); err != nil {
 		return nil, err
 	}
+	s.Router.idle(logs.target("router"))
 	sys.meter = meter.New()
 	watchers := router.Observers{sys.meter}
 	if n := s.Router.DecisionLog; n > 0 {
@@ -311,8 +312,13 @@ func (s *routerSettings) config(logger *slog.Logger) (router.Config, error) {
 	if err := s.Waiting.apply(&c); err != nil {
 		return c, err
 	}
-	s.Past.warn(logger)
-	if c.Conditional, err = s.conditional(); err != nil {
+	if c.Conditional, err = s.Conditional.config(); err != nil {
+		return c, err
+	}
+	if c.Conditional != nil && (c.Mode != router.KV || c.Tuning.IgnoreEvents) {
+		return c, errors.New("--router-conditional-disagg goes by what is cached: want --router-mode kv and --router-kv-events")
+	}
+	if err := s.Past.check(c, os.LookupEnv, logger); err != nil {
 		return c, err
 	}
 	if s.SessionTTL != nil && *s.SessionTTL == 0 {
@@ -322,23 +328,6 @@ func (s *routerSettings) config(logger *slog.Logger) (router.Config, error) {
 		return c, fmt.Errorf("--%w", err)
 	}
 	return c, nil
-}
-
-// conditional returns when decode workers compute prompts, or nil for never.
-func (s *routerSettings) conditional() (*router.Conditional, error) {
-	switch {
-	case !s.Conditional && s.ConditionalConfig != "":
-		return nil, errors.New("--router-conditional-disagg-config needs --router-conditional-disagg")
-	case !s.Conditional:
-		return nil, nil
-	case s.ConditionalConfig == "":
-		return new(router.DefaultConditional()), nil
-	}
-	c, err := router.ParseConditional([]byte(s.ConditionalConfig))
-	if err != nil {
-		return nil, fmt.Errorf("--router-conditional-disagg-config: %w", err)
-	}
-	return &c, nil
 }
 
 func override[T any](field *T, with *T) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"log/slog"
 	"math"
 	"strconv"
 	"strings"
@@ -64,28 +63,4 @@ func (s *waitingSettings) apply(c *router.Config) error {
 		return fmt.Errorf("--router-prefill-load-model: aic: this version cannot ask that model; want none or polynomial")
 	}
 	return nil
-}
-
-// pastSettings of routers change nothing here: they let launch lines that were
-// made for other systems work.
-type pastSettings struct {
-	EventThreads *int     `name:"router-event-threads" env:"DYN_ROUTER_EVENT_THREADS" range:"1.." placeholder:"N" help:"No effect: events are applied by who hears them."`
-	MaxTreeSize  *int     `name:"router-max-tree-size" env:"DYN_ROUTER_MAX_TREE_SIZE" range:"0.." placeholder:"N" help:"No effect: what is routed to a worker that tells nothing is bounded by what it can hold."`
-	PruneRatio   *float64 `name:"router-prune-target-ratio" env:"DYN_ROUTER_PRUNE_TARGET_RATIO" range:"0..1" placeholder:"X" help:"No effect, as above."`
-	ReplicaSync  *bool    `name:"router-replica-sync" env:"DYN_ROUTER_REPLICA_SYNC" negatable:"" help:"No effect: there is one router."`
-	Refresh      *string  `name:"router-overlap-refresh-after-secs" env:"DYN_ROUTER_OVERLAP_REFRESH_AFTER_SECS" placeholder:"TIME" help:"No effect: what is cached is looked up anew for every request that has waited."`
-}
-
-// warn names the settings that were given for nothing.
-func (s *pastSettings) warn(log *slog.Logger) {
-	warn := func(name string, given bool) {
-		if given {
-			log.Warn("setting has no effect", "setting", "--"+name)
-		}
-	}
-	warn("router-event-threads", s.EventThreads != nil)
-	warn("router-max-tree-size", s.MaxTreeSize != nil)
-	warn("router-prune-target-ratio", s.PruneRatio != nil)
-	warn("router-replica-sync", s.ReplicaSync != nil && *s.ReplicaSync)
-	warn("router-overlap-refresh-after-secs", s.Refresh != nil)
 }
