@@ -154,6 +154,18 @@ func TestLeaveTheQueue(t *testing.T) {
 		if engine.KindOf(a.errs["big"]) != engine.Cancelled || a.errs["any"] != nil || a.bookings["any"].Decision().Target.Worker != 2 {
 			t.Errorf("%v, %v", a.errs["big"], a.errs["any"])
 		}
+		// What its client is told follows from the cause.
+		for cause, kind := range map[error]engine.ErrorKind{
+			engine.ErrQueueTimeout: engine.ResourceExhausted, engine.ErrDeadline: engine.DeadlineExceeded, engine.ErrShutdown: engine.Unavailable,
+		} {
+			ctx, leave := context.WithCancelCause(t.Context())
+			a.submit(ctx, router.Query{ID: cause.Error(), Tokens: count(7000, 8)})
+			leave(cause)
+			synctest.Wait()
+			if err := a.errs[cause.Error()]; engine.KindOf(err) != kind || !errors.Is(err, cause) {
+				t.Errorf("%v: got %v, want %s", cause, err, kind)
+			}
+		}
 	})
 }
 
