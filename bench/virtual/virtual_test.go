@@ -66,7 +66,9 @@ func TestSustained(t *testing.T) {
 		}
 		// What follows others comes later, and does not count.
 		late := w[n-1].At + time.Minute
-		records = append(records, &sim.Record{Arrived: late, First: late + time.Hour})
+		for range n {
+			records = append(records, &sim.Record{Arrived: late, First: late + time.Hour})
+		}
 		if got := sustained(w, records); got != tt.want {
 			t.Errorf("%s: sustained is %v", name, got)
 		}

@@ -241,18 +241,29 @@ func TestWriteRecorded(t *testing.T) {
 	}
 }
 
+// What the format does not say is not written as something else.
 func TestWriteCannot(t *testing.T) {
-	w := few(t)
-	for format, want := range map[trace.Format]string{trace.Mooncake: `"b2" waits for`, trace.Dynamo: "not written"} {
-		err := trace.Write(&strings.Builder{}, format, 10, func(yield func(trace.Request, error) bool) {
-			for _, r := range w {
+	answer := trace.Text{{Stream: 9, Len: 1}}
+	prompt := trace.Text{{Stream: 1, Len: 10}}
+	apart := []trace.Request{{ID: "x", Session: "s", Prompt: prompt, Answer: answer}, {ID: "y", Session: "s", Prompt: prompt, Answer: answer}}
+	for _, tt := range []struct {
+		format trace.Format
+		w      []trace.Request
+		want   string
+	}{
+		{trace.Mooncake, few(t), `"b2" waits for`},
+		{trace.Mooncake, apart, `"y" waits for`}, // for nobody, and a reader would let it wait for x
+		{trace.Dynamo, few(t), "not written"},
+	} {
+		err := trace.Write(&strings.Builder{}, tt.format, 10, func(yield func(trace.Request, error) bool) {
+			for _, r := range tt.w {
 				if !yield(r, nil) {
 					return
 				}
 			}
 		})
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want an error with %q", format, err, want)
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want an error with %q", tt.format, err, tt.want)
 		}
 	}
 }

@@ -172,7 +172,7 @@ func TestRead(t *testing.T) {
 			"records of calls that overlap, and of a lead that goes on after its child", trace.Dynamo,
 			trace.ReadOptions{},
 			records(
-				call("l1", "lead", "", 1000, 1000), call("l2", "lead", "", 1500, 100),
+				call("l1", "lead", "", 1000, 1000), call("l2", "lead", "", 1500, 700),
 				call("c1", "sub", "lead", 1600, 200), call("c2", "sub", "lead", 1650, 50),
 				call("l3", "lead", "", 2500, 100), call("l4", "lead", "", 3000, 100),
 				tool("lead", 2100, 2400, `"claude": {"source_request_id": "l2", "consumer_request_id": "l4", "execution_mode": "blocking"}`),
@@ -183,7 +183,7 @@ func TestRead(t *testing.T) {
 			l2 of lead 0s after l1: a[0:4] → c[0:2]
 			c1 of sub under lead 0s after l2: a[0:4] → d[0:2]
 			c2 of sub under lead 0s after c1: a[0:4] → e[0:2] final
-			l3 of lead 700ms after l2&c1: a[0:4] → f[0:2]
+			l3 of lead 300ms after l2&c1: a[0:4] → f[0:2]
 			l4 of lead 400ms after l3: a[0:4] → g[0:2] final`,
 		},
 		{
@@ -398,13 +398,9 @@ func TestPromptsAreTheirOwn(t *testing.T) {
 		trace.MooncakeDelta:         strings.Repeat(`{"session_id": "s", "output_length": 1, "hash_ids": [1]}`+"\n", 9),
 		trace.AppliedComputeAgentic: `{"num_turns": 4, "input_prompt_length": 9, "assistant_response_length": [1, 1, 1, 1], "tool_call_output_length": [1, 1, 1, 1], "tool_call_latency": [0, 0, 0, 0], "final_assistant_response_length": 1}`,
 	} {
-		want := show(collect(t, trace.Read(format, trace.ReadOptions{}, strings.NewReader(rows))))
-		var all []trace.Request
-		for r, err := range trace.Read(format, trace.ReadOptions{}, strings.NewReader(rows)) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, r)
+		all := collect(t, trace.Read(format, trace.ReadOptions{}, strings.NewReader(rows)))
+		want := show(all)
+		for _, r := range all {
 			_ = append(r.Prompt, trace.Piece{Stream: 666, Len: 666})
 		}
 		if got := show(all); got != want {

@@ -84,15 +84,14 @@ func (t Text) Append(dst []uint32) []uint32 {
 // Cut returns the first n tokens, or all if there are fewer.
 func (t Text) Cut(n int) Text {
 	for i, p := range t {
-		if int(p.Len) > n {
-			cut := append(Text(nil), t[:i+1]...)
-			cut[i].Len = uint32(max(n, 0))
-			if n <= 0 {
-				cut = cut[:i]
-			}
-			return cut
+		if int(p.Len) <= n {
+			n -= int(p.Len)
+			continue
 		}
-		n -= int(p.Len)
+		if n <= 0 {
+			return t[:i:i]
+		}
+		return append(t[:i:i], Piece{p.Stream, p.From, uint32(n)})
 	}
 	return t
 }
