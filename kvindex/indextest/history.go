@@ -98,8 +98,26 @@ func (p pair) audit() error {
 		return fmt.Errorf("stats %+v\nwant  %+v", got, want)
 	}
 	for t, c := range p.model.caches {
-		if got := p.index.Blocks(t); got != len(c.keys) {
-			return fmt.Errorf("%v holds %d blocks, want %d", t, got, len(c.keys))
+		if err := tally(p.index, t, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tally compares how many blocks a target holds, and on which tiers if the index
+// can tell.
+func tally(x Index, t kv.Target, c *cache) error {
+	if got := x.Blocks(t); got != len(c.keys) {
+		return fmt.Errorf("%v holds %d blocks, want %d", t, got, len(c.keys))
+	}
+	tiered, ok := x.(Tiered)
+	if !ok {
+		return nil
+	}
+	for tier, want := range c.on() {
+		if got := tiered.BlocksOn(t, kv.Tier(tier)); got != want {
+			return fmt.Errorf("%v holds %d blocks on %v, want %d", t, got, kv.Tier(tier), want)
 		}
 	}
 	return nil

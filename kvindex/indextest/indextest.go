@@ -10,6 +10,7 @@ package indextest
 
 import (
 	"flag"
+	"iter"
 	"testing"
 
 	"github.com/dynago/dynago/kv"
@@ -38,6 +39,23 @@ type Index interface {
 	// it returns is valid until its next call.
 	Matcher() func(local []kv.LocalHash) []kvindex.Match
 }
+
+// What an index may do besides is proved of those that do it.
+type (
+	// Dumper can tell what a target holds, as events from which an empty index
+	// learns the same.
+	Dumper interface {
+		Dump(kv.Target) iter.Seq[kv.Event]
+	}
+	// Tiered counts the keys of a target that are on a tier.
+	Tiered interface {
+		BlocksOn(kv.Target, kv.Tier) int
+	}
+	// Reserver makes room for as many blocks as a target says it can hold.
+	Reserver interface {
+		Reserve(t kv.Target, blocks int)
+	}
+)
 
 // Run proves the implementation that open makes empty ones of.
 func Run(t *testing.T, open func() Index) {

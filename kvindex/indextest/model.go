@@ -40,6 +40,18 @@ type spot struct {
 	tier  kv.Tier
 }
 
+// on counts the keys on each tier.
+func (c *cache) on() (n [4]int) {
+	for _, h := range c.keys {
+		for tier, on := range h.on {
+			if on {
+				n[tier]++
+			}
+		}
+	}
+	return n
+}
+
 func newModel() *model {
 	return &model{
 		places: []place{{parent: -1}},

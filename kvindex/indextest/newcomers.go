@@ -93,8 +93,8 @@ func newcomers(t *testing.T, open func() Index) {
 	readers.Wait()
 }
 
-// rivals has one target stored, removed and taken away by several goroutines at a
-// time. In which order that happens nobody can say; but once the last of them has
+// rivals has one target stored, given room, removed and taken away by several
+// goroutines at a time. In which order that happens nobody can say; but once the last of them has
 // taken it away, nothing of it is left, for whoever is given its number.
 func rivals(t *testing.T, open func() Index) {
 	x := open()
@@ -113,7 +113,12 @@ func rivals(t *testing.T, open func() Index) {
 				_ = x.Apply(target, kv.Event{Blocks: blocks}) // whether it fails depends on the others
 				_ = x.Apply(target, kv.Event{Kind: kv.Removed, Blocks: removed[:10]})
 			})
-			all.Go(func() { x.RemoveWorker(target.Worker) })
+			all.Go(func() {
+				if r, ok := x.(Reserver); ok {
+					r.Reserve(target, 100)
+				}
+				x.RemoveWorker(target.Worker)
+			})
 		}
 		all.Wait()
 		x.RemoveTarget(target)

@@ -367,6 +367,11 @@ func (f *fleet) read(d draw, least int) {
 			if got := f.index.Blocks(kv.Target{}); got != f.settled {
 				f.fail("worker 0 holds %d blocks, want %d", got, f.settled)
 			}
+			if x, ok := f.index.(Tiered); ok {
+				if got := x.BlocksOn(kv.Target{}, kv.TierDevice); got != f.settled {
+					f.fail("worker 0 holds %d blocks on its device, want %d", got, f.settled)
+				}
+			}
 			f.index.Stats()
 			f.dump()
 		}

@@ -1,7 +1,6 @@
 package indextest
 
 import (
-	"iter"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -9,12 +8,6 @@ import (
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/kvindex"
 )
-
-// Dumper is an index that can tell what a target holds, as events from which an
-// empty index learns the same.
-type Dumper interface {
-	Dump(kv.Target) iter.Seq[kv.Event]
-}
 
 // relations compares indexes with one another, where two histories must come to
 // the same.
@@ -265,8 +258,8 @@ func (r *relation) dumped(t *testing.T) {
 	}
 	r.same(t, other, r.index)
 	for target, c := range r.model.caches {
-		if got := other.Blocks(target); got != len(c.keys) {
-			t.Errorf("%v holds %d blocks, want %d", target, got, len(c.keys))
+		if err := tally(other, target, c); err != nil {
+			t.Error(err)
 		}
 	}
 	for i, s := range r.history {
