@@ -41,6 +41,10 @@ func merge(ctx context.Context, jobs []*job) iter.Seq2[chat.Event, error] {
 						send(item{err: engine.Errorf(engine.Internal, "a choice panicked")})
 					}
 				}()
+				if err := j.place(ctx); err != nil {
+					send(item{err: err})
+					return
+				}
 				for e, err := range j.events(ctx) {
 					if !send(item{event: e, err: err}) {
 						return

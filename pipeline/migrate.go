@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,21 +14,32 @@ import (
 	"github.com/dynago/dynago/router"
 )
 
-// shared is a booking that several choices use. It is released when the last of
-// them has left.
+// shared is a booking that several choices use. It is made by the first of them,
+// and released when the last has left.
 type shared struct {
-	booking *router.Booking
+	once    sync.Once
+	booking *router.Booking // nil until it is made
+	err     error           // why there is none
 	users   atomic.Int32
 }
 
-func share(b *router.Booking, users int) *shared {
-	s := &shared{booking: b}
+func share(users int) *shared {
+	s := new(shared)
 	s.users.Store(int32(users))
 	return s
 }
 
+// place makes the booking if that was not tried yet, and says what came of it.
+func (s *shared) place(book func() (*router.Booking, error)) error {
+	s.once.Do(func() {
+		s.err = engine.Errorf(engine.Internal, "the request was not placed") // if book panics
+		s.booking, s.err = book()
+	})
+	return s.err
+}
+
 func (s *shared) release() {
-	if s != nil && s.users.Add(-1) == 0 {
+	if s.users.Add(-1) == 0 && s.booking != nil {
 		s.booking.Release()
 	}
 }
@@ -199,17 +211,18 @@ func (c *carry) next(ctx context.Context, failure error) error {
 	}
 	c.p.Logger.Info("request moves to another worker", "request", c.request.ID, "from", worker.Name(), "kind", string(kind), "delivered", len(c.delivered))
 
-	booking, err := c.p.route(ctx, c.request, ids, 1, c.exclude)
+	// Nothing runs there any more, and who waits for another worker may wait long.
+	c.booking.release()
+	c.booking = share(1)
+	err := c.booking.place(func() (*router.Booking, error) { return c.p.route(ctx, c.request, ids, 1, c.exclude) })
 	if err != nil {
 		if engine.KindOf(err) == engine.Unavailable && kind == engine.WorkerOverloaded {
 			return engine.Errorf(engine.ResourceExhausted, "all eligible workers rejected the request as overloaded")
 		}
 		return err
 	}
-	c.booking.release()
-	c.booking = share(booking, 1)
 	if c.alone {
-		c.request.Notes.booked(booking)
+		c.request.Notes.booked(c.booking.booking)
 	}
 	return nil
 }

@@ -103,9 +103,12 @@ func (p *Pipeline) Run(ctx context.Context, requests ...*Request) iter.Seq2[chat
 	return func(yield func(chat.Event, error) bool) {
 		ctx, cancel := within(ctx, requests)
 		defer cancel()
-		jobs, err := p.prepareAll(ctx, requests)
+		jobs, err := p.prepareAll(requests)
 		// Every booking is released here, whatever happens below.
 		defer jobs.release()
+		if err == nil {
+			err = jobs.begin(ctx)
+		}
 		switch {
 		case err != nil:
 			yield(chat.Event{}, err)
@@ -142,18 +145,28 @@ func (js jobs) release() {
 	}
 }
 
-// prepareAll returns the jobs of all requests, or with an error those that were
-// made before it, since they hold bookings.
-func (p *Pipeline) prepareAll(ctx context.Context, requests []*Request) (all jobs, err error) {
+// begin finds a worker for the first request, so that a call that nobody can
+// serve is refused before anything has come of it. The others are placed when
+// they are run: if they have to wait for room, it may be that which the first
+// takes until it has run.
+func (js jobs) begin(ctx context.Context) error {
+	if len(js) == 0 {
+		return nil
+	}
+	return js[0].place(ctx)
+}
+
+// prepareAll returns the jobs of all requests.
+func (p *Pipeline) prepareAll(requests []*Request) (all jobs, err error) {
 	for k, r := range requests {
-		js, err := p.prepare(ctx, r, k)
+		js, err := p.prepare(r, k)
 		if bad, ok := errors.AsType[*engine.Error](err); ok && len(requests) > 1 && bad.Param == "prompt" {
 			bad.Param = fmt.Sprintf("prompt[%d]", k)
 		}
-		all = append(all, js...)
 		if err != nil {
-			return all, err
+			return nil, err
 		}
+		all = append(all, js...)
 	}
 	return all, nil
 }
@@ -177,9 +190,9 @@ type job struct {
 	booking *shared
 }
 
-// prepare makes the prompt of a request, finds its worker, and returns a job
-// for each choice. Together they hold the booking.
-func (p *Pipeline) prepare(ctx context.Context, r *Request, k int) ([]*job, error) {
+// prepare makes the prompt of a request and returns a job for each choice, which
+// will share one booking.
+func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	if r.Notes == nil {
 		r.Notes = new(Notes)
 	}
@@ -195,17 +208,24 @@ func (p *Pipeline) prepare(ctx context.Context, r *Request, k int) ([]*job, erro
 	r.Notes.PromptTokens, r.Notes.Template, r.Notes.Tokenize = len(built.IDs), built.Render, built.Tokenize
 
 	n := r.Chat.Sampling.Choices()
-	booking, err := p.route(ctx, r, built.IDs, n, nil)
-	if err != nil {
-		return nil, err
+	shared := share(n)
+	all := make(jobs, n)
+	for i := range all {
+		all[i] = &job{p: p, request: r, model: model, prompt: built, choice: k*n + i, index: i, booking: shared}
 	}
-	r.Notes.booked(booking)
-	shared := share(booking, n)
-	jobs := make([]*job, n)
-	for i := range jobs {
-		jobs[i] = &job{p: p, request: r, model: model, prompt: built, choice: k*n + i, index: i, booking: shared}
-	}
-	return jobs, nil
+	return all, nil
+}
+
+// place finds a worker for the job's request, unless one of its other choices has
+// done so.
+func (j *job) place(ctx context.Context) error {
+	return j.booking.place(func() (*router.Booking, error) {
+		b, err := j.p.route(ctx, j.request, j.prompt.IDs, j.request.Chat.Sampling.Choices(), nil)
+		if err == nil {
+			j.request.Notes.booked(b)
+		}
+		return b, err
+	})
 }
 
 // events runs the job.

@@ -32,8 +32,9 @@ type Request struct {
 }
 
 // Notes are what the stages tell about one request, for metrics, traces and
-// response metadata. They are complete when the first event has come; only a
-// request with a single choice adds to them later, when it moves.
+// response metadata. They are complete when the first event of the request has
+// come; only one with a single choice, alone in its call, adds to them later, when
+// it moves.
 type Notes struct {
 	Model        string // primary name, also where an alias was asked for
 	PromptTokens int
