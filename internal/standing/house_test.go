@@ -50,6 +50,7 @@ type plan struct {
 	tokenMS    float64 // 0 = no delay
 	context    int     // tokens; 0 = what the demo model was made for
 	replay     bool    // put answers back as they were
+	routing    router.Config
 	// encode makes tokens of what the engines say; nil = as the tokenizer does.
 	encode func(dst []uint32, text string) []uint32
 	// wrap, if not nil, goes around each engine.
@@ -91,7 +92,8 @@ func build(t testing.TB, p plan) *house {
 		inhibit = -1
 	}
 	h := &house{fleet: fleet.New(fleet.Config{Inhibit: inhibit})}
-	h.router, err = router.New(router.Config{Seed: 1}, h.fleet)
+	p.routing.Seed = 1
+	h.router, err = router.New(p.routing, h.fleet)
 	check(t, err)
 	h.pipeline = pipeline.New(pipeline.Config{
 		Fleet: h.fleet, Router: h.router, MigrationLimit: p.migration, Limits: p.limits,
