@@ -150,28 +150,27 @@ func (c *Conditional) whole(p prospect) bool {
 	return c.DecodeBusy == nil || p.totalBlocks > 0 && float64(p.decodeBlocks) <= *c.DecodeBusy*float64(p.totalBlocks)
 }
 
+// unnamed returns a query that nobody will book by the same id.
+func unnamed(q *Query) *Query {
+	u := *q
+	u.ID = ""
+	return &u
+}
+
 // cheaper says whether a request had better be done by its decode worker alone. It
 // books nothing, and if somebody does not know, the answer is no.
 func (r *Router) cheaper(ctx context.Context, decode, prefill *Query) bool {
 	p := prospect{tokens: decode.length()}
-	err := r.peek(ctx, decode, func(s *scratch) error {
-		choice, err := r.choose(ctx, decode, s)
-		if err == nil {
-			c := &s.rows[choice]
-			p.cached, p.decodeBlocks, p.totalBlocks = s.tuning.cachedTokens(c), c.DecodeBlocks, c.TotalBlocks
-		}
-		return err
+	err := r.suppose(ctx, unnamed(decode), func(s *scratch, choice int) {
+		c := &s.rows[choice]
+		p.cached, p.decodeBlocks, p.totalBlocks = s.tuning.cachedTokens(c), c.DecodeBlocks, c.TotalBlocks
 	})
 	if err != nil {
 		return false
 	}
 	if r.conditional.loads() {
-		r.peek(ctx, prefill, func(s *scratch) error { //nolint:errcheck // nobody there is nobody busy
-			choice, err := r.choose(ctx, prefill, s)
-			if err == nil {
-				p.prefillTokens, p.perPass = s.rows[choice].PrefillTokens, s.sides[choice].card.MaxBatchedTokens
-			}
-			return err
+		r.suppose(ctx, unnamed(prefill), func(s *scratch, choice int) { //nolint:errcheck // nobody there is nobody busy
+			p.prefillTokens, p.perPass = s.rows[choice].PrefillTokens, s.sides[choice].card.MaxBatchedTokens
 		})
 	}
 	return r.conditional.whole(p)

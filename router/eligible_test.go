@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"context"
 	"math"
 	"slices"
 	"testing"
@@ -198,6 +199,25 @@ func TestAdvise(t *testing.T) {
 			b.Release()
 		}
 		h.fleet.Close()
+	}
+}
+
+// A policy can tell advice from a request that goes where it says.
+func TestPolicyKnowsAdvice(t *testing.T) {
+	var asked []router.Query
+	h := newHouse(t, router.Config{Policy: policyFunc(func(_ context.Context, q *router.Query, _ []router.Candidate) (int, error) {
+		asked = append(asked, *q)
+		return 0, nil
+	})})
+	defer h.fleet.Close()
+	h.join(1, card())
+	q := router.Query{ID: "r", Model: "m", Tokens: count(0, 40)}
+	if _, err := h.router.Advise(t.Context(), &q); err != nil {
+		t.Fatal(err)
+	}
+	h.route(q).Release()
+	if len(asked) != 2 || !asked[0].Advisory || asked[0].ID != "r" || asked[1].Advisory || q.Advisory {
+		t.Errorf("the policy was asked %+v", asked)
 	}
 }
 

@@ -53,14 +53,22 @@ func (s *scratch) priced(q *Query) []Row {
 // never waits for room.
 func (r *Router) Advise(ctx context.Context, q *Query) (Decision, error) {
 	var d Decision
-	err := r.peek(ctx, q, func(s *scratch) error {
-		choice, err := r.choose(ctx, q, s)
+	err := r.suppose(ctx, q, func(s *scratch, choice int) { d = s.decision(q, choice) })
+	return d, err
+}
+
+// suppose shows what a request would be given, which the policy is asked for. The
+// lock is held meanwhile.
+func (r *Router) suppose(ctx context.Context, q *Query, see func(s *scratch, choice int)) error {
+	advisory := *q
+	advisory.Advisory = true
+	return r.peek(ctx, &advisory, func(s *scratch) error {
+		choice, err := r.choose(ctx, &advisory, s)
 		if err == nil {
-			d = s.decision(q, choice)
+			see(s, choice)
 		}
 		return err
 	})
-	return d, err
 }
 
 // peek shows what there is to choose from for a request. The lock is held

@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -367,6 +368,38 @@ func TestWholeByLoad(t *testing.T) {
 		t.Errorf("%q", p.Why)
 	}
 	b.Release()
+}
+
+// To weigh two legs against one is to ask for advice that nobody will follow by an
+// id: a policy that learns is not left to wait for what never comes.
+func TestWeighingIsAdvice(t *testing.T) {
+	conditional := router.DefaultConditional()
+	conditional.Policy, conditional.PrefillBusy = router.ByISLOrLoad, new(1.0)
+	var advice, real []router.Query
+	h := newHouse(t, router.Config{
+		Conditional: &conditional,
+		Policy: policyFunc(func(_ context.Context, q *router.Query, _ []router.Candidate) (int, error) {
+			if q.Advisory {
+				advice = append(advice, *q)
+			} else {
+				real = append(real, *q)
+			}
+			return 0, nil
+		}),
+	})
+	defer h.fleet.Close()
+	h.join(1, card(prefill))
+	h.join(2, card(decode))
+	q := someone
+	q.ID = "r"
+	p := h.place(q, router.Legs{})
+	if len(advice) != 2 || advice[0].ID != "" || advice[1].ID != "" {
+		t.Errorf("asked for advice on %+v, want one question for each leg, and no id", advice)
+	}
+	h.answers(p).Release()
+	if len(real) != 2 || real[0].ID != "r" || real[1].ID != "r" {
+		t.Errorf("asked about %+v, want both legs", real)
+	}
 }
 
 func TestSecondLegStaysNear(t *testing.T) {

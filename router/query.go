@@ -29,6 +29,9 @@ type Query struct {
 	// Settled says that the request goes to PinWorker whatever is decided here: it
 	// is booked without waiting for room.
 	Settled bool
+	// Advisory says that the choice is asked for and not made: nothing is booked for
+	// it. Whoever asked may book it later, by the same ID.
+	Advisory bool
 	// Uncached, if not nil, is how many tokens of the prompt are left to compute, by
 	// who knows it better than the index.
 	Uncached *int

@@ -19,7 +19,8 @@
 //	                 "decode_blocks": 350, "preference": 1, "cost": 43.5}]}
 //
 // Members that say nothing are left out: a forecast, priorities, a class, a
-// temperature, a session that the request does not have. A role is aggregated,
+// temperature, a session that the request does not have, and that a choice is
+// advisory, so that nothing is booked for it now. A role is aggregated,
 // prefill, decode or encode; an input user, tool or other. Costs are in blocks of
 // the candidate's own size; what they are made of is in the documentation of
 // [router.Candidate].

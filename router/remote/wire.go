@@ -27,6 +27,7 @@ type request struct {
 	Priority       float64  `json:"priority,omitzero"`
 	StrictPriority uint32   `json:"strict_priority,omitzero"`
 	Background     bool     `json:"background"`
+	Advisory       bool     `json:"advisory,omitzero"`
 	Class          string   `json:"class,omitzero"`
 	Temperature    *float64 `json:"temperature,omitzero"`
 	Session        *session `json:"session,omitzero"`
@@ -70,7 +71,7 @@ func appendQuestion(dst []byte, q *router.Query, c []router.Candidate) ([]byte, 
 		Request: request{
 			ID: q.ID, Model: q.Model, Role: string(q.Role), PromptTokens: len(q.Tokens), Expected: q.Expected,
 			Choices: max(1, q.Choices), Priority: finite(q.Priority), StrictPriority: q.StrictPriority,
-			Background: q.Background, Class: q.Class,
+			Background: q.Background, Advisory: q.Advisory, Class: q.Class,
 		},
 		Candidates: make([]candidate, len(c)),
 	}

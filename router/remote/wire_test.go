@@ -27,10 +27,10 @@ func TestQuestion(t *testing.T) {
 		t.Errorf("got %s, %v\nwant %s", got, err, want)
 	}
 
-	bare := &router.Query{ID: "r\xff", Role: engine.Prefill, Hashes: &router.Hashes{Tokens: 9}, Priority: math.NaN(), Choices: 4, Background: true}
+	bare := &router.Query{ID: "r\xff", Role: engine.Prefill, Hashes: &router.Hashes{Tokens: 9}, Priority: math.NaN(), Choices: 4, Background: true, Advisory: true}
 	c = []router.Candidate{{Cost: math.Inf(1)}}
 	got, err = appendQuestion(nil, bare, c)
-	if want := `{"request":{"id":"r�","model":"","role":"prefill","prompt_tokens":9,"choices":4,"background":true},"candidates":[{"worker_id":0,"dp_rank":0,"block_size":0,"cached_blocks":{"device":0,"host":0,"disk":0,"shared":0},"prefill_tokens":0,"active_blocks":0,"active_requests":0,"decode_blocks":0,"preference":0,"cost":1.7976931348623157e+308}]}`; err != nil || string(got) != want {
+	if want := `{"request":{"id":"r�","model":"","role":"prefill","prompt_tokens":9,"choices":4,"background":true,"advisory":true},"candidates":[{"worker_id":0,"dp_rank":0,"block_size":0,"cached_blocks":{"device":0,"host":0,"disk":0,"shared":0},"prefill_tokens":0,"active_blocks":0,"active_requests":0,"decode_blocks":0,"preference":0,"cost":1.7976931348623157e+308}]}`; err != nil || string(got) != want {
 		t.Errorf("got %s, %v\nwant %s", got, err, want)
 	}
 }

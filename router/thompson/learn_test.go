@@ -219,6 +219,35 @@ func TestBackground(t *testing.T) {
 	}
 }
 
+// Advice that nobody follows costs no worker its good name; that which is booked
+// by its id teaches like any other.
+func TestAdvice(t *testing.T) {
+	p, clock := policy(t)
+	w := workers(1)
+	advise := func(id string) {
+		q := router.Query{ID: id, Tokens: make([]uint32, 10), Advisory: true, Session: router.Session{ID: "s"}}
+		pick(t, p, &q, w)
+	}
+	advise("")
+	if s := p.Stats(); s.Pending != 0 || s.Sessions != 0 || s.Arms[0].Decisions != 0 {
+		t.Errorf("advice that nobody can book has left %+v", s)
+	}
+	advise("booked")
+	if s := p.Stats(); s.Arms[0].Pending != 0 || p.sessions.get("s").running != 0 {
+		t.Errorf("advice counts as running: %+v", s)
+	}
+	p.Learn(after("booked", &w[0], time.Second, 1))
+	if s := p.Stats(); s.Unknown != 0 || s.Arms[0].Alpha != 1.5 || s.Arms[0].Pending != 0 {
+		t.Errorf("advice that was booked has taught nothing: %+v", s)
+	}
+	advise("forgotten")
+	clock.pass(3 * time.Minute)
+	pick(t, p, &router.Query{ID: "next"}, w)
+	if s := p.Stats(); s.Timeouts != 0 || s.Pending != 1 || s.Arms[0].Beta != 1.5 || s.Arms[0].Pending != 1 {
+		t.Errorf("advice that nobody has booked counts as failed: %+v", s)
+	}
+}
+
 // Without an id nothing can be told of an outcome; with the same one again, what
 // came before is forgotten.
 func TestIDs(t *testing.T) {

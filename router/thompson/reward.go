@@ -137,6 +137,9 @@ func (t *Policy) sweep(now time.Time) {
 	t.swept = now
 	for d, p := t.pending.oldest(); p != nil && now.Sub(p.start) >= t.config.Timeout; d, p = t.pending.oldest() {
 		t.take(d, now)
+		if p.advised {
+			continue
+		}
 		t.counted.timeouts++
 		t.reward(p, t.config.TimeoutReward)
 	}

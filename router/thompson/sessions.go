@@ -74,7 +74,7 @@ func (t *Policy) follow(q *router.Query, r *request, v *view, a *arm, now time.T
 	a.work += s.work
 	a.sessions++
 	s.seen = now
-	if q.ID != "" {
+	if q.ID != "" && !q.Advisory {
 		s.running++
 	}
 	t.sessions.put(id, s)

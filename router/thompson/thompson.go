@@ -85,6 +85,8 @@ type trial struct {
 	kind    kind
 	start   time.Time
 	session string // "": none
+	// advised says that nothing may ever come of it, which is nobody's fault.
+	advised bool
 }
 
 // New returns a policy that has learned nothing yet.
@@ -100,7 +102,8 @@ func New(c Config) (*Policy, error) {
 }
 
 // Pick draws one of the candidates. Background work is placed by the same rules,
-// but it is no turn of its session, and nothing is learned from it.
+// but it is no turn of its session, and nothing is learned from it. Advice that
+// will not be booked later leaves no trace either.
 func (t *Policy) Pick(_ context.Context, q *router.Query, c []router.Candidate) (int, error) {
 	now := t.config.Now()
 	t.mu.Lock()
@@ -115,7 +118,7 @@ func (t *Policy) Pick(_ context.Context, q *router.Query, c []router.Candidate) 
 		values[i] = t.value(&r, &views[i], arms[i])
 	}
 	i := draw(values, t.temperature(&r, values), t.rand.Float64())
-	if !q.Background {
+	if !q.Background && !(q.Advisory && q.ID == "") {
 		t.place(q, &r, &c[i], &views[i], arms[i], now)
 	}
 	return i, nil
@@ -135,10 +138,12 @@ func (t *Policy) place(q *router.Query, r *request, c *router.Candidate, v *view
 	if q.ID == "" { // its outcome could not be told from others
 		return
 	}
-	a.pending++
-	t.pending.put(d, &trial{
-		arm: a, x: v.features(r, &t.config), kind: kind{r.answer, v.bin()}, start: now, session: q.Session.ID,
-	})
+	p := &trial{arm: a, x: v.features(r, &t.config), kind: kind{r.answer, v.bin()}, start: now, advised: q.Advisory}
+	if !p.advised {
+		p.session = q.Session.ID
+		a.pending++
+	}
+	t.pending.put(d, p)
 }
 
 // take returns a decision, if there is one, that is over now.
@@ -146,8 +151,10 @@ func (t *Policy) take(d decision, now time.Time) *trial {
 	p := t.pending.get(d)
 	if p != nil {
 		t.pending.remove(d)
-		p.arm.pending--
-		t.pause(p.session, now)
+		if !p.advised {
+			p.arm.pending--
+			t.pause(p.session, now)
+		}
 	}
 	return p
 }
