@@ -167,7 +167,7 @@ func (r *Router) park(ctx context.Context, q *Query, s *scratch, now time.Time, 
 	if p.Pinned {
 		p.Target = s.rows[0].Target
 	}
-	if err := room.queue.Push(&p.Item, len(r.fleet.Snapshot()), now); err != nil {
+	if err := room.queue.Push(&p.Item, r.serving(q), now); err != nil {
 		r.counted.Refused++
 		return err
 	}
@@ -182,6 +182,17 @@ func (r *Router) park(ctx context.Context, q *Query, s *scratch, now time.Time, 
 		}
 	}
 	return errParked
+}
+
+// serving returns how many workers there are of the model and role that are asked
+// for, whatever they do just now.
+func (r *Router) serving(q *Query) (n int) {
+	for _, w := range r.fleet.Snapshot() {
+		if serves(w.Card(), q) {
+			n++
+		}
+	}
+	return n
 }
 
 // busy says whether all rows are too busy for a class.
@@ -259,10 +270,14 @@ func (r *Router) landing(q *Query) *kv.Target {
 		return &kv.Target{Worker: q.PinWorker, Rank: *q.PinRank}
 	}
 	w := r.fleet.Worker(q.PinWorker)
-	if w == nil || w.Card() == nil {
+	if w == nil {
 		return nil
 	}
-	return &kv.Target{Worker: q.PinWorker, Rank: w.Card().DPStart} // it has no other
+	card := w.Card()
+	if card == nil {
+		return nil
+	}
+	return &kv.Target{Worker: q.PinWorker, Rank: card.DPStart} // it has no other
 }
 
 // drainRoom sends on whoever has room of those who wait in one place. The lock
@@ -321,6 +336,9 @@ func (r *Router) fits(p *parked, at *kv.Target, now time.Time) bool {
 		workers = walk.only(workers, q.PinWorker)
 	case at != nil && p.room.barred[p.Class] == asked:
 		workers, anybody = walk.only(workers, at.Worker), true // it was asked about whatever else was freer
+	}
+	if r.watchful.Load() {
+		c.busy = r.busy(workers)
 	}
 	for _, w := range workers {
 		card := w.Card()
