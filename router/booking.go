@@ -115,13 +115,13 @@ func (b *Booking) Output(tokens int) {
 // blocks returns how many blocks the prompt and so much of an answer take.
 func (b *Booking) blocks(output int) int { return (b.prompt + output + b.blockSize - 1) / b.blockSize }
 
-// remaining returns how much of the answer is expected to be still ahead, as the
-// weight of its blocks.
+// remaining returns how much of the answers is expected to be still ahead, as the
+// weight of their blocks. The forecast is for each of them.
 func (b *Booking) remaining(output int) int64 {
 	if b.expected == 0 {
 		return one
 	}
-	return int64(max(0, 1-float64(output)/float64(b.expected)) * one)
+	return int64(max(0, 1-float64(output)/(float64(b.expected)*float64(b.requests))) * one)
 }
 
 // Completed notes that the answer came to its end. Whoever calls neither it nor

@@ -2,6 +2,7 @@ package router
 
 import (
 	"iter"
+	"math"
 	"slices"
 
 	"github.com/dynago/dynago/kv"
@@ -23,7 +24,7 @@ func (b *Booking) OutputBlock(ahead *float64) {
 		return
 	}
 	weight := b.remaining(output)
-	if ahead != nil {
+	if ahead != nil && !math.IsNaN(*ahead) {
 		weight = int64(min(max(0, *ahead), 1) * one)
 	}
 	r.mu.Lock()

@@ -2,6 +2,7 @@ package router_test
 
 import (
 	"context"
+	"math"
 	"slices"
 	"testing"
 
@@ -157,5 +158,24 @@ func TestDump(t *testing.T) {
 	}
 	if blocks != 3 {
 		t.Errorf("%d blocks, want 3", blocks)
+	}
+}
+
+// A forecast is for each of several answers, whose output comes as one number.
+func TestForecastOfSeveralAnswers(t *testing.T) {
+	tuning := router.DefaultTuning()
+	tuning.TrackOutputBlocks = true
+	h := newHouse(t, router.Config{Tuning: &tuning})
+	defer h.fleet.Close()
+	h.join(1, card())
+	b := h.route(router.Query{Model: "m", Tokens: count(0, 8), Expected: 8, Choices: 2})
+	defer b.Release()
+	b.Output(8)
+	if got := h.router.Loads()[0].ActiveBlocks; got != 2 { // half of two and two
+		t.Errorf("%d blocks, want 2", got)
+	}
+	b.OutputBlock(new(math.NaN()))                         // as much as was expected
+	if got := h.router.Loads()[0].ActiveBlocks; got != 1 { // a quarter of five
+		t.Errorf("%d blocks, want 1", got)
 	}
 }
