@@ -1,6 +1,7 @@
 package router
 
 import (
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -157,7 +158,7 @@ func (b *Booking) release() bool {
 	if r.learner != nil || r.observer != nil {
 		o := b.outcome(r.now())
 		if r.learner != nil {
-			r.learner.Learn(o)
+			r.teach(o)
 		}
 		if r.observer != nil {
 			r.observer.Ended(&o)
@@ -165,6 +166,17 @@ func (b *Booking) release() bool {
 	}
 	b.lease.end()
 	return true
+}
+
+// teach tells the policy of an outcome. If it panics, it has not learned, and all
+// that waits for the end of the request goes on.
+func (r *Router) teach(o Outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.log.Error("the policy has panicked", "request", o.ID, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	r.learner.Learn(o)
 }
 
 // outcome says how the request has gone.

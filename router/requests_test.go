@@ -220,3 +220,32 @@ func TestLearner(t *testing.T) {
 		}
 	})
 }
+
+// forgetful is a policy that panics when it is to learn.
+type forgetful struct{ learner }
+
+func (*forgetful) Learn(router.Outcome) { panic("a fault of the policy's") }
+
+// A policy that panics when it hears how a request went has learned nothing, and
+// that is all: the place is free for the next one, and so is the session.
+func TestLearnerPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, queueing(0, func(c *router.Config) {
+			c.Policy, c.SessionTTL = &forgetful{}, time.Minute
+		}))
+		defer h.fleet.Close()
+		h.join(1, card(hundred))
+		a := h.arrivals()
+		a.submit(t.Context(), router.Query{ID: "runs", Tokens: count(0, 8), Session: router.Session{ID: "s"}})
+		a.submit(t.Context(), router.Query{ID: "waits", Tokens: count(100, 8)})
+		a.expect("one runs", "runs")
+		a.bookings["runs"].Release()
+		a.expect("its place is free", "waits")
+		a.bookings["waits"].Release()
+		time.Sleep(2 * time.Minute)
+		h.router.Tick(time.Now())
+		if n := h.router.Sessions().Bindings; n != 0 {
+			t.Errorf("%d sessions are bound for ever", n)
+		}
+	})
+}
