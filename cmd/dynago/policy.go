@@ -222,8 +222,8 @@ func replaceFile(path string, write func(io.Writer) error) (err error) {
 
 // writable returns why a file cannot be written at path, if it cannot.
 func writable(path string) error {
-	if info, err := os.Stat(path); err == nil && info.IsDir() {
-		return fmt.Errorf("%s is a directory, want a file", path)
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is a directory, a device or the like, want a file", path)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
 	if err != nil {
