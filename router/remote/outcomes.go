@@ -97,7 +97,7 @@ func (p *Policy) send() {
 func (p *Policy) tell(text []byte) error {
 	ctx, cancel := context.WithTimeout(p.closing, sendTimeout)
 	defer cancel()
-	_, err := p.post(ctx, p.outcome, text)
+	_, err := p.post(ctx, p.outcome, text, onlyOnce)
 	return err
 }
 

@@ -182,7 +182,7 @@ func (p *Policy) ask(ctx context.Context, q *router.Query, c []router.Candidate)
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.config.Timeout)
 	defer cancel()
-	text, err := p.post(ctx, p.pick, question)
+	text, err := p.post(ctx, p.pick, question, mayRepeat)
 	if err != nil {
 		return 0, err
 	}
@@ -194,14 +194,24 @@ func (p *Policy) ask(ctx context.Context, q *router.Query, c []router.Candidate)
 	return a.row(c)
 }
 
+// Whether the server may get an object twice, if it closes a connection that it
+// seems to have read it from: a question, but no outcome.
+const (
+	mayRepeat = true
+	onlyOnce  = false
+)
+
 // post sends an object and returns what comes back.
-func (p *Policy) post(ctx context.Context, to string, body []byte) ([]byte, error) {
+func (p *Policy) post(ctx context.Context, to string, body []byte, repeat bool) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
 		return nil, &refusal{unreachable, err}
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
+	if repeat {
+		req.Header["Idempotency-Key"] = nil // tells the transport, and is not sent
+	}
 	resp, err := p.client.Do(req)
 	if err != nil {
 		return nil, &refusal{late(ctx, unreachable), err}

@@ -121,6 +121,30 @@ func TestPick(t *testing.T) {
 	}
 }
 
+// A server may close a connection that has waited just as it is asked over it:
+// then it is asked over another.
+func TestServerClosesConnection(t *testing.T) {
+	var asked sync.Map // by the client's address
+	s := server(t, func(w http.ResponseWriter, r *http.Request) {
+		if _, again := asked.LoadOrStore(r.RemoteAddr, true); again {
+			panic(http.ErrAbortHandler)
+		}
+		if r.Header.Get("Idempotency-Key") != "" {
+			t.Error("the header is for us alone")
+		}
+		io.WriteString(w, `{"choice":1}`)
+	})
+	p := policy(t, s.URL)
+	for range 5 {
+		if got := pick(t, p); got != 1 {
+			t.Errorf("got %d, want what the server picks", got)
+		}
+	}
+	if got := p.Stats(); got != (remote.Stats{Answers: 5}) {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // Whatever a server does wrong, the fallback decides.
 func TestFallback(t *testing.T) {
 	endless := func(w http.ResponseWriter, r *http.Request) {
