@@ -57,6 +57,7 @@ type visit struct {
 	query *Query
 	key   sessionKey
 	done  func(*Booking, error)
+	came  time.Time
 	again bool // it was sent elsewhere already
 	// waited is how long it has waited for the first of its session.
 	waited time.Duration
@@ -67,7 +68,7 @@ type visit struct {
 func (a *affinity) submit(ctx context.Context, q *Query, model string, done func(*Booking, error)) {
 	v := &visit{
 		affinity: a, ctx: ctx, query: q, done: done,
-		key: keyOf(q, model),
+		key: keyOf(q, model), came: a.now(),
 	}
 	if q.pinned() {
 		v.pinned()
@@ -128,7 +129,7 @@ func (v *visit) follow(b *binding) {
 	target := b.target
 	v.mu.Unlock()
 	q := *v.query
-	q.PinWorker, q.PinRank, q.follows = target.Worker, &target.Rank, true
+	q.PinWorker, q.PinRank, q.follows, q.came = target.Worker, &target.Rank, true, v.came
 	v.decide(v.ctx, &q, func(booking *Booking, err error) {
 		switch {
 		case err == nil:
@@ -156,7 +157,9 @@ func about(err error, t kv.Target) bool {
 
 // first lets the request choose for its session.
 func (v *visit) first(b *binding) {
-	v.decide(v.ctx, v.query, func(booking *Booking, err error) {
+	q := *v.query
+	q.came = v.came
+	v.decide(v.ctx, &q, func(booking *Booking, err error) {
 		v.mu.Lock()
 		var woken []*sessionWaiter
 		if err == nil {
@@ -216,7 +219,7 @@ func (v *visit) unbound() {
 // book hands a booking on that holds a lease of b until it is released.
 func (v *visit) book(booking *Booking, b *binding, use SessionUse) {
 	booking.decision.Session = use
-	booking.decision.Queue += v.waited
+	booking.decision.Queue = max(booking.decision.Queue, v.waited)
 	if b != nil {
 		booking.lease = &lease{affinity: v.affinity, binding: b, final: v.query.Session.Final}
 	}

@@ -55,6 +55,8 @@ type Query struct {
 	// follows says that the pin is not the client's but that of its session, which
 	// may go elsewhere.
 	follows bool
+	// came is when the request came, if it has waited for others of its session.
+	came time.Time
 }
 
 // Session is what a router may know of the conversation that a request belongs

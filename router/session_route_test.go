@@ -402,3 +402,38 @@ func TestValidatePlacing(t *testing.T) {
 		}
 	}
 }
+
+// A request is not more patient because it waits for the first one of its session
+// before it waits for room, and it keeps its place.
+func TestPatienceOfASession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, queueing(0, func(c *router.Config) {
+			c.SessionTTL, c.QueueTimeout = time.Minute, 10*time.Second
+		}))
+		defer h.fleet.Close()
+		h.join(1, card(hundred))
+		running, stop := context.WithCancel(t.Context())
+		defer stop()
+		go h.router.Run(running)
+		busy := h.route(router.Query{Model: "m", Tokens: count(0, 80)})
+		a := h.arrivals()
+		for _, id := range []string{"first", "second", "third"} {
+			q := session("s")
+			q.ID = id
+			a.submit(t.Context(), q)
+			time.Sleep(4 * time.Second)
+		}
+		a.submit(t.Context(), router.Query{ID: "stranger", Tokens: count(500, 80)}) // at 12
+		a.expect("at 12", "first")
+		time.Sleep(3 * time.Second)
+		a.expect("at 15", "second")
+		busy.Release()
+		a.expect("when there is room", "third")
+		if d := a.bookings["third"].Decision(); d.Queue != 7*time.Second {
+			t.Errorf("waited %v, want 7s", d.Queue)
+		}
+		a.bookings["third"].Release()
+		synctest.Wait()
+		a.expect("after that", "stranger")
+	})
+}

@@ -21,7 +21,7 @@ const DefaultQueueTimeout = 240 * time.Second
 type waiting struct {
 	rooms map[roomKey]*waitingRoom
 	order []*waitingRoom // as they were made
-	// Those who wait, of all rooms, in the order in which they were parked.
+	// Those who wait, of all rooms, in the order of since.
 	oldest, newest *parked
 }
 
@@ -59,7 +59,7 @@ type parked struct {
 	room  *waitingRoom
 	ctx   context.Context
 	query *Query
-	since time.Time
+	since time.Time // when the wait began
 	done  func(*Booking, error)
 	stop  func() bool // ends the watch over ctx
 
@@ -159,10 +159,14 @@ func (r *Router) park(ctx context.Context, q *Query, s *scratch, now time.Time, 
 	if room.queue.Backlog(class) == 0 && room.sending != class && !s.busy(class) {
 		return nil
 	}
-	p := &parked{room: room, ctx: ctx, query: q, since: now}
+	since := now
+	if !q.came.IsZero() {
+		since = q.came // its patience and its place in the queue count from there
+	}
+	p := &parked{room: room, ctx: ctx, query: q, since: since}
 	p.Item = Item[*parked]{
 		Value: p, Class: class, Pinned: q.pinned(), Priority: q.Priority, StrictPriority: q.StrictPriority,
-		Arrived: now, Tokens: q.length(), Cached: cached,
+		Arrived: since, Tokens: q.length(), Cached: cached,
 	}
 	if p.Pinned {
 		p.Target = s.rows[0].Target
@@ -383,12 +387,20 @@ func (w *walk) only(workers []*fleet.Worker, id uint64) []*fleet.Worker {
 }
 
 func (w *waiting) add(p *parked) {
-	if p.older = w.newest; p.older == nil {
+	p.older = w.newest
+	for p.older != nil && p.since.Before(p.older.since) { // it has waited for its session
+		p.older, p.younger = p.older.older, p.older
+	}
+	if p.older == nil {
 		w.oldest = p
 	} else {
 		p.older.younger = p
 	}
-	w.newest = p
+	if p.younger == nil {
+		w.newest = p
+	} else {
+		p.younger.older = p
+	}
 }
 
 func (w *waiting) remove(p *parked) {
