@@ -37,14 +37,20 @@ func (f feed) Apply(t kv.Target, b kv.Batch) {
 	if lost {
 		f.index.RemoveTarget(t)
 	}
+	before := f.index.Blocks(t)
 	for _, e := range b.Events {
 		_ = f.index.Apply(t, e) // counted by the index; the stream goes on
-		anew = anew || e.Kind == kv.Cleared
+		if e.Kind == kv.Cleared {
+			anew, before = true, 0
+		}
 		fewer = fewer || e.Kind != kv.Stored
 	}
-	if held, most := f.index.Blocks(t), mostBlocks(card); held > most {
+	switch held, most, enough := f.index.Blocks(t), mostBlocks(card), convincing(card); {
+	case held > most:
 		f.index.RemoveTarget(t)
 		f.intake.close(t, held, most, f.now())
+	case before < enough && enough <= held:
+		f.index.Reserve(t, blocksTold(card))
 	}
 	f.watch.told(t, fewer)
 	if anew || lost {
@@ -87,13 +93,21 @@ func mostBlocks(card *engine.Card) int {
 	if card.TotalBlocks == 0 {
 		return mostUntold
 	}
-	return max(fewestBlocks, int(16*min(card.TotalBlocks, 1<<30)))
+	return max(fewestBlocks, 16*blocksTold(card))
 }
 
 const (
 	mostUntold   = 1 << 24
 	fewestBlocks = 1 << 12
 )
+
+// convincing is how many blocks a rank must have told of before room is made for
+// all that its card says it has. By then little has been moved to make room, and
+// a card that is wrong takes no more than eight times what it has shown.
+func convincing(card *engine.Card) int { return blocksTold(card) / 8 }
+
+// blocksTold is how many blocks a rank has by its card, 0 if that does not tell.
+func blocksTold(card *engine.Card) int { return int(min(card.TotalBlocks, 1<<30)) }
 
 // intake keeps out the events of ranks that tell of more than they can hold, so
 // that one that only ever stores does not take the memory of all others. It
