@@ -62,6 +62,15 @@ func (t *Tuning) terms(a ask, c *Candidate) Terms {
 	return out
 }
 
+// finite returns the terms for those who write them down: factors beyond all
+// measure may have made some endless, and JSON has no word for that.
+func (t Terms) finite() Terms {
+	for _, term := range []*float64{&t.RawPrefill, &t.Credit, &t.Undecayed, &t.Prefill, &t.Decode, &t.Requests, &t.Total} {
+		*term = min(*term, math.MaxFloat64)
+	}
+	return t
+}
+
 // cost returns what a request costs on c, in blocks.
 func (t *Tuning) cost(a ask, c *Candidate) float64 { return t.terms(a, c).Total }
 

@@ -42,9 +42,10 @@ func (s *scratch) priced(q *Query) []Row {
 	a, rows := s.ask(q), make([]Row, len(s.rows))
 	for i := range rows {
 		rows[i] = Row{
-			Candidate: s.rows[i], Terms: s.tuning.terms(a, &s.rows[i]),
+			Candidate: s.rows[i], Terms: s.tuning.terms(a, &s.rows[i]).finite(),
 			SharedSpans: s.prompts[s.sides[i].prompt].shared,
 		}
+		rows[i].Cost = min(rows[i].Cost, math.MaxFloat64)
 	}
 	return rows
 }
