@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/router"
 )
 
@@ -212,9 +213,9 @@ func TestBackground(t *testing.T) {
 	if s := p.Stats(); s.Pending != 0 || s.Sessions != 0 || s.Arms[0].Decisions != 0 {
 		t.Errorf("background work has left %+v", s)
 	}
-	p.sessions.put("s", &session{requests: 1, ended: clock.now.Add(-time.Minute), seen: clock.now})
+	p.sessions.put(sessionKey{id: "s"}, &session{requests: 1, ended: clock.now.Add(-time.Minute), seen: clock.now})
 	pick(t, p, q, w)
-	if s := p.sessions.get("s"); s.pause.Count != 0 || s.requests != 1 {
+	if s := p.sessions.get(sessionKey{id: "s"}); s.pause.Count != 0 || s.requests != 1 {
 		t.Errorf("background work counts as a turn: %+v", s)
 	}
 }
@@ -233,7 +234,7 @@ func TestAdvice(t *testing.T) {
 		t.Errorf("advice that nobody can book has left %+v", s)
 	}
 	advise("booked")
-	if s := p.Stats(); s.Arms[0].Pending != 0 || p.sessions.get("s").running != 0 {
+	if s := p.Stats(); s.Arms[0].Pending != 0 || p.sessions.get(sessionKey{id: "s"}).running != 0 {
 		t.Errorf("advice counts as running: %+v", s)
 	}
 	p.Learn(after("booked", &w[0], time.Second, 1))
@@ -255,13 +256,13 @@ func TestIDs(t *testing.T) {
 	w := workers(1)
 	s := router.Session{ID: "s"}
 	pick(t, p, &router.Query{Session: s}, w)
-	if got := p.Stats(); got.Pending != 0 || got.Arms[0].Pending != 0 || p.sessions.get("s").running != 0 {
+	if got := p.Stats(); got.Pending != 0 || got.Arms[0].Pending != 0 || p.sessions.get(sessionKey{id: "s"}).running != 0 {
 		t.Errorf("a request without an id is waited for: %+v", got)
 	}
 	for range 3 {
 		pick(t, p, &router.Query{ID: "r", Session: s}, w)
 	}
-	if got := p.Stats(); got.Pending != 1 || got.Arms[0].Pending != 1 || p.sessions.get("s").running != 1 {
+	if got := p.Stats(); got.Pending != 1 || got.Arms[0].Pending != 1 || p.sessions.get(sessionKey{id: "s"}).running != 1 {
 		t.Errorf("the same request is waited for several times: %+v", got)
 	}
 }
@@ -313,7 +314,7 @@ func TestSessions(t *testing.T) {
 	// What is expected of one has a bound, and nothing is left of many.
 	p.length.Value = 1000
 	near(t, "what is expected at most", reuse("d"), 16)
-	p.end("c", p.sessions.get("c"))
+	p.end(sessionKey{id: "c"}, p.sessions.get(sessionKey{id: "c"}))
 	p.config.PrefillWeight = 0.3 // sums that are not exact
 	for n := range 100 {
 		id := fmt.Sprint(n)
@@ -325,6 +326,24 @@ func TestSessions(t *testing.T) {
 	}
 	if got := p.Stats().Arms[0].Work; got != 0 {
 		t.Errorf("work of %v is left when all sessions have ended", got)
+	}
+}
+
+// Sessions of other tenants and models are others, though they are called alike.
+func TestSessionsOfOthers(t *testing.T) {
+	p, clock := policy(t)
+	w := workers(1)
+	q := router.Query{Model: "m", Namespace: kv.Namespace{Salt: "a"}, Session: router.Session{ID: "s"}}
+	pick(t, p, &q, w)
+	if r := p.describe(&q, clock.now); r.last == nil {
+		t.Error("a session is forgotten")
+	}
+	tenant, model := q, q
+	tenant.Namespace.Salt, model.Model = "b", "n"
+	for _, q := range []router.Query{tenant, model} {
+		if r := p.describe(&q, clock.now); r.last != nil {
+			t.Errorf("%+v counts as a turn of another session", q)
+		}
 	}
 }
 

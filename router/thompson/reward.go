@@ -143,7 +143,7 @@ func (t *Policy) sweep(now time.Time) {
 		t.counted.timeouts++
 		t.reward(p, t.config.TimeoutReward)
 	}
-	for id, s := t.sessions.oldest(); s != nil && now.Sub(s.seen) >= t.config.SessionIdle; id, s = t.sessions.oldest() {
-		t.end(id, s)
+	for key, s := t.sessions.oldest(); s != nil && now.Sub(s.seen) >= t.config.SessionIdle; key, s = t.sessions.oldest() {
+		t.end(key, s)
 	}
 }

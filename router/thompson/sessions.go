@@ -7,6 +7,14 @@ import (
 	"github.com/dynago/dynago/router"
 )
 
+// sessionKey names a conversation. Two tenants may use one id, and so may two
+// models.
+type sessionKey struct{ model, salt, id string }
+
+func keyOf(q *router.Query) sessionKey {
+	return sessionKey{q.Model, q.Namespace.Salt, q.Session.ID}
+}
+
 // session is what is known of a conversation that may go on.
 type session struct {
 	requests int
@@ -27,7 +35,7 @@ func (t *Policy) recall(q *router.Query, r *request, now time.Time) {
 	if q.Session.ID == "" {
 		return
 	}
-	s := t.sessions.get(q.Session.ID)
+	s := t.sessions.get(keyOf(q))
 	if s == nil {
 		s = new(session)
 	}
@@ -60,13 +68,13 @@ func (t *Policy) follow(q *router.Query, r *request, v *view, a *arm, now time.T
 	if s == nil {
 		return
 	}
-	id := q.Session.ID
+	key := keyOf(q)
 	s.requests++
 	if q.Session.Final {
-		t.end(id, s)
+		t.end(key, s)
 		return
 	}
-	if t.sessions.len() == mostSessions && t.sessions.get(id) == nil {
+	if t.sessions.len() == mostSessions && t.sessions.get(key) == nil {
 		t.end(t.sessions.oldest())
 	}
 	s.leave()
@@ -77,13 +85,13 @@ func (t *Policy) follow(q *router.Query, r *request, v *view, a *arm, now time.T
 	if q.ID != "" && !q.Advisory {
 		s.running++
 	}
-	t.sessions.put(id, s)
+	t.sessions.put(key, s)
 }
 
 // end forgets a session, and takes its length into account.
-func (t *Policy) end(id string, s *session) {
+func (t *Policy) end(key sessionKey, s *session) {
 	s.leave()
-	t.sessions.remove(id)
+	t.sessions.remove(key)
 	t.length.add(float64(s.requests), lengthSmoothing)
 }
 
@@ -100,8 +108,8 @@ func (s *session) leave() {
 }
 
 // pause notes that a request of a session has ended.
-func (t *Policy) pause(id string, now time.Time) {
-	if s := t.sessions.get(id); s != nil {
+func (t *Policy) pause(key sessionKey, now time.Time) {
+	if s := t.sessions.get(key); s != nil {
 		s.running = max(0, s.running-1)
 		s.ended = now
 	}

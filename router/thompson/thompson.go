@@ -36,7 +36,7 @@ type Policy struct {
 	rand     *rand.Rand
 	arms     aged[armKey, *arm]
 	pending  aged[decision, *trial]
-	sessions aged[string, *session]
+	sessions aged[sessionKey, *session]
 	fleet    baselines // of all arms together
 	length   average   // requests of a session
 	rounds   float64   // lessons that an arm has had on average
@@ -84,7 +84,7 @@ type trial struct {
 	x       vector
 	kind    kind
 	start   time.Time
-	session string // "": none
+	session sessionKey // its id "": none
 	// advised says that nothing may ever come of it, which is nobody's fault.
 	advised bool
 }
@@ -140,7 +140,7 @@ func (t *Policy) place(q *router.Query, r *request, c *router.Candidate, v *view
 	}
 	p := &trial{arm: a, x: v.features(r, &t.config), kind: kind{r.answer, v.bin()}, start: now, advised: q.Advisory}
 	if !p.advised {
-		p.session = q.Session.ID
+		p.session = keyOf(q)
 		a.pending++
 	}
 	t.pending.put(d, p)

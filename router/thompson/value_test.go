@@ -136,12 +136,12 @@ func TestLevels(t *testing.T) {
 	for pause, want := range map[time.Duration]float64{
 		0: 1.5, 99 * time.Millisecond: 1.5, 100 * time.Millisecond: 1, 499 * time.Millisecond: 1, 500 * time.Millisecond: 0.6, time.Hour: 0.6,
 	} {
-		p.sessions.put("s", &session{ended: clock.now.Add(-pause)})
+		p.sessions.put(sessionKey{id: "s"}, &session{ended: clock.now.Add(-pause)})
 		if r := p.describe(&router.Query{Session: router.Session{ID: "s"}}, clock.now); r.pace != want {
 			t.Errorf("a pause of %v is a pace of %v, want %v", pause, r.pace, want)
 		}
 	}
-	p.sessions.put("s", &session{running: 1})
+	p.sessions.put(sessionKey{id: "s"}, &session{running: 1})
 	if r := p.describe(&router.Query{Session: router.Session{ID: "s"}}, clock.now); r.pace != 1.5 {
 		t.Errorf("requests at the same time are a pace of %v, want 1.5", r.pace)
 	}
