@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/router"
 	"github.com/dynago/dynago/router/meter"
 	"github.com/dynago/dynago/router/remote"
@@ -232,13 +233,14 @@ func writable(path string) error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// collectors tell of the policies that have something to tell.
-func (p *policies) collectors() (list []prometheus.Collector) {
+// collectors tell of the policies that have something to tell about the workers of
+// a fleet.
+func (p *policies) collectors(f *fleet.Fleet) (list []prometheus.Collector) {
 	for _, role := range slices.Sorted(maps.Keys(p.roles)) {
 		label := cmp.Or(string(role), "aggregated")
 		switch policy := p.roles[role].(type) {
 		case interface{ Stats() thompson.Stats }:
-			list = append(list, meter.Thompson(label, policy.Stats))
+			list = append(list, meter.Thompson(label, policy.Stats, f.Snapshot))
 		case interface{ Stats() remote.Stats }:
 			list = append(list, meter.Remote(label, policy.Stats))
 		}

@@ -12,8 +12,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/internal/config"
 	"github.com/dynago/dynago/router"
@@ -79,7 +77,7 @@ func (c *routerCommand) Run(to outlet, parsed *config.Parsed) error {
 	if err != nil {
 		return err
 	}
-	service, err := c.build(conf, policies.collectors(), logs)
+	service, err := c.build(conf, policies, logs)
 	if err != nil {
 		return err
 	}
@@ -112,7 +110,7 @@ func (c *routerCommand) Run(to outlet, parsed *config.Parsed) error {
 }
 
 // build makes the service, with a fleet and a router of its own.
-func (c *routerCommand) build(conf router.Config, collectors []prometheus.Collector, logs *logs) (*selection.Service, error) {
+func (c *routerCommand) build(conf router.Config, policies *policies, logs *logs) (*selection.Service, error) {
 	m := meter.New()
 	conf.Observer = m
 	workers := fleet.New(fleet.Config{Logger: logs.target("fleet")})
@@ -123,7 +121,7 @@ func (c *routerCommand) build(conf router.Config, collectors []prometheus.Collec
 	m.Watch(r)
 	return selection.New(selection.Config{
 		Fleet: workers, Router: r, Logger: logs.target("selection"), KVEvents: c.Router.KVEvents,
-		Collectors:   append(collectors, m),
+		Collectors:   append(policies.collectors(workers), m),
 		SelectionTTL: c.Service.SelectionTTL, MostSelections: c.Service.MostSelections,
 		SelectionBytes: c.Service.SelectionBytes, MostWorkers: c.Service.MostWorkers,
 	})

@@ -233,22 +233,30 @@ func TestWatch(t *testing.T) {
 }
 
 func TestPolicies(t *testing.T) {
+	workers := fleet.New(fleet.Config{})
+	defer workers.Close()
+	if _, err := workers.Report(fleet.Entry{Name: "one", ID: 11}); err != nil {
+		t.Fatal(err)
+	}
 	learned := thompson.Stats{
-		Arms:    []thompson.Arm{{Worker: "one", Rank: 2, Decisions: 7, Alpha: 3.5, Beta: 1.25}},
+		Arms: []thompson.Arm{
+			{Worker: "gone", Decisions: 100, Alpha: 9, Beta: 9},
+			{Worker: "one", Rank: 2, Decisions: 7, Alpha: 3.5, Beta: 1.25},
+		},
 		Pending: 4, Sessions: 5, Timeouts: 6, Sticky: 8, Switches: 9,
 		Reward: thompson.Histogram{Bounds: []float64{0.5, 1}, Counts: []uint64{1, 2, 0}, Sum: 2.25},
 	}
 	answered := remote.Stats{Answers: 3, Timeouts: 2, Open: true, Lost: 1}
 	text := page(t,
-		meter.Thompson("aggregated", func() thompson.Stats { return learned }),
-		meter.Thompson("prefill", func() thompson.Stats { return thompson.Stats{} }),
+		meter.Thompson("aggregated", func() thompson.Stats { return learned }, workers.Snapshot),
+		meter.Thompson("prefill", func() thompson.Stats { return thompson.Stats{} }, workers.Snapshot),
 		meter.Remote("aggregated", func() remote.Stats { return answered }),
 	)
 	for _, tc := range []struct {
 		name, want string
 		labels     []string
 	}{
-		{"thompson_router_decisions_total", "7", []string{`worker_id="one"`, `dp_rank="2"`, `worker_type="aggregated"`}},
+		{"thompson_router_decisions_total", "7", []string{`worker_id="11"`, `dp_rank="2"`, `worker_type="aggregated"`}},
 		{"thompson_router_beta_alpha", "3.5", nil},
 		{"thompson_router_beta_beta", "1.25", nil},
 		{"thompson_router_pending_decisions", "0", []string{`worker_type="prefill"`}},
@@ -267,5 +275,8 @@ func TestPolicies(t *testing.T) {
 		if got := value(t, text, tc.name, tc.labels...); got != tc.want {
 			t.Errorf("%s%q is %s, want %s", tc.name, tc.labels, got, tc.want)
 		}
+	}
+	if n := strings.Count(text, "\nthompson_router_beta_alpha{"); n != 1 {
+		t.Errorf("%d beliefs are shown, want that in the worker that is there", n)
 	}
 }

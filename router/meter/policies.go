@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/router/remote"
 	"github.com/dynago/dynago/router/thompson"
 )
@@ -32,8 +33,9 @@ func (s *snapshot) desc(role, name, help string, labels ...string) *prometheus.D
 }
 
 // Thompson returns a collector of what a learning policy for workers of a type
-// has done and believes.
-func Thompson(workerType string, stats func() thompson.Stats) prometheus.Collector {
+// has done and believes. The policy remembers those that have left as well; what
+// is shown are those that are there.
+func Thompson(workerType string, stats func() thompson.Stats, workers func() []*fleet.Worker) prometheus.Collector {
 	s := &snapshot{}
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return s.desc(workerType, "thompson_router_"+name, help, labels...)
@@ -58,11 +60,19 @@ func Thompson(workerType string, stats func() thompson.Stats) prometheus.Collect
 		tell := func(kind prometheus.ValueType, d *prometheus.Desc, v float64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
 		}
+		ids := make(map[string]string) // by name
+		for _, w := range workers() {
+			ids[w.Name()] = strconv.FormatUint(w.ID(), 10)
+		}
 		for _, a := range now.Arms {
+			id, there := ids[a.Worker]
+			if !there {
+				continue
+			}
 			rank := strconv.FormatUint(uint64(a.Rank), 10)
-			tell(prometheus.CounterValue, decisions, float64(a.Decisions), a.Worker, rank)
-			tell(prometheus.GaugeValue, alpha, a.Alpha, a.Worker, rank)
-			tell(prometheus.GaugeValue, beta, a.Beta, a.Worker, rank)
+			tell(prometheus.CounterValue, decisions, float64(a.Decisions), id, rank)
+			tell(prometheus.GaugeValue, alpha, a.Alpha, id, rank)
+			tell(prometheus.GaugeValue, beta, a.Beta, id, rank)
 		}
 		tell(prometheus.GaugeValue, pending, float64(now.Pending))
 		tell(prometheus.GaugeValue, prefixes, float64(now.Sessions))
