@@ -19,7 +19,7 @@ const (
 	SessionBound                      // the first request; the next ones follow it
 	SessionFollowed                   // the request has followed its session
 	SessionPinned                     // the client has named another worker, and the session follows that
-	SessionUnbound                    // there was no room for a binding
+	SessionUnbound                    // there was no room for a binding, or no peace
 )
 
 // String names a use as records do; that of no session is empty.
@@ -123,7 +123,8 @@ func (v *visit) leave(b *binding, w *sessionWaiter) {
 }
 
 // follow sends the request where its session is bound. If that target cannot
-// take it, the binding is worth nothing, and the request goes elsewhere, once.
+// take it, the binding is worth nothing, and the request goes where its session
+// goes then. If it loses that too, it goes anywhere.
 func (v *visit) follow(b *binding) {
 	v.mu.Lock()
 	target := b.target
@@ -134,18 +135,47 @@ func (v *visit) follow(b *binding) {
 		switch {
 		case err == nil:
 			v.book(booking, b, SessionFollowed)
-		case v.again || !about(err, target):
+		case !about(err, target):
 			v.mu.Lock()
 			v.table.release(b, false, v.now())
 			v.mu.Unlock()
 			v.done(nil, err)
 		default:
-			v.again = true
 			v.mu.Lock()
 			v.table.lose(b)
 			v.mu.Unlock()
+			if v.again {
+				v.anywhere()
+				return
+			}
+			v.again = true
 			v.enter()
 		}
+	})
+}
+
+// anywhere lets the request choose for itself, and for its session unless that is
+// bound elsewhere by then. The errors are those of all workers: it is nobody's
+// fault but the fleet's that one worker after another was lost.
+func (v *visit) anywhere() {
+	q := *v.query
+	q.came = v.came
+	v.decide(v.ctx, &q, func(booking *Booking, err error) {
+		if err != nil {
+			v.done(nil, err)
+			return
+		}
+		target, now := booking.decision.Target, v.now()
+		var b *binding
+		var woken []*sessionWaiter
+		use := SessionUnbound
+		v.mu.Lock()
+		if other := v.table.peek(v.key, now); other == nil || other.target == target {
+			b, use, woken = v.table.pin(v.key, target, now)
+		}
+		v.mu.Unlock()
+		v.book(booking, b, use)
+		resume(woken)
 	})
 }
 

@@ -201,8 +201,45 @@ func TestErrorThatIsNotTheTargets(t *testing.T) {
 	}
 }
 
-// A session whose target fails twice in a row does not look for a third.
+// A request whose session loses two targets under it goes anywhere, as long as
+// anybody can serve it, and the session with it unless it is bound by then.
 func TestSecondLoss(t *testing.T) {
+	for _, c := range []struct {
+		meanwhile, then uint64 // where the session is bound, and in the end
+		use             SessionUse
+	}{{0, 6, SessionBound}, {7, 7, SessionUnbound}, {6, 6, SessionFollowed}} {
+		d, unlucky := twoLosses(t)
+		last := d.next()
+		if q := last.query; q.pinned() || q.follows {
+			t.Fatalf("%+v still follows", q)
+		}
+		if c.meanwhile != 0 {
+			d.submit(t.Context(), Query{})
+			d.next().to(c.meanwhile, 0)
+		}
+		last.to(6, 0)
+		unlucky.on(t, 6, c.use)
+		d.submit(t.Context(), Query{})
+		if q := d.next().query; q.PinWorker != c.then {
+			t.Errorf("the session is bound to %d, want %d", q.PinWorker, c.then)
+		}
+	}
+}
+
+// If nobody can serve it then, it fails for that reason.
+func TestSecondLossOfTheLast(t *testing.T) {
+	d, unlucky := twoLosses(t)
+	d.next().done(nil, engine.Errorf(engine.ResourceExhausted, "all are full"))
+	unlucky.failed(t, engine.ResourceExhausted)
+	d.submit(t.Context(), Query{})
+	if q := d.next().query; q.pinned() {
+		t.Errorf("the session is still bound to %d", q.PinWorker)
+	}
+}
+
+// twoLosses returns a request that has lost two targets, and is to be decided
+// about again.
+func twoLosses(t *testing.T) (*desk, *result) {
 	d := newDesk(t, false)
 	d.submit(t.Context(), Query{})
 	d.next().to(3, 0)
@@ -217,7 +254,10 @@ func TestSecondLoss(t *testing.T) {
 		t.Fatalf("it does not follow the other: %+v", q)
 	}
 	d.next().done(nil, &engine.Error{Kind: engine.Unavailable, Worker: 5})
-	unlucky.failed(t, engine.Unavailable)
+	if unlucky.calls != 0 {
+		t.Fatal("it has failed because its session has lost two workers")
+	}
+	return d, unlucky
 }
 
 func TestPinOvertakesSelection(t *testing.T) {
