@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"syscall"
 
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/kvindex"
@@ -72,4 +73,41 @@ func BenchmarkStoreRemove(b *testing.B) {
 		i++
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/32, "ns/block")
+}
+
+// A cache of a million blocks fills, by turns of 16. How large it is nobody tells,
+// or the router once an eighth is there, or somebody before the first block.
+func BenchmarkFill(b *testing.B) {
+	const blocks, turn = 1 << 20, 16
+	r := rand.New(rand.NewPCG(1, 2))
+	turns := make([]kv.Event, blocks/turn)
+	for i := range turns {
+		turns[i] = chain(r, turn)
+	}
+	for _, told := range []struct {
+		name string
+		at   int
+	}{{"untold", -1}, {"eighth", blocks / 8 / turn}, {"before", 0}} {
+		b.Run(told.name, func(b *testing.B) {
+			b.ReportAllocs()
+			used := cpu()
+			for b.Loop() {
+				x := kvindex.New()
+				for i, e := range turns {
+					if i == told.at {
+						x.Reserve(cache, blocks)
+					}
+					_ = x.Apply(cache, e)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/blocks, "ns/block")
+			b.ReportMetric(float64(cpu()-used)/float64(b.N)/blocks, "cpu-ns/block")
+		})
+	}
+}
+
+func cpu() int64 {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return u.Utime.Nano() + u.Stime.Nano()
 }

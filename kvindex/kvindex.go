@@ -113,10 +113,10 @@ func (x *Index) apply(t kv.Target, e *kv.Event) error {
 	return ErrUnsupported
 }
 
-// Reserve makes room for as many blocks as the cache of t has, so that none is
+// Reserve makes room for as many blocks as the cache of t has, so that no key is
 // moved while the cache fills. It is a hint, and takes its 26 B a block at once;
-// of more than four million blocks no more is believed. It ends when t is removed
-// or cleared.
+// of more than four million blocks no more is believed. It makes t known, and
+// ends when t is removed or cleared.
 func (x *Index) Reserve(t kv.Target, blocks int) {
 	if blocks <= 0 {
 		return
