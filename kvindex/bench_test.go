@@ -3,8 +3,8 @@ package kvindex_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"testing"
 	"syscall"
+	"testing"
 
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/kvindex"
