@@ -193,7 +193,7 @@ type Decision struct {
 	Device, Host, Disk, DecodeBlocks int
 
 	Session SessionUse    // what its session had to do with it
-	Class   string        // policy class in which it waited; "": it did not
+	Class   string        // policy class in which it waits where all are busy; "": it never does
 	Routing time.Duration // deciding
 	Queue   time.Duration // parked before that
 }

@@ -242,8 +242,12 @@ func (r *Router) decide(ctx context.Context, q *Query, s *scratch, start time.Ti
 	defer r.mu.Unlock()
 	now := r.now()
 	r.weigh(q, s, now)
-	if waited == nil {
-		if err := r.park(ctx, q, s, now, done); err != nil {
+	var class *Class
+	if waited != nil {
+		class = waited.Class
+	} else {
+		var err error
+		if class, err = r.park(ctx, q, s, now, done); err != nil {
 			return nil, err
 		}
 	}
@@ -262,7 +266,10 @@ func (r *Router) decide(ctx context.Context, q *Query, s *scratch, start time.Ti
 	}
 	b := r.book(q, s, choice, now)
 	if waited != nil {
-		b.decision.Queue, b.decision.Class = start.Sub(waited.since), waited.Class.Name
+		b.decision.Queue = start.Sub(waited.since)
+	}
+	if class != nil {
+		b.decision.Class = class.Name
 	}
 	b.decision.Routing = r.now().Sub(start)
 	if r.observer != nil {

@@ -151,13 +151,14 @@ func (r *Router) room(key roomKey) *waitingRoom {
 
 // park lets a request wait if it has to, or says why it may not even do that. It
 // does not have to if somewhere is room, and nobody of its class is ahead of it.
-func (r *Router) park(ctx context.Context, q *Query, s *scratch, now time.Time, done func() func(*Booking, error)) error {
+// It returns that class, or nil if it would not wait whatever happens.
+func (r *Router) park(ctx context.Context, q *Query, s *scratch, now time.Time, done func() func(*Booking, error)) (*Class, error) {
 	room, class, cached := r.classify(q, s)
 	if room == nil {
-		return nil
+		return nil, nil
 	}
 	if room.queue.Backlog(class) == 0 && room.sending != class && !s.busy(class) {
-		return nil
+		return class, nil
 	}
 	since := now
 	if !q.came.IsZero() {
@@ -173,7 +174,7 @@ func (r *Router) park(ctx context.Context, q *Query, s *scratch, now time.Time, 
 	}
 	if err := room.queue.Push(&p.Item, r.serving(q), now); err != nil {
 		r.counted.Refused++
-		return err
+		return nil, err
 	}
 	p.done = done()
 	p.stop = context.AfterFunc(ctx, func() { r.leave(p) })
@@ -185,7 +186,7 @@ func (r *Router) park(ctx context.Context, q *Query, s *scratch, now time.Time, 
 		default: // it knows
 		}
 	}
-	return errParked
+	return class, errParked
 }
 
 // serving returns how many workers there are of the model and role that are asked

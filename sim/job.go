@@ -31,7 +31,7 @@ type job struct {
 	arrived, placed, admitted, first, second, last, ended time.Duration
 	ran                                                   bool          // was admitted
 	parked                                                time.Duration // by the router, over all attempts
-	class                                                 string        // in which it was parked; "": it was not
+	class                                                 string        // that the router put it into; "": none
 	predicted, cached, reused                             int           // tokens of the prompt: by the router, at first, at best
 	given                                                 int           // tokens of the answer
 	where                                                 *rank         // that admitted it first

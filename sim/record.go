@@ -11,7 +11,7 @@ import (
 // simulation.
 type Record struct {
 	ID, Session   string
-	Class         string // policy class: in which it was parked, or else that it asked for
+	Class         string // policy class: that the router put it into, or else that it asked for
 	Input, Output int    // tokens; of the output those that came
 	// Predicted tokens of the prompt were expected by the router to be cached,
 	// Cached were when it was admitted first, and Reused at best.

@@ -58,8 +58,10 @@ type Report struct {
 	// Imbalance is that of the targets that compute prompts, and DecodeImbalance
 	// that of those that only decode, if there are any.
 	Imbalance, DecodeImbalance Imbalance
-	Classes                    []ClassReport // of requests, in the order of their names
-	Router                     router.Counters
+	// Classes are those that the router put requests into, or where requests never
+	// wait those that they asked for, in the order of their names.
+	Classes []ClassReport
+	Router  router.Counters
 
 	Goodput    Goodput
 	Good       int // requests that kept it
@@ -227,10 +229,11 @@ func (s *Simulation) reportClasses(r *Report) {
 		if !j.completed() {
 			continue
 		}
-		c := classes[j.Class]
+		name := cmp.Or(j.class, j.Class)
+		c := classes[name]
 		if c == nil {
 			c = &times{}
-			classes[j.Class] = c
+			classes[name] = c
 		}
 		c.ttft = append(c.ttft, j.first-j.arrived)
 		if j.parked > 0 {

@@ -355,8 +355,40 @@ func TestQueueTimeout(t *testing.T) {
 	if r := records["r2"]; r.Parked != 1100*ms || r.Class != "default" || r.Err != nil {
 		t.Errorf("got %+v, want it parked until 2 s, in the class default", *r)
 	}
-	if c := report.Classes; len(c) != 1 || c[0].Parked != 1 || c[0].Wait.Max != 1100 {
+	if c := report.Classes; len(c) != 1 || c[0].Class != "default" || c[0].Requests != 2 || c[0].Parked != 1 || c[0].Wait.Max != 1100 {
 		t.Errorf("classes %+v", c)
+	}
+}
+
+// Requests are told apart by the class that a policy file puts them into, whether
+// they had to wait there or not.
+func TestClassesOfAPolicyFile(t *testing.T) {
+	file, err := router.ParsePolicyFile([]byte(`
+default_policy_family: chat
+uncached_isl_buckets: [{min_tokens: 0, bucket: short}, {min_tokens: 1000, bucket: long}]
+policy_classes:
+  - {name: chat-short, policy_family: chat, cache_bucket: short, quantum: 1000, prefill_busy_threshold: 0}
+  - {name: chat-long, policy_family: chat, cache_bucket: long, quantum: 1000, prefill_busy_threshold: 0}
+  - {name: nightly, quantum: 1000, prefill_busy_threshold: 0}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	night := ask(4, 0, 100, 2)
+	night.Class = "nightly"
+	// The first finds an idle worker, and all others wait for it.
+	report, records := run(t, sim.Config{Engine: steps(), Router: router.Config{PolicyFile: file}}, []trace.Request{
+		ask(0, 0, 100, 2), ask(1, 0, 100, 2), ask(2, 0, 2000, 2), ask(3, 0, 3000, 2), night,
+	})
+	var got []string
+	for _, c := range report.Classes {
+		got = append(got, fmt.Sprintf("%s: %d of %d parked", c.Class, c.Parked, c.Requests))
+	}
+	if want := []string{"chat-long: 2 of 2 parked", "chat-short: 1 of 2 parked", "nightly: 1 of 1 parked"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if r := records["r0"]; r.Class != "chat-short" || r.Parked != 0 {
+		t.Errorf("got %+v, want the class of a request that did not wait", *r)
 	}
 }
 

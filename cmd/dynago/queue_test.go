@@ -140,8 +140,9 @@ policy_classes:
 	if err := json.Unmarshal([]byte(text), &told); err != nil || status != 200 || len(told.Decisions) != 3 {
 		t.Fatalf("%d %s, %v", status, text, err)
 	}
-	// The newest first: low, which had waited longer than high.
-	if d := told.Decisions; d[0].PolicyClass != "chat-all" || d[1].PolicyClass != "chat-all" || d[2].PolicyClass != "" ||
+	// The newest first: low, which had waited longer than high. The first did not
+	// wait, and has its class all the same.
+	if d := told.Decisions; d[0].PolicyClass != "chat-all" || d[1].PolicyClass != "chat-all" || d[2].PolicyClass != "chat-all" ||
 		d[1].QueueMS <= 0 || d[0].QueueMS <= d[1].QueueMS || d[2].QueueMS != 0 || d[0].Reason != "necessity" {
 		t.Errorf("decisions: %s", text)
 	}
