@@ -148,10 +148,22 @@ func TestTable(t *testing.T) {
 	}
 	for _, want := range []string{
 		"Time to first token (ms) 17.50 10.00 25.00", "Requests 3, of which 2 completed", "Failed 1 with invalid_argument",
-		"Good requests 0,", "Queue of batch 0 of 1", "Queue of chat 0 of 1",
+		"Good requests 0,", "Queue of batch 0 of 1", "Queue of chat 0 of 1", "Fleet 1 worker, 0.000 GPU hours",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), want) {
 			t.Errorf("the table has no %q:\n%s", want, &out)
+		}
+	}
+	two := steps()
+	two.DPSize = 2
+	for want, c := range map[string]sim.Config{
+		"3 workers,":                      {Workers: 3, Engine: two},
+		"2 prefill and 1 decode workers,": {Workers: 1, Prefills: 2, Engine: steps()},
+	} {
+		r, _ := run(t, c, []trace.Request{ask(1, 0, 100, 2)})
+		out.Reset()
+		if err := r.WriteTable(&out); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("the table has no %q, %v:\n%s", want, err, &out)
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+
+	"github.com/dynago/dynago/engine"
 )
 
 // WriteTable writes the report for people to read.
@@ -54,10 +56,28 @@ func (r *Report) WriteTable(to io.Writer) error {
 		}
 		line(name, "%d of %d requests parked; wait p50 %.0f, p99 %.0f, at most %.0f ms; TTFT p50 %.1f, p99 %.1f ms", c.Parked, c.Requests, c.Wait.Median, c.Wait.P99, c.Wait.Max, c.TTFT.Median, c.TTFT.P99)
 	}
-	line("Fleet", "%.3f GPU hours", r.GPUHours())
+	line("Fleet", "%s, %.3f GPU hours", r.fleet(), r.GPUHours())
 	line("Duration", "%.1f s in virtual time, %.2f s in real time", r.Duration.Seconds(), r.WallTime.Seconds())
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	return nil
+}
+
+// fleet says how many workers there have been.
+func (r *Report) fleet() string {
+	all, prefill := make(map[string]bool), 0
+	for _, t := range r.Targets {
+		if !all[t.Worker] && t.Role == engine.Prefill {
+			prefill++
+		}
+		all[t.Worker] = true
+	}
+	switch {
+	case prefill > 0:
+		return fmt.Sprintf("%d prefill and %d decode workers", prefill, len(all)-prefill)
+	case len(all) == 1:
+		return "1 worker"
+	}
+	return fmt.Sprintf("%d workers", len(all))
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"time"
@@ -36,7 +37,7 @@ type traceSettings struct {
 	Format    string  `name:"trace-format" env:"DYN_TRACE_FORMAT" default:"mooncake" choice:"mooncake,mooncake-delta,agentic-mooncake,applied-compute-agentic,dynamo" help:"How the trace is written."`
 	BlockSize *int    `name:"trace-block-size" env:"DYN_TRACE_BLOCK_SIZE" range:"1..1048576" placeholder:"TOKENS" help:"Tokens that an id of the trace stands for; otherwise what the trace says, or 512."`
 	Strict    bool    `name:"trace-strict" env:"DYN_TRACE_STRICT" negatable:"" help:"Refuse a trace of format dynamo with requests that cannot be replayed."`
-	Speedup   float64 `name:"arrival-speedup-ratio" env:"DYN_ARRIVAL_SPEEDUP_RATIO" default:"1" range:"0.." placeholder:"X" help:"Divide the times between requests."`
+	Speedup   float64 `name:"arrival-speedup-ratio" env:"DYN_ARRIVAL_SPEEDUP_RATIO" default:"1" range:"0.000001..1000000" placeholder:"X" help:"Divide the times between requests."`
 	Jitter    bool    `name:"jitter-within-tick" env:"DYN_JITTER_WITHIN_TICK" negatable:"" help:"Spread requests that a coarse clock lets arrive together over the time until its next tick."`
 	First     int     `name:"first-requests" env:"DYN_FIRST_REQUESTS" default:"0" range:"0.." placeholder:"N" help:"Replay only so many of the first requests; 0 is all."`
 }
@@ -50,7 +51,7 @@ type syntheticSettings struct {
 	Seed        uint64        `name:"arrival-seed" env:"DYN_ARRIVAL_SEED" default:"42" placeholder:"N" help:"What random times and lengths are drawn from."`
 	Turns       int           `name:"turns-per-session" env:"DYN_TURNS_PER_SESSION" default:"1" range:"1..100000" placeholder:"N" help:"Turns of a session, each ready when the one before is answered."`
 	Accumulate  bool          `name:"accumulate-history" env:"DYN_ACCUMULATE_HISTORY" negatable:"" help:"Let each turn begin with those before it and their answers."`
-	SharedRatio float64       `name:"shared-prefix-ratio" env:"DYN_SHARED_PREFIX_RATIO" default:"0" range:"0..1" placeholder:"X" help:"Share of a prompt that is its group's."`
+	SharedRatio float64       `name:"shared-prefix-ratio" env:"DYN_SHARED_PREFIX_RATIO" default:"0" range:"0..1" placeholder:"X" help:"Share of a prompt that is its group's; also of the first prompts of a trace of format applied-compute-agentic."`
 	Groups      int           `name:"num-prefix-groups" env:"DYN_NUM_PREFIX_GROUPS" default:"0" range:"0..1000000" placeholder:"N" help:"Number of groups."`
 	Agents      int           `name:"agents" env:"DYN_AGENTS" default:"0" range:"0..1000000" placeholder:"N" help:"Make up the requests of so many agents instead: long prompts that grow turn by turn, tools, sub-agents."`
 	AgentRate   float64       `name:"agents-per-second" env:"DYN_AGENTS_PER_SECOND" default:"0.1" range:"0.." placeholder:"X" help:"How many of them begin each second."`
@@ -91,6 +92,7 @@ func (c *replayCommand) Run(to outlet, parsed *config.Parsed) error {
 	if c.Replay.Mode == "online" {
 		return errors.New("--replay-mode: online: this version replays in virtual time; for live workers, start \"dynago serve\" and send it the requests")
 	}
+	c.Made.tell(c.Traces, c.Trace.Format, parsed, logs.target("replay"))
 	work, err := c.workload()
 	if err != nil {
 		return err
@@ -161,7 +163,7 @@ func (c *replayCommand) workload() ([]trace.Request, error) {
 	case len(c.Traces) == 0:
 		return nil, errors.New("nothing to replay: name a trace, or make requests up by --input-tokens, --output-tokens and --request-count, or by --agents")
 	default:
-		work, err = c.Trace.read(c.Traces)
+		work, err = c.recorded()
 	}
 	if err != nil {
 		return nil, err
@@ -175,13 +177,33 @@ func (c *replayCommand) workload() ([]trace.Request, error) {
 	if c.Trace.Jitter {
 		trace.Jitter(work, rand.New(rand.NewPCG(c.Made.Seed, 0)))
 	}
-	if r := c.Trace.Speedup; r != 1 {
-		if r == 0 {
-			return nil, errors.New("--arrival-speedup-ratio: 0: want more than 0")
-		}
-		trace.Speed(work, r)
-	}
+	trace.Speed(work, c.Trace.Speedup)
 	return work, nil
+}
+
+// tell warns of settings that mean nothing to the requests at hand.
+func (s *syntheticSettings) tell(traces []string, format string, parsed *config.Parsed, log *slog.Logger) {
+	f, _ := trace.ParseFormat(format)
+	for _, set := range parsed.Settings() {
+		if set.Source == "default" {
+			continue
+		}
+		prefix := set.Name == "shared-prefix-ratio" || set.Name == "num-prefix-groups"
+		why := ""
+		switch made := set.Group == "Made-up requests" && set.Name != "arrival-seed"; {
+		case len(traces) > 0 && made && !(prefix && f == trace.AppliedComputeAgentic):
+			why = "requests are read from a trace"
+		case len(traces) == 0 && (set.Name == "trace-format" || set.Name == "trace-strict"):
+			why = "requests are made up"
+		case s.Agents > 0 && made && set.Name != "agents" && set.Name != "agents-per-second":
+			why = "agents are made up"
+		case s.Agents == 0 && set.Name == "agents-per-second":
+			why = "no agents are made up"
+		}
+		if why != "" {
+			log.Warn("setting has no effect: "+why, "setting", "--"+set.Name, "value", set.Value)
+		}
+	}
 }
 
 // first returns the first n requests. They may wait for none behind them.
@@ -192,14 +214,17 @@ func first(work []trace.Request, n int) ([]trace.Request, error) {
 	return work[:n], nil
 }
 
-// read reads the files of a trace.
-func (s *traceSettings) read(names []string) ([]trace.Request, error) {
-	format, err := trace.ParseFormat(s.Format)
+// recorded reads the files of a trace.
+func (c *replayCommand) recorded() ([]trace.Request, error) {
+	format, err := trace.ParseFormat(c.Trace.Format)
 	if err != nil {
 		return nil, fmt.Errorf("--trace-format: %w", err)
 	}
+	if format == trace.AppliedComputeAgentic && c.Replay.Concurrency == 0 {
+		return nil, fmt.Errorf("--trace-format: %s: such a trace does not tell when sessions begin; say with --replay-concurrency how many requests run at a time", c.Trace.Format)
+	}
 	var sources []io.Reader
-	for _, name := range names {
+	for _, name := range c.Traces {
 		f, err := os.Open(name)
 		if err != nil {
 			return nil, fmt.Errorf("trace: %w", err)
@@ -207,7 +232,11 @@ func (s *traceSettings) read(names []string) ([]trace.Request, error) {
 		defer f.Close()
 		sources = append(sources, f)
 	}
-	return collect(trace.Read(format, trace.ReadOptions{BlockSize: value(s.BlockSize), Strict: s.Strict}, sources...))
+	o := trace.ReadOptions{BlockSize: value(c.Trace.BlockSize), Strict: c.Trace.Strict, Seed: c.Made.Seed}
+	if format == trace.AppliedComputeAgentic {
+		o.Prefix = trace.Prefix{Ratio: c.Made.SharedRatio, Groups: c.Made.Groups}
+	}
+	return collect(trace.Read(format, o, sources...))
 }
 
 // requests makes requests up.
@@ -268,7 +297,7 @@ func (s *outcomeSettings) write(out io.Writer, report *sim.Report, began time.Ti
 	if err := os.WriteFile(name, text, 0o666); err != nil {
 		return fmt.Errorf("--report-json: %w", err)
 	}
-	_, err = fmt.Fprintf(out, "Report         %s\n", name)
+	_, err = fmt.Fprintf(out, "\nReport: %s\n", name)
 	return err
 }
 
