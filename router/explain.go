@@ -41,13 +41,18 @@ func (r *Router) Explain(ctx context.Context, q *Query) ([]Row, error) {
 func (s *scratch) priced(q *Query) []Row {
 	a, rows := s.ask(q), make([]Row, len(s.rows))
 	for i := range rows {
-		rows[i] = Row{
-			Candidate: s.rows[i], Terms: s.tuning.terms(a, &s.rows[i]).finite(),
-			SharedSpans: s.prompts[s.sides[i].prompt].shared,
-		}
-		rows[i].Cost = min(rows[i].Cost, math.MaxFloat64)
+		rows[i] = s.row(a, i)
 	}
 	return rows
+}
+
+func (s *scratch) row(a ask, i int) Row {
+	row := Row{
+		Candidate: s.rows[i], Terms: s.tuning.terms(a, &s.rows[i]).finite(),
+		SharedSpans: s.prompts[s.sides[i].prompt].shared,
+	}
+	row.Cost = min(row.Cost, math.MaxFloat64)
+	return row
 }
 
 // Advise returns the decision that Route would come to, and books nothing. It

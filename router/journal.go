@@ -1,7 +1,6 @@
 package router
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -40,7 +39,8 @@ type Entry struct {
 
 	PromptTokens, CachedTokens int
 	Candidates                 int
-	// Best are the cheapest candidates, and the one taken if it is none of them.
+	// Best are the four cheapest candidates, the last of which makes room for the one
+	// taken if it is none of them.
 	Best []Price
 }
 
@@ -80,51 +80,29 @@ func (j *Journal) Routed(d *Decision, w *Work) {
 		return
 	}
 	j.taken++
-	rows, taken := w.Rows()
+	rows, taken := w.Best(mostPrices)
 	e := Entry{
 		At: now, ID: w.ID, Model: d.Model, Role: w.Role, Target: d.Target, Worker: rows[taken].Worker.Name(),
 		Reason: Compare(rows, taken).Reason, Session: d.Session, Class: d.Class, Queue: d.Queue, Routing: d.Routing,
 		PromptTokens: w.PromptTokens, CachedTokens: d.CachedTokens, Candidates: w.Candidates,
+		Best: make([]Price, len(rows)),
 	}
 	if w.query.pinned() {
 		e.Reason = ReasonPin
 	}
-	e.Best = best(rows, taken)
+	for i := range rows {
+		c := &rows[i]
+		e.Best[i] = Price{
+			Target: c.Target, Worker: c.Worker.Name(), Cost: c.Cost, Terms: c.Terms,
+			Cached: c.Device + c.Host + c.Disk, BlockSize: c.BlockSize,
+		}
+	}
 	if len(j.entries) < cap(j.entries) {
 		j.entries = append(j.entries, e)
 		return
 	}
 	j.entries[j.next] = e
 	j.next = (j.next + 1) % len(j.entries)
-}
-
-// best returns the prices to show.
-func best(rows []Row, taken int) []Price {
-	shown := make([]int, 0, mostPrices+1)
-	for i := range rows {
-		at, _ := slices.BinarySearchFunc(shown, tokens(&rows[i].Candidate), func(j int, cost float64) int {
-			if tokens(&rows[j].Candidate) <= cost { // who came first stays first
-				return -1
-			}
-			return 1
-		})
-		if at < mostPrices {
-			shown = slices.Insert(shown, at, i)
-			shown = shown[:min(len(shown), mostPrices)]
-		}
-	}
-	if !slices.Contains(shown, taken) {
-		shown[len(shown)-1] = taken
-	}
-	prices := make([]Price, len(shown))
-	for i, at := range shown {
-		c := &rows[at]
-		prices[i] = Price{
-			Target: c.Target, Worker: c.Worker.Name(), Cost: c.Cost, Terms: c.Terms,
-			Cached: c.Device + c.Host + c.Disk, BlockSize: c.BlockSize,
-		}
-	}
-	return prices
 }
 
 // Ended implements [Observer].

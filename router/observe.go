@@ -1,6 +1,8 @@
 package router
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"github.com/dynago/dynago/engine"
@@ -41,13 +43,46 @@ type Work struct {
 	choice int
 }
 
-// Rows returns what there was to choose from, in the order of the targets, and
-// which of it was taken. It can be asked only while [Observer.Routed] runs, and
-// takes longer than most decisions.
-func (w *Work) Rows() (rows []Row, taken int) {
-	rows = w.rows.priced(w.query)
-	chances(rows, w.rows.tuning.Temperature)
-	return rows, w.choice
+// Best returns the n cheapest of what there was to choose from, the cheapest first
+// and equal ones in the order of the targets, and which of them was taken. If it
+// is none of them it stands in the place of the last. It can be asked only while
+// [Observer.Routed] runs.
+func (w *Work) Best(n int) (rows []Row, taken int) {
+	s := w.rows
+	best, taken := s.best(n, w.choice)
+	a, chances := s.ask(w.query), shares(s.rows, s.tuning.Temperature)
+	rows = make([]Row, len(best))
+	for i, at := range best {
+		rows[i] = s.row(a, at)
+		rows[i].Chance = chances[at]
+	}
+	return rows, taken
+}
+
+// best returns the places of the n cheapest rows, and where among them the one at
+// choice is.
+func (s *scratch) best(n, choice int) (places []int, taken int) {
+	n = max(1, min(n, len(s.rows)))
+	places = make([]int, 0, n+1)
+	worst := math.Inf(1) // of n places
+	for i := range s.rows {
+		cost := tokens(&s.rows[i])
+		if len(places) == n && cost >= worst {
+			continue
+		}
+		at := len(places)
+		for at > 0 && tokens(&s.rows[places[at-1]]) > cost { // who came first stays first
+			at--
+		}
+		places = slices.Insert(places, at, i)
+		places = places[:min(len(places), n)]
+		worst = tokens(&s.rows[places[len(places)-1]])
+	}
+	if taken = slices.Index(places, choice); taken < 0 {
+		taken = len(places) - 1
+		places[taken] = choice
+	}
+	return places, taken
 }
 
 // Observers are several observers in the place of one.
