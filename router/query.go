@@ -152,8 +152,9 @@ type Policy interface {
 // Learner is a [Policy] that learns from how requests have gone.
 type Learner interface {
 	Policy
-	// Learn is told the outcome of each request that the policy has placed, once.
-	// It is called without any lock held, possibly for several at once.
+	// Learn is told the outcome of each request once, also of one that was pinned, by
+	// its client or its session, about which the policy was not asked. It is called
+	// without any lock held, possibly for several at once.
 	Learn(o Outcome)
 }
 

@@ -12,10 +12,6 @@ import (
 	"github.com/dynago/dynago/kv"
 )
 
-// DefaultQueueTimeout is how long a request is parked at most where nothing else
-// is said.
-const DefaultQueueTimeout = 240 * time.Second
-
 // waiting is the shell around the queues: one for each model and role, so that
 // one that is full keeps nobody else back. The router's lock guards it.
 type waiting struct {
