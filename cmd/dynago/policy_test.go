@@ -5,8 +5,10 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,6 +46,27 @@ func TestReplaceFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("second")
+}
+
+// What is no regular file is not to be replaced: nobody wants that of a device.
+func TestWritable(t *testing.T) {
+	dir := t.TempDir()
+	socket, err := net.Listen("unix", filepath.Join(dir, "socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	for name, want := range map[string]string{
+		"new": "", "socket": "want a file", ".": "want a file", "nowhere/new": "no such file",
+	} {
+		err := writable(filepath.Join(dir, name))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", name, err, want)
+		}
+	}
+	if files, _ := os.ReadDir(dir); len(files) != 1 {
+		t.Errorf("the folder has %v, want the socket alone", files)
+	}
 }
 
 // lesson is a policy that has learned a text.
