@@ -66,7 +66,7 @@ func (t Transfer) takes(tokens int) time.Duration {
 	if t.Bandwidth == 0 {
 		return 0
 	}
-	return time.Duration(float64(tokens) * float64(t.BytesPerToken) / t.Bandwidth * float64(time.Second))
+	return time.Duration(min(float64(tokens)*float64(t.BytesPerToken)/t.Bandwidth*float64(time.Second), float64(2*longest)))
 }
 
 // Change is something that happens to the workers at some time.

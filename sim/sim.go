@@ -177,12 +177,18 @@ func (s *Simulation) play() error {
 // parked longer than that is never sent on.
 const patience = time.Hour
 
+// longest is how long a simulation lasts at most. Traces and settings can ask for
+// more, by mistake: it would pass minute by minute, and at last overflow.
+const longest = 30 * 365 * 24 * time.Hour
+
 // next returns when something happens next.
 func (s *Simulation) next() (time.Duration, error) {
 	tick := s.router.NextTick().Sub(start)
 	at, ok := s.agenda.next()
 	switch {
-	case ok && at <= tick:
+	case ok && at > longest:
+		return 0, fmt.Errorf("what happens next is %v after the start, and a simulation lasts %v at most", at, longest)
+	case ok && (at <= tick || s.intake.running == 0): // the router has nothing to look after
 		return at, nil
 	case !ok && tick-s.intake.moved > patience:
 		return 0, fmt.Errorf("%d requests of %d will never be answered; %d of them have come and wait in the router", s.intake.left, len(s.intake.jobs), s.intake.running)

@@ -503,6 +503,36 @@ func TestStarve(t *testing.T) {
 	}
 }
 
+// However far apart requests are, and however slow workers and the ways between
+// them, time neither stands still nor overflows.
+func TestFarApart(t *testing.T) {
+	const year = 365 * 24 * time.Hour
+	snail := steps()
+	snail.SpeedupRatio = 1e-300
+	for _, c := range []struct {
+		name string
+		cfg  sim.Config
+		w    []trace.Request
+		want string // the error
+	}{
+		{"years between", sim.Config{Engine: steps()}, []trace.Request{ask(1, 0, 10, 1), ask(2, 29*year, 10, 1)}, ""},
+		{"a century between", sim.Config{Engine: steps()}, []trace.Request{ask(1, 0, 10, 1), ask(2, 100*year, 10, 1)}, "a simulation lasts"},
+		{"a slow engine", sim.Config{Engine: snail}, []trace.Request{ask(1, 0, 10, 1)}, "a simulation lasts"},
+		{"a slow way", sim.Config{
+			Engine: steps(), Prefills: 1, Transfer: sim.Transfer{BytesPerToken: 1 << 40, Bandwidth: 1e-300},
+		}, []trace.Request{ask(1, 0, 10, 2)}, "a simulation lasts"},
+	} {
+		began := time.Now()
+		_, err := sim.Run(c.cfg, c.w)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("%s took %v", c.name, took)
+		}
+	}
+}
+
 // What lies beyond the horizon is not simulated; what has come by then counts.
 func TestHorizon(t *testing.T) {
 	report, records := run(t, sim.Config{Engine: steps(), Horizon: 22 * ms}, []trace.Request{

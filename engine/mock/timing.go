@@ -110,8 +110,12 @@ func (a *Args) duration(t timing, w *Work) time.Duration {
 	}
 	prefill, decode := t.predict(w)
 	d := float64(prefill) / a.SpeedupRatio
-	if a.DecodeSpeedupRatio > 0 {
+	if a.DecodeSpeedupRatio > 0 && decode > 0 {
 		d += float64(decode) / (a.SpeedupRatio * a.DecodeSpeedupRatio)
 	}
-	return time.Duration(d)
+	return time.Duration(min(d, float64(longestPass)))
 }
+
+// longestPass bounds the time of one pass, however slow an engine is said to be,
+// so that times can be added up.
+const longestPass = 100 * 365 * 24 * time.Hour

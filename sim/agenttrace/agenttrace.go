@@ -127,10 +127,14 @@ func (c Config) Requests() iter.Seq2[trace.Request, error] {
 			if !l.run(at) {
 				return
 			}
-			at += time.Duration(math.Round(1000*arrivals.ExpFloat64()/c.Rate)) * time.Millisecond
+			gap := math.Round(1000 * arrivals.ExpFloat64() / c.Rate)
+			at = min(at+time.Duration(min(gap, float64(latest/time.Millisecond)))*time.Millisecond, latest)
 		}
 	}
 }
+
+// latest is when leads begin at the latest, however few there are in a second.
+const latest = 90 * 365 * 24 * time.Hour
 
 // lead is one lead being made. Its numbers are its own: how many leads there are
 // and when they begin does not change what one does.

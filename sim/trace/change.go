@@ -32,7 +32,9 @@ func Speed(w []Request, ratio float64) {
 	}
 }
 
-func scaled(d time.Duration, by float64) time.Duration { return time.Duration(float64(d) * by) }
+func scaled(d time.Duration, by float64) time.Duration {
+	return time.Duration(min(float64(d)*by, float64(maxTime)))
+}
 
 // RescaleStarts stretches or squeezes the times at which requests arrive that
 // wait for no other: they then span so much, from 0 on. Delays stay.

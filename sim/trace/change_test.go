@@ -47,6 +47,7 @@ func TestTimes(t *testing.T) {
 		{"normalise", func(w []trace.Request) { w[1].At, w[3].At = w[0].At, w[2].At; trace.Normalise(w) }, "a1@0s a2+40ms b1@100ms b2+60ms c@200ms"},
 		{"speed", func(w []trace.Request) { trace.Speed(w, 2) }, "a1@50ms a2+20ms b1@100ms b2+30ms c@150ms"},
 		{"slower", func(w []trace.Request) { trace.Speed(w, 0.5) }, "a1@200ms a2+80ms b1@400ms b2+120ms c@600ms"},
+		{"as slow as can be", func(w []trace.Request) { w[0].At = 0; trace.Speed(w, 1e-300) }, "a1@0s a2+833333h20m0s b1@833333h20m0s b2+833333h20m0s c@833333h20m0s"},
 		{"starts", func(w []trace.Request) { w[1].At, w[3].At = w[0].At, w[2].At; trace.RescaleStarts(w, time.Second) }, "a1@0s a2+40ms b1@500ms b2+60ms c@1s"},
 		// b2 is ready 60 ms after the later of 100 and 40.
 		{"ready", func(w []trace.Request) {

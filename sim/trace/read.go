@@ -83,7 +83,7 @@ func (o *ReadOptions) blockSize() int {
 const (
 	maxBlockSize = 1 << 20
 	maxTokens    = 1 << 28 // of one prompt or answer
-	maxTime      = time.Duration(9e18)
+	maxTime      = time.Duration(3e18)
 	maxLine      = 64 << 20 // bytes
 )
 
@@ -172,7 +172,9 @@ func lines[T any](source io.Reader) iter.Seq2[*line[T], error] {
 				return
 			}
 		}
-		if err := scanner.Err(); err != nil {
+		if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
+			yield(nil, fmt.Errorf("%s, line %d: it is longer than %d MiB", l.source, l.number+1, maxLine>>20))
+		} else if err != nil {
 			yield(nil, fmt.Errorf("%s, after line %d: %w", l.source, l.number, err))
 		}
 	}

@@ -253,6 +253,7 @@ func TestReadFaults(t *testing.T) {
 		want   []string
 	}{
 		{trace.Mooncake, "\n \n", []string{"x.jsonl", "no requests"}},
+		{trace.Mooncake, row(strings.Repeat(" ", 65<<20)), []string{"line 2", "longer than 64 MiB"}},
 		{trace.Mooncake, row(`{"output_length": 1}`), []string{"x.jsonl, line 2", "hash_ids: missing"}},
 		{trace.Mooncake, row(`{"hash_ids": [1]}`), []string{"line 2", "output_length: missing"}},
 		{trace.Mooncake, row(`{"hash_ids": [], "output_length": 1}`), []string{"line 2", "input_length", "empty"}},

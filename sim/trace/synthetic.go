@@ -153,7 +153,7 @@ func (s Synthetic) Requests() iter.Seq2[Request, error] {
 				}
 				if turn > 0 {
 					r.After, r.Delay = []string{last.ID}, s.pause(random)
-					r.At = last.At + r.Delay
+					r.At = min(last.At+r.Delay, maxTime)
 				}
 				last = r
 				r.Prompt = slices.Clip(r.Prompt)
@@ -161,7 +161,7 @@ func (s Synthetic) Requests() iter.Seq2[Request, error] {
 					return
 				}
 			}
-			at += s.gap(random)
+			at = min(at+s.gap(random), maxTime)
 		}
 	}
 }
@@ -183,14 +183,14 @@ func (s *Synthetic) gap(random *rand.Rand) time.Duration {
 	default:
 		return 0
 	}
-	return time.Duration(gaps / s.Rate * float64(time.Second))
+	return time.Duration(min(gaps/s.Rate*float64(time.Second), float64(maxTime)))
 }
 
 func (s *Synthetic) pause(random *rand.Rand) time.Duration {
 	if s.Exponential {
-		return time.Duration(random.ExpFloat64() * float64(s.Pause))
+		return scaled(s.Pause, random.ExpFloat64())
 	}
-	return s.Pause
+	return min(s.Pause, maxTime)
 }
 
 // drawGamma draws from the gamma distribution of scale 1, by the method of

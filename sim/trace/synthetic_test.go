@@ -188,3 +188,18 @@ func ExampleSynthetic() {
 	// session 1, turn 0 1000 100
 	// session 1, turn 1 2100 100
 }
+
+// Times that would not fit stay at the latest that does.
+func TestSyntheticTimesDoNotOverflow(t *testing.T) {
+	for _, arrival := range []trace.Arrival{trace.Poisson, trace.Constant, trace.Gamma} {
+		w := synthetic(t, trace.Synthetic{
+			Sessions: 20, Turns: 3, Input: trace.Length{Mean: 8}, Output: trace.Length{Mean: 2},
+			Arrival: arrival, Rate: 1e-300, Pause: 1 << 62, Exponential: true,
+		})
+		for i, r := range w {
+			if r.At < 0 || r.Delay < 0 || i > 0 && r.At < w[i-1].At {
+				t.Errorf("%s: %s comes at %v, after a pause of %v", arrival, r.ID, r.At, r.Delay)
+			}
+		}
+	}
+}
