@@ -73,6 +73,9 @@ func (f *fake) Workers() []pipeline.WorkerInfo {
 		ID: 42, Name: "mock-0", Model: "acme/demo", State: "ready",
 		Ranks:  []pipeline.RankInfo{{Requests: 1, DecodeBlocks: 5, PrefillTokens: 9}},
 		Events: fleet.EventCounts{Applied: 21, Voided: 22, Ignored: 23, Torn: 24, Foreign: 25, Opened: 26},
+	}, {
+		ID: 43, Name: "mock-1", Model: "acme/demo", State: "ready", Role: engine.Prefill,
+		Ranks: []pipeline.RankInfo{{PrefillTokens: 7}},
 	}}
 }
 

@@ -4,6 +4,8 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dynago/dynago/engine"
 )
 
 // fleetGauges tells what the backend knows of its models and workers at the
@@ -66,9 +68,12 @@ func (g *fleetGauges) Collect(ch chan<- prometheus.Metric) {
 		gauge(g.migration, float64(g.server.MigrationLimit), m.ID)
 	}
 	for _, w := range g.server.Backend.Workers() {
-		id := strconv.FormatUint(w.ID, 10)
+		id, kind := strconv.FormatUint(w.ID, 10), "decode" // as boards have it, also of workers that do it all
+		if w.Role == engine.Prefill {
+			kind = "prefill"
+		}
 		for _, r := range w.Ranks {
-			labels := []string{id, strconv.FormatUint(uint64(r.Rank), 10), "decode"}
+			labels := []string{id, strconv.FormatUint(uint64(r.Rank), 10), kind}
 			gauge(g.decodeBlocks, float64(r.DecodeBlocks), labels...)
 			gauge(g.prefillTokens, float64(r.PrefillTokens), labels...)
 			gauge(g.ttft, r.LastTTFT, labels...)

@@ -137,6 +137,7 @@ func TestMetricValues(t *testing.T) {
 		`dynamo_frontend_queued_requests{model="acme/demo"} 0`,
 		`dynamo_frontend_model_context_length{model="acme/demo"} 4096`,
 		`dynamo_frontend_worker_active_decode_blocks{dp_rank="0",worker_id="42",worker_type="decode"} 5`,
+		`dynamo_frontend_worker_active_prefill_tokens{dp_rank="0",worker_id="43",worker_type="prefill"} 7`,
 		`dynamo_frontend_template_seconds_count 3`,
 		`dynamo_frontend_stage_duration_seconds_count{stage="preprocess"} 3`,
 		`dynamo_frontend_stage_duration_seconds_count{stage="route"} 3`,

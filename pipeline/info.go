@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/chattemplate"
+	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/kvindex"
 	"github.com/dynago/dynago/prompt"
@@ -37,6 +38,7 @@ type WorkerInfo struct {
 	ID    uint64
 	Name  string // its address, or "mock-0"
 	Model string
+	Role  engine.Role
 	State string // loading, ready, draining, failed, inhibited
 	Ranks []RankInfo
 	// Events is what came of what the worker told of its caches.
@@ -136,7 +138,7 @@ func (p *Pipeline) Workers() []WorkerInfo {
 	for _, w := range p.Fleet.Snapshot() {
 		info := WorkerInfo{ID: w.ID(), Name: w.Name(), State: w.Status().State.String(), Events: w.EventCounts()}
 		if card := w.Card(); card != nil {
-			info.Model = card.Model
+			info.Model, info.Role = card.Model, card.Role
 		}
 		if w.Admitted() && !w.Ready() {
 			info.State = "inhibited"

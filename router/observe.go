@@ -120,6 +120,18 @@ func (r *Router) tell(b *Booking, q *Query, s *scratch, choice int) {
 	w.query, w.rows = nil, nil
 }
 
+// Untold returns how many workers that are ready tell nothing of their caches,
+// while the router listens: what is sent to them counts as cached there.
+func (r *Router) Untold() int {
+	n := 0
+	for _, w := range r.fleet.Snapshot() {
+		if card := w.Card(); !r.tuning.IgnoreEvents && w.Ready() && card != nil && !r.hears(card) {
+			n++
+		}
+	}
+	return n
+}
+
 // stopwatch tells how long one thing after another has taken, if anybody wants to
 // know: it would cost more than some of them.
 type stopwatch struct {

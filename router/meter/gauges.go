@@ -16,7 +16,7 @@ type gauges struct {
 	// Of its queues.
 	pending, pendingTokens, pendingCached, backpressure *prometheus.Desc
 	// Of workers and sessions.
-	registered, bindings, sessions *prometheus.Desc
+	registered, untold, bindings, sessions *prometheus.Desc
 }
 
 func newGauges(labels prometheus.Labels) gauges {
@@ -31,6 +31,7 @@ func newGauges(labels prometheus.Labels) gauges {
 	}
 	g.started = desc("dynamo_component_router_requests_started_total", "Requests that came.", labels)
 	g.registered = desc("dynamo_component_router_worker_registered", "1 for every rank that is known.", labels, "router_worker_id", "dp_rank", "worker_type")
+	g.untold = desc("dynamo_component_router_kv_event_source_mismatch_workers", "Workers that are ready and tell nothing of their caches, while the router listens.", labels)
 
 	g.pending = queue("pending_requests", "Requests that wait for a worker.")
 	g.pendingTokens = queue("pending_isl_tokens", "Tokens of their prompts.")
@@ -79,6 +80,7 @@ func (g *gauges) collect(ch chan<- prometheus.Metric, r *router.Router) {
 	for _, l := range r.Loads() {
 		gauge(g.registered, 1, strconv.FormatUint(l.Target.Worker, 10), strconv.FormatUint(uint64(l.Target.Rank), 10), workerType(l.Role))
 	}
+	gauge(g.untold, r.Untold())
 	s := r.Sessions()
 	gauge(g.bindings, s.Bindings)
 	for event, n := range map[string]uint64{

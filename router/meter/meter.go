@@ -62,7 +62,7 @@ func New() *Meter {
 	m.beyond = component("shared_cache_beyond_blocks", "Blocks of them that are not cached where the prompt goes.", powers(1, 2, 13))
 	m.lost = component("overlap_blocks_lost", "Blocks that are cached elsewhere and not where the prompt goes, where there are any.", powers(1, 2, 13))
 
-	m.hashing = overhead("block_hashing", "Naming the blocks of a prompt", compute)
+	m.hashing = overhead("block_hashing", "Naming the blocks of a prompt and their sequences, which is done in one", compute)
 	m.matching = overhead("indexer_find_matches", "Finding out where they are", compute)
 	m.shared = overhead("shared_cache_query", "Waiting for the cache beside the workers", awaited)
 	m.scheduling = overhead("scheduling", "Load, costs, choice and booking", awaited)

@@ -210,6 +210,7 @@ func TestWatch(t *testing.T) {
 		{"dynamo_frontend_router_queue_pending_isl_tokens", "480", queue},
 		{"dynamo_frontend_router_queue_pending_cached_tokens", "0", queue},
 		{"dynamo_frontend_router_queue_backpressure_total", "0", append(queue, `reason="request_limit"`)},
+		{"dynamo_component_router_kv_event_source_mismatch_workers", "1", []string{`router_id="`}},
 		{"dynago_router_parked_total", "3", nil},
 		{"dynago_router_session_bindings", "4", nil},
 		{"dynago_router_session_events_total", "2", []string{`event="bound"`}},
@@ -229,6 +230,9 @@ func TestWatch(t *testing.T) {
 	}
 	if strings.Contains(text, "worker_registered") {
 		t.Error("a worker that has left is still shown")
+	}
+	if got := value(t, text, "dynamo_component_router_kv_event_source_mismatch_workers"); got != "0" {
+		t.Errorf("%s workers that have left tell nothing", got)
 	}
 }
 
