@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,20 +71,36 @@ func TestWritable(t *testing.T) {
 }
 
 // lesson is a policy that has learned a text.
-type lesson struct{ text string }
+type lesson struct {
+	mu   sync.Mutex
+	text string
+}
 
-func (l *lesson) Learned() bool { return l.text != "" }
+func (l *lesson) learn(text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = text
+}
+
+func (l *lesson) Learned() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text != ""
+}
 
 func (l *lesson) Save(w io.Writer) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	_, err := io.WriteString(w, l.text)
 	return err
 }
 
 func (l *lesson) Load(r io.Reader) error {
 	text, err := io.ReadAll(r)
-	if l.text = string(text); l.text == "spoiled" {
-		l.text, err = "", errors.New("spoiled")
+	if string(text) == "spoiled" {
+		return errors.New("spoiled")
 	}
+	l.learn(string(text))
 	return err
 }
 
@@ -107,7 +124,7 @@ func TestPoliciesSave(t *testing.T) {
 		if _, err := os.Stat(path); err == nil {
 			t.Error("nothing was learned, and yet there is a file")
 		}
-		l.text = "one"
+		l.learn("one")
 		time.Sleep(58 * time.Second)
 		synctest.Wait()
 		saved("")
@@ -116,7 +133,7 @@ func TestPoliciesSave(t *testing.T) {
 		saved("one")
 		cancel()
 		synctest.Wait()
-		l.text = "two"
+		l.learn("two")
 		time.Sleep(time.Hour)
 		saved("one")
 		p.close()
