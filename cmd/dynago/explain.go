@@ -51,6 +51,8 @@ type explanation struct {
 	Why       string        `json:"why"`
 	Rows      []explained   `json:"candidates"`
 	Out       []outRow      `json:"not_eligible"`
+
+	byCost bool // a worker is picked by what the request costs there
 }
 
 // explained is one rank that may serve the prompt. Costs are in blocks.
@@ -86,8 +88,9 @@ type outRow struct {
 	Reason string `json:"reason"`
 }
 
-// explainFully prints every part of what each rank would cost.
-func (sys *system) explainFully(ctx context.Context, to outlet, text string, s *explainSettings, mode string) error {
+// explainFully prints every part of what each rank would cost. It completes an
+// explanation that says how workers are picked.
+func (sys *system) explainFully(ctx context.Context, to outlet, text string, s *explainSettings, e *explanation) error {
 	for _, running := range s.Running {
 		b, err := sys.begin(ctx, running)
 		if err != nil {
@@ -103,7 +106,7 @@ func (sys *system) explainFully(ctx context.Context, to outlet, text string, s *
 	if q.Allow, err = sys.named(s.Allow); err != nil {
 		return err
 	}
-	e := explanation{Model: sys.files.name, Tokens: len(ids), Mode: mode}
+	e.Tokens = len(ids)
 	for _, b := range sys.router.Barred(q) {
 		e.Out = append(e.Out, outRow{b.Worker.Name(), b.Worker.ID(), b.Reason})
 	}
@@ -188,7 +191,7 @@ func (e *explanation) because(rows []router.Row, names map[uint64]string, i int,
 		return number(math.Abs(tokens)/float64(rows[i].BlockSize)) + " blocks"
 	}
 	who := label(i) + " is taken"
-	if !byCost(e.Mode) && c.Next >= 0 {
+	if !e.byCost && c.Next >= 0 {
 		return fmt.Sprintf("%s because %s picks it, whatever it costs.", who, e.Mode)
 	}
 	switch c.Reason {
@@ -222,10 +225,6 @@ func (e *explanation) because(rows []router.Row, names map[uint64]string, i int,
 	return s + "."
 }
 
-// byCost says whether a mode looks at costs. That of a server is not known, and
-// most do.
-func byCost(mode string) bool { return mode == "" || router.Mode(mode) == router.KV }
-
 // number writes a cost as short as it can be.
 func number(v float64) string {
 	return strconv.FormatFloat(math.Round(v*100)/100, 'f', -1, 64)
@@ -251,8 +250,8 @@ type column struct {
 	dull string
 }
 
-// columns are those of the table; chances are those of mode kv.
-func columns(mode string) []column {
+// columns are those of the table. Chances are those of mode kv.
+func columns(byCost bool) []column {
 	whole := func(f func(*explained) int) func(*explained) string {
 		return func(r *explained) string { return strconv.Itoa(f(r)) }
 	}
@@ -278,7 +277,7 @@ func columns(mode string) []column {
 		{"preference", cost(func(r *explained) float64 { return r.Preference }), "1.00"},
 		{"total", cost(func(r *explained) float64 { return r.Total }), ""},
 	}
-	if byCost(mode) {
+	if byCost {
 		all = append(all, column{"chance", func(r *explained) string { return fmt.Sprintf("%.1f%%", 100*r.Chance) }, ""})
 	}
 	return all
@@ -287,7 +286,7 @@ func columns(mode string) []column {
 // write prints the table that a person wants.
 func (e *explanation) write(out io.Writer) error {
 	fmt.Fprintf(out, "%d tokens, %d blocks of %d\n\n", e.Tokens, e.Blocks, e.BlockSize)
-	shown := slices.DeleteFunc(columns(e.Mode), func(c column) bool {
+	shown := slices.DeleteFunc(columns(e.byCost), func(c column) bool {
 		return c.dull != "" && !slices.ContainsFunc(e.Rows, func(r explained) bool { return c.show(&r) != c.dull })
 	})
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)

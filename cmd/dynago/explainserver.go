@@ -172,7 +172,8 @@ func (c *routeCommand) explainServer(to outlet) error {
 	if err := r.call(ctx, "POST", selectRoutes+"/select", ask, &taken); err != nil {
 		return err
 	}
-	e := explanation{Model: model, Tokens: len(tokens.Tokens)}
+	// How it picks workers is not told; most servers go by costs.
+	e := explanation{Model: model, Tokens: len(tokens.Tokens), byCost: true}
 	for _, b := range scores.Barred {
 		e.Out = append(e.Out, outRow{names[b.ID], b.ID, b.Reason})
 	}

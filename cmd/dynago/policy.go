@@ -248,11 +248,20 @@ func (p *policies) collectors(f *fleet.Fleet) (list []prometheus.Collector) {
 	return list
 }
 
+// byCost says whether workers are picked by what a request costs there: in mode kv,
+// unless a policy picks.
+func (s *routerSettings) byCost(p *policies) bool {
+	return p.roles == nil && (s.LoadAware || router.Mode(s.Mode) == router.KV)
+}
+
 // describe names what picks workers.
 func (s *routerSettings) describe() string {
 	text := s.Mode
+	if s.LoadAware {
+		text = string(router.KV) + ", by load alone"
+	}
 	for _, p := range []struct{ role, name string }{
-		{"policy", s.Policy.Name}, {"prefill policy", s.Policy.Prefill}, {"decode policy", s.Policy.Decode}, {"policies of", s.Policy.File},
+		{"policy", s.Policy.Name}, {"prefill policy", s.Policy.Prefill}, {"decode policy", s.Policy.Decode}, {"policy file", s.Policy.File},
 	} {
 		if p.name != "" {
 			text += fmt.Sprintf(", %s %s", p.role, redacted(p.name))

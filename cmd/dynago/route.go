@@ -52,7 +52,8 @@ func (c *routeCommand) Run(to outlet, parsed *config.Parsed) error {
 		}
 	}
 	if c.Explain.Full || c.Explain.JSON {
-		return sys.explainFully(ctx, to, c.Prompts[last], &c.Explain, c.Router.describe())
+		e := explanation{Model: sys.files.name, Mode: c.Router.describe(), byCost: c.Router.byCost(sys.policies)}
+		return sys.explainFully(ctx, to, c.Prompts[last], &c.Explain, &e)
 	}
 	return sys.explain(ctx, to, c.Prompts[last])
 }
