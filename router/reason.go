@@ -37,7 +37,7 @@ func Compare(rows []Row, taken int) Comparison {
 			continue
 		}
 		cost := tokens(&rows[i].Candidate)
-		if cost < least {
+		if c.Next < 0 || cost < least { // which may be endless for all
 			c.Next, least = i, cost
 		}
 		if cost == tokens(&t.Candidate) {

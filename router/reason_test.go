@@ -1,6 +1,7 @@
 package router_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/dynago/dynago/kv"
@@ -21,6 +22,7 @@ func TestCompare(t *testing.T) {
 	warm := router.Terms{RawPrefill: 10, Credit: 8, Prefill: 2, Decode: 10}
 	hot := router.Terms{RawPrefill: 13, Credit: 8, Prefill: 5, Decode: 12} // warm and busy
 	busy := router.Terms{RawPrefill: 30, Prefill: 30, Decode: 20}
+	endless := router.Terms{RawPrefill: 10, Prefill: math.MaxFloat64} // in tokens
 	swamped := router.Terms{RawPrefill: 90, Credit: 8, Prefill: 82, Decode: 40}
 	for name, tt := range map[string]struct {
 		rows  []router.Row
@@ -34,6 +36,7 @@ func TestCompare(t *testing.T) {
 			1,
 			router.Comparison{Reason: router.ReasonCache, Next: 0, Ties: 1, Cache: 80, Load: -50},
 		},
+		"endless":           {[]router.Row{row(1, endless, .5), row(2, endless, .5)}, 0, router.Comparison{Reason: router.ReasonTie, Next: 1, Ties: 2}},
 		"load":              {[]router.Row{row(1, idle, 1), row(2, busy, 0)}, 0, router.Comparison{Reason: router.ReasonLoad, Next: 1, Ties: 1, Load: 300}},
 		"in spite of cache": {[]router.Row{row(1, idle, 1), row(2, swamped, 0)}, 0, router.Comparison{Reason: router.ReasonLoad, Next: 1, Ties: 1, Cache: -80, Load: 1100}},
 		"tie":               {[]router.Row{row(1, idle, .5), row(2, busy, 0), row(3, idle, .5)}, 2, router.Comparison{Reason: router.ReasonTie, Next: 0, Ties: 2}},
