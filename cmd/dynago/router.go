@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/signal"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/internal/config"
 	"github.com/dynago/dynago/router"
@@ -88,7 +90,10 @@ func (c *routerCommand) Run(to outlet, parsed *config.Parsed) error {
 	go service.Router.Run(ctx)
 	go policies.run(ctx)
 
+	waiting, cut := context.WithCancelCause(context.Background())
+	defer cut(nil)
 	server := &http.Server{
+		BaseContext:       func(net.Listener) context.Context { return waiting },
 		Handler:           service.Handler(),
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       time.Minute, // lifted once the body is there
@@ -105,7 +110,7 @@ func (c *routerCommand) Run(to outlet, parsed *config.Parsed) error {
 	case err := <-failed:
 		return fmt.Errorf("--port: %w", err)
 	case <-signals:
-		return c.drain(server, signals, logs.target("selection"))
+		return c.drain(server, cut, signals, logs.target("selection"))
 	}
 }
 
@@ -127,9 +132,12 @@ func (c *routerCommand) build(conf router.Config, policies *policies, logs *logs
 	})
 }
 
+// cutGrace is how long requests that are cut may take to say so.
+const cutGrace = 2 * time.Second
+
 // drain ends the server: requests that wait for room may still be answered,
-// unless a second signal comes.
-func (c *routerCommand) drain(server *http.Server, signals <-chan os.Signal, log *slog.Logger) error {
+// unless a second signal comes. In the end they are told that they wait in vain.
+func (c *routerCommand) drain(server *http.Server, cut context.CancelCauseFunc, signals <-chan os.Signal, log *slog.Logger) error {
 	log.Info("draining: running requests may finish, a second signal ends at once", "timeout", c.Service.DrainTimeout)
 	ctx, cancel := context.WithTimeout(context.Background(), c.Service.DrainTimeout)
 	defer cancel()
@@ -139,7 +147,12 @@ func (c *routerCommand) drain(server *http.Server, signals <-chan os.Signal, log
 	case err := <-done:
 		if err != nil {
 			log.Warn("requests were cut")
-			server.Close() //nolint:errcheck // all that matters has been said
+			cut(engine.ErrShutdown)
+			grace, cancel := context.WithTimeout(context.Background(), cutGrace)
+			defer cancel()
+			if server.Shutdown(grace) != nil {
+				server.Close() //nolint:errcheck // all that matters has been said
+			}
 		}
 		return nil
 	case <-signals:

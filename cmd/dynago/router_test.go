@@ -99,6 +99,43 @@ func TestRouterService(t *testing.T) {
 	}
 }
 
+// Whoever still waits for room when the patience of the drain is over is told so.
+func TestRouterServiceCutsWhoWaits(t *testing.T) {
+	p := startRouter(t, "--no-router-kv-events", "--router-queue-threshold", "0", "--drain-timeout", "50ms", "--log-level", "warn")
+	if status, text := p.send("/workers", `{"worker_id":1,"endpoint":"http://w1","block_size":4,"max_num_batched_tokens":100}`); status != 201 {
+		t.Fatalf("status %d: %s", status, text)
+	}
+	if status, text := p.send("/select_and_reserve", `{"token_ids":[1,2,3,4]}`); status != 200 {
+		t.Fatalf("status %d: %s", status, text)
+	}
+	type answer struct {
+		status int
+		text   string
+	}
+	late := make(chan answer, 1)
+	go func() {
+		resp, err := http.Post(p.url+"/select_and_reserve", "application/json", strings.NewReader(`{"token_ids":[5,6,7,8]}`))
+		if err != nil {
+			late <- answer{text: err.Error()}
+			return
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		late <- answer{resp.StatusCode, string(text)}
+	}()
+	until(t, "it waits", func() bool {
+		_, text := p.get(p.url + "/loads")
+		return strings.Contains(text, `"pending_count":1`)
+	})
+	p.signal(syscall.SIGTERM)
+	if a := <-late; a.status != 503 || !strings.Contains(a.text, "shutting down") {
+		t.Errorf("status %d: %s; want 503 that the server shuts down", a.status, a.text)
+	}
+	if code := p.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
 // With KV events a worker needs an address for them.
 func TestRouterServiceEvents(t *testing.T) {
 	p := startRouter(t, "--log-level", "warn")
