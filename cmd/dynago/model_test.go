@@ -5,8 +5,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,23 +12,6 @@ import (
 	"syscall"
 	"testing"
 )
-
-// post sends an object and reads one.
-func (p *program) post(path, body string, into any) {
-	p.t.Helper()
-	resp, err := http.Post(p.url+path, "application/json", strings.NewReader(body))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != 200 {
-		p.t.Fatalf("%s: %d %s %v", path, resp.StatusCode, text, err)
-	}
-	if err := json.Unmarshal(text, into); err != nil {
-		p.t.Fatalf("%s: %v in %s", path, err, text)
-	}
-}
 
 // A model of any kind of files can be served: its tokens are those that the files
 // say, there and back, and the log tells what was read.

@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,37 +32,13 @@ func file(t *testing.T, name, text string) string {
 	return path
 }
 
-// reply is what came of a request that was sent in the background.
-type reply struct {
-	status int
-	header http.Header
-	body   string
-	err    error
-}
-
 // begin asks in the background, and returns what will come of it and how to leave.
 func (p *program) begin(text, hints string) (<-chan reply, context.CancelFunc) {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	p.t.Cleanup(cancel)
 	body := fmt.Sprintf(`{"model":"dynago/demo","messages":[{"role":"user","content":%q}],"nvext":{"agent_hints":{%s}}}`, text, hints)
-	req, err := http.NewRequestWithContext(ctx, "POST", p.url+"/v1/chat/completions", strings.NewReader(body))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	done := make(chan reply, 1)
-	go func() {
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			done <- reply{err: err}
-			return
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		done <- reply{resp.StatusCode, resp.Header, string(text), err}
-	}()
-	return done, cancel
+	return later(p.request(ctx, "POST", p.url+"/v1/chat/completions", body)), cancel
 }
 
 // shows says whether the metrics page has a line.

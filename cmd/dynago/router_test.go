@@ -3,13 +3,9 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -17,50 +13,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 )
-
-// startRouter starts "dynago router" on a free port and waits for its address.
-func startRouter(t *testing.T, args ...string) *program {
-	t.Helper()
-	p := &program{t: t, log: &syncBuffer{}}
-	p.cmd = exec.Command(os.Args[0], append([]string{"router", "--port", "0"}, args...)...)
-	p.cmd.Env = append(os.Environ(), asProgram+"=1")
-	p.cmd.Stderr = p.log
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if p.cmd.ProcessState == nil {
-			p.cmd.Process.Kill()
-			p.cmd.Wait()
-		}
-		if t.Failed() {
-			t.Logf("log:\n%s", p.log)
-		}
-	})
-	if p.banner, err = bufio.NewReader(out).ReadString('\n'); err != nil {
-		t.Fatalf("it printed %q and ended; log:\n%s", p.banner, p.log)
-	}
-	if _, p.url, _ = strings.Cut(strings.TrimSpace(p.banner), " on "); p.url == "" {
-		t.Fatalf("no address in %q", p.banner)
-	}
-	return p
-}
-
-// send posts a JSON body.
-func (p *program) send(path, body string) (int, string) {
-	p.t.Helper()
-	resp, err := http.Post(p.url+path, "application/json", strings.NewReader(body))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, _ := io.ReadAll(resp.Body)
-	return resp.StatusCode, string(text)
-}
 
 // The service registers, chooses and books with the flags of the router, answers
 // who waits for room when somebody leaves, and ends when it is told to.
@@ -70,8 +22,8 @@ func TestRouterService(t *testing.T) {
 		t.Errorf("ready without workers: %d", status)
 	}
 	for id := 1; id <= 2; id++ {
-		if status, text := p.send("/workers", fmt.Sprintf(`{"worker_id":%d,"endpoint":"http://w%d","block_size":4}`, id, id)); status != 201 {
-			t.Fatalf("status %d: %s", status, text)
+		if r := p.send("/workers", fmt.Sprintf(`{"worker_id":%d,"endpoint":"http://w%d","block_size":4}`, id, id)); r.status != 201 {
+			t.Fatalf("status %d: %s", r.status, r.body)
 		}
 	}
 	if status, _ := p.get(p.url + "/ready"); status != 200 {
@@ -79,8 +31,8 @@ func TestRouterService(t *testing.T) {
 	}
 	for i := range 4 {
 		want := fmt.Sprintf(`"worker_id":%d`, 1+i%2)
-		if status, text := p.send("/select_and_reserve", fmt.Sprintf(`{"selection_id":"%d","token_ids":[1,2,3,4]}`, i)); status != 200 || !strings.Contains(text, want) {
-			t.Errorf("request %d: status %d, want 200 with %s: %s", i, status, want, text)
+		if r := p.send("/select_and_reserve", fmt.Sprintf(`{"selection_id":"%d","token_ids":[1,2,3,4]}`, i)); r.status != 200 || !strings.Contains(r.body, want) {
+			t.Errorf("request %d: status %d, want 200 with %s: %s", i, r.status, want, r.body)
 		}
 	}
 	_, page := p.get(p.url + "/metrics")
@@ -102,34 +54,20 @@ func TestRouterService(t *testing.T) {
 // Whoever still waits for room when the patience of the drain is over is told so.
 func TestRouterServiceCutsWhoWaits(t *testing.T) {
 	p := startRouter(t, "--no-router-kv-events", "--router-queue-threshold", "0", "--drain-timeout", "50ms", "--log-level", "warn")
-	if status, text := p.send("/workers", `{"worker_id":1,"endpoint":"http://w1","block_size":4,"max_num_batched_tokens":100}`); status != 201 {
-		t.Fatalf("status %d: %s", status, text)
+	if r := p.send("/workers", `{"worker_id":1,"endpoint":"http://w1","block_size":4,"max_num_batched_tokens":100}`); r.status != 201 {
+		t.Fatalf("status %d: %s", r.status, r.body)
 	}
-	if status, text := p.send("/select_and_reserve", `{"token_ids":[1,2,3,4]}`); status != 200 {
-		t.Fatalf("status %d: %s", status, text)
+	if r := p.send("/select_and_reserve", `{"token_ids":[1,2,3,4]}`); r.status != 200 {
+		t.Fatalf("status %d: %s", r.status, r.body)
 	}
-	type answer struct {
-		status int
-		text   string
-	}
-	late := make(chan answer, 1)
-	go func() {
-		resp, err := http.Post(p.url+"/select_and_reserve", "application/json", strings.NewReader(`{"token_ids":[5,6,7,8]}`))
-		if err != nil {
-			late <- answer{text: err.Error()}
-			return
-		}
-		defer resp.Body.Close()
-		text, _ := io.ReadAll(resp.Body)
-		late <- answer{resp.StatusCode, string(text)}
-	}()
+	late := later(p.request(t.Context(), "POST", p.url+"/select_and_reserve", `{"token_ids":[5,6,7,8]}`))
 	until(t, "it waits", func() bool {
 		_, text := p.get(p.url + "/loads")
 		return strings.Contains(text, `"pending_count":1`)
 	})
 	p.signal(syscall.SIGTERM)
-	if a := <-late; a.status != 503 || !strings.Contains(a.text, "shutting down") {
-		t.Errorf("status %d: %s; want 503 that the server shuts down", a.status, a.text)
+	if r := <-late; r.status != 503 || !strings.Contains(r.body, "shutting down") {
+		t.Errorf("status %d: %s, %v; want 503 that the server shuts down", r.status, r.body, r.err)
 	}
 	if code := p.wait(); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -139,7 +77,7 @@ func TestRouterServiceCutsWhoWaits(t *testing.T) {
 // With KV events a worker needs an address for them.
 func TestRouterServiceEvents(t *testing.T) {
 	p := startRouter(t, "--log-level", "warn")
-	if _, text := p.send("/workers", `{"worker_id":1,"endpoint":"http://w1","block_size":4}`); !strings.Contains(text, "kv_events endpoint is required") {
+	if text := p.send("/workers", `{"worker_id":1,"endpoint":"http://w1","block_size":4}`).body; !strings.Contains(text, "kv_events endpoint is required") {
 		t.Errorf("answer %s", text)
 	}
 	p.signal(syscall.SIGINT)
@@ -160,12 +98,12 @@ func TestChosenWorker(t *testing.T) {
 		t.Fatalf("workers %s: %v", text, err)
 	}
 	chosen := workers[1].ID
-	chat := func(nvext string) (int, string) {
+	chat := func(nvext string) reply {
 		return p.send("/v1/chat/completions", `{"model":"dynago/demo","max_tokens":4,"messages":[{"role":"user","content":"hello"}],"nvext":`+nvext+`}`)
 	}
 	for range 3 {
-		if status, text := chat(fmt.Sprintf(`{"backend_instance_id":%d}`, chosen)); status != 200 {
-			t.Fatalf("status %d: %s", status, text)
+		if r := chat(fmt.Sprintf(`{"backend_instance_id":%d}`, chosen)); r.status != 200 {
+			t.Fatalf("status %d: %s", r.status, r.body)
 		}
 	}
 	_, page := p.get(p.url + "/metrics")
@@ -176,11 +114,11 @@ func TestChosenWorker(t *testing.T) {
 			t.Errorf("worker %d has seen a prompt of %s tokens; %d was chosen", w.ID, tokens, chosen)
 		}
 	}
-	if status, text := chat(`{"backend_instance_id":4711}`); status != 503 {
-		t.Errorf("a worker that is not there: status %d: %s", status, text)
+	if r := chat(`{"backend_instance_id":4711}`); r.status != 503 {
+		t.Errorf("a worker that is not there: status %d: %s", r.status, r.body)
 	}
-	if status, text := chat(`{}`); status != 400 {
-		t.Errorf("no worker in mode direct: status %d: %s", status, text)
+	if r := chat(`{}`); r.status != 400 {
+		t.Errorf("no worker in mode direct: status %d: %s", r.status, r.body)
 	}
 }
 
@@ -201,16 +139,7 @@ func TestExplainServer(t *testing.T) {
 	if code != 0 || strings.Count(out, "mock-") < 3 || !strings.Contains(out, "by a draw: 3 cost the same") {
 		t.Fatalf("code %d:\n%s%s", code, out, problems)
 	}
-	req, err := http.NewRequest("POST", p.url+"/v1/chat/completions", strings.NewReader(`{"model":"dynago/demo","max_tokens":1,"messages":[{"role":"user","content":"`+text+`"}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Authorization", "Bearer secret")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp.Body.Close()
+	p.send("/v1/chat/completions", `{"model":"dynago/demo","max_tokens":1,"messages":[{"role":"user","content":"`+text+`"}]}`, "Authorization", "Bearer secret")
 	until(t, "the prompt decides by its cache", func() bool {
 		_, out, _ = explain(text)
 		return strings.Contains(out, "is taken for its cache") && strings.Contains(out, "100.0%  ← taken")

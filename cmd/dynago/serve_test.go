@@ -3,14 +3,12 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -19,138 +17,6 @@ import (
 	"testing"
 	"time"
 )
-
-// program is a running dynago.
-type program struct {
-	t      *testing.T
-	cmd    *exec.Cmd
-	url    string
-	banner string
-	admin  string
-	log    *syncBuffer
-}
-
-// serve starts "dynago serve" on a free port and waits for what it prints.
-func serve(t *testing.T, args ...string) *program {
-	t.Helper()
-	p := &program{t: t, log: &syncBuffer{}}
-	p.cmd = exec.Command(os.Args[0], append([]string{"serve", "--http-port", "0"}, args...)...)
-	p.cmd.Env = append(os.Environ(), asProgram+"=1")
-	p.cmd.Stderr = p.log
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if p.cmd.ProcessState == nil {
-			p.cmd.Process.Kill()
-			p.cmd.Wait()
-		}
-		if t.Failed() {
-			t.Logf("log:\n%s", p.log)
-		}
-	})
-	lines := bufio.NewReader(out)
-	for !strings.Contains(p.banner, "curl ") {
-		line, err := lines.ReadString('\n')
-		if p.banner += line; err != nil {
-			t.Fatalf("it printed %q and ended; log:\n%s", p.banner, p.log)
-		}
-	}
-	p.url = regexp.MustCompile(`http://[0-9.]+:\d+`).FindString(p.banner)
-	if m := regexp.MustCompile(`admin +(\S+)`).FindStringSubmatch(p.banner); m != nil {
-		p.admin = m[1]
-	}
-	return p
-}
-
-// wait returns the exit code.
-func (p *program) wait() int {
-	p.t.Helper()
-	done := make(chan struct{})
-	go func() {
-		p.cmd.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return p.cmd.ProcessState.ExitCode()
-	case <-time.After(20 * time.Second):
-		p.t.Fatalf("it does not end; log:\n%s", p.log)
-		return 0
-	}
-}
-
-func (p *program) signal(s syscall.Signal) {
-	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
-func (p *program) get(url string, header ...string) (int, string) {
-	p.t.Helper()
-	req, err := http.NewRequest("GET", url, nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, _ := io.ReadAll(resp.Body)
-	return resp.StatusCode, string(body)
-}
-
-// ask opens a stream of so many tokens.
-func (p *program) ask(tokens int) *http.Response {
-	p.t.Helper()
-	body := fmt.Sprintf(`{"model":"dynago/demo","stream":true,"max_tokens":%d,"ignore_eos":true,"messages":[{"role":"user","content":"Which rivers cross Paris?"}]}`, tokens)
-	resp, err := http.Post(p.url+"/v1/chat/completions", "application/json", strings.NewReader(body))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.t.Cleanup(func() { resp.Body.Close() })
-	return resp
-}
-
-// until waits for a condition.
-func until(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(10 * time.Second); !ok(); <-tick.C {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
-// syncBuffer is a buffer that is written while it is read.
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
 
 // Without flags that matter there is a whole system, and the line it prints is
 // one that works.
@@ -333,15 +199,9 @@ func TestMockScript(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := serve(t, "--mock-script", path, "--speedup-ratio", "0", "--model-name", "my/model", "--logging-console-format", "jsonl")
-	resp, err := http.Post(p.url+"/v1/chat/completions", "application/json",
-		strings.NewReader(`{"model":"my/model","messages":[{"role":"user","content":"secret words"}]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	body, _ := io.ReadAll(resp.Body)
-	if !strings.Contains(string(body), `"content":"The Seine does."`) {
-		t.Errorf("%s", body)
+	r := p.send("/v1/chat/completions", `{"model":"my/model","messages":[{"role":"user","content":"secret words"}]}`)
+	if !strings.Contains(r.body, `"content":"The Seine does."`) {
+		t.Errorf("%s", r.body)
 	}
 	until(t, "a log line in JSON", func() bool {
 		return strings.Contains(p.log.String(), `"msg":"request completed"`)

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -26,24 +25,12 @@ func (p *program) say(header ...string) (worker string, answer http.Header) {
 	p.t.Helper()
 	before := len(p.workers())
 	body := `{"model":"dynago/demo","max_tokens":1,"messages":[{"role":"user","content":"Which rivers cross Paris?"}]}`
-	req, err := http.NewRequest("POST", p.url+"/v1/chat/completions", strings.NewReader(body))
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	for i := 0; i+1 < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if text, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != 200 {
-		p.t.Fatalf("%d %s, %v", resp.StatusCode, text, err)
+	r := p.send("/v1/chat/completions", body, header...)
+	if r.status != 200 {
+		p.t.Fatalf("%d %s", r.status, r.body)
 	}
 	until(p.t, "a line about the request", func() bool { return len(p.workers()) > before })
-	return p.workers()[before], resp.Header
+	return p.workers()[before], r.header
 }
 
 // Requests of a session go to one worker, also where all others go round.
