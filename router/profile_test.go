@@ -173,6 +173,7 @@ policy_classes:
 		{"half a model's profile", "models:\n  m:\n    policy_classes: [{name: a, quantum: 1}]\n", "line 3: models.m: default_policy_family is missing"},
 		{"a model without a name", "models: {\"\": {}}", "line 1: models.: a model needs a name"},
 		{"models is a list", "models: [m]", "line 1: models: got a list, want a mapping"},
+		{"too many buckets", with("[{min_tokens: 0, bucket: hot}, {min_tokens: 10, bucket: cold}]", "["+strings.Repeat("x, ", 1025)+"]"), "line 2: uncached_isl_buckets: got a list of 1025, want at most 1024"},
 		{"no buckets", with("[{min_tokens: 0, bucket: hot}, {min_tokens: 10, bucket: cold}]", "[]"), "line 2: uncached_isl_buckets: got a list, want a list with something in it"},
 		{"first bucket", with("min_tokens: 0", "min_tokens: 1"), "line 2: uncached_isl_buckets[0].min_tokens: got 1, want 0 for the first bucket"},
 		{"buckets not increasing", with("min_tokens: 10", "min_tokens: 0"), "line 2: uncached_isl_buckets[1].min_tokens: got 0, want more than 0, where the bucket before begins"},

@@ -89,10 +89,18 @@ func (e entry) pairs() []entry {
 	return pairs
 }
 
+// mostListed bounds each list of a policy file: every class is looked at for each
+// request that waits, and has metrics of its own.
+const mostListed = 1024
+
 // list returns the values of a list, at least one.
 func (e entry) list() []entry {
 	if e.node.Kind != yaml.SequenceNode || len(e.node.Content) == 0 {
 		e.wrong("got %s, want a list with something in it", e.got())
+		return nil
+	}
+	if n := len(e.node.Content); n > mostListed {
+		e.wrong("got a list of %d, want at most %d", n, mostListed)
 		return nil
 	}
 	list := make([]entry, len(e.node.Content))

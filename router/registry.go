@@ -191,7 +191,7 @@ func (g *Registry) Choose(c Choice, base Recipe) (Roles, error) {
 		name := c.name(role)
 		recipe := base
 		recipe.Role = role
-		p, err := g.named(name, c.File, recipe, 0)
+		p, err := g.named(name, c.File, recipe, nil)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", roleName(role), err)
 		}
@@ -204,15 +204,14 @@ func (g *Registry) Choose(c Choice, base Recipe) (Roles, error) {
 	return chosen, nil
 }
 
-// mostNested bounds how deep policies are made of others, so that one that is
-// made of itself is found out.
-const mostNested = 8
-
-func (g *Registry) named(name string, file *Selection, r Recipe, depth int) (Policy, error) {
-	if depth > mostNested {
-		return nil, fmt.Errorf("policy %q is made of itself", name)
+// named makes the policy of a name, which is wanted for those that it is to be a
+// part of.
+func (g *Registry) named(name string, file *Selection, r Recipe, within []string) (Policy, error) {
+	if slices.Contains(within, name) {
+		return nil, fmt.Errorf("policy %s is made of itself (%s → %s)", name, strings.Join(within, " → "), name)
 	}
-	r.Other = func(name string) (Policy, error) { return g.named(name, file, r, depth+1) }
+	within = append(slices.Clip(within), name)
+	r.Other = func(name string) (Policy, error) { return g.named(name, file, r, within) }
 	kind := name
 	r.Parameters = nil
 	switch {

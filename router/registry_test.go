@@ -151,8 +151,22 @@ func TestChooseCircle(t *testing.T) {
 	if err := g.Register("outer", func(r *router.Recipe) (router.Policy, error) { return r.Other("outer") }); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Choose(router.Choice{Policy: "outer"}, router.Recipe{}); err == nil || !strings.Contains(err.Error(), "made of itself") {
-		t.Errorf("got %v", err)
+	file := &router.Selection{Instances: []router.Instance{{Name: "a", Type: "part"}, {Name: "b", Type: "part"}, {Name: "c", Type: "part"}}}
+	next := map[string]string{"a": "b", "b": "c", "c": "b"}
+	at := "a"
+	if err := g.Register("part", func(r *router.Recipe) (router.Policy, error) {
+		at = next[at]
+		return r.Other(at)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"outer": "policy outer is made of itself (outer → outer)",
+		"a":     "policy b is made of itself (a → b → c → b)",
+	} {
+		if _, err := g.Choose(router.Choice{Policy: name, File: file}, router.Recipe{}); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 }
 
