@@ -10,9 +10,12 @@ import (
 
 // conversation returns the first n requests of an hour of a chat service, or all
 // if n is 0.
-func conversation(t testing.TB, n int) []trace.Request {
+func conversation(t testing.TB, n int) []trace.Request { return recorded(t, "conversation", n) }
+
+// recorded returns the first n requests of a recorded trace.
+func recorded(t testing.TB, name string, n int) []trace.Request {
 	t.Helper()
-	f, err := os.Open("../bench/data/conversation_trace.jsonl.gz")
+	f, err := os.Open("../bench/data/" + name + "_trace.jsonl.gz")
 	if err != nil {
 		t.Fatal(err)
 	}

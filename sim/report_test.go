@@ -96,20 +96,22 @@ func TestReportKeys(t *testing.T) {
 	}
 }
 
-// The first thousand requests of an hour of a chat service, to the last digit.
-// A change here is a change of the router or of the engines.
+// The first thousand requests of the recorded traces, to the last digit. A change
+// here is a change of the router or of the engines.
 func TestGolden(t *testing.T) {
 	small := mock.DefaultArgs()
 	small.NumGPUBlocks = 2200 // some are sent back from the batch
 	for _, tt := range []struct {
 		name   string
+		trace  string
 		rows   int
 		config sim.Config
 	}{
-		{"conversation", 1000, sim.Config{Workers: 4}},
-		{"conversation_crowded", 300, sim.Config{Workers: 4, Engine: small, Concurrency: 64}},
+		{"conversation", "conversation", 1000, sim.Config{Workers: 4}},
+		{"conversation_crowded", "conversation", 300, sim.Config{Workers: 4, Engine: small, Concurrency: 64}},
+		{"synthetic", "synthetic", 1000, sim.Config{Workers: 4}},
 	} {
-		w := conversation(t, tt.rows)
+		w := recorded(t, tt.trace, tt.rows)
 		r, err := sim.Run(tt.config, w)
 		if err != nil {
 			t.Fatal(err)
