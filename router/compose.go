@@ -33,8 +33,8 @@ type Picker interface {
 	Policy
 }
 
-// Inputs say which facts of a candidate a part of a policy looks at. Target,
-// Worker and BlockSize are there for everybody.
+// Inputs say which facts of a candidate a part of a policy looks at. What it is,
+// by Target, Worker, BlockSize and OnCPU, is there for everybody.
 type Inputs uint8
 
 // The groups of facts.
@@ -49,7 +49,7 @@ const (
 
 // of returns c with nothing but these facts.
 func (in Inputs) of(c *Candidate) Candidate {
-	v := Candidate{Target: c.Target, Worker: c.Worker, BlockSize: c.BlockSize}
+	v := Candidate{Target: c.Target, Worker: c.Worker, BlockSize: c.BlockSize, OnCPU: c.OnCPU}
 	if in&CacheInputs != 0 {
 		v.Device, v.Host, v.Disk, v.Shared = c.Device, c.Host, c.Disk, c.Shared
 	}

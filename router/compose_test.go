@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/router"
 )
@@ -155,6 +157,39 @@ func TestComposeFaults(t *testing.T) {
 				t.Errorf("got %v, want %v with %q", err, c.kind, c.says)
 			}
 		})
+	}
+}
+
+// With all inputs a part sees all there is of a candidate, and with none what it is.
+func TestInputs(t *testing.T) {
+	whole := router.Candidate{
+		Target: kv.Target{Worker: 1, Rank: 2}, Worker: new(fleet.Worker), BlockSize: 3, OnCPU: true,
+		Device: 4, Host: 5, Disk: 6, Shared: 7,
+		PrefillTokens: 8, ActiveBlocks: 9, Requests: 10, LastPick: 11, TotalBlocks: 12, DecodeBlocks: 13,
+		Preference: 14, Cost: 15,
+	}
+	for v, i := reflect.ValueOf(whole), 0; i < v.NumField(); i++ {
+		if v.Field(i).IsZero() {
+			t.Fatalf("the test leaves out %s", v.Type().Field(i).Name)
+		}
+	}
+	for inputs, want := range map[router.Inputs]router.Candidate{
+		router.CacheInputs | router.LoadInputs | router.RoutingInputs | router.CostInputs: whole,
+		router.NoInputs:   {Target: whole.Target, Worker: whole.Worker, BlockSize: 3, OnCPU: true},
+		router.CostInputs: {Target: whole.Target, Worker: whole.Worker, BlockSize: 3, OnCPU: true, Cost: 15},
+	} {
+		p := router.Compose(router.Parts{
+			Filters: []router.Filter{part{inputs: inputs, keep: func(c *router.Candidate) (bool, error) {
+				if *c != want {
+					t.Errorf("inputs %b: seen %+v, want %+v", inputs, *c, want)
+				}
+				return true, nil
+			}}},
+			Scorers: []router.Scorer{part{score: func(*router.Candidate) (float64, error) { return 0, nil }}},
+		})
+		if _, err := p.Pick(context.Background(), new(router.Query), []router.Candidate{whole}); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
