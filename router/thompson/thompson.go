@@ -10,10 +10,13 @@
 // An outcome becomes a reward by comparison with what such requests usually take.
 //
 // Rules and parameters are those of the learning router in NVIDIA's NeMo Agent
-// Toolkit. Its hints come from elsewhere here: the prefix is the session, whose
-// length is guessed from that of earlier ones and whose pace is measured, and the
-// length of the answer is the query's forecast. [Config.Literal] says where the
-// rules differ as well, and takes that back.
+// Toolkit. What they are fed with comes from elsewhere here: the prefix is the
+// session, whose length is guessed from that of earlier ones and whose pace is
+// measured; the length of the answer is the query's forecast; load is what the
+// engine tells of itself, and where it does not, what is booked there; blocks in
+// lower tiers count as cached in part; and a request whose client left before the
+// first token teaches nothing. [Config.Literal] says where the rules differ as
+// well, and takes that back.
 package thompson
 
 import (
