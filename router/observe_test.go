@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/router"
 )
 
@@ -79,4 +80,24 @@ func TestBest(t *testing.T) {
 			rt.Errorf("the best %d say %q, all of them %q", want, got, whole)
 		}
 	})
+}
+
+// Workers are untold if they tell nothing while the router listens.
+func TestUntold(t *testing.T) {
+	deaf := router.DefaultTuning()
+	deaf.IgnoreEvents = true
+	for _, tc := range []struct {
+		config router.Config
+		want   int
+	}{{router.Config{}, 2}, {router.Config{Tuning: &deaf}, 0}} {
+		h := newHouse(t, tc.config)
+		h.join(1, card())
+		for id := range uint64(2) {
+			h.join(id+2, card(func(c *engine.Card) { c.Features = nil }))
+		}
+		if n := h.router.Untold(); n != tc.want {
+			t.Errorf("%d of three workers are untold, want %d", n, tc.want)
+		}
+		h.fleet.Close()
+	}
 }
