@@ -78,7 +78,28 @@ func BenchmarkRouteLong(b *testing.B) {
 	}
 }
 
-// What of the above is hashing the prompt.
+// A decision about a request that prefers few taints, or very many: its client
+// says how many, and must not keep the others waiting.
+func BenchmarkPreferences(b *testing.B) {
+	h := newHouse(b, router.Config{Seed: 1})
+	defer h.fleet.Close()
+	for id := range uint64(32) {
+		h.join(id+1, card(func(c *engine.Card) { c.Taints = []string{"fast", "near"} }))
+	}
+	for _, n := range []int{2, 100_000} {
+		b.Run(fmt.Sprintf("taints=%d", n), func(b *testing.B) {
+			q := router.Query{Model: "m", Tokens: count(0, 40), Prefer: map[string]float64{"fast": 1}}
+			for len(q.Prefer) < n {
+				q.Prefer[fmt.Sprint("far", len(q.Prefer))] = 1
+			}
+			for b.Loop() {
+				h.route(q).Release()
+			}
+		})
+	}
+}
+
+// What of a whole decision is hashing the prompt.
 func BenchmarkHash(b *testing.B) {
 	p := count(0, 128*16)
 	var local []kv.LocalHash

@@ -3,7 +3,6 @@ package router
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -149,11 +148,14 @@ func (q *Query) preference(card *engine.Card) float64 {
 	if len(q.Prefer) == 0 || q.pinned() {
 		return 1
 	}
+	taints := slices.Clone(card.Taints) // a request may prefer any number
+	for domain, value := range card.Topology {
+		taints = append(taints, engine.TopologyTaint(domain, value))
+	}
+	slices.Sort(taints) // the order of a sum shows in its last bit
 	sum := 0.0
-	for _, taint := range slices.Sorted(maps.Keys(q.Prefer)) { // the order of a sum shows in its last bit
-		if card.HasTaint(taint) {
-			sum += q.Prefer[taint]
-		}
+	for _, taint := range slices.Compact(taints) {
+		sum += q.Prefer[taint]
 	}
 	if math.IsNaN(sum) { // weights that are no numbers, or endless ones for and against
 		return 1

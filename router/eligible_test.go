@@ -135,6 +135,13 @@ func TestPreferences(t *testing.T) {
 	if rows, err = h.router.Explain(t.Context(), &q); err != nil || rows[1].Preference != 1 {
 		t.Errorf("endless weights for and against: %+v, %v", rows, err)
 	}
+	h.become(4, card(func(c *engine.Card) {
+		c.Topology, c.Taints = map[string]string{"zone": "b"}, []string{"dynamo.topology/zone=b", "fast"}
+	}))
+	q.Prefer = map[string]float64{"fast": 0.25, "dynamo.topology/zone=b": 0.25, "dynamo.topology/zone=c": 9}
+	if rows, err = h.router.Explain(t.Context(), &q); err != nil || rows[3].Preference != math.Exp(-math.Tanh(0.5)) {
+		t.Errorf("where it stands, said twice: %+v, %v", rows, err)
+	}
 	q.PinWorker = 3
 	rows, err = h.router.Explain(t.Context(), &q)
 	if err != nil || rows[0].Preference != 1 || rows[0].Cost != 20 {
