@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -232,6 +233,60 @@ func TestTimeout(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Of questions that a server has left unanswered, whatever it did instead, neither
+// a connection nor a goroutine is left.
+func TestNothingIsLeft(t *testing.T) {
+	var open, asked atomic.Int64
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.ReadAll(r.Body)
+		w.Header().Set("Content-Length", "1000000000")
+		for n := asked.Add(1); r.Context().Err() == nil; {
+			switch n % 3 {
+			case 0: // nothing
+				<-r.Context().Done()
+			case 1: // a byte now and then
+				io.WriteString(w, " ")
+				w.(http.Flusher).Flush()
+				select {
+				case <-r.Context().Done():
+				case <-time.After(time.Millisecond):
+				}
+			case 2: // as much as there is room for
+				if _, err := w.Write(make([]byte, 32<<10)); err != nil {
+					return
+				}
+			}
+		}
+	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed:
+			open.Add(-1)
+		}
+	}
+	s.Start()
+	defer s.Close()
+	before := runtime.NumGoroutine()
+	var clock atomic.Int64
+	p := policy(t, s.URL, func(c *remote.Config) {
+		c.Timeout = 20 * time.Millisecond
+		c.Now = func() time.Time { return time.Unix(1_800_000_000+60*clock.Add(1), 0) } // it is always worth a try
+	})
+	const questions = 30
+	for range questions {
+		if got := pick(t, p); got != fallbackRow {
+			t.Fatalf("got %d, want what the fallback picks", got)
+		}
+	}
+	if got := p.Stats(); got.Timeouts+got.Malformed != questions {
+		t.Errorf("got %+v", got)
+	}
+	until(t, "all connections are closed", func() bool { return open.Load() == 0 })
+	until(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // A request whose client leaves is not the server's fault.
