@@ -52,7 +52,9 @@ func (r *Request) query(ids []uint32) *router.Query {
 		}
 	}
 	if c := r.Ext.RoutingConstraints; c != nil {
-		q.Require, q.Prefer = c.RequiredTaints, c.PreferredTaints
+		// Each once: every worker is held against them, more than once if they wait.
+		q.Require = slices.Compact(slices.Sorted(slices.Values(c.RequiredTaints)))
+		q.Prefer = c.PreferredTaints
 	}
 	return q
 }

@@ -36,8 +36,8 @@ func TestQuery(t *testing.T) {
 		"class":                    {func(r *Request) { r.Class = "nightly" }, func(q *router.Query) { q.Class = "nightly" }},
 		"background":               {func(r *Request) { r.Background = true }, func(q *router.Query) { q.Background = true }},
 		"taints": {func(r *Request) {
-			r.Ext = &nvext.Ext{RoutingConstraints: &nvext.Constraints{RequiredTaints: []string{"a"}, PreferredTaints: map[string]float64{"b": -1}}}
-		}, func(q *router.Query) { q.Require, q.Prefer = []string{"a"}, map[string]float64{"b": -1} }},
+			r.Ext = &nvext.Ext{RoutingConstraints: &nvext.Constraints{RequiredTaints: []string{"c", "a", "c", "a"}, PreferredTaints: map[string]float64{"b": -1}}}
+		}, func(q *router.Query) { q.Require, q.Prefer = []string{"a", "c"}, map[string]float64{"b": -1} }},
 		"session": {func(r *Request) {
 			r.Identity = nvext.Identity{Run: "run", Chain: "chain", Key: "key", Parent: "parent", Final: true}
 		}, func(q *router.Query) { q.Session = router.Session{ID: "key", Parent: "parent", Final: true} }},
