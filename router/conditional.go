@@ -160,7 +160,7 @@ func unnamed(q *Query) *Query {
 // cheaper says whether a request had better be done by its decode worker alone. It
 // books nothing, and if somebody does not know, the answer is no.
 func (r *Router) cheaper(ctx context.Context, decode, prefill *Query) bool {
-	p := prospect{tokens: decode.length()}
+	p := prospect{tokens: decode.Length()}
 	err := r.suppose(ctx, unnamed(decode), func(s *scratch, choice int) {
 		c := &s.rows[choice]
 		p.cached, p.decodeBlocks, p.totalBlocks = s.tuning.cachedTokens(c), c.DecodeBlocks, c.TotalBlocks

@@ -170,7 +170,7 @@ func (r *Router) load(s *scratch, pool int, now time.Time) {
 
 // ask returns what the costs of all rows depend on.
 func (s *scratch) ask(q *Query) ask {
-	a := ask{tokens: q.length(), prefillPool: q.Role == engine.Prefill}
+	a := ask{tokens: q.Length(), prefillPool: q.Role == engine.Prefill}
 	if !s.tuning.decays() {
 		return a
 	}
@@ -185,15 +185,15 @@ func (s *scratch) ask(q *Query) ask {
 // decision says what comes of picking a row.
 func (s *scratch) decision(q *Query, choice int) Decision {
 	t, c, side := &s.tuning, &s.rows[choice], &s.sides[choice]
-	cached := min(t.cachedTokens(c), q.length())
+	cached := min(t.cachedTokens(c), q.Length())
 	if q.Uncached != nil {
-		cached = max(0, q.length()-max(0, *q.Uncached))
+		cached = max(0, q.Length()-max(0, *q.Uncached))
 	}
 	return Decision{
 		Target:       c.Target,
 		Model:        side.card.Model,
 		Overlap:      int(math.Round(t.overlap(c))),
-		Blocks:       s.prompts[side.prompt].blocks(q.length()),
+		Blocks:       s.prompts[side.prompt].blocks(q.Length()),
 		CachedTokens: cached,
 		Device:       c.Device, Host: c.Host, Disk: c.Disk,
 		DecodeBlocks: c.DecodeBlocks,

@@ -50,7 +50,7 @@ func (r *Router) muster(q *Query, s *scratch) bool {
 		return false
 	}
 	c := r.crew(crewKey{q.Model, q.Role})
-	if c == nil || q.length() >= c.shortest {
+	if c == nil || q.Length() >= c.shortest {
 		return false
 	}
 	all := r.fleet.Calm() && !r.watchful.Load()

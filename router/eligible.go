@@ -78,7 +78,7 @@ func (r *Router) check(q *Query, workers []*fleet.Worker) check {
 }
 
 func newCheck(q *Query, workers []*fleet.Worker) check {
-	c := check{q: q, tokens: q.length(), allow: q.Allow, workers: workers}
+	c := check{q: q, tokens: q.Length(), allow: q.Allow, workers: workers}
 	if !slices.IsSorted(c.allow) {
 		c.allow = slices.Sorted(slices.Values(c.allow))
 	}
@@ -289,7 +289,7 @@ func (n *refusals) reason(q *Query) error {
 	case n.by[short] > 0:
 		return &engine.Error{
 			Kind: engine.InvalidArgument, Param: "messages", Code: "context_length_exceeded",
-			Message: fmt.Sprintf("the prompt has %d tokens, and the longest context of a worker that is ready is %d", q.length(), n.longest),
+			Message: fmt.Sprintf("the prompt has %d tokens, and the longest context of a worker that is ready is %d", q.Length(), n.longest),
 		}
 	case n.by[rankless] > 0:
 		e.Message = fmt.Sprintf("no worker that is ready has the rank %d", *q.PinRank)
@@ -318,7 +318,7 @@ func (n *refusals) pinReason(q *Query) error {
 		e.Kind, e.Code, e.Message = engine.WorkerOverloaded, CodePinnedOverloaded, "the request is pinned to this worker, and it is overloaded"
 	case n.by[short] > 0:
 		e.Kind, e.Code, e.Param = engine.InvalidArgument, "context_length_exceeded", "messages"
-		e.Message = fmt.Sprintf("the prompt has %d tokens, and the worker that the request is pinned to has a context of %d", q.length(), n.longest)
+		e.Message = fmt.Sprintf("the prompt has %d tokens, and the worker that the request is pinned to has a context of %d", q.Length(), n.longest)
 	case n.by[unadapted] > 0:
 		e.Message = fmt.Sprintf("the request is pinned to this worker, and it does not serve the adapter %q", q.Namespace.LoRA)
 	case n.by[untainted] > 0:

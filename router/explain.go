@@ -111,7 +111,7 @@ func (r *Router) PotentialLoads(ctx context.Context, q *Query) ([]PotentialLoad,
 			c := &s.rows[i]
 			loads = append(loads, PotentialLoad{
 				Target:        c.Target,
-				PrefillTokens: c.PrefillTokens + q.length() - min(s.tuning.cachedTokens(c), q.length()),
+				PrefillTokens: c.PrefillTokens + q.Length() - min(s.tuning.cachedTokens(c), q.Length()),
 				DecodeBlocks:  c.DecodeBlocks,
 				Requests:      c.Requests,
 			})

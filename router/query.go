@@ -88,8 +88,8 @@ type Hashes struct {
 
 func (q *Query) pinned() bool { return q.PinWorker != 0 }
 
-// length is how many tokens the prompt has.
-func (q *Query) length() int {
+// Length returns how many tokens the prompt has.
+func (q *Query) Length() int {
 	if q.Hashes != nil {
 		return q.Hashes.Tokens
 	}

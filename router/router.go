@@ -412,7 +412,7 @@ func (r *Router) book(q *Query, s *scratch, choice int, now time.Time) *Booking 
 		role:        q.Role,
 		placed:      now,
 		heard:       now,
-		prompt:      q.length(),
+		prompt:      q.Length(),
 		expected:    q.Expected,
 		blockSize:   c.BlockSize,
 		trackOutput: t.TrackActiveBlocks && t.TrackOutputBlocks,
@@ -420,7 +420,7 @@ func (r *Router) book(q *Query, s *scratch, choice int, now time.Time) *Booking 
 	b.load = r.books.load(c.Target, side.life)
 	b.requests = max(1, q.Choices)
 	if t.TrackPrefillTokens {
-		b.prefill = r.predict(b.requests, q.length()-b.decision.CachedTokens, b.decision.CachedTokens)
+		b.prefill = r.predict(b.requests, q.Length()-b.decision.CachedTokens, b.decision.CachedTokens)
 	}
 	hashes := p.tracked
 	switch {

@@ -122,8 +122,8 @@ func (r *Router) classify(q *Query, s *scratch) (*waitingRoom, *Class, int) {
 	for i := range s.rows {
 		cached = max(cached, s.tuning.cachedTokens(&s.rows[i]))
 	}
-	cached = min(cached, q.length())
-	class := room.profile.Classify(q.Class, q.length()-cached)
+	cached = min(cached, q.Length())
+	class := room.profile.Classify(q.Class, q.Length()-cached)
 	if !class.Waits() {
 		return nil, nil, 0
 	}
@@ -163,7 +163,7 @@ func (r *Router) park(ctx context.Context, q *Query, s *scratch, now time.Time, 
 	p := &parked{room: room, ctx: ctx, query: q, since: since}
 	p.Item = Item[*parked]{
 		Value: p, Class: class, Pinned: q.pinned(), Priority: q.Priority, StrictPriority: q.StrictPriority,
-		Arrived: since, Tokens: q.length(), Cached: cached,
+		Arrived: since, Tokens: q.Length(), Cached: cached,
 	}
 	if p.Pinned {
 		p.Target = s.rows[0].Target

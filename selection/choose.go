@@ -141,9 +141,9 @@ func (s *Service) book(ctx context.Context, q *router.Query) (*router.Booking, e
 func (s *Service) tell(ctx context.Context, in *selectRequest, q *router.Query, d router.Decision) (_ selection, there bool) {
 	p := in.partition()
 	out := selection{
-		ID: in.ID, Length: length(q), Model: p.model, Group: p.group,
+		ID: in.ID, Length: q.Length(), Model: p.model, Group: p.group,
 		Worker: outer(d.Target.Worker), Rank: d.Target.Rank,
-		Prefill: length(q) - d.CachedTokens, DecodeBlocks: d.DecodeBlocks,
+		Prefill: q.Length() - d.CachedTokens, DecodeBlocks: d.DecodeBlocks,
 	}
 	w := s.Fleet.Worker(d.Target.Worker)
 	if w == nil || w.Card() == nil {

@@ -151,14 +151,6 @@ func (p *prompt) withMedia(q *router.Query, tokens []uint32, media []*blockMedia
 	return nil
 }
 
-// length is how many tokens a query's prompt has.
-func length(q *router.Query) int {
-	if q.Hashes != nil {
-		return q.Hashes.Tokens
-	}
-	return len(q.Tokens)
-}
-
 // bytes is about how much memory a query holds.
 func bytes(q *router.Query) int {
 	n := 512 + len(q.ID) + len(q.Model) + 4*cap(q.Tokens) + 8*cap(q.Allow) + len(q.Session.ID)

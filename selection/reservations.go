@@ -93,8 +93,8 @@ func (s *Service) settled(in *reservationRequest, class string) (chosen, error) 
 	if err != nil {
 		return chosen{}, err
 	}
-	if q.Uncached = in.Uncached; q.Uncached != nil && (*q.Uncached < 0 || *q.Uncached > length(q)) {
-		return chosen{}, bad("effective_prefill_tokens: got %d, want 0 to %d, the length of the prompt", *q.Uncached, length(q))
+	if q.Uncached = in.Uncached; q.Uncached != nil && (*q.Uncached < 0 || *q.Uncached > q.Length()) {
+		return chosen{}, bad("effective_prefill_tokens: got %d, want 0 to %d, the length of the prompt", *q.Uncached, q.Length())
 	}
 	s.forget(p, in.ID)
 	c := chosen{partition: p, query: q}

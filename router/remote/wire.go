@@ -69,7 +69,7 @@ var inputs = map[router.Input]string{router.UserInput: "user", router.ToolInput:
 func appendQuestion(dst []byte, q *router.Query, c []router.Candidate) ([]byte, error) {
 	w := question{
 		Request: request{
-			ID: q.ID, Model: q.Model, Role: string(q.Role), PromptTokens: len(q.Tokens), Expected: q.Expected,
+			ID: q.ID, Model: q.Model, Role: string(q.Role), PromptTokens: q.Length(), Expected: q.Expected,
 			Choices: max(1, q.Choices), Priority: finite(q.Priority), StrictPriority: q.StrictPriority,
 			Background: q.Background, Advisory: q.Advisory, Class: q.Class,
 		},
@@ -77,9 +77,6 @@ func appendQuestion(dst []byte, q *router.Query, c []router.Candidate) ([]byte, 
 	}
 	if q.Role == engine.Aggregated {
 		w.Request.Role = "aggregated"
-	}
-	if q.Hashes != nil {
-		w.Request.PromptTokens = q.Hashes.Tokens
 	}
 	if q.Overrides != nil {
 		w.Request.Temperature = q.Overrides.Temperature

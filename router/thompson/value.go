@@ -51,21 +51,13 @@ type request struct {
 
 // describe gathers what is known of a request.
 func (t *Policy) describe(q *router.Query, now time.Time) request {
-	r := request{tokens: float64(length(q)), answer: medium, pace: paces[medium]}
+	r := request{tokens: float64(q.Length()), answer: medium, pace: paces[medium]}
 	if q.Expected > 0 {
 		r.answer = levelOf(float64(q.Expected), shortAnswer, longAnswer)
 	}
 	r.decode = 1 + float64(r.answer)
 	t.recall(q, &r, now)
 	return r
-}
-
-// length returns how many tokens the prompt of a query has.
-func length(q *router.Query) int {
-	if q.Hashes != nil {
-		return q.Hashes.Tokens
-	}
-	return len(q.Tokens)
 }
 
 // view is one arm as a request sees it.
