@@ -533,6 +533,22 @@ func TestFarApart(t *testing.T) {
 	}
 }
 
+// A worker that was full and has become idle is known to be idle, however soon after
+// its last reading of load that was.
+func TestIdleWorkersAreNotBusy(t *testing.T) {
+	args := steps()
+	args.NumGPUBlocks = 64
+	var w []trace.Request
+	for i := range 10 {
+		w = append(w, ask(i, time.Duration(i)*time.Second, 16*args.BlockSize, 5))
+	}
+	c := sim.Config{Engine: args}
+	c.Router.Thresholds = router.Thresholds{ActiveDecodeBlocks: new(0.2)}
+	if report, _ := run(t, c, w); report.Completed != len(w) {
+		t.Errorf("%d of %d requests completed, one after the other", report.Completed, len(w))
+	}
+}
+
 // What lies beyond the horizon is not simulated; what has come by then counts.
 func TestHorizon(t *testing.T) {
 	report, records := run(t, sim.Config{Engine: steps(), Horizon: 22 * ms}, []trace.Request{

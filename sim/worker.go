@@ -25,6 +25,7 @@ type worker struct {
 	speed    float64
 	ranks    []*rank
 	told     time.Duration // when its load was told last
+	due      uint64        // the life whose load is to be told when it may be again
 	gone     bool
 	// When it joined and, if it is gone, left.
 	joined, left time.Duration
@@ -195,11 +196,23 @@ func (w *worker) retell() error {
 // loadEvery is how often a worker tells its load, at most, as live ones do.
 const loadEvery = 100 * time.Millisecond
 
+// tellLoad tells the load of a worker, or lets it be told as soon as it may be
+// again: what is told last, before nothing happens for a while, must be true.
 func (s *Simulation) tellLoad(w *worker) {
-	if now := s.clock.elapsed; now-w.told < loadEvery {
+	if next := w.told + loadEvery; s.clock.elapsed < next {
+		if epoch := w.epoch; w.due != epoch {
+			w.due = epoch
+			s.agenda.add(next, passes, func() error {
+				if w.due == epoch && w.epoch == epoch && !w.gone && w.ranks[0].core != nil {
+					w.due = 0
+					s.tellLoad(w)
+				}
+				return nil
+			})
+		}
 		return
 	}
-	w.told = s.clock.elapsed
+	w.told, w.due = s.clock.elapsed, 0
 	l := engine.Load{Ranks: make([]engine.RankLoad, len(w.ranks))}
 	for i, r := range w.ranks {
 		l.Ranks[i] = r.core.Load()
