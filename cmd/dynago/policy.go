@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"log/slog"
 	"maps"
 	"net/url"
@@ -112,22 +113,38 @@ func (p *policies) keep(path string) error {
 		return fmt.Errorf("--router-policy-state: %w", err)
 	}
 	for role, policy := range p.roles {
-		k, ok := policy.(keeper)
-		if !ok {
-			continue
+		for part := range parts(policy) {
+			k, ok := part.(keeper)
+			if !ok {
+				continue
+			}
+			f := stateFile{path, k}
+			if role != engine.Aggregated {
+				f.path += "." + string(role)
+			}
+			f.load(p.log)
+			p.files = append(p.files, f)
+			break // the file has room for one
 		}
-		f := stateFile{path, k}
-		if role != engine.Aggregated {
-			f.path += "." + string(role)
-		}
-		f.load(p.log)
-		p.files = append(p.files, f)
 	}
 	if len(p.files) == 0 {
 		return errors.New("--router-policy-state: no policy that learns is chosen, want one, such as --router-policy thompson")
 	}
 	slices.SortFunc(p.files, func(a, b stateFile) int { return strings.Compare(a.path, b.path) })
 	return nil
+}
+
+// parts yields a policy, and those that stand in for it.
+func parts(p router.Policy) iter.Seq[router.Policy] {
+	return func(yield func(router.Policy) bool) {
+		for yield(p) {
+			of, ok := p.(interface{ Fallback() router.Policy })
+			if !ok {
+				return
+			}
+			p = of.Fallback()
+		}
+	}
 }
 
 // saveEvery is how much of what was learned a crash may cost.
@@ -154,7 +171,11 @@ func (p *policies) run(ctx context.Context) {
 func (p *policies) close() {
 	p.save()
 	for _, policy := range p.roles {
-		if c, ok := policy.(io.Closer); ok {
+		for part := range parts(policy) {
+			c, ok := part.(io.Closer)
+			if !ok {
+				continue
+			}
 			if err := c.Close(); err != nil {
 				p.log.Warn("policy did not close", "error", err)
 			}
@@ -238,11 +259,19 @@ func writable(path string) error {
 func (p *policies) collectors(f *fleet.Fleet) (list []prometheus.Collector) {
 	for _, role := range slices.Sorted(maps.Keys(p.roles)) {
 		label := cmp.Or(string(role), "aggregated")
-		switch policy := p.roles[role].(type) {
-		case interface{ Stats() thompson.Stats }:
-			list = append(list, meter.Thompson(label, policy.Stats, f.Snapshot))
-		case interface{ Stats() remote.Stats }:
-			list = append(list, meter.Remote(label, policy.Stats))
+		told := make(map[string]bool) // the page has room for one of a kind
+		for part := range parts(p.roles[role]) {
+			kind := fmt.Sprintf("%T", part)
+			if told[kind] {
+				continue
+			}
+			told[kind] = true
+			switch policy := part.(type) {
+			case interface{ Stats() thompson.Stats }:
+				list = append(list, meter.Thompson(label, policy.Stats, f.Snapshot))
+			case interface{ Stats() remote.Stats }:
+				list = append(list, meter.Remote(label, policy.Stats))
+			}
 		}
 	}
 	return list

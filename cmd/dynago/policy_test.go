@@ -13,6 +13,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dynago/dynago/fleet"
+	"github.com/dynago/dynago/router"
 )
 
 // A file is replaced whole or not at all, and nothing is left of the attempt.
@@ -139,6 +144,37 @@ func TestPoliciesSave(t *testing.T) {
 		p.close()
 		saved("two")
 	})
+}
+
+// Of policies that stand in for others each kind is shown, once.
+func TestCollectorsOfStandIns(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policies.yaml")
+	if err := os.WriteFile(path, []byte(`
+worker_selection:
+  aggregated: first
+  instances:
+    - {name: first, type: remote, parameters: {url: "http://127.0.0.1:1", fallback: second}}
+    - {name: second, type: remote, parameters: {url: "http://127.0.0.1:2", fallback: thompson}}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := policySettings{File: path, Timeout: time.Second}
+	p, err := s.apply(&router.Config{Mode: router.KV, Logger: slog.New(slog.DiscardHandler)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	workers := fleet.New(fleet.Config{})
+	defer workers.Close()
+	page, list := prometheus.NewRegistry(), p.collectors(workers)
+	for _, c := range list {
+		if err := page.Register(c); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(list) != 2 {
+		t.Errorf("%d are shown, want the server and what learns", len(list))
+	}
 }
 
 // What cannot be read is put aside.

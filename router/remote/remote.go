@@ -171,6 +171,9 @@ func (p *Policy) Pick(ctx context.Context, q *router.Query, c []router.Candidate
 	return choice, nil
 }
 
+// Fallback returns the policy that decides where the server does not.
+func (p *Policy) Fallback() router.Policy { return p.config.Fallback }
+
 // errDeclined says that the server leaves the choice to the fallback.
 var errDeclined = errors.New("the server leaves the choice to us")
 
