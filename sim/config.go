@@ -25,6 +25,9 @@ type Config struct {
 	Prefills      int
 	PrefillEngine mock.Args
 	Transfer      Transfer
+	// PlainEngines know no priorities: what has come to one waits there in the order
+	// in which it came.
+	PlainEngines bool
 	// GPUs is how many each worker has, and PrefillGPUs each prefill worker; 0 is 1.
 	// They are for the report alone.
 	GPUs, PrefillGPUs int

@@ -29,8 +29,10 @@ type rank struct {
 // send gives a request to a rank.
 func (s *Simulation) send(j *job, r *rank) error {
 	q := mock.Request{
-		Prompt: j.tokens, Generator: j, MaxTokens: len(j.answer) - j.given,
-		Priority: int32(min(max(j.Priority, math.MinInt32), math.MaxInt32)), Owner: j,
+		Prompt: j.tokens, Generator: j, MaxTokens: len(j.answer) - j.given, Owner: j,
+	}
+	if !s.cfg.PlainEngines {
+		q.Priority = int32(min(max(j.Priority, math.MinInt32), math.MaxInt32))
 	}
 	switch j.asked = j.given; j.leg {
 	case prefill:

@@ -340,6 +340,37 @@ func TestTwoLegs(t *testing.T) {
 	}
 }
 
+// Engines that know priorities let those who are in a hurry go first, and plain
+// ones do not, though the router does.
+func TestPlainEngines(t *testing.T) {
+	args := steps()
+	args.MaxNumSeqs = 1
+	low, high := ask(1, ms, 100, 3), ask(2, 2*ms, 100, 3)
+	high.Priority = 5
+	w := []trace.Request{ask(0, 0, 100, 3), low, high}
+	zero := 0.0
+	for _, tt := range []struct {
+		plain     bool
+		threshold *float64
+		first     string
+	}{
+		{false, nil, "r2"},
+		{true, nil, "r1"},
+		{true, &zero, "r2"},
+	} {
+		_, records := run(t, sim.Config{
+			Engine: args, PlainEngines: tt.plain, Router: router.Config{QueueThreshold: tt.threshold},
+		}, w)
+		first := "r1"
+		if records["r2"].First < records["r1"].First {
+			first = "r2"
+		}
+		if first != tt.first {
+			t.Errorf("plain engines %v, queue %v: %s is first, want %s", tt.plain, tt.threshold != nil, first, tt.first)
+		}
+	}
+}
+
 // Who is parked for too long is refused, at its time and not when somebody
 // happens to look.
 func TestQueueTimeout(t *testing.T) {

@@ -17,12 +17,13 @@ import (
 type fleet struct {
 	workers int
 	engine  mock.Args
+	plain   bool // engines know no priorities
 }
 
 func newFleet(workers int, timing string) fleet {
 	args := mock.DefaultArgs()
 	args.TimingModel = timing
-	return fleet{workers, args}
+	return fleet{workers: workers, engine: args}
 }
 
 // mode is a way to route.
@@ -79,7 +80,7 @@ func (f fleet) replay(m mode, w []trace.Request) (*sim.Report, []*sim.Record, er
 	}
 	var records []*sim.Record
 	report, err := sim.Run(sim.Config{
-		Workers: f.workers, Engine: f.engine, Router: config, Clock: clock,
+		Workers: f.workers, Engine: f.engine, PlainEngines: f.plain, Router: config, Clock: clock,
 		Record: func(r *sim.Record) { records = append(records, r) },
 	}, w)
 	if err != nil {

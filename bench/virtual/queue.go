@@ -35,7 +35,8 @@ var queued = mode{"kv, queue", func(*sim.Clock) (router.Config, error) {
 	return router.Config{QueueThreshold: new(1.0)}, nil
 }}
 
-// queueing is what priorities made of a fleet with too much to do.
+// queueing is what priorities made of a fleet with too much to do, whose engines
+// know none: what is gained is the router's.
 type queueing struct {
 	Capacity float64 // requests a second that the fleet sustains; in the short form, as found before
 	Load     float64 // against that
@@ -73,6 +74,7 @@ func overloaded(load float64, short bool) (any, error) {
 		workers, span = 2, 2*time.Minute
 	}
 	f := newFleet(workers, "roofline")
+	f.plain = true
 	if !short {
 		var err error
 		if capacity, err = f.capacity(func(rate float64) ([]trace.Request, error) { return poisson(rate, span) }, 20, 40); err != nil {
@@ -158,11 +160,15 @@ var calls = []struct {
 
 // pressed are sizes of a worker's cache, in blocks, against the 640 that sixteen
 // workflows would have in use on two workers if nobody waited.
-var pressed = []int{320, 240, 200}
+var pressed = []int{640, 320, 240, 200}
+
+// judged is the one of them that is taken with plain engines too.
+const judged = 240
 
 // pressure is what priorities make of workflows on workers with small caches.
 type pressure struct {
 	Blocks   int
+	Plain    bool // engines know no priorities
 	Requests int
 	Tiers    []tierOutcome
 }
@@ -176,23 +182,37 @@ func workflow(short bool) (any, error) {
 	}
 	var all []pressure
 	for _, blocks := range pressed {
-		f := newFleet(2, "roofline")
-		f.engine.NumGPUBlocks = blocks
-		w, of := workflows(16, rounds)
-		_, before, err := f.replay(queued, w)
-		if err != nil {
-			return nil, err
+		for _, plain := range []bool{false, true} {
+			if plain && blocks != judged {
+				continue
+			}
+			p, err := press(blocks, plain, rounds)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, p)
 		}
-		for i := range w {
-			w[i].Priority = tierOf(of[w[i].ID]).priority
-		}
-		_, after, err := f.replay(queued, w)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, pressure{Blocks: blocks, Requests: len(w), Tiers: outcomes(before, after, of)})
 	}
 	return all, nil
+}
+
+// press runs them with caches of one size.
+func press(blocks int, plain bool, rounds int) (pressure, error) {
+	f := newFleet(2, "roofline")
+	f.engine.NumGPUBlocks, f.plain = blocks, plain
+	w, of := workflows(16, rounds)
+	_, before, err := f.replay(queued, w)
+	if err != nil {
+		return pressure{}, err
+	}
+	for i := range w {
+		w[i].Priority = tierOf(of[w[i].ID]).priority
+	}
+	_, after, err := f.replay(queued, w)
+	if err != nil {
+		return pressure{}, err
+	}
+	return pressure{Blocks: blocks, Plain: plain, Requests: len(w), Tiers: outcomes(before, after, of)}, nil
 }
 
 func tierOf(name string) tier {

@@ -116,8 +116,8 @@ func TestWorkflowsFollowEachOther(t *testing.T) {
 	}
 }
 
-// Priorities help those who have them, in whatever the engine and the router
-// make of them.
+// Priorities help those who have them where memory is short and engines heed them:
+// the router, which holds back only prompts, has none to hold back.
 func TestPrioritiesHelp(t *testing.T) {
 	var out strings.Builder
 	if err := run([]string{"workflow", "-short"}, &out); err != nil {
@@ -127,12 +127,31 @@ func TestPrioritiesHelp(t *testing.T) {
 	if err := json.Unmarshal([]byte(out.String()), &all); err != nil {
 		t.Fatal(err)
 	}
-	if len(all) != len(pressed) {
-		t.Fatalf("%d sizes of caches, want %d", len(all), len(pressed))
+	if len(all) != len(pressed)+1 {
+		t.Fatalf("%d outcomes, want one for each of %d sizes and one of plain engines", len(all), len(pressed))
 	}
 	for _, p := range all {
-		if first := p.Tiers[0]; first.Tier != "high" || first.P50 >= first.FCFS50 {
-			t.Errorf("caches of %d blocks: %+v, want less for tier high", p.Blocks, first)
+		high := p.Tiers[0]
+		helped := high.P50 < 0.95*high.FCFS50
+		if want := p.Blocks < 640 && !p.Plain; high.Tier != "high" || helped != want {
+			t.Errorf("caches of %d blocks, plain engines %v: %+v, want less for tier high: %v", p.Blocks, p.Plain, high, want)
+		}
+	}
+}
+
+// Where more comes than can be done, the router alone puts first who is in a hurry.
+func TestRouterPutsFirst(t *testing.T) {
+	var out strings.Builder
+	if err := run([]string{"queue", "-short", "-load", "1.25"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	var q queueing
+	if err := json.Unmarshal([]byte(out.String()), &q); err != nil {
+		t.Fatal(err)
+	}
+	for _, tier := range q.Tiers {
+		if first := tier.Tier == "strict" || tier.Tier == "high"; first && tier.P50 > 0.2*tier.FCFS50 || tier.Longest > q.Bound {
+			t.Errorf("%+v, want a fifth for those in a hurry, and nobody to wait for more than %.0f s", tier, q.Bound)
 		}
 	}
 }
