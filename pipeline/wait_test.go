@@ -46,3 +46,37 @@ func TestPromptsOfACallDoNotWaitForEachOther(t *testing.T) {
 		h.released(t)
 	})
 }
+
+// A request that moves gives its place back at once, though it has to wait for
+// another one.
+func TestMovingLeavesNothingBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failing, busy := &fake{}, &fake{}
+		threshold := 0.0
+		h := newHouseOf(t, pipeline.Config{MigrationLimit: 1}, router.Config{QueueThreshold: &threshold}, failing, busy)
+		failing.generate = func(_ context.Context, _ *engine.Request, yield func(engine.Delta, error) bool) {
+			time.Sleep(time.Second)
+			yield(engine.Delta{}, engine.Errorf(engine.CannotConnect, "gone"))
+		}
+		busy.generate = h.say("hello", 2, engine.FinishStop)
+		other, err := h.router.Route(t.Context(), &router.Query{Model: "test/model", Tokens: h.ids("hello"), PinWorker: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(5*time.Second, func() {
+			if l := h.router.Loads()[0]; l.Requests != 0 || l.PrefillTokens != 0 {
+				t.Errorf("booked where it failed: %+v", l)
+			}
+			if n := h.router.Counters().Parked; n != 1 {
+				t.Errorf("%d are parked, want 1", n)
+			}
+			other.Release()
+		})
+		r := request("move")
+		answers, err := chat.Fold(h.Run(t.Context(), r))
+		if err != nil || !slices.Equal(texts(answers), []string{"hello"}) || r.Notes.Attempts != 2 {
+			t.Errorf("answers %q, %v; %+v", texts(answers), err, r.Notes)
+		}
+		h.released(t)
+	})
+}
