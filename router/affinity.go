@@ -331,15 +331,3 @@ func (r *Router) Sessions() SessionStats {
 	defer a.mu.Unlock()
 	return a.table.stats()
 }
-
-// await returns what a call of Submit hands to its done.
-func await(submit func(done func(*Booking, error))) (*Booking, error) {
-	type outcome struct {
-		booking *Booking
-		err     error
-	}
-	outcomes := make(chan outcome, 1)
-	submit(func(b *Booking, err error) { outcomes <- outcome{b, err} })
-	o := <-outcomes
-	return o.booking, o.err
-}

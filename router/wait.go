@@ -88,24 +88,34 @@ func (r *Router) submit(ctx context.Context, q *Query, done func(*Booking, error
 	done(b, err)
 }
 
-// route is submit for one who waits.
+// placed is what a request is told in the end.
+type placed struct {
+	booking *Booking
+	err     error
+}
+
+// await is Submit, or what is like it, for one who waits.
+func await(submit func(done func(*Booking, error))) (*Booking, error) {
+	answer := make(chan placed, 1)
+	submit(func(b *Booking, err error) { answer <- placed{b, err} })
+	p := <-answer
+	return p.booking, p.err
+}
+
+// route is await of submit, without a channel for those who need not wait.
 func (r *Router) route(ctx context.Context, q *Query) (*Booking, error) {
-	type outcome struct {
-		booking *Booking
-		err     error
-	}
-	var answer chan outcome
+	var answer chan placed
 	b, err := r.place(ctx, q, r.now(), func() func(*Booking, error) {
-		later := make(chan outcome, 1)
+		later := make(chan placed, 1)
 		answer = later
-		return func(b *Booking, err error) { later <- outcome{b, err} }
+		return func(b *Booking, err error) { later <- placed{b, err} }
 	}, nil)
 	if err != errParked {
 		return b, err
 	}
 	r.drainAt(r.landing(q))
-	o := <-answer
-	return o.booking, o.err
+	p := <-answer
+	return p.booking, p.err
 }
 
 // errParked says that a request waits, and that its done will be called.
