@@ -190,6 +190,34 @@ func TestSlowWorker(t *testing.T) {
 	}
 }
 
+// Workers that have left do not keep others from being seen to recover.
+func TestCureAmongTheDeparted(t *testing.T) {
+	for _, load := range loads[:2] {
+		f := newFleet(t, 1)
+		for n := range 1000 {
+			gone := []router.Candidate{{Target: kv.Target{Worker: uint64(1000 + n)}, BlockSize: 16}}
+			id := fmt.Sprint("gone ", n)
+			if _, err := f.policy.Pick(context.Background(), &router.Query{ID: id, Tokens: make([]uint32, 1000)}, gone); err != nil {
+				t.Fatal(err)
+			}
+			f.policy.Learn(router.Outcome{ID: id, Target: gone[0].Target, OutputTokens: answer, Total: time.Second, End: router.Completed})
+		}
+		f.now += time.Hour
+		f.clients(load.clients, load.sessions)
+		f.serve(1000)
+		f.slow[2] = 3
+		f.serve(400)
+		if s := f.share(2, 200); s >= 0.5 {
+			t.Errorf("%+v: the slow one gets %.2f of what the others get, want less than half", load, s)
+		}
+		f.slow[2] = 1
+		f.serve(2500)
+		if s := f.share(2, 500); s < 0.7 {
+			t.Errorf("%+v: when it is cured it gets %.2f of what the others get, want its part", load, s)
+		}
+	}
+}
+
 // A worker that has always been slow is known to be, which it is not by the
 // letter of the rules.
 func TestAlwaysSlow(t *testing.T) {

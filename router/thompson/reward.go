@@ -113,7 +113,7 @@ func (t *Policy) reward(d *trial, reward float64) {
 	} else {
 		a.success.learn(reward, p.Forget)
 	}
-	t.rounds += 1 / float64(max(1, t.arms.len()))
+	t.rounds += 1 / float64(max(1, t.present))
 	a.learned = t.rounds
 }
 
@@ -128,13 +128,31 @@ func (t *Policy) left(a *arm) float64 {
 	return min(1, max(t.config.forgetting(over), t.config.Ridge/a.model.sureness()))
 }
 
-// sweep lets decisions whose outcome never came count as failed, and sessions
-// that have gone quiet as ended.
+// absence is how long an arm that could not be picked still counts: those that
+// have left, which are remembered, do not make a round longer.
+const absence = 10 * time.Minute
+
+// see notes that an arm can be picked.
+func (t *Policy) see(a *arm, now time.Time) {
+	if now.Sub(a.seen) >= absence {
+		t.present++
+	}
+	a.seen = now
+}
+
+// sweep lets decisions whose outcome never came count as failed, sessions that
+// have gone quiet as ended, and arms that nobody sees as absent.
 func (t *Policy) sweep(now time.Time) {
 	if now.Sub(t.swept) < t.config.SweepInterval {
 		return
 	}
 	t.swept = now
+	t.present = 0
+	for _, a := range t.arms.all() {
+		if now.Sub(a.seen) < absence {
+			t.present++
+		}
+	}
 	for d, p := t.pending.oldest(); p != nil && now.Sub(p.start) >= t.config.Timeout; d, p = t.pending.oldest() {
 		t.take(d, now)
 		if p.advised {

@@ -42,7 +42,8 @@ type Policy struct {
 	sessions aged[sessionKey, *session]
 	fleet    baselines // of all arms together
 	length   average   // requests of a session
-	rounds   float64   // lessons that an arm has had on average
+	present  int       // arms that could be picked of late
+	rounds   float64   // lessons that each of them has had on average
 	swept    time.Time
 	counted  counts
 }
@@ -67,7 +68,8 @@ type arm struct {
 	model   linear
 	success beta
 	own     baselines
-	learned float64 // the round of its last lesson
+	learned float64   // the round of its last lesson
+	seen    time.Time // when it could be picked last
 
 	pending   int     // decisions without an outcome
 	work      float64 // that the sessions here are expected to bring
@@ -117,6 +119,7 @@ func (t *Policy) Pick(_ context.Context, q *router.Query, c []router.Candidate) 
 	arms, views, values := make([]*arm, len(c)), make([]view, len(c)), make([]float64, len(c))
 	for i := range c {
 		arms[i] = t.arm(&c[i])
+		t.see(arms[i], now)
 		views[i] = t.view(&r, &c[i], arms[i])
 		values[i] = t.value(&r, &views[i], arms[i])
 	}
