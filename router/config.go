@@ -63,7 +63,7 @@ type Config struct {
 	AcceleratorRatio int
 	// Seed makes random choices repeatable; 0 takes a random one.
 	Seed uint64
-	// Tuning is nil for [DefaultTuning].
+	// Tuning is nil for [DefaultTuning], as [Binding] has it if sessions are bound.
 	Tuning *Tuning
 	// MinInitialWorkers keeps all requests waiting for a retry until so many
 	// workers have been ready once.
@@ -122,7 +122,8 @@ type Tuning struct {
 	// OverlapScoreCreditDecay lowers the credit of workers with more outstanding
 	// prefill than others; 0 never does [router-kv-overlap-score-credit-decay].
 	OverlapScoreCreditDecay float64
-	// PrefillLoadScale weighs prefill against decode [router-prefill-load-scale].
+	// PrefillLoadScale is what a block of prefill counts against one in use
+	// [router-prefill-load-scale].
 	PrefillLoadScale float64
 	// DecodeActiveRequestWeight is what each running request costs, in blocks
 	// [router-decode-active-request-weight].
@@ -156,20 +157,27 @@ type Tuning struct {
 	PredictedTTL time.Duration
 }
 
-// DefaultTuning returns the parameters that are used if nobody says otherwise.
+// DefaultTuning returns the parameters that are used if nobody says otherwise. The
+// reference's PrefillLoadScale is 1; the README says why ours is not.
 func DefaultTuning() Tuning {
 	return Tuning{
-		OverlapScoreCredit: 1, PrefillLoadScale: 1,
+		OverlapScoreCredit: 1, PrefillLoadScale: 4,
 		HostCacheHitWeight: 0.75, DiskCacheHitWeight: 0.25,
 		TrackPrefillTokens: true, TrackActiveBlocks: true, AssumeKVReuse: true,
 		TTL: 120 * time.Second,
 	}
 }
 
+// Binding changes a tuning for a router that binds sessions. What the first prompt
+// of a session finds cached is saved once, and what goes on there is shared for
+// long: with a larger scale most sessions would be bound where the first one was.
+func Binding(t *Tuning) { t.PrefillLoadScale = 1 }
+
 // LoadAware changes a tuning so that only load counts, and nothing that is
-// cached [load-aware].
+// cached [load-aware]. Blocks count alike then: what a large scale is for is to
+// keep requests where they are cached.
 func LoadAware(t *Tuning) {
-	t.OverlapScoreCredit, t.SharedCacheMultiplier = 0, 0
+	t.OverlapScoreCredit, t.PrefillLoadScale, t.SharedCacheMultiplier = 0, 1, 0
 	t.IgnoreEvents, t.AssumeKVReuse = true, false
 	t.TrackActiveBlocks, t.TrackPrefillTokens = true, true
 	t.PredictedTTL = 0

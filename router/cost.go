@@ -26,6 +26,7 @@ type Terms struct {
 	Decay      float64 // of the credit for the device, 0..1
 	Credit     float64 // for what is cached, each block by its tier
 	Undecayed  float64 // what the credit would be without decay
+	Scale      float64 // what a block of raw prefill and of credit counts
 	Prefill    float64
 	Decode     float64 // in use once the request decodes
 	Requests   float64 // running ones, by their weight
@@ -54,8 +55,10 @@ func (t *Tuning) terms(a ask, c *Candidate) Terms {
 		// their credit is taken once, here.
 		cached := t.cachedTokens(c)
 		out.RawPrefill = float64(c.PrefillTokens+a.tokens-min(cached, a.tokens)+cached) / size
-		out.Prefill = t.PrefillLoadScale * max(0, out.RawPrefill-out.Credit)
+		out.Scale = t.PrefillLoadScale
+		out.Prefill = out.Scale * max(0, out.RawPrefill-out.Credit)
 	case !a.prefillPool && t.OverlapScoreCredit > 0:
+		out.Scale = 1
 		out.Decode = max(0, out.Decode-out.Credit)
 	}
 	out.Total = (out.Prefill + out.Decode + out.Requests) * out.Preference

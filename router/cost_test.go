@@ -18,6 +18,17 @@ func goldenRows() []Candidate {
 	}
 }
 
+// The README says how they were found.
+func TestDefaultScale(t *testing.T) {
+	if got := DefaultTuning().PrefillLoadScale; got != 4 {
+		t.Errorf("a block of prefill counts %v by default, want 4", got)
+	}
+	tuning := DefaultTuning()
+	if LoadAware(&tuning); tuning.PrefillLoadScale != 1 {
+		t.Errorf("a block of prefill counts %v where only load does, want 1", tuning.PrefillLoadScale)
+	}
+}
+
 func TestCost(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -27,12 +38,13 @@ func TestCost(t *testing.T) {
 		want    [3]float64
 		pick    int
 	}{
-		{name: "defaults", want: [3]float64{24, 33, 19}, pick: 2},
+		{name: "unscaled", want: [3]float64{24, 33, 19}, pick: 2},
 		{name: "no credit", tune: func(t *Tuning) { t.OverlapScoreCredit = 0 }, want: [3]float64{24, 41, 23}, pick: 2},
 		{name: "credit decays", tune: func(t *Tuning) { t.OverlapScoreCreditDecay = 1 }, want: [3]float64{24, 38.333333333333336, 19}, pick: 2},
 		{name: "prefill pool, untracked", tune: func(t *Tuning) { t.TrackPrefillTokens = false }, prefill: true, want: [3]float64{14, 11, 16}, pick: 1},
 		{name: "decode pool, untracked", tune: func(t *Tuning) { t.TrackPrefillTokens = false }, want: [3]float64{14, 3, 9}, pick: 1},
 		{name: "decode pool, untracked, no credit", tune: func(t *Tuning) { t.TrackPrefillTokens, t.OverlapScoreCredit = false, 0 }, want: [3]float64{14, 11, 16}, pick: 1},
+		{name: "defaults", tune: func(t *Tuning) { *t = DefaultTuning() }, want: [3]float64{54, 99, 28}, pick: 2},
 		{name: "prefill scaled", tune: func(t *Tuning) { t.PrefillLoadScale = 2 }, want: [3]float64{34, 55, 22}, pick: 2},
 		{
 			name: "requests", tune: func(t *Tuning) { t.DecodeActiveRequestWeight = 3 },
@@ -54,7 +66,7 @@ func TestCost(t *testing.T) {
 		{name: "credit above what there is", tune: func(t *Tuning) { t.OverlapScoreCredit = 9 }, want: [3]float64{24, 11, 16}, pick: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			tuning, rows := DefaultTuning(), goldenRows()
+			tuning, rows := Unscaled(), goldenRows()
 			if tc.tune != nil {
 				tc.tune(&tuning)
 			}
@@ -221,11 +233,11 @@ func TestCostComparesTokens(t *testing.T) {
 
 // The parts of the worked example.
 func TestTerms(t *testing.T) {
-	tuning, rows := DefaultTuning(), goldenRows()
+	tuning, rows := Unscaled(), goldenRows()
 	for i, want := range []Terms{
-		{RawPrefill: 10, Decay: 1, Prefill: 10, Decode: 14, Preference: 1, Total: 24},
-		{RawPrefill: 30, Decay: 1, Credit: 8, Undecayed: 8, Prefill: 22, Decode: 11, Preference: 1, Total: 33},
-		{RawPrefill: 10, Decay: 1, Credit: 7, Undecayed: 7, Prefill: 3, Decode: 16, Preference: 1, Total: 19},
+		{RawPrefill: 10, Decay: 1, Scale: 1, Prefill: 10, Decode: 14, Preference: 1, Total: 24},
+		{RawPrefill: 30, Decay: 1, Credit: 8, Undecayed: 8, Scale: 1, Prefill: 22, Decode: 11, Preference: 1, Total: 33},
+		{RawPrefill: 10, Decay: 1, Credit: 7, Undecayed: 7, Scale: 1, Prefill: 3, Decode: 16, Preference: 1, Total: 19},
 	} {
 		if got := tuning.terms(ask{tokens: 160}, &rows[i]); got != want {
 			t.Errorf("row %d: %+v, want %+v", i, got, want)

@@ -106,7 +106,7 @@ func TestBarred(t *testing.T) {
 // Preferred taints multiply the cost, however many there are, but not of a worker
 // that the request names.
 func TestPreferences(t *testing.T) {
-	h := newHouse(t, router.Config{Seed: 1})
+	h := newHouse(t, router.Config{Seed: 1, Tuning: new(router.Unscaled())})
 	defer h.fleet.Close()
 	for id, taints := range map[uint64][]string{1: {"fast"}, 2: {"fast", "near", "fast"}, 3: {"slow"}, 4: {"other"}, 5: nil} {
 		h.join(id, card(func(c *engine.Card) { c.Taints = taints }))

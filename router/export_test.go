@@ -2,6 +2,14 @@ package router
 
 import "github.com/dynago/dynago/kv"
 
+// Unscaled returns the parameters of the worked examples: a block to compute counts
+// as much as one in use.
+func Unscaled() Tuning {
+	t := DefaultTuning()
+	t.PrefillLoadScale = 1
+	return t
+}
+
 // BookedTargets returns how many targets the books know.
 func (r *Router) BookedTargets() int {
 	r.mu.Lock()

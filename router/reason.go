@@ -22,8 +22,8 @@ type Comparison struct {
 	Reason Reason
 	Next   int // row of the best other one; -1: there is none
 	Ties   int // rows that cost the same as the one taken, itself included
-	// How much better the one taken is than Next, in tokens: by what is cached, and
-	// by what is going on. Below 0 it is worse.
+	// How much better the one taken is than Next, in tokens as the cost counts them:
+	// by what is cached, and by what is going on. Below 0 it is worse.
 	Cache, Load float64
 }
 
@@ -67,11 +67,10 @@ func Compare(rows []Row, taken int) Comparison {
 	return c
 }
 
-// saved is what is cached, in tokens.
-func (r *Row) saved() float64 { return r.Terms.Credit * float64(r.BlockSize) }
+// saved is what the cache takes off the cost, in tokens.
+func (r *Row) saved() float64 { return r.Terms.Scale * r.Terms.Credit * float64(r.BlockSize) }
 
-// busy is what a request would cost if nothing were cached, in tokens and but for
-// the scale of prefill.
+// busy is what a request would cost if nothing were cached, in tokens.
 func (r *Row) busy() float64 {
-	return (r.Terms.RawPrefill + float64(r.DecodeBlocks) + r.Terms.Requests) * float64(r.BlockSize)
+	return (r.Terms.Scale*r.Terms.RawPrefill + float64(r.DecodeBlocks) + r.Terms.Requests) * float64(r.BlockSize)
 }

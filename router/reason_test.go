@@ -18,12 +18,17 @@ func row(worker uint64, terms router.Terms, chance float64) router.Row {
 }
 
 func TestCompare(t *testing.T) {
-	idle := router.Terms{RawPrefill: 10, Prefill: 10, Decode: 10}
-	warm := router.Terms{RawPrefill: 10, Credit: 8, Prefill: 2, Decode: 10}
-	hot := router.Terms{RawPrefill: 13, Credit: 8, Prefill: 5, Decode: 12} // warm and busy
-	busy := router.Terms{RawPrefill: 30, Prefill: 30, Decode: 20}
-	endless := router.Terms{RawPrefill: 10, Prefill: math.MaxFloat64} // in tokens
-	swamped := router.Terms{RawPrefill: 90, Credit: 8, Prefill: 82, Decode: 40}
+	idle := router.Terms{RawPrefill: 10, Scale: 1, Prefill: 10, Decode: 10}
+	warm := router.Terms{RawPrefill: 10, Credit: 8, Scale: 1, Prefill: 2, Decode: 10}
+	hot := router.Terms{RawPrefill: 13, Credit: 8, Scale: 1, Prefill: 5, Decode: 12} // warm and busy
+	busy := router.Terms{RawPrefill: 30, Scale: 1, Prefill: 30, Decode: 20}
+	endless := router.Terms{RawPrefill: 10, Scale: 1, Prefill: math.MaxFloat64} // in tokens
+	// A block to compute counts as eight: 28 blocks more are in use where 4 more are
+	// cached, and 10 more where two less are to be computed first.
+	cold := router.Terms{RawPrefill: 10, Scale: 8, Prefill: 80, Decode: 12}
+	decodes := router.Terms{RawPrefill: 10, Credit: 4, Scale: 8, Prefill: 48, Decode: 40}
+	queued := router.Terms{RawPrefill: 12, Scale: 8, Prefill: 96, Decode: 2}
+	swamped := router.Terms{RawPrefill: 90, Credit: 8, Scale: 1, Prefill: 82, Decode: 40}
 	for name, tt := range map[string]struct {
 		rows  []router.Row
 		taken int
@@ -36,12 +41,18 @@ func TestCompare(t *testing.T) {
 			1,
 			router.Comparison{Reason: router.ReasonCache, Next: 0, Ties: 1, Cache: 80, Load: -50},
 		},
-		"endless":           {[]router.Row{row(1, endless, .5), row(2, endless, .5)}, 0, router.Comparison{Reason: router.ReasonTie, Next: 1, Ties: 2}},
-		"load":              {[]router.Row{row(1, idle, 1), row(2, busy, 0)}, 0, router.Comparison{Reason: router.ReasonLoad, Next: 1, Ties: 1, Load: 300}},
-		"in spite of cache": {[]router.Row{row(1, idle, 1), row(2, swamped, 0)}, 0, router.Comparison{Reason: router.ReasonLoad, Next: 1, Ties: 1, Cache: -80, Load: 1100}},
-		"tie":               {[]router.Row{row(1, idle, .5), row(2, busy, 0), row(3, idle, .5)}, 2, router.Comparison{Reason: router.ReasonTie, Next: 0, Ties: 2}},
-		"chance":            {[]router.Row{row(1, idle, .9), row(2, busy, .1)}, 1, router.Comparison{Reason: router.ReasonChance, Next: 0, Ties: 1, Load: -300}},
-		"policy":            {[]router.Row{row(1, idle, 1), row(2, busy, 0)}, 1, router.Comparison{Reason: router.ReasonPolicy, Next: 0, Ties: 1, Load: -300}},
+		"endless": {[]router.Row{row(1, endless, .5), row(2, endless, .5)}, 0, router.Comparison{Reason: router.ReasonTie, Next: 1, Ties: 2}},
+		"load":    {[]router.Row{row(1, idle, 1), row(2, busy, 0)}, 0, router.Comparison{Reason: router.ReasonLoad, Next: 1, Ties: 1, Load: 300}},
+		"cache, in spite of more blocks": {
+			[]router.Row{row(1, cold, 0), row(2, decodes, 1)},
+			1,
+			router.Comparison{Reason: router.ReasonCache, Next: 0, Ties: 1, Cache: 320, Load: -280},
+		},
+		"load, in spite of more blocks": {[]router.Row{row(1, cold, 1), row(2, queued, 0)}, 0, router.Comparison{Reason: router.ReasonLoad, Next: 1, Ties: 1, Load: 60}},
+		"in spite of cache":             {[]router.Row{row(1, idle, 1), row(2, swamped, 0)}, 0, router.Comparison{Reason: router.ReasonLoad, Next: 1, Ties: 1, Cache: -80, Load: 1100}},
+		"tie":                           {[]router.Row{row(1, idle, .5), row(2, busy, 0), row(3, idle, .5)}, 2, router.Comparison{Reason: router.ReasonTie, Next: 0, Ties: 2}},
+		"chance":                        {[]router.Row{row(1, idle, .9), row(2, busy, .1)}, 1, router.Comparison{Reason: router.ReasonChance, Next: 0, Ties: 1, Load: -300}},
+		"policy":                        {[]router.Row{row(1, idle, 1), row(2, busy, 0)}, 1, router.Comparison{Reason: router.ReasonPolicy, Next: 0, Ties: 1, Load: -300}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := router.Compare(tt.rows, tt.taken); got != tt.want {
@@ -53,9 +64,9 @@ func TestCompare(t *testing.T) {
 
 // A worker with a preferred taint is taken for that alone.
 func TestComparePreference(t *testing.T) {
-	liked := row(2, router.Terms{RawPrefill: 10, Prefill: 10, Decode: 10}, 1)
+	liked := row(2, router.Terms{RawPrefill: 10, Scale: 1, Prefill: 10, Decode: 10}, 1)
 	liked.Cost = 15
-	c := router.Compare([]router.Row{row(1, router.Terms{RawPrefill: 10, Prefill: 10, Decode: 10}, 0), liked}, 1)
+	c := router.Compare([]router.Row{row(1, router.Terms{RawPrefill: 10, Scale: 1, Prefill: 10, Decode: 10}, 0), liked}, 1)
 	if c.Reason != router.ReasonPreference {
 		t.Errorf("reason %s", c.Reason)
 	}

@@ -118,8 +118,11 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 		return nil, err
 	}
 	tuning := DefaultTuning()
-	if c.Tuning != nil {
+	switch {
+	case c.Tuning != nil:
 		tuning = *c.Tuning
+	case c.SessionTTL != 0:
+		Binding(&tuning)
 	}
 	seed := c.Seed
 	if seed == 0 {

@@ -111,7 +111,7 @@ func TestWhatIsCachedIsNotBooked(t *testing.T) {
 
 // The credit decays by what a worker has outstanding beyond the least of all.
 func TestCreditDecay(t *testing.T) {
-	tuning := router.DefaultTuning()
+	tuning := router.Unscaled()
 	tuning.OverlapScoreCreditDecay = 1
 	h := newHouse(t, router.Config{Tuning: &tuning})
 	defer h.fleet.Close()
@@ -135,7 +135,7 @@ func TestCreditDecay(t *testing.T) {
 // Two equal prompts at the same moment: the second sees the first in the books,
 // not in the index.
 func TestBookingsCount(t *testing.T) {
-	h := newHouse(t, router.Config{Seed: 1})
+	h := newHouse(t, router.Config{Seed: 1, Tuning: new(router.Unscaled())})
 	defer h.fleet.Close()
 	h.join(1, card())
 	p := count(0, 42)
@@ -402,7 +402,7 @@ func TestTemperatureOverride(t *testing.T) {
 }
 
 func TestOverrides(t *testing.T) {
-	h := newHouse(t, router.Config{Seed: 1})
+	h := newHouse(t, router.Config{Seed: 1, Tuning: new(router.Unscaled())})
 	defer h.fleet.Close()
 	h.join(1, card())
 	p := count(0, 40)
@@ -440,7 +440,7 @@ func TestOverrides(t *testing.T) {
 
 // A worker's blocks of another size are found as well.
 func TestBlockSizes(t *testing.T) {
-	h := newHouse(t, router.Config{Seed: 1})
+	h := newHouse(t, router.Config{Seed: 1, Tuning: new(router.Unscaled())})
 	defer h.fleet.Close()
 	h.join(1, card(func(c *engine.Card) { c.BlockSize = 8 }))
 	h.join(2, card())

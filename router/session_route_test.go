@@ -63,6 +63,27 @@ func TestSessionStays(t *testing.T) {
 	}
 }
 
+// Where sessions are bound, a block to compute counts as much as one in use, if
+// nobody says otherwise.
+func TestBindingScale(t *testing.T) {
+	for name, tt := range map[string]struct {
+		config router.Config
+		cost   float64 // of ten blocks, none of them cached
+	}{
+		"free":  {router.Config{}, 4*10 + 10},
+		"bound": {router.Config{SessionTTL: time.Minute}, 10 + 10},
+		"said":  {router.Config{SessionTTL: time.Minute, Tuning: new(router.DefaultTuning())}, 4*10 + 10},
+	} {
+		h := newHouse(t, tt.config)
+		h.join(1, card())
+		rows, err := h.router.Explain(t.Context(), &router.Query{Model: "m", Tokens: count(0, 40)})
+		if err != nil || rows[0].Cost != tt.cost {
+			t.Errorf("%s: %+v, %v; want a cost of %v", name, rows, err, tt.cost)
+		}
+		h.fleet.Close()
+	}
+}
+
 // Without a time to live sessions bind nothing.
 func TestSessionsAreOff(t *testing.T) {
 	h := newHouse(t, router.Config{Mode: router.RoundRobin})

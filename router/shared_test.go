@@ -51,7 +51,7 @@ func spans(ends ...int) (out []kv.Span) {
 // Blocks in a cache beside the workers count by their weight, where they lie
 // beyond what a worker has itself.
 func TestSharedCache(t *testing.T) {
-	tuning := router.DefaultTuning()
+	tuning := router.Unscaled()
 	tuning.SharedCacheMultiplier = 0.5
 	s := &store{}
 	h := newHouse(t, router.Config{Tuning: &tuning, Shared: s})

@@ -118,6 +118,7 @@ type terms struct {
 	RawPrefill    float64 `json:"raw_prefill_blocks"`
 	Decay         float64 `json:"credit_decay"`
 	Credit        float64 `json:"credit_blocks"`
+	Scale         float64 `json:"prefill_load_scale"` // what a block of raw prefill and of credit counts
 	Prefill       float64 `json:"prefill"`
 	Decode        float64 `json:"decode"`
 	RequestsCost  float64 `json:"requests"`
@@ -190,7 +191,7 @@ func scoreOf(row *router.Row, shared bool) score {
 		Credit: row.Terms.Undecayed,
 		Terms: terms{
 			PrefillTokens: row.PrefillTokens, ActiveBlocks: row.ActiveBlocks, DecodeBlocks: row.DecodeBlocks, Requests: row.Requests,
-			RawPrefill: row.Terms.RawPrefill, Decay: row.Terms.Decay, Credit: row.Terms.Credit,
+			RawPrefill: row.Terms.RawPrefill, Decay: row.Terms.Decay, Credit: row.Terms.Credit, Scale: row.Terms.Scale,
 			Prefill: row.Terms.Prefill, Decode: row.Terms.Decode, RequestsCost: row.Terms.Requests,
 			Preference: row.Terms.Preference, Total: row.Terms.Total, Probability: row.Chance,
 		},

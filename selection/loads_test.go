@@ -47,7 +47,7 @@ func TestOverlapScores(t *testing.T) {
 	cost := func(credit, prefill, total, probability float64) map[string]any {
 		return map[string]any{
 			"active_prefill_tokens": 0, "active_blocks": 0, "potential_decode_blocks": 4, "active_requests": 0, "raw_prefill_blocks": 4,
-			"credit_decay": 1, "credit_blocks": credit, "prefill": prefill, "decode": 4, "requests": 0,
+			"credit_decay": 1, "credit_blocks": credit, "prefill_load_scale": 4, "prefill": prefill, "decode": 4, "requests": 0,
 			"preference": 1, "total": total, "probability": probability,
 		}
 	}
@@ -57,12 +57,12 @@ func TestOverlapScores(t *testing.T) {
 			map[string]any{
 				"worker_id": 1, "dp_rank": 0, "block_size": 4, "device_blocks": 0, "host_pinned_blocks": 0, "disk_blocks": 0,
 				"host_pinned_extension_blocks": 0, "disk_extension_blocks": 0, "shared_beyond_device_blocks": nil,
-				"router_credit_blocks": 0, "cost": cost(0, 4, 8, 0),
+				"router_credit_blocks": 0, "cost": cost(0, 4*4, 20, 0),
 			},
 			map[string]any{
 				"worker_id": 2, "dp_rank": 0, "block_size": 4, "device_blocks": 2, "host_pinned_blocks": 3, "disk_blocks": 3,
 				"host_pinned_extension_blocks": 1, "disk_extension_blocks": 0, "shared_beyond_device_blocks": nil,
-				"router_credit_blocks": 2.75, "cost": cost(2.75, 1.25, 5.25, 1),
+				"router_credit_blocks": 2.75, "cost": cost(2.75, 4*1.25, 9, 1),
 			},
 		},
 		"shared_cache": map[string]any{"enabled": false, "total_hit_blocks": 0, "ranges": []any{}, "error": nil},

@@ -264,27 +264,28 @@ func secondTurn(t *testing.T, history, ahead int, tuning router.Tuning, forced u
 
 // Whether a conversation is better off where it is warm, behind the prompts of
 // others, or where it is cold and nobody is, depends on how much is ahead of it:
-// what is ahead, and what would be computed again, take their time alike. The
-// default cost moves it somewhat early, because a prompt that waits counts twice,
-// as prefill and as blocks in use: from half its length on instead of all of it.
-// In between it loses less than half of what the better choice would have given;
-// outside it is right. A larger prefill scale lets it stay longer.
+// what is ahead, and what would be computed again, take their time alike. A cost
+// moves it somewhat early, because a prompt that waits counts twice, as prefill and
+// as blocks in use: the default from four fifths of its length on instead of all of
+// it, and where prefill counts no more than blocks in use, from half of it on. In
+// between it waits at most twice as long as with the better choice; outside it is
+// right.
 func TestWarmOrIdle(t *testing.T) {
 	const warm, idle = 1, 2
-	eager := router.DefaultTuning()
-	eager.PrefillLoadScale = 4
+	reference := router.DefaultTuning()
+	reference.PrefillLoadScale = 1
 	for _, tt := range []struct {
 		name   string
 		tuning router.Tuning
 		leaves float64 // from how much ahead, as a part of the conversation's length
 		lose   float64 // at most so many times the better choice's time to first token
 	}{
-		{"default", router.DefaultTuning(), 1.0 / 2, 2},
-		{"prefill scale 4", eager, 4.0 / 5, 1.25},
+		{"default", router.DefaultTuning(), 4.0 / 5, 1.25},
+		{"prefill scale 1", reference, 1.0 / 2, 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for _, history := range []int{2_000, 16_000} {
-				for _, part := range []float64{0, 0.25, 0.45, 0.6, 0.7, 0.9, 1.1, 2, 4} {
+				for _, part := range []float64{0, 0.25, 0.45, 0.6, 0.7, 0.85, 1.1, 2, 4} {
 					ahead := int(part * float64(history))
 					stay, _ := secondTurn(t, history, ahead, tt.tuning, warm)
 					leave, _ := secondTurn(t, history, ahead, tt.tuning, idle)

@@ -29,7 +29,7 @@ type explainSettings struct {
 	Running []string `name:"running" env:"DYN_RUNNING" placeholder:"PROMPT" help:"Prompts that are still being answered, and count as load; repeatable."`
 	Allow   []string `name:"allow" env:"DYN_ALLOW" placeholder:"WORKER" help:"Only this worker may be taken; repeatable."`
 	Credit  *float64 `name:"overlap-score-credit" env:"DYN_OVERLAP_SCORE_CREDIT" range:"0.." placeholder:"X" help:"What one cached block saves this request; otherwise what the router is set to."`
-	Scale   *float64 `name:"prefill-load-scale" env:"DYN_PREFILL_LOAD_SCALE" range:"0.." placeholder:"X" help:"What a block of prefill costs this request against one of decode; otherwise what the router is set to."`
+	Scale   *float64 `name:"prefill-load-scale" env:"DYN_PREFILL_LOAD_SCALE" range:"0.." placeholder:"X" help:"What a block of prefill costs this request against one in use; otherwise what the router is set to."`
 	Reuse   *bool    `name:"assume-kv-reuse" env:"DYN_ASSUME_KV_REUSE" negatable:"" help:"Let this request share blocks in the books; otherwise as the router is set to."`
 	Track   *bool    `name:"track-prefill-tokens" env:"DYN_TRACK_PREFILL_TOKENS" negatable:"" help:"Count prompts that are not yet computed; otherwise as the router is set to."`
 }
@@ -73,6 +73,7 @@ type explained struct {
 	Raw        float64 `json:"raw_prefill"`
 	Decay      float64 `json:"credit_decay"`
 	Credit     float64 `json:"credit"`
+	Scale      float64 `json:"prefill_load_scale"`
 	Prefill    float64 `json:"prefill"`
 	Decode     float64 `json:"decode"`
 	Requests   float64 `json:"requests"`
@@ -164,7 +165,7 @@ func (e *explanation) fill(rows []router.Row, names map[uint64]string, d router.
 			Device: r.Device, Host: r.Host, Disk: r.Disk, Shared: r.Shared,
 			Uncached: max(0, e.Tokens-(r.Device+r.Host+r.Disk)*r.BlockSize),
 			Ahead:    r.PrefillTokens, Active: r.ActiveBlocks, Running: r.Requests,
-			Raw: r.Terms.RawPrefill, Decay: r.Terms.Decay, Credit: r.Terms.Credit, Prefill: r.Terms.Prefill,
+			Raw: r.Terms.RawPrefill, Decay: r.Terms.Decay, Credit: r.Terms.Credit, Scale: r.Terms.Scale, Prefill: r.Terms.Prefill,
 			Decode: r.Terms.Decode, Requests: r.Terms.Requests, Preference: r.Terms.Preference,
 			Total: r.Terms.Total, Chance: r.Chance,
 		})
@@ -187,9 +188,7 @@ func (e *explanation) because(rows []router.Row, names map[uint64]string, i int,
 		}
 		return name
 	}
-	blocks := func(tokens float64) string {
-		return number(math.Abs(tokens)/float64(rows[i].BlockSize)) + " blocks"
-	}
+	cost := func(tokens float64) string { return number(math.Abs(tokens) / float64(rows[i].BlockSize)) }
 	who := label(i) + " is taken"
 	if !e.byCost && c.Next >= 0 {
 		return fmt.Sprintf("%s because %s picks it, whatever it costs.", who, e.Mode)
@@ -206,21 +205,21 @@ func (e *explanation) because(rows []router.Row, names map[uint64]string, i int,
 	case router.ReasonPreference:
 		return fmt.Sprintf("%s because the request prefers its taints.", who)
 	case router.ReasonCache:
-		s := fmt.Sprintf("%s for its cache: that saves %s more than at %s, the next best", who, blocks(c.Cache), label(c.Next))
+		s := fmt.Sprintf("%s for its cache: that takes %s more off the cost than at %s, the next best", who, cost(c.Cache), label(c.Next))
 		switch {
 		case c.Load < 0:
-			s += fmt.Sprintf(", where %s less are going on", blocks(c.Load))
+			s += fmt.Sprintf(", where other work costs %s less", cost(c.Load))
 		case c.Load > 0:
-			s += fmt.Sprintf(", and %s less are going on here", blocks(c.Load))
+			s += fmt.Sprintf(", and other work costs %s less here", cost(c.Load))
 		}
 		return s + "."
 	}
-	s := fmt.Sprintf("%s for its load: %s less than at %s, the next best", who, blocks(c.Load), label(c.Next))
+	s := fmt.Sprintf("%s for its load: other work costs %s less than at %s, the next best", who, cost(c.Load), label(c.Next))
 	switch {
 	case c.Cache < 0:
-		s += fmt.Sprintf(", whose cache would save %s more", blocks(c.Cache))
+		s += fmt.Sprintf(", whose cache would take %s more off", cost(c.Cache))
 	case c.Cache > 0:
-		s += fmt.Sprintf(", and its cache saves %s more", blocks(c.Cache))
+		s += fmt.Sprintf(", and its cache takes %s more off", cost(c.Cache))
 	}
 	return s + "."
 }
@@ -312,15 +311,16 @@ func (e *explanation) write(out io.Writer) error {
 	for _, o := range e.Out {
 		fmt.Fprintf(out, "%s is out: it %s\n", o.Worker, o.Reason)
 	}
-	_, err := fmt.Fprintf(out, "\n%s\n\n%s", e.Why, legend)
+	_, err := fmt.Fprintf(out, "\n%s\n\n"+legend, e.Why, number(e.Rows[0].Scale))
 	return err
 }
 
+// legend lacks the scale of prefill.
 var legend = strings.TrimPrefix(`
 device, host, disk, shared: blocks of the prompt that are cached, by tier
 uncached, ahead: tokens to compute, of this prompt and of those before it
 active, running: blocks in use, and requests
 total: prefill + decode in blocks, with requests and preference where they count;
-prefill is raw - credit, raw the prompt with all before it, credit what is cached,
-and decode the blocks in use with this one
+prefill is %s × (raw - credit), raw the prompt with all before it, credit what is
+cached, and decode the blocks in use with this one
 `, "\n")

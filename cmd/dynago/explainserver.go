@@ -98,6 +98,7 @@ type (
 				RawPrefill    float64 `json:"raw_prefill_blocks"`
 				Decay         float64 `json:"credit_decay"`
 				Credit        float64 `json:"credit_blocks"`
+				Scale         float64 `json:"prefill_load_scale"`
 				Prefill       float64 `json:"prefill"`
 				Decode        float64 `json:"decode"`
 				Requests      float64 `json:"requests"`
@@ -198,7 +199,7 @@ func (s *servedScores) rows() []router.Row {
 				DecodeBlocks: c.DecodeBlocks, Preference: c.Preference, Cost: c.Total,
 			},
 			Terms: router.Terms{
-				RawPrefill: c.RawPrefill, Decay: c.Decay, Credit: c.Credit, Prefill: c.Prefill,
+				RawPrefill: c.RawPrefill, Decay: c.Decay, Credit: c.Credit, Scale: c.Scale, Prefill: c.Prefill,
 				Decode: c.Decode, Requests: c.Requests, Preference: c.Preference, Total: c.Total,
 			},
 			Chance: c.Probability,

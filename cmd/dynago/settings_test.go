@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"reflect"
@@ -104,6 +105,38 @@ func TestRouterSettingsMatter(t *testing.T) {
 	}
 	if seen < len(given) {
 		t.Errorf("%d of %d settings are there", seen, len(given))
+	}
+}
+
+// A block of prefill counts what is said, by the older name above all, and
+// otherwise what the help tells.
+func TestPrefillScale(t *testing.T) {
+	scale := func(args ...string) float64 { return parseRouter(t, args).config.Tuning.PrefillLoadScale }
+	usual, bound, alone := scale(), scale("--router-session-affinity-ttl-secs=60"), scale("--load-aware")
+	if usual != router.DefaultTuning().PrefillLoadScale || bound != 1 || alone != bound {
+		t.Errorf("%v, %v where sessions are bound, and %v with --load-aware", usual, bound, alone)
+	}
+	for _, s := range parseRouter(t, nil).settings {
+		if told := fmt.Sprintf("otherwise %v, and %v where sessions are bound or with --load-aware", usual, alone); s.Name == "router-prefill-load-scale" && !strings.Contains(s.Help, told) {
+			t.Errorf("the help is %q, without %q", s.Help, told)
+		}
+	}
+	for _, tt := range []struct {
+		args []string
+		want float64
+	}{
+		{[]string{"--router-prefill-load-scale=3"}, 3},
+		{[]string{"--router-prefill-load-scale=3", "--load-aware", "--router-session-affinity-ttl-secs=60"}, 3},
+		{[]string{"--router-kv-overlap-score-weight=2"}, 2},
+		{[]string{"--router-kv-overlap-score-weight=2", "--router-prefill-load-scale=3"}, 2},
+		{[]string{"--router-kv-overlap-score-weight=0"}, 0},
+	} {
+		if got := scale(tt.args...); got != tt.want {
+			t.Errorf("%s: %v, want %v", strings.Join(tt.args, " "), got, tt.want)
+		}
+	}
+	if c := parseRouter(t, []string{"--router-kv-overlap-score-weight=0"}).config; c.Tuning.OverlapScoreCredit != 0 {
+		t.Errorf("a weight of 0 leaves a credit of %v", c.Tuning.OverlapScoreCredit)
 	}
 }
 

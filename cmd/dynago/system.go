@@ -273,7 +273,6 @@ func (s *routerSettings) config(logger *slog.Logger) (router.Config, error) {
 	tuning := router.DefaultTuning()
 	tuning.OverlapScoreCredit = s.Credit
 	tuning.OverlapScoreCreditDecay = s.CreditDecay
-	tuning.PrefillLoadScale = s.PrefillScale
 	tuning.DecodeActiveRequestWeight = s.RequestWeight
 	tuning.HostCacheHitWeight, tuning.DiskCacheHitWeight = s.HostWeight, s.DiskWeight
 	tuning.SharedCacheMultiplier = s.SharedMultiplier
@@ -287,15 +286,21 @@ func (s *routerSettings) config(logger *slog.Logger) (router.Config, error) {
 		}
 		tuning.PredictedTTL = *s.PredictedTTL
 	}
+	if s.SessionTTL != nil {
+		router.Binding(&tuning)
+	}
+	if s.LoadAware {
+		mode = router.KV
+		router.LoadAware(&tuning)
+	}
+	if x := s.PrefillScale; x != nil {
+		tuning.PrefillLoadScale = *x
+	}
 	if w := s.OverlapWeight; w != nil {
 		tuning.PrefillLoadScale = *w
 		if *w == 0 {
 			tuning.OverlapScoreCredit = 0
 		}
-	}
-	if s.LoadAware {
-		mode = router.KV
-		router.LoadAware(&tuning)
 	}
 	tracking, err := s.trackingKey()
 	if err != nil {
