@@ -99,6 +99,9 @@ type Config struct {
 	// Expiry is how long a booking of which nothing is heard counts; 0 is
 	// [DefaultExpiry]. Output is a sign of life.
 	Expiry time.Duration
+	// MostBooked is how many requests may be booked by their ids; 0 is
+	// [DefaultMostBooked].
+	MostBooked int
 	// Observer, if set, is told of every decision and of every end.
 	Observer Observer
 	Logger   *slog.Logger // nil discards
@@ -212,6 +215,9 @@ func (c *Config) Validate() error {
 	}
 	if c.QueueTimeout < 0 {
 		return fmt.Errorf("router-queue-timeout: got %v, want 0 or more", c.QueueTimeout)
+	}
+	if c.MostBooked < 0 {
+		return fmt.Errorf("max-reservations: got %d, want 1 or more", c.MostBooked)
 	}
 	if c.AcceleratorRatio < 0 {
 		return fmt.Errorf("encoder-cuda-to-cpu-ratio: got %d, want 1 or more", c.AcceleratorRatio)

@@ -2,6 +2,7 @@ package router
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/dynago/dynago/engine"
@@ -15,7 +16,14 @@ import (
 const (
 	CodeDuplicateRequest = "duplicate_request" // kind invalid_argument: the id is booked already
 	CodeRequestNotFound  = "request_not_found" // kind not_found: it is not, or no more
+	CodeTooManyBooked    = "too_many_booked"   // kind resource_exhausted: too many are, and nobody frees them
 )
+
+// DefaultMostBooked is how many requests may be booked by their ids.
+const DefaultMostBooked = 1 << 16
+
+// mostBookedBlocks bounds what they hold: 128 MiB of hashes, but for the last one.
+const mostBookedBlocks = 1 << 24
 
 // Book is [Router.Route] for a request that is spoken of by its id from now on,
 // until it is freed. The booking may be used besides; its Release frees the id.
@@ -23,13 +31,9 @@ func (r *Router) Book(ctx context.Context, q *Query) (*Booking, error) {
 	if q.ID == "" {
 		return nil, engine.Errorf(engine.InvalidArgument, "a request that is to be booked needs an id")
 	}
-	r.mu.Lock()
-	if _, taken := r.requests[q.ID]; taken {
-		r.mu.Unlock()
-		return nil, &engine.Error{Kind: engine.InvalidArgument, Code: CodeDuplicateRequest, Message: "request " + q.ID + " is booked already"}
+	if err := r.register(q.ID); err != nil {
+		return nil, err
 	}
-	r.requests[q.ID] = nil // nobody else may take the id meanwhile
-	r.mu.Unlock()
 	b, err := r.Route(ctx, q)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,7 +43,26 @@ func (r *Router) Book(ctx context.Context, q *Query) (*Booking, error) {
 	}
 	b.named = true
 	r.requests[q.ID] = b
+	r.bookedBlocks += b.decision.Blocks
 	return b, nil
+}
+
+// register keeps an id for a request that is about to be booked, if there is room
+// for it.
+func (r *Router) register(id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, taken := r.requests[id]; taken {
+		return &engine.Error{Kind: engine.InvalidArgument, Code: CodeDuplicateRequest, Message: "request " + id + " is booked already"}
+	}
+	if len(r.requests) >= r.mostBooked || r.bookedBlocks >= mostBookedBlocks {
+		return &engine.Error{
+			Kind: engine.ResourceExhausted, Code: CodeTooManyBooked,
+			Message: fmt.Sprintf("%d requests of %d blocks are booked by their ids: free those that have ended", len(r.requests), r.bookedBlocks),
+		}
+	}
+	r.requests[id] = nil
+	return nil
 }
 
 // PrefillDone tells that the prompt of a request is computed.
@@ -86,6 +109,7 @@ func (r *Router) forget(b *Booking, now time.Time) {
 	if b.named {
 		b.named = false
 		delete(r.requests, b.id)
+		r.bookedBlocks -= b.decision.Blocks
 		b.lease.end() // nobody else may do it
 	}
 }

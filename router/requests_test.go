@@ -249,3 +249,41 @@ func TestLearnerPanics(t *testing.T) {
 		}
 	})
 }
+
+// So many requests are booked by their ids and no more, whoever forgets to free
+// them; those that are routed otherwise do not count.
+func TestTooManyBooked(t *testing.T) {
+	h := newHouse(t, router.Config{MostBooked: 3})
+	defer h.fleet.Close()
+	h.join(1, card())
+	ctx := context.Background()
+	book := func(id string) error {
+		_, err := h.router.Book(ctx, &router.Query{ID: id, Model: "m", Tokens: count(0, 8)})
+		return err
+	}
+	defer h.route(router.Query{ID: "another", Model: "m", Tokens: count(0, 8)}).Release()
+	if err := book("x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.router.Free("x"); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		if err := book(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var e *engine.Error
+	if err := book("d"); !errors.As(err, &e) || e.Kind != engine.ResourceExhausted || e.Code != router.CodeTooManyBooked {
+		t.Errorf("the fourth: %v", err)
+	}
+	if err := book("c"); !errors.As(err, &e) || e.Code != router.CodeDuplicateRequest {
+		t.Errorf("one twice: %v", err)
+	}
+	if err := h.router.Free("b"); err != nil {
+		t.Fatal(err)
+	}
+	if err := book("d"); err != nil {
+		t.Errorf("after one was freed: %v", err)
+	}
+}

@@ -69,15 +69,17 @@ type Router struct {
 	// sooner tells Run that it is wanted sooner than it thinks.
 	sooner chan struct{}
 
-	mu        sync.Mutex
-	books     books
-	waiting   waiting
-	requests  map[string]*Booking // by id; nil while they are being placed
-	nextSweep time.Time
-	lastTick  time.Time
-	monitor   *monitor
-	prefilled map[string]bool // models of which prefill workers have been seen
-	routed    *kvindex.Routed
+	mu       sync.Mutex
+	books    books
+	waiting  waiting
+	requests map[string]*Booking // by id; nil while they are being placed
+	// How many of them there may be, and the blocks of their prompts.
+	mostBooked, bookedBlocks int
+	nextSweep                time.Time
+	lastTick                 time.Time
+	monitor                  *monitor
+	prefilled                map[string]bool // models of which prefill workers have been seen
+	routed                   *kvindex.Routed
 	// ahead is what workers will tell of, if they are predicted; instead is what
 	// answers have shown that the index does not know, and, of workers that are
 	// not believed, what was routed there. It is nil until there is something.
@@ -142,7 +144,7 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 		tracking: c.Tracking,
 		shared:   c.Shared,
 		rand:     rand.New(rand.NewPCG(seed, 0)),
-		requests: make(map[string]*Booking),
+		requests: make(map[string]*Booking), mostBooked: cmp.Or(c.MostBooked, DefaultMostBooked),
 
 		prefillModel: c.PrefillModel,
 
