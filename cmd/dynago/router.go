@@ -36,6 +36,7 @@ type serviceSettings struct {
 	SelectionTTL   time.Duration `name:"selection-cache-ttl-secs" env:"DYN_SELECTION_CACHE_TTL_SECS" default:"120s" unit:"s" placeholder:"TIME" help:"How long a selection can be booked by its id."`
 	MostSelections int           `name:"selection-cache-max-entries" env:"DYN_SELECTION_CACHE_MAX_ENTRIES" default:"4096" range:"1..1073741824" placeholder:"N" help:"How many selections are kept for that; the oldest go first."`
 	SelectionBytes int           `name:"selection-cache-max-bytes" env:"DYN_SELECTION_CACHE_MAX_BYTES" default:"268435456" range:"1..1099511627776" placeholder:"BYTES" help:"How much memory they may take together."`
+	MostReserved   int           `name:"max-reservations" env:"DYN_MAX_RESERVATIONS" default:"65536" range:"1..1073741824" placeholder:"N" help:"How many requests may be booked at once."`
 	MostWorkers    int           `name:"max-workers" env:"DYN_MAX_WORKERS" default:"4096" range:"1..1048576" placeholder:"N" help:"How many workers may be registered."`
 }
 
@@ -75,6 +76,7 @@ func (c *routerCommand) Run(to outlet, parsed *config.Parsed) error {
 	if err != nil {
 		return err
 	}
+	conf.MostBooked = c.Service.MostReserved
 	policies, err := c.Router.Policy.apply(&conf, nil)
 	if err != nil {
 		return err
