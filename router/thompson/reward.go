@@ -119,7 +119,7 @@ func (t *Policy) reward(d *trial, reward float64) {
 
 // left returns what is left of the lessons of an arm that has had fewer of late
 // than others: each round that passed it by counts as one that it forgets, though
-// never more than leaves it as sure as it was at the beginning.
+// never more than leaves it, over all features, as sure as it was at the beginning.
 func (t *Policy) left(a *arm) float64 {
 	over := t.rounds - a.learned - 1
 	if over <= 0 || t.config.Literal {
