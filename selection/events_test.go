@@ -73,13 +73,10 @@ func TestEvents(t *testing.T) {
 	}
 	held := func(blocks int) {
 		t.Helper()
-		for deadline := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
-			if got := h.router.Loads()[1].CachedBlocks; got == blocks {
-				return
-			} else if time.Now().After(deadline) {
-				t.Fatalf("%d blocks are known, want %d", got, blocks)
-			}
-		}
+		eventually(t, func() (string, bool) {
+			got := h.router.Loads()[1].CachedBlocks
+			return fmt.Sprintf("%d blocks are known, want %d", got, blocks), got == blocks
+		})
 	}
 	first.stores(prompt)
 	held(8)
@@ -87,25 +84,22 @@ func TestEvents(t *testing.T) {
 		t.Errorf("worker %v with %v tokens, want 2 with 32", w, n)
 	}
 
-	heard := func() any {
-		stream := h.list("GET", "/workers", "")[1]["kv_event_streams"].([]any)[0].(map[string]any)
-		if stream["connected"] != true {
-			t.Errorf("the stream is %v", stream)
-		}
-		return stream["messages"]
+	// Counters follow what they count.
+	heardOne := func(when string) {
+		t.Helper()
+		eventually(t, func() (string, bool) {
+			stream := h.list("GET", "/workers", "")[1]["kv_event_streams"].([]any)[0].(map[string]any)
+			return fmt.Sprintf("%s: the stream is %v, want one message", when, stream), stream["connected"] == true && stream["messages"] == 1.0
+		})
 	}
-	if got := heard(); got != 1.0 {
-		t.Errorf("%v messages, want 1", got)
-	}
+	heardOne("at first")
 
 	// Another name for the worker changes nothing of that.
 	h.object(200, "PATCH", "/workers/2", `{"endpoint":"http://elsewhere"}`)
 	if got := h.router.Loads()[1].CachedBlocks; got != 8 {
 		t.Errorf("%d blocks are known after a new endpoint, want 8", got)
 	}
-	if got := heard(); got != 1.0 {
-		t.Errorf("%v messages, want 1: the stream was begun anew", got)
-	}
+	heardOne("after a new endpoint, which begins no stream anew")
 
 	// At another socket there is another cache.
 	h.object(200, "PATCH", "/workers/2", `{"kv_events_endpoint":"`+other.endpoint+`"}`)
@@ -118,10 +112,24 @@ func TestEvents(t *testing.T) {
 	if w, n := longest(anotherText); w != 2.0 || n != 16.0 {
 		t.Errorf("worker %v with %v tokens, want 2 with 16", w, n)
 	}
-	_, page := h.do("GET", "/metrics", "")
 	for _, line := range []string{`dynago_selection_kv_event_streams{connected="true"} 1`, `dynago_selection_kv_event_streams{connected="false"} 1`} {
-		if !containsLine(page, line) {
-			t.Errorf("the page lacks %s", line)
+		eventually(t, func() (string, bool) {
+			_, page := h.do("GET", "/metrics", "")
+			return "the page lacks " + line, containsLine(page, line)
+		})
+	}
+}
+
+// eventually waits for what follows something that has already shown elsewhere.
+func eventually(t *testing.T, holds func() (otherwise string, ok bool)) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
+		otherwise, ok := holds()
+		if ok {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(otherwise)
 		}
 	}
 }
