@@ -182,21 +182,20 @@ func TestWatch(t *testing.T) {
 		Model: "m", ContextLength: 1024, BlockSize: 16, DPSize: 2, DPStart: 3, MaxBatchedTokens: 100,
 	}})
 	ctx, leave := context.WithCancel(context.Background())
-	var bookings []*router.Booking
-	var ends []error
+	placed, refused := make(chan *router.Booking, 5), make(chan error, 5)
 	for i := range 5 {
 		prompt := slices.Repeat([]uint32{uint32(i)}, 160) // nobody has any of it cached
 		q := &router.Query{ID: fmt.Sprint(i), Model: "m", Tokens: prompt, Session: router.Session{ID: fmt.Sprint("s", i%4)}}
 		r.Submit(ctx, q, func(b *router.Booking, err error) {
 			if b != nil {
-				bookings = append(bookings, b)
+				placed <- b
 			} else {
-				ends = append(ends, err)
+				refused <- err
 			}
 		})
 	}
-	if len(bookings) != 2 {
-		t.Fatalf("%d of 5 requests were placed on two idle ranks", len(bookings))
+	if len(placed) != 2 {
+		t.Fatalf("%d of 5 requests were placed on two idle ranks", len(placed))
 	}
 	text := page(t, m)
 	queue := []string{`model="m"`, `worker_type="decode"`, `policy_class="default"`}
@@ -220,8 +219,13 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	leave()
-	for _, b := range bookings {
-		b.Release()
+	for range 3 {
+		if err := <-refused; err == nil {
+			t.Error("who left was not told why")
+		}
+	}
+	for range 2 {
+		(<-placed).Release()
 	}
 	workers.Remove(1)
 	text = page(t, m)
