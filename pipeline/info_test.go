@@ -10,6 +10,7 @@ import (
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/pipeline"
+	"github.com/dynago/dynago/prompt"
 )
 
 func TestModels(t *testing.T) {
@@ -35,15 +36,22 @@ func TestModels(t *testing.T) {
 // Models that share what was loaded share its caches, which are told once.
 func TestSharedCachesAreToldOnce(t *testing.T) {
 	h := newHouse(t, pipeline.Config{}, &fake{}, &fake{change: func(c *engine.Card) { c.Model, c.Aliases = "a/model", nil }})
-	for _, name := range []string{"test/model", "a/model"} {
-		r := request("Hello").Chat
-		r.Model = name
-		if _, _, err := h.Tokenize(r, true); err != nil {
-			t.Fatal(err)
+	ask := func() *prompt.CacheStats {
+		for _, name := range []string{"test/model", "a/model"} {
+			r := request("Hello").Chat
+			r.Model = name
+			if _, _, err := h.Tokenize(r, true); err != nil {
+				t.Fatal(err)
+			}
 		}
+		return h.Models()[0].Cache
+	}
+	before := ask() // other tests use the same files
+	if after := ask(); before == nil || after.Misses+after.Hits != before.Misses+before.Hits+2 {
+		t.Errorf("the first of two models had %+v, and has %+v after two prompts", before, after)
 	}
 	models := h.Models()
-	if first := models[0]; first.Cache == nil || first.Cache.Misses+first.Cache.Hits != 2 || first.Turns == nil || first.Tools == nil {
+	if first := models[0]; first.Turns == nil || first.Tools == nil {
 		t.Errorf("the first of two models: %+v", first)
 	}
 	if second := models[1]; second.Cache != nil || second.Turns != nil || second.Tools != nil {
