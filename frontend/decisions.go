@@ -22,6 +22,12 @@ func (s *Server) decisionRoutes() []route {
 	return []route{{"GET", "", "/admin/decisions", s.listDecisions}}
 }
 
+// decisions are the newest ones on the wire.
+type decisions struct {
+	List    []decision `json:"decisions"`
+	NotKept uint64     `json:"not_kept"` // because too many came at once
+}
+
 // decision is an entry of the journal on the wire. Durations are milliseconds.
 type decision struct {
 	Time      string  `json:"time"`
@@ -68,11 +74,11 @@ func (s *Server) listDecisions(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	entries, missed := s.Journal.Entries(n, r.URL.Query().Get("model"))
-	list := make([]decision, len(entries))
+	told := decisions{List: make([]decision, len(entries)), NotKept: missed}
 	for i := range entries {
-		list[i] = decided(&entries[i])
+		told.List[i] = decided(&entries[i])
 	}
-	s.tell(w, http.StatusOK, map[string]any{"decisions": list, "not_kept": missed})
+	s.tell(w, http.StatusOK, told)
 }
 
 func decided(e *router.Entry) decision {
