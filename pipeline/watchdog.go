@@ -15,11 +15,6 @@ type Limits struct {
 	Inactivity time.Duration // between items; 0 = for ever
 }
 
-// DefaultLimits are generous: a long prompt on a loaded engine is no fault.
-func DefaultLimits() Limits {
-	return Limits{FirstItem: 600 * time.Second, Inactivity: 300 * time.Second}
-}
-
 // watchdog notices the silence of one attempt, and cancels it with a cause. It
 // is the only thing between engine and edge that has a timer.
 //
