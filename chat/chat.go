@@ -48,6 +48,10 @@ type Request struct {
 	// own variables, or nil.
 	TemplateArgs json.RawMessage
 
+	// Truncate lets the oldest exchanges be left out of a conversation that is
+	// longer than the model's context; otherwise it is refused.
+	Truncate bool
+
 	// Cache holds the positions that the client marked as worth caching.
 	Cache []Breakpoint
 	// Metadata is opaque to us.
@@ -82,6 +86,9 @@ type Turn struct {
 	Role   Role
 	Name   string // optional author name
 	Blocks []Block
+	// Phase is what an answer is for, commentary or final_answer; empty if nobody
+	// said.
+	Phase string
 }
 
 // Kind says what a block holds.
@@ -116,14 +123,19 @@ type ToolKind string
 const (
 	ToolFunction ToolKind = "function" // arguments are a JSON object
 	ToolCustom   ToolKind = "custom"   // input is free text
-	ToolServer   ToolKind = "server"   // run by the provider
+	ToolServer   ToolKind = "server"   // run by the provider: no model here may call it
 )
 
 // ToolUse is a call that a model made.
 type ToolUse struct {
-	ID   string // as the client knows it
-	Name string
-	Kind ToolKind
+	ID string // as the client knows it
+	// NativeID is the id as the model knows it, in families that write ids into
+	// the prompt; else it is empty.
+	NativeID string
+	Name     string
+	// Namespace is the group of tools that the name stands in, if there is one.
+	Namespace string
+	Kind      ToolKind
 	// Args are the exact bytes of the arguments, as generated or as the client
 	// sent them; they need not be valid JSON.
 	Args string
@@ -131,7 +143,7 @@ type ToolUse struct {
 
 // Result answers a [ToolUse].
 type Result struct {
-	ID      string
+	ID      string // of the use, as the client knows it
 	Name    string // optional
 	IsError bool
 	Blocks  []Block
@@ -152,8 +164,24 @@ type Tool struct {
 	Description string
 	Schema      json.RawMessage // JSON schema of the arguments, or nil
 	Strict      *bool
+	// Namespace is the group that the client put the tool into, or empty. Two
+	// tools may share a name in different groups.
+	Namespace string
+	// Grammar restricts the input of a custom tool; nil is any text.
+	Grammar *Grammar
+	// Deferred keeps the tool out of the prompt until a result refers to it.
+	Deferred bool
 	// Wire is the tool exactly as the client sent it, in the shape of its API.
 	Wire json.RawMessage
+}
+
+// Callable says whether a model here may call the tool.
+func (t *Tool) Callable() bool { return t.Kind != ToolServer }
+
+// Grammar is a formal description of texts.
+type Grammar struct {
+	Syntax     string // lark or regex
+	Definition string
 }
 
 // ToolMode says whether the model may, must or must not call tools.
@@ -169,7 +197,9 @@ const (
 
 // ToolChoice restricts the use of tools.
 type ToolChoice struct {
-	Mode     ToolMode
+	Mode ToolMode
+	// Names are the only tools that may be called; none means all of them. They
+	// stay in the prompt with the others, so that the choice changes no prefix.
 	Names    []string
 	Parallel *bool
 }
@@ -180,7 +210,14 @@ type Thinking struct {
 	Enabled *bool
 	Budget  *int   // at most so many tokens of thought
 	Effort  string // none minimal low medium high xhigh max, or empty
+	// Keep says of how many of the newest answers the thoughts stay in the
+	// prompt; nil leaves it to the template. [KeepAll] is all of them.
+	Keep *int
 }
+
+// KeepAll keeps the thoughts of all answers, as far as the template can show
+// them.
+const KeepAll = -1
 
 // OutputFormat constrains what is generated.
 type OutputFormat struct {

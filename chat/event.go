@@ -38,7 +38,7 @@ type Event struct {
 	Index  int // which block of the answer
 
 	BlockKind Kind     // BlockStart
-	Tool      *ToolUse // BlockStart of a tool call: ID and Name, no Args
+	Tool      *ToolUse // BlockStart of a tool call: all but Args
 
 	// Text is the piece of the block for the deltas, and what was dropped for
 	// Dropped.
@@ -78,10 +78,13 @@ type Logprob struct {
 	Top     []Logprob
 }
 
-// Usage counts tokens. Cached and Reasoning are nil if nobody counted them.
+// Usage counts tokens. What is nil was not counted.
 type Usage struct {
-	Prompt    int
-	Cached    *int
+	Prompt int
+	Cached *int // of the prompt, as the engine tells
+	// Written are the tokens of the prompt that were computed anew up to its last
+	// breakpoint; nil if it has none.
+	Written   *int
 	Output    int
 	Reasoning *int
 }
@@ -96,6 +99,7 @@ const (
 	FinishLength        FinishReason = "length"        // max tokens reached
 	FinishToolUse       FinishReason = "tool_use"      // at least one complete call
 	FinishContentFilter FinishReason = "content_filter"
+	FinishContext       FinishReason = "context_window" // prompt and answer fill the model's context
 )
 
 // Finish ends a choice.
