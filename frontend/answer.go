@@ -19,8 +19,9 @@ import (
 type api interface {
 	// endpoint is the route's name in metrics and logs.
 	endpoint() string
-	// decode reads a body. Its error says which member is at fault.
-	decode(body []byte) (call, error)
+	// decode reads a body; some protocols say a part of what they want in headers.
+	// Its error says which member is at fault.
+	decode(header http.Header, body []byte) (call, error)
 	// refuse answers a request that fails before it has an encoder.
 	refuse(w http.ResponseWriter, err error)
 }
@@ -103,7 +104,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a api) *job {
 	}
 	body, err := s.body(w, r)
 	if err == nil {
-		j.call, err = a.decode(body)
+		j.call, err = a.decode(r.Header, body)
 	}
 	if err != nil {
 		a.refuse(w, err)

@@ -4,16 +4,16 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	"github.com/dynago/dynago/internal/wire"
 
-	"github.com/dynago/dynago/openai"
+	"github.com/go-json-experiment/json"
 )
 
 // notReady is the answer to a request that comes while the server drains.
-func (s *Server) notReady() *openai.Error {
-	return &openai.Error{
+func (s *Server) notReady() *wire.Error {
+	return &wire.Error{
 		Status: http.StatusServiceUnavailable, Message: "Service is not ready",
-		Code: openai.CodeOverloaded, RetryAfter: time.Second,
+		Code: wire.CodeOverloaded, RetryAfter: time.Second,
 	}
 }
 

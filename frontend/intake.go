@@ -12,11 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
-
-	"github.com/dynago/dynago/openai"
 )
 
 // body reads the JSON body of a request: its content type is checked, it is
@@ -140,16 +140,16 @@ func readAll(r io.Reader, hint, limit int64) ([]byte, error) {
 }
 
 // refusal is an error that the server itself gives, before any codec.
-func refusal(status int, format string, args ...any) *openai.Error {
-	return &openai.Error{Status: status, Message: fmt.Sprintf(format, args...), Code: codes[status]}
+func refusal(status int, format string, args ...any) *wire.Error {
+	return &wire.Error{Status: status, Message: fmt.Sprintf(format, args...), Code: codes[status]}
 }
 
 // codes name the statuses that only the server itself gives.
 var codes = map[int]string{
-	http.StatusBadRequest:            openai.CodeInvalidValue,
+	http.StatusBadRequest:            wire.CodeInvalidValue,
 	http.StatusForbidden:             "forbidden",
 	http.StatusNotFound:              "route_not_found",
 	http.StatusRequestTimeout:        "request_timeout",
 	http.StatusUnsupportedMediaType:  "unsupported_media_type",
-	http.StatusRequestEntityTooLarge: openai.CodeRequestTooLarge,
+	http.StatusRequestEntityTooLarge: wire.CodeRequestTooLarge,
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/dynago/dynago/openai"
 	"github.com/dynago/dynago/pipeline"
 )
@@ -106,9 +108,9 @@ func (s *Server) lookup(name string) (pipeline.ModelInfo, bool) {
 	return pipeline.ModelInfo{}, false
 }
 
-func unknown(model string) *openai.Error {
-	return &openai.Error{
+func unknown(model string) *wire.Error {
+	return &wire.Error{
 		Status: http.StatusNotFound, Message: "The model `" + clip(model) + "` does not exist",
-		Param: "model", Code: openai.CodeModelNotFound,
+		Param: "model", Code: wire.CodeModelNotFound,
 	}
 }

@@ -3,6 +3,8 @@ package frontend
 import (
 	"net/http"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/internal/sse"
 	"github.com/dynago/dynago/openai"
@@ -13,7 +15,7 @@ type chatAPI struct{ *Server }
 
 func (chatAPI) endpoint() string { return "chat_completions" }
 
-func (a chatAPI) decode(body []byte) (call, error) {
+func (a chatAPI) decode(_ http.Header, body []byte) (call, error) {
 	c, err := openai.DecodeChat(body, a.OpenAI)
 	if err != nil {
 		return call{}, err
@@ -26,7 +28,7 @@ type completionsAPI struct{ *Server }
 
 func (completionsAPI) endpoint() string { return "completions" }
 
-func (a completionsAPI) decode(body []byte) (call, error) {
+func (a completionsAPI) decode(_ http.Header, body []byte) (call, error) {
 	c, err := openai.DecodeCompletion(body, a.OpenAI)
 	if err != nil {
 		return call{}, err
@@ -62,7 +64,7 @@ func (openAIEncoder) AppendOpening(dst []byte) []byte { return dst }
 func (openAIEncoder) AppendPing(dst []byte) []byte { return append(dst, sse.Comment...) }
 
 func (e openAIEncoder) AppendFailure(dst []byte, err error) []byte {
-	return openai.ErrorOf(err, e.server.OverloadStatus).AppendFrame(dst)
+	return openai.AppendErrorFrame(dst, wire.ErrorOf(err, e.server.OverloadStatus))
 }
 
 func (e openAIEncoder) Refuse(w http.ResponseWriter, err error) { e.server.refuse(w, err) }

@@ -8,8 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/dynago/dynago/chat"
-	"github.com/dynago/dynago/openai"
 	"github.com/dynago/dynago/pipeline"
 )
 
@@ -24,8 +25,8 @@ type record struct {
 
 	series *series // of an accepted request
 	notes  []pipeline.Notes
-	fault  *openai.Error // what the client was told
-	cause  error         // what has led to it
+	fault  *wire.Error // what the client was told
+	cause  error       // what has led to it
 	itl    batch
 
 	first, last time.Time // of tokens
@@ -39,7 +40,7 @@ type record struct {
 // begin starts the record of a request whose model is not known yet.
 func (m *metrics) begin(s *Server, x *exchange, endpoint string) *record {
 	// Whoever does not say how it ended has panicked.
-	fault := &openai.Error{Status: http.StatusInternalServerError}
+	fault := &wire.Error{Status: http.StatusInternalServerError}
 	return &record{server: s, x: x, endpoint: endpoint, model: unknownModel, fault: fault, cause: errPanicked}
 }
 
@@ -47,7 +48,7 @@ func (m *metrics) begin(s *Server, x *exchange, endpoint string) *record {
 func (r *record) finish(err error) {
 	r.fault, r.cause = nil, err
 	if err != nil {
-		r.fault = openai.ErrorOf(err, r.server.OverloadStatus)
+		r.fault = wire.ErrorOf(err, r.server.OverloadStatus)
 	}
 }
 
@@ -271,7 +272,7 @@ var explanations = [errorTypes]string{
 }
 
 // typeOf classifies what a client was told.
-func typeOf(e *openai.Error, overload int) errorType {
+func typeOf(e *wire.Error, overload int) errorType {
 	switch {
 	case e == nil:
 		return noError
@@ -279,7 +280,7 @@ func typeOf(e *openai.Error, overload int) errorType {
 		return errorOverload
 	case e.Status == http.StatusNotFound:
 		return errorNotFound
-	case e.Status == openai.StatusClientClosedRequest:
+	case e.Status == wire.StatusClientClosedRequest:
 		return errorCancelled
 	case e.Status == http.StatusNotImplemented:
 		return errorNotImplemented

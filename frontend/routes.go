@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/google/uuid"
 
 	"github.com/dynago/dynago/openai"
@@ -220,7 +222,7 @@ func (s *Server) recover(w http.ResponseWriter, x *exchange) {
 	}
 	s.Logger.Error("panic", "request_id", x.id, "route", x.route, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	if !x.answered {
-		s.refuse(w, &openai.Error{Status: http.StatusInternalServerError, Message: "Internal server error"})
+		s.refuse(w, &wire.Error{Status: http.StatusInternalServerError, Message: "Internal server error"})
 	}
 }
 
@@ -247,13 +249,13 @@ func printable(id string) string {
 
 // refuse answers with an error in the shape of OpenAI's routes.
 func (s *Server) refuse(w http.ResponseWriter, err error) {
-	e := openai.ErrorOf(err, s.OverloadStatus)
+	e := wire.ErrorOf(err, s.OverloadStatus)
 	setBackoff(w.Header(), e)
-	s.respond(w, e.Status, e.AppendBody(nil)) //nolint:errcheck // the client has gone, and nothing is left to do
+	s.respond(w, e.Status, openai.AppendError(nil, e)) //nolint:errcheck // the client has gone, and nothing is left to do
 }
 
 // setBackoff tells clients when to come back, or not to.
-func setBackoff(h http.Header, e *openai.Error) {
+func setBackoff(h http.Header, e *wire.Error) {
 	if e.RetryAfter > 0 {
 		h.Set("Retry-After", fmt.Sprint(int64((e.RetryAfter+time.Second-1)/time.Second)))
 	}

@@ -3,6 +3,8 @@ package openai
 import (
 	"strconv"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/dynago/dynago/chat"
 )
 
@@ -15,7 +17,7 @@ type chatEncoder struct {
 func newChatEncoder(c *Call, h Header) *chatEncoder {
 	return &chatEncoder{
 		frame:   newFrame(c, h, "chatcmpl-", "chat.completion", "chat.completion.chunk"),
-		thought: string(append(appendString(nil, c.reasoning), ':')),
+		thought: string(append(wire.AppendString(nil, c.reasoning), ':')),
 	}
 }
 
@@ -75,27 +77,27 @@ func (f *chatEncoder) appendDelta(dst []byte, e *chat.Event, c *choice) []byte {
 	switch e.Kind {
 	case chat.TextDelta:
 		dst = append(dst, `"content":`...)
-		dst = appendString(dst, e.Text)
+		dst = wire.AppendString(dst, e.Text)
 	case chat.ThinkingDelta:
 		dst = append(dst, f.thought...)
-		dst = appendString(dst, e.Text)
+		dst = wire.AppendString(dst, e.Text)
 	case chat.RefusalDelta:
 		dst = append(dst, `"refusal":`...)
-		dst = appendString(dst, e.Text)
+		dst = wire.AppendString(dst, e.Text)
 	case chat.BlockStart:
 		dst = append(dst, `"tool_calls":[{"index":`...)
 		dst = strconv.AppendInt(dst, int64(c.tools), 10)
 		c.tools++
 		dst = append(dst, `,"id":`...)
-		dst = appendString(dst, e.Tool.ID)
+		dst = wire.AppendString(dst, e.Tool.ID)
 		dst = append(dst, `,"type":"function","function":{"name":`...)
-		dst = appendString(dst, e.Tool.Name)
+		dst = wire.AppendString(dst, e.Tool.Name)
 		dst = append(dst, `,"arguments":""}}]`...)
 	case chat.ArgsDelta:
 		dst = append(dst, `"tool_calls":[{"index":`...)
 		dst = strconv.AppendInt(dst, int64(c.tools-1), 10)
 		dst = append(dst, `,"function":{"arguments":`...)
-		dst = appendString(dst, e.Text)
+		dst = wire.AppendString(dst, e.Text)
 		dst = append(dst, `}}]`...)
 	}
 	return dst
@@ -140,7 +142,7 @@ func appendBlocks(dst []byte, key string, blocks []chat.Block, kind chat.Kind) (
 			any = true
 			dst = append(append(dst, key...), '"')
 		}
-		dst = appendEscaped(dst, blocks[i].Text)
+		dst = wire.AppendEscaped(dst, blocks[i].Text)
 	}
 	if any {
 		dst = append(dst, '"')
@@ -161,11 +163,11 @@ func appendCalls(dst []byte, blocks []chat.Block) []byte {
 			dst = append(dst, ',')
 		}
 		dst = append(dst, `{"id":`...)
-		dst = appendString(dst, use.ID)
+		dst = wire.AppendString(dst, use.ID)
 		dst = append(dst, `,"type":"function","function":{"name":`...)
-		dst = appendString(dst, use.Name)
+		dst = wire.AppendString(dst, use.Name)
 		dst = append(dst, `,"arguments":`...)
-		dst = appendString(dst, use.Args)
+		dst = wire.AppendString(dst, use.Args)
 		dst = append(dst, "}}"...)
 	}
 	if n > 0 {

@@ -3,6 +3,8 @@ package openai
 import (
 	"strconv"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/dynago/dynago/chat"
 )
 
@@ -29,7 +31,7 @@ func (f *completionEncoder) AppendEvent(dst []byte, e chat.Event) []byte {
 	dst = append(dst, `{"index":`...)
 	dst = strconv.AppendInt(dst, int64(e.Choice), 10)
 	dst = append(dst, `,"text":`...)
-	dst = appendString(dst, said)
+	dst = wire.AppendString(dst, said)
 	dst = append(dst, `,"finish_reason":`...)
 	if e.Kind == chat.Finished {
 		dst = append(dst, f.finishReason(e.Finish.Reason)...)
@@ -56,7 +58,7 @@ func (f *completionEncoder) appendChoice(dst []byte, i int, a *chat.Answer) []by
 	dst = strconv.AppendInt(dst, int64(i), 10)
 	dst = append(dst, `,"text":"`...)
 	for i := range a.Blocks {
-		dst = appendEscaped(dst, a.Blocks[i].Text)
+		dst = wire.AppendEscaped(dst, a.Blocks[i].Text)
 	}
 	dst = append(dst, `","finish_reason":`...)
 	dst = append(dst, f.finishReason(a.Finish.Reason)...)

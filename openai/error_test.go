@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/openai"
 )
@@ -70,10 +72,10 @@ func TestErrorOf(t *testing.T) {
 		"engine 502":        {err: answered(502), status: 500, message: "Internal server error", kind: "server_error", code: "server_error", details: `{"backend_status":502}`},
 		"engine 503":        {err: answered(503), status: 503, message: "Service temporarily unavailable", kind: "server_error", code: "overloaded", retry: time.Second},
 		"engine 529":        {err: answered(529), status: 529, message: "Service temporarily overloaded", kind: "server_error", code: "overloaded", retry: time.Second},
-		"told already":      {err: fmt.Errorf("x: %w", &openai.Error{Status: 404, Message: "m"}), status: 404, message: "m", kind: "invalid_request_error", code: "model_not_found"},
+		"told already":      {err: fmt.Errorf("x: %w", &wire.Error{Status: 404, Message: "m"}), status: 404, message: "m", kind: "invalid_request_error", code: "model_not_found"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := openai.ErrorOf(c.err, c.overload)
+			e := wire.ErrorOf(c.err, c.overload)
 			if e.Status != c.status || e.Message != c.message || e.RetryAfter != c.retry {
 				t.Errorf("got %d %q, retry after %v", e.Status, e.Message, e.RetryAfter)
 			}
@@ -86,7 +88,7 @@ func TestErrorOf(t *testing.T) {
 				Code          int
 				Details       json.RawMessage
 			}
-			if err := json.Unmarshal(e.AppendBody(nil), &body); err != nil {
+			if err := json.Unmarshal(openai.AppendError(nil, e), &body); err != nil {
 				t.Fatal(err)
 			}
 			n := body.Error
@@ -96,7 +98,7 @@ func TestErrorOf(t *testing.T) {
 			if body.Message != c.message || body.Code != c.status || string(body.Details) != c.details {
 				t.Errorf("flat %+v", body)
 			}
-			if strings.Contains(string(e.AppendFrame(e.AppendBody(nil))), "10.0.0.7") {
+			if strings.Contains(string(openai.AppendErrorFrame(openai.AppendError(nil, e), e)), "10.0.0.7") {
 				t.Error("the inside shows")
 			}
 		})
@@ -104,7 +106,7 @@ func TestErrorOf(t *testing.T) {
 }
 
 func TestErrorBodies(t *testing.T) {
-	for want, e := range map[string]openai.Error{
+	for want, e := range map[string]wire.Error{
 		`{"error":{"message":"Model not found","type":"invalid_request_error","param":"model","code":"model_not_found"},"message":"Model not found","type":"Not Found","code":404}`: {Status: 404, Message: "Model not found", Param: "model"},
 		`{"error":{"message":"a\nb","type":"invalid_request_error","param":null,"code":"invalid_request_error"},"message":"a\nb","type":"Bad Request","code":400}`:                  {Status: 400, Message: "a\nb"},
 		`{"error":{"message":"m","type":"invalid_request_error","param":null,"code":"invalid_api_key"},"message":"m","type":"Unauthorized","code":401}`:                             {Status: 401, Message: "m"},
@@ -119,13 +121,13 @@ func TestErrorBodies(t *testing.T) {
 		`{"error":{"message":"m","type":"server_error","param":null,"code":"overloaded"},"message":"m","type":"Overloaded","code":529}`:                                             {Status: 529, Message: "m"},
 		`{"error":{"message":"m","type":"server_error","param":null,"code":"server_error"},"message":"m","type":"UnknownError","code":799,"details":{"a":1}}`:                       {Status: 799, Message: "m", Details: map[string]int{"a": 1}},
 	} {
-		if got := string(e.AppendBody(nil)); got != want {
+		if got := string(openai.AppendError(nil, &e)); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 	}
-	e := openai.Error{Status: 500, Message: "Internal server error"}
+	e := wire.Error{Status: 500, Message: "Internal server error"}
 	const want = `data: {"error":{"message":"Internal server error","type":"server_error","param":null,"code":"server_error"},"status":500}` + "\n\ndata: [DONE]\n\n"
-	if got := string(e.AppendFrame(nil)); got != want {
+	if got := string(openai.AppendErrorFrame(nil, &e)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/dynago/dynago/chat"
 )
 
@@ -14,19 +16,19 @@ import (
 type field struct {
 	name   string
 	schema string
-	read   func(r *reader, b *body) error
+	read   func(r *wire.Reader, b *body) error
 }
 
 // table is the set of members of one body.
 type table struct {
 	fields   []field
 	required []string
-	byName   map[string]func(r *reader, b *body) error
+	byName   map[string]func(r *wire.Reader, b *body) error
 }
 
 func newTable(required []string, parts ...[]field) *table {
 	t := &table{fields: slices.Concat(parts...), required: required}
-	t.byName = make(map[string]func(*reader, *body) error, len(t.fields))
+	t.byName = make(map[string]func(*wire.Reader, *body) error, len(t.fields))
 	for _, f := range t.fields {
 		t.byName[f.name] = f.read
 	}
@@ -62,8 +64,8 @@ var commonFields = []field{
 	{"user", `{"type":"string","minLength":1}`, optionalText(func(b *body) **string { return &b.user })},
 	{"metadata", anObject, readMetadata},
 	{"prompt_cache_key", aString, text(func(b *body) *string { return &b.promptCacheKey })},
-	{"cache_salt", aString, passThrough("cache_salt", "must be a string", func(r *reader, b *body) (err error) {
-		b.cacheSalt, err = r.text("a string")
+	{"cache_salt", aString, passThrough("cache_salt", "must be a string", func(r *wire.Reader, b *body) (err error) {
+		b.cacheSalt, err = r.Text("a string")
 		return err
 	}, func(b *body) { b.cacheSalt = "" })},
 	{"nvext", `{"$ref":"#/components/schemas/NVExt"}`, raw(func(b *body) *[]byte { return &b.nvext })},
@@ -95,8 +97,8 @@ var samplingFields = []field{
 	{"allowed_token_ids", tokenIDs, ids("allowed_token_ids", func(b *body) *[]uint32 { return &b.allowedIDs })},
 	{"logprob_token_ids", tokenIDs, ids("logprob_token_ids", func(b *body) *[]uint32 { return &b.logprobIDs })},
 	{"bad_words_token_ids", tokenIDLists, readBadWords},
-	{"detokenize", aBoolean, passThrough("detokenize", "must be a boolean", func(r *reader, _ *body) error {
-		_, err := r.boolean()
+	{"detokenize", aBoolean, passThrough("detokenize", "must be a boolean", func(r *wire.Reader, _ *body) error {
+		_, err := r.Boolean()
 		return err
 	}, func(*body) {})},
 	{"response_format", `{"type":"object","required":["type"],"properties":{"type":{"enum":["text","json_object","json_schema"]},"json_schema":{"type":"object","required":["name","schema"],"properties":{"name":{"type":"string","minLength":1},"schema":{"type":"object"},"strict":{"type":"boolean"}}}}}`, raw(func(b *body) *[]byte { return &b.responseFormat })},
@@ -195,30 +197,30 @@ type body struct {
 // characters inside strings is read once more with those escaped.
 func decode(doc []byte, t *table, o Options) (*body, error) {
 	b, err := t.read(doc, o)
-	if _, broken := err.(*syntaxError); broken {
-		if mended, ok := escapeControls(doc); ok {
+	if _, broken := err.(*wire.SyntaxError); broken {
+		if mended, ok := wire.EscapeControls(doc); ok {
 			b, err = t.read(mended, o)
 		}
 	}
-	if broken, ok := err.(*syntaxError); ok {
-		return nil, broken.cause
+	if broken, ok := err.(*wire.SyntaxError); ok {
+		return nil, broken.Cause
 	}
 	return b, err
 }
 
 func (t *table) read(doc []byte, o Options) (*body, error) {
-	r, b := newReader(doc, ""), new(body)
-	err := r.object("an object", func(name []byte) error {
+	r, b := wire.NewReader(doc, ""), new(body)
+	err := r.Object("an object", func(name []byte) error {
 		if read := t.byName[string(name)]; read != nil {
 			return read(r, b)
 		}
-		if unknown := cleanText(string(name)); !slices.Contains(b.unknown, unknown) && len(b.unknown) < maxUnknown {
+		if unknown := wire.CleanText(string(name)); !slices.Contains(b.unknown, unknown) && len(b.unknown) < maxUnknown {
 			b.unknown = append(b.unknown, unknown)
 		}
-		return r.skip()
+		return r.Skip()
 	})
 	if err == nil {
-		err = r.end()
+		err = r.End()
 	}
 	if err != nil {
 		return nil, err
@@ -233,13 +235,13 @@ func (t *table) read(doc []byte, o Options) (*body, error) {
 // maxUnknown bounds the list of unknown members: it goes into a log line.
 const maxUnknown = 32
 
-func rejectUnknown(names []string) *Error {
+func rejectUnknown(names []string) *wire.Error {
 	list := ""
 	for i, name := range names {
 		if i > 0 {
 			list += ", "
 		}
-		list += "`" + clip(name) + "`"
+		list += "`" + wire.Clip(name) + "`"
 	}
-	return unsupported(names[0], "Unsupported parameter(s): %s", list)
+	return wire.Unsupported(names[0], "Unsupported parameter(s): %s", list)
 }

@@ -3,6 +3,8 @@ package openai
 import (
 	"strings"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/dynago/dynago/chat"
 )
 
@@ -17,7 +19,7 @@ func (b *body) outputFormat(choice chat.ToolChoice) (chat.OutputFormat, error) {
 	forced := choice.Mode == chat.ToolRequired || choice.Mode == chat.ToolNamed
 	switch {
 	case name != "" && forced:
-		return format, invalid(name, "%s cannot be used together with a tool_choice that forces a tool call", name)
+		return format, wire.Invalid(name, "%s cannot be used together with a tool_choice that forces a tool call", name)
 	case name != "":
 		return format, nil
 	}
@@ -37,20 +39,20 @@ func (b *body) guided() (chat.OutputFormat, string, error) {
 		given = append(given, "guided_json")
 		schema := b.guidedJSON
 		if schema[0] == '"' {
-			schema = []byte(unquote(schema))
+			schema = []byte(wire.Unquote(schema))
 		}
-		r := newReader(schema, "guided_json")
-		if r.kind() != '{' && r.kind() != 't' && r.kind() != 'f' {
-			return format, "", invalid("guided_json", "guided_json must be a JSON Schema object, or a string that holds one")
+		r := wire.NewReader(schema, "guided_json")
+		if r.Kind() != '{' && r.Kind() != 't' && r.Kind() != 'f' {
+			return format, "", wire.Invalid("guided_json", "guided_json must be a JSON Schema object, or a string that holds one")
 		}
-		value, err := r.raw()
+		value, err := r.Raw()
 		if err == nil {
-			err = r.end()
+			err = r.End()
 		}
 		if err != nil {
-			return format, "", invalid("guided_json", "guided_json does not hold valid JSON")
+			return format, "", wire.Invalid("guided_json", "guided_json does not hold valid JSON")
 		}
-		format.Kind, format.Schema = chat.FormatJSONSchema, cleanRaw(value)
+		format.Kind, format.Schema = chat.FormatJSONSchema, wire.CleanRaw(value)
 	}
 	if b.guidedRegex != nil {
 		given = append(given, "guided_regex")
@@ -60,14 +62,14 @@ func (b *body) guided() (chat.OutputFormat, string, error) {
 		given = append(given, "guided_choice")
 		format.Kind, format.Choices = chat.FormatChoice, b.guidedChoice
 		if len(b.guidedChoice) == 0 {
-			return format, "", invalid("guided_choice", "guided_choice cannot be empty")
+			return format, "", wire.Invalid("guided_choice", "guided_choice cannot be empty")
 		}
 	}
 	if b.guidedGrammar != nil {
 		given = append(given, "guided_grammar")
 		format.Kind, format.Pattern = chat.FormatGrammar, *b.guidedGrammar
 		if nesting(*b.guidedGrammar) > maxGrammarNesting {
-			return format, "", invalid("guided_grammar", "guided_grammar is nested deeper than %d", maxGrammarNesting)
+			return format, "", wire.Invalid("guided_grammar", "guided_grammar is nested deeper than %d", maxGrammarNesting)
 		}
 	}
 	if b.guidedWhitespace != nil {
@@ -75,7 +77,7 @@ func (b *body) guided() (chat.OutputFormat, string, error) {
 	}
 	switch {
 	case len(given) > 1:
-		return format, "", invalid(given[1], "Only one of the guided options can be used, got %s", strings.Join(given, ", "))
+		return format, "", wire.Invalid(given[1], "Only one of the guided options can be used, got %s", strings.Join(given, ", "))
 	case len(given) == 0 || format.Kind == chat.FormatText:
 		return format, "", nil
 	}
@@ -114,20 +116,20 @@ func (b *body) responseFormatOf() (chat.OutputFormat, error) {
 	if b.responseFormat == nil {
 		return format, nil
 	}
-	r := newReader(b.responseFormat, "response_format")
+	r := wire.NewReader(b.responseFormat, "response_format")
 	kind, hasSchema := "", false
-	err := r.object("an object", func(key []byte) (err error) {
+	err := r.Object("an object", func(key []byte) (err error) {
 		switch string(key) {
 		case "type":
-			kind, err = r.text("a string")
+			kind, err = r.Text("a string")
 		case "json_schema":
-			if null, err := r.null(); null {
+			if null, err := r.Null(); null {
 				return err
 			}
 			hasSchema = true
-			err = r.object("an object", func(key []byte) error { return readSchema(r, string(key), &format) })
+			err = r.Object("an object", func(key []byte) error { return readSchema(r, string(key), &format) })
 		default:
-			err = r.skip()
+			err = r.Skip()
 		}
 		return err
 	})
@@ -140,24 +142,24 @@ func (b *body) responseFormatOf() (chat.OutputFormat, error) {
 	case kind == "json_object":
 		return chat.OutputFormat{Kind: chat.FormatJSONObject}, nil
 	case kind == "":
-		return format, missing("response_format.type", "response_format.type is required")
+		return format, wire.Missing("response_format.type", "response_format.type is required")
 	case kind != "json_schema":
-		return format, invalid("response_format.type", "response_format.type must be text, json_object or json_schema, got %q", clip(kind))
+		return format, wire.Invalid("response_format.type", "response_format.type must be text, json_object or json_schema, got %q", wire.Clip(kind))
 	case !hasSchema || format.Schema == nil:
-		return format, missing(path+".schema", "`%s.schema` is required when `response_format.type` is `json_schema`", path)
+		return format, wire.Missing(path+".schema", "`%s.schema` is required when `response_format.type` is `json_schema`", path)
 	case format.Name == "":
-		return format, missing(path+".name", "`%s.name` cannot be empty", path)
+		return format, wire.Missing(path+".name", "`%s.name` cannot be empty", path)
 	}
-	schema := newReader(format.Schema, path)
-	if k := schema.kind(); k != '{' {
-		_, what, _ := strings.Cut(describe(k), " ")
-		return format, invalid(path+".schema", "`%s.schema` must be a JSON object, got %s", path, what)
+	schema := wire.NewReader(format.Schema, path)
+	if k := schema.Kind(); k != '{' {
+		_, what, _ := strings.Cut(wire.Describe(k), " ")
+		return format, wire.Invalid(path+".schema", "`%s.schema` must be a JSON object, got %s", path, what)
 	}
 	format.Kind = chat.FormatJSONSchema
 	return format, nil
 }
 
-func readSchema(r *reader, key string, format *chat.OutputFormat) (err error) {
+func readSchema(r *wire.Reader, key string, format *chat.OutputFormat) (err error) {
 	switch key {
 	case "name":
 		format.Name, err = nullableText(r)
@@ -166,7 +168,7 @@ func readSchema(r *reader, key string, format *chat.OutputFormat) (err error) {
 	case "strict":
 		format.Strict, err = nullableBoolean(r)
 	default:
-		err = r.skip()
+		err = r.Skip()
 	}
 	return err
 }

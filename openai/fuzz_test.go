@@ -6,6 +6,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/dynago/dynago/chat"
@@ -72,14 +74,14 @@ func seed(f *testing.F, rules []refusal, good ...string) {
 // checkError holds what every refusal has.
 func checkError(t *testing.T, err error) {
 	t.Helper()
-	e, ok := err.(*openai.Error)
+	e, ok := err.(*wire.Error)
 	if !ok {
 		t.Fatalf("%T: %v", err, err)
 	}
 	if e.Status != 400 && e.Status != 501 || e.Message == "" || !utf8.ValidString(e.Message) || len(e.Message) > 4000 {
 		t.Fatalf("%d %q", e.Status, e.Message)
 	}
-	if body := e.AppendBody(nil); !json.Valid(body) {
+	if body := openai.AppendError(nil, e); !json.Valid(body) {
 		t.Fatalf("%s", body)
 	}
 }

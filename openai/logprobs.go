@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/dynago/dynago/chat"
 )
 
@@ -35,7 +37,7 @@ func (f *frame) appendToken(dst []byte, l *chat.Logprob) []byte {
 	dst = append(dst, `"token":`...)
 	dst = f.appendTokenText(dst, l)
 	dst = append(dst, `,"logprob":`...)
-	dst = appendLogprob(dst, l.Logprob)
+	dst = wire.AppendLogprob(dst, l.Logprob)
 	dst = append(dst, `,"bytes":`...)
 	switch {
 	case f.call.tokenIDs:
@@ -57,7 +59,7 @@ func (f *frame) appendTokenText(dst []byte, l *chat.Logprob) []byte {
 	if f.call.tokenIDs {
 		return append(appendTokenID(append(dst, '"'), l.ID), '"')
 	}
-	return appendString(dst, l.Text)
+	return wire.AppendString(dst, l.Text)
 }
 
 func appendTokenID(dst []byte, id uint32) []byte {
@@ -89,7 +91,7 @@ func (f *frame) appendTextLogprobs(dst []byte, list []chat.Logprob, offset *int)
 		if math.IsNaN(list[i].Logprob) {
 			dst = append(dst, "null"...)
 		} else {
-			dst = appendLogprob(dst, list[i].Logprob)
+			dst = wire.AppendLogprob(dst, list[i].Logprob)
 		}
 	}
 	dst = append(dst, `],"top_logprobs":[`...)
@@ -125,12 +127,12 @@ func (f *frame) appendTop(dst []byte, l *chat.Logprob) []byte {
 			continue
 		}
 		dst = f.appendTokenText(comma(dst, n), &top[i])
-		dst = appendLogprob(append(dst, ':'), top[i].Logprob)
+		dst = wire.AppendLogprob(append(dst, ':'), top[i].Logprob)
 		n++
 	}
 	if !f.alike(top, l) {
 		dst = f.appendTokenText(comma(dst, n), l)
-		dst = appendLogprob(append(dst, ':'), l.Logprob)
+		dst = wire.AppendLogprob(append(dst, ':'), l.Logprob)
 	}
 	return append(dst, '}')
 }

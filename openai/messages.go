@@ -3,6 +3,8 @@ package openai
 import (
 	"net/http"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/dynago/dynago/chat"
 )
 
@@ -20,22 +22,22 @@ type message struct {
 	callID     *string
 }
 
-func readMessages(r *reader, b *body) error {
+func readMessages(r *wire.Reader, b *body) error {
 	b.messages = nil
-	if null, err := r.null(); null {
+	if null, err := r.Null(); null {
 		return err
 	}
-	return r.array("an array of messages", func(int) error {
+	return r.Array("an array of messages", func(int) error {
 		b.messages = append(b.messages, message{})
 		return readMessage(r, &b.messages[len(b.messages)-1])
 	})
 }
 
-func readMessage(r *reader, m *message) error {
-	return r.object("a message object", func(name []byte) (err error) {
+func readMessage(r *wire.Reader, m *message) error {
+	return r.Object("a message object", func(name []byte) (err error) {
 		switch string(name) {
 		case "role":
-			m.role, err = r.text("a string")
+			m.role, err = r.Text("a string")
 		case "content":
 			m.hasContent = true
 			m.content, err = readContent(r)
@@ -44,8 +46,8 @@ func readMessage(r *reader, m *message) error {
 		case "reasoning_content":
 			m.reasoning, err = readReasoning(r)
 		case "reasoning":
-			if k := r.kind(); k != '"' && k != '[' {
-				return r.skip()
+			if k := r.Kind(); k != '"' && k != '[' {
+				return r.Skip()
 			}
 			m.other, err = readReasoning(r)
 		case "refusal":
@@ -59,7 +61,7 @@ func readMessage(r *reader, m *message) error {
 			id, err = nullableText(r)
 			m.callID = &id
 		default:
-			err = r.skip()
+			err = r.Skip()
 		}
 		return err
 	})
@@ -67,33 +69,33 @@ func readMessage(r *reader, m *message) error {
 
 // readReasoning reads one text, or segments: segment i stands before tool call
 // i, and the last one after all of them.
-func readReasoning(r *reader) ([]string, error) {
-	switch r.kind() {
+func readReasoning(r *wire.Reader) ([]string, error) {
+	switch r.Kind() {
 	case 'n':
-		return nil, r.skip()
+		return nil, r.Skip()
 	case '[':
 		var out []string
-		err := r.array("an array of strings", func(int) error {
+		err := r.Array("an array of strings", func(int) error {
 			s, err := nullableText(r)
 			out = append(out, s)
 			return err
 		})
 		return out, err
 	}
-	s, err := r.text("a string or an array of strings")
+	s, err := r.Text("a string or an array of strings")
 	return []string{s}, err
 }
 
 // readToolCalls reads the calls of an assistant turn. Arguments are kept as
 // they are, whatever they are: a bad call must not end the session.
-func readToolCalls(r *reader) ([]chat.ToolUse, error) {
-	if null, err := r.null(); null {
+func readToolCalls(r *wire.Reader) ([]chat.ToolUse, error) {
+	if null, err := r.Null(); null {
 		return nil, err
 	}
 	var calls []chat.ToolUse
-	err := r.array("an array of tool calls", func(int) error {
+	err := r.Array("an array of tool calls", func(int) error {
 		use := chat.ToolUse{Kind: chat.ToolFunction}
-		err := r.object("a tool call object", func(name []byte) (err error) {
+		err := r.Object("a tool call object", func(name []byte) (err error) {
 			switch string(name) {
 			case "id":
 				use.ID, err = nullableText(r)
@@ -103,12 +105,12 @@ func readToolCalls(r *reader) ([]chat.ToolUse, error) {
 				use.Kind = chat.ToolCustom
 				err = readCalled(r, &use)
 			default:
-				err = r.skip()
+				err = r.Skip()
 			}
 			return err
 		})
 		if err == nil && use.Name == "" {
-			err = missing(r.path()+".function.name", "%s.function.name is required", r.path())
+			err = wire.Missing(r.Path()+".function.name", "%s.function.name is required", r.Path())
 		}
 		calls = append(calls, use)
 		return err
@@ -116,8 +118,8 @@ func readToolCalls(r *reader) ([]chat.ToolUse, error) {
 	return calls, err
 }
 
-func readLegacyCall(r *reader) (*chat.ToolUse, error) {
-	if null, err := r.null(); null {
+func readLegacyCall(r *wire.Reader) (*chat.ToolUse, error) {
+	if null, err := r.Null(); null {
 		return nil, err
 	}
 	use := &chat.ToolUse{Kind: chat.ToolFunction}
@@ -125,29 +127,29 @@ func readLegacyCall(r *reader) (*chat.ToolUse, error) {
 }
 
 // readCalled reads {name, arguments}, or {name, input} of a custom tool.
-func readCalled(r *reader, use *chat.ToolUse) error {
-	return r.object("an object", func(name []byte) (err error) {
+func readCalled(r *wire.Reader, use *chat.ToolUse) error {
+	return r.Object("an object", func(name []byte) (err error) {
 		switch string(name) {
 		case "name":
 			use.Name, err = nullableText(r)
 		case "arguments", "input":
 			use.Args, err = readArguments(r)
 		default:
-			err = r.skip()
+			err = r.Skip()
 		}
 		return err
 	})
 }
 
-func readArguments(r *reader) (string, error) {
-	switch r.kind() {
+func readArguments(r *wire.Reader) (string, error) {
+	switch r.Kind() {
 	case '"':
-		return r.text("a string")
+		return r.Text("a string")
 	case 'n':
-		return "", r.skip()
+		return "", r.Skip()
 	}
-	v, err := r.raw()
-	return string(cleanRaw(v)), err
+	v, err := r.Raw()
+	return string(wire.CleanRaw(v)), err
 }
 
 // chatCall checks a chat body and makes its call.
@@ -167,7 +169,7 @@ func (b *body) chatCall(o Options) (*Call, error) {
 		return nil, err
 	}
 	if b.audioOut {
-		return nil, unsupported("modalities", "modalities: audio output is not supported")
+		return nil, wire.Unsupported("modalities", "modalities: audio output is not supported")
 	}
 	turns, err := b.turns(o)
 	if err != nil {
@@ -212,7 +214,7 @@ func (b *body) checkLegacy() error {
 		value         []byte
 	}{{"function_call", "tool_choice", b.functionCall}, {"functions", "tools", b.functions}} {
 		if old.value != nil {
-			e := unsupported(old.name, "`%s` is deprecated. Please migrate to use `%s` instead.", old.name, old.instead)
+			e := wire.Unsupported(old.name, "`%s` is deprecated. Please migrate to use `%s` instead.", old.name, old.instead)
 			e.Status = http.StatusNotImplemented
 			return e
 		}
@@ -226,9 +228,9 @@ func (b *body) chatLogprobs(c *Call, s *chat.Sampling) error {
 	if k := b.topLogprobs; k != nil {
 		switch {
 		case *k < 0 || *k > 20:
-			return invalid("top_logprobs", "Top_logprobs must be between 0 and 20, got %d", *k)
+			return wire.Invalid("top_logprobs", "Top_logprobs must be between 0 and 20, got %d", *k)
 		case !isTrue(b.logprobs):
-			return invalid("top_logprobs", "top_logprobs is only allowed when logprobs is true")
+			return wire.Invalid("top_logprobs", "top_logprobs is only allowed when logprobs is true")
 		}
 		c.topLogprobs = int(*k)
 	}
@@ -242,7 +244,7 @@ func (b *body) chatLogprobs(c *Call, s *chat.Sampling) error {
 // turns makes the messages into turns.
 func (b *body) turns(o Options) ([]chat.Turn, error) {
 	if len(b.messages) == 0 {
-		return nil, missing("messages", "The 'messages' field cannot be empty. At least one message is required.")
+		return nil, wire.Missing("messages", "The 'messages' field cannot be empty. At least one message is required.")
 	}
 	turns := make([]chat.Turn, len(b.messages))
 	// From here on, user messages are the newest user turn: no answer stands
@@ -267,9 +269,9 @@ func (b *body) turns(o Options) ([]chat.Turn, error) {
 		case "tool", "function":
 			turns[i], err = m.result(in)
 		case "":
-			err = missing(in.path+".role", "%s.role is required", in.path)
+			err = wire.Missing(in.path+".role", "%s.role is required", in.path)
 		default:
-			err = invalid(in.path+".role", "%s.role must be one of system, developer, user, assistant, tool, function, got %q", in.path, clip(m.role))
+			err = wire.Invalid(in.path+".role", "%s.role must be one of system, developer, user, assistant, tool, function, got %q", in.path, wire.Clip(m.role))
 		}
 		if err != nil {
 			return nil, err
@@ -282,7 +284,7 @@ func (b *body) turns(o Options) ([]chat.Turn, error) {
 func (m *message) plain(role chat.Role, in partContext) (chat.Turn, error) {
 	if m.content == nil {
 		path := in.path + ".content"
-		return chat.Turn{}, missing(path, "%s is required: a string or an array of content parts", path)
+		return chat.Turn{}, wire.Missing(path, "%s is required: a string or an array of content parts", path)
 	}
 	blocks, err := in.blocks(m.content)
 	return chat.Turn{Role: role, Name: m.name, Blocks: blocks}, err
@@ -337,10 +339,10 @@ func (m *message) result(in partContext) (chat.Turn, error) {
 	switch {
 	case m.role == "function":
 		if m.name == "" {
-			return chat.Turn{}, missing(in.path+".name", "%s.name is required", in.path)
+			return chat.Turn{}, wire.Missing(in.path+".name", "%s.name is required", in.path)
 		}
 	case m.callID == nil || *m.callID == "":
-		return chat.Turn{}, missing(in.path+".tool_call_id", "%s.tool_call_id is required", in.path)
+		return chat.Turn{}, wire.Missing(in.path+".tool_call_id", "%s.tool_call_id is required", in.path)
 	default:
 		result.ID = *m.callID
 	}

@@ -1,6 +1,10 @@
 package openai
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/dynago/dynago/internal/wire"
+)
 
 // Model is one entry of the model list. A ContextWindow or MaxOutputTokens of 0
 // is unknown and left out.
@@ -27,11 +31,11 @@ func AppendModels(dst []byte, m []Model) []byte {
 // AppendModel appends the answer to GET /v1/models/{id}.
 func AppendModel(dst []byte, m Model) []byte {
 	dst = append(dst, `{"id":`...)
-	dst = appendString(dst, m.ID)
+	dst = wire.AppendString(dst, m.ID)
 	dst = append(dst, `,"object":"model","created":`...)
 	dst = strconv.AppendInt(dst, m.Created, 10)
 	dst = append(dst, `,"owned_by":`...)
-	dst = appendString(dst, m.OwnedBy)
+	dst = wire.AppendString(dst, m.OwnedBy)
 	if m.ContextWindow > 0 {
 		dst = append(dst, `,"context_window":`...)
 		dst = strconv.AppendInt(dst, int64(m.ContextWindow), 10)

@@ -74,7 +74,7 @@ type Call struct {
 func (c *Call) Choices() int { return c.choices * len(c.Requests) }
 
 // DecodeChat decodes the body of a chat completions request. Every error is an
-// *Error of status 400 or 501 whose Param is the path of the member at fault.
+// *wire.Error of status 400 or 501 whose Param is the path of the member at fault.
 func DecodeChat(body []byte, o Options) (*Call, error) {
 	b, err := decode(body, chatTable, o)
 	if err != nil {

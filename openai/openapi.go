@@ -3,6 +3,8 @@ package openai
 import (
 	"encoding/json"
 	"strconv"
+
+	"github.com/dynago/dynago/internal/wire"
 )
 
 // operation is one route of the OpenAPI document.
@@ -50,10 +52,10 @@ var schemas = map[string]string{
 
 // OpenAPI returns the OpenAPI 3.1 document of the routes whose bodies this
 // package knows, as JSON. Request schemas come from the tables that decode them.
-// overloadStatus is the status for "all busy"; 0 means [StatusOverloaded].
+// overloadStatus is the status for "all busy"; 0 means [wire.StatusOverloaded].
 func OpenAPI(title, version string, overloadStatus int) []byte {
 	if overloadStatus == 0 {
-		overloadStatus = StatusOverloaded
+		overloadStatus = wire.StatusOverloaded
 	}
 	type object = map[string]any
 	paths := map[string]object{}

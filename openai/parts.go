@@ -3,6 +3,8 @@ package openai
 import (
 	"strings"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/dynago/dynago/chat"
 )
 
@@ -16,16 +18,16 @@ type part struct {
 
 // readContent reads a string, an array of parts, or null, for which it returns
 // nil.
-func readContent(r *reader) ([]part, error) {
-	switch r.kind() {
+func readContent(r *wire.Reader) ([]part, error) {
+	switch r.Kind() {
 	case 'n':
-		return nil, r.skip()
+		return nil, r.Skip()
 	case '"':
-		s, err := r.text("a string")
+		s, err := r.Text("a string")
 		return []part{{index: -1, kind: "text", text: s}}, err
 	}
 	parts := []part{}
-	err := r.array("a string or an array of content parts", func(i int) error {
+	err := r.Array("a string or an array of content parts", func(i int) error {
 		p := part{index: i}
 		err := p.read(r)
 		parts = append(parts, p)
@@ -36,33 +38,27 @@ func readContent(r *reader) ([]part, error) {
 
 // read reads the members that text parts have and notes where the part stands;
 // what other parts hold is looked at once the role is known.
-func (p *part) read(r *reader) error {
-	if r.kind() == '"' {
-		s, err := r.text("a content part")
+func (p *part) read(r *wire.Reader) error {
+	if r.Kind() == '"' {
+		s, err := r.Text("a content part")
 		p.kind, p.text = "text", s
 		return err
 	}
-	start := -1
-	err := r.object("a content part object", func(name []byte) (err error) {
-		if start < 0 {
-			start = r.open
-		}
+	wire, err := r.ObjectRaw("a content part object", func(name []byte) (err error) {
 		switch string(name) {
 		case "type":
 			p.kind, err = nullableText(r)
 		case "text":
-			if k := r.kind(); k != '"' && k != 'n' && p.kind != "text" {
-				return r.skip()
+			if k := r.Kind(); k != '"' && k != 'n' && p.kind != "text" {
+				return r.Skip()
 			}
 			p.text, err = nullableText(r)
 		default:
-			err = r.skip()
+			err = r.Skip()
 		}
 		return err
 	})
-	if err == nil && start >= 0 {
-		p.wire = r.doc[start:r.d.InputOffset()]
-	}
+	p.wire = wire
 	return err
 }
 
@@ -102,9 +98,9 @@ func (in partContext) block(p *part) (chat.Block, error) {
 	case p.kind == "text":
 		return chat.Block{Kind: chat.Text, Text: p.text}, nil
 	case p.kind == "":
-		return chat.Block{}, missing(path+".type", "%s.type is required", path)
+		return chat.Block{}, wire.Missing(path+".type", "%s.type is required", path)
 	case in.textOnly:
-		return chat.Block{}, invalid(path+".type", "%s.type must be text, got %q", path, clip(p.kind))
+		return chat.Block{}, wire.Invalid(path+".type", "%s.type must be text, got %q", path, wire.Clip(p.kind))
 	}
 	switch p.kind {
 	case "refusal", "thinking":
@@ -112,7 +108,7 @@ func (in partContext) block(p *part) (chat.Block, error) {
 	case "image_url", "file", "video_url", "audio_url", "input_audio":
 	default:
 		if in.strict {
-			return chat.Block{}, invalid(path+".type", "%s.type %q is not a known content part", path, clip(p.kind))
+			return chat.Block{}, wire.Invalid(path+".type", "%s.type %q is not a known content part", path, wire.Clip(p.kind))
 		}
 		return p.opaque(), nil
 	}
@@ -133,7 +129,7 @@ func (in partContext) block(p *part) (chat.Block, error) {
 		sense, kind = "audio", chat.Opaque
 	}
 	if in.strict && (kind == chat.Opaque || !in.images) {
-		return chat.Block{}, unsupported(path, "Model '%s' does not support %s input: %s", in.model, sense, path)
+		return chat.Block{}, wire.Unsupported(path, "Model '%s' does not support %s input: %s", in.model, sense, path)
 	}
 	if kind == chat.Opaque {
 		return p.opaque(), nil
@@ -143,7 +139,7 @@ func (in partContext) block(p *part) (chat.Block, error) {
 
 // opaque keeps a part as it came.
 func (p *part) opaque() chat.Block {
-	return chat.Block{Kind: chat.Opaque, Wire: cleanRaw(p.wire)}
+	return chat.Block{Kind: chat.Opaque, Wire: wire.CleanRaw(p.wire)}
 }
 
 // spoken makes a part that is text under another name. A part in a shape of
@@ -153,13 +149,13 @@ func (p *part) spoken(path string) (chat.Block, error) {
 	if p.kind == "thinking" {
 		kind = chat.Thought
 	}
-	r, said := newReader(p.wire, path), ""
-	err := r.object("an object", func(name []byte) (err error) {
-		if string(name) == p.kind && r.kind() == '"' {
-			said, err = r.text("a string")
+	r, said := wire.NewReader(p.wire, path), ""
+	err := r.Object("an object", func(name []byte) (err error) {
+		if string(name) == p.kind && r.Kind() == '"' {
+			said, err = r.Text("a string")
 			return err
 		}
-		return r.skip()
+		return r.Skip()
 	})
 	if err != nil || said == "" {
 		return p.opaque(), err
@@ -169,7 +165,7 @@ func (p *part) spoken(path string) (chat.Block, error) {
 
 // media reads where an image, a file or a recording comes from.
 func (p *part) media(path string) (*chat.Media, error) {
-	r, m, id := newReader(p.wire, path), new(chat.Media), ""
+	r, m, id := wire.NewReader(p.wire, path), new(chat.Media), ""
 	source := func(name []byte) (err error) {
 		s := ""
 		switch string(name) {
@@ -184,22 +180,22 @@ func (p *part) media(path string) (*chat.Media, error) {
 		case "detail":
 			m.Detail, err = nullableText(r)
 		default:
-			err = r.skip()
+			err = r.Skip()
 		}
 		return err
 	}
-	err := r.object("an object", func(name []byte) (err error) {
+	err := r.Object("an object", func(name []byte) (err error) {
 		switch {
 		case string(name) == "uuid":
 			id, err = nullableText(r)
-		case string(name) != p.kind || r.kind() == 'n':
-			err = r.skip()
-		case r.kind() == '"':
+		case string(name) != p.kind || r.Kind() == 'n':
+			err = r.Skip()
+		case r.Kind() == '"':
 			s := ""
-			s, err = r.text("a string")
+			s, err = r.Text("a string")
 			m.Source, m.MediaType, m.Data = splitURL(s)
 		default:
-			err = r.object("an object", source)
+			err = r.Object("an object", source)
 		}
 		return err
 	})
@@ -207,7 +203,7 @@ func (p *part) media(path string) (*chat.Media, error) {
 		m.Source, m.Data = "file", id
 	}
 	if err == nil && m.Data == "" {
-		err = missing(path, "%s part has neither `url` nor `uuid`; at least one is required", path)
+		err = wire.Missing(path, "%s part has neither `url` nor `uuid`; at least one is required", path)
 	}
 	return m, err
 }

@@ -6,51 +6,53 @@ import (
 	"net/http"
 	"unicode/utf8"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/dynago/dynago/chat"
 )
 
 // readPrompt reads a text, texts, token ids or lists of token ids.
-func readPrompt(r *reader, b *body) error {
+func readPrompt(r *wire.Reader, b *body) error {
 	const want = "a string, an array of strings, of token IDs, or of arrays of token IDs"
 	b.prompts = nil
-	switch r.kind() {
+	switch r.Kind() {
 	case 'n':
-		return r.skip()
+		return r.Skip()
 	case '"':
-		s, err := r.text(want)
+		s, err := r.Text(want)
 		if err == nil && s == "" {
-			err = missing("prompt", "Prompt string cannot be empty")
+			err = wire.Missing("prompt", "Prompt string cannot be empty")
 		}
 		b.prompts = []chat.Prompt{{Text: s}}
 		return err
 	}
 	var form jsontext.Kind // kind of the first element; all have it
 	var ids []uint32
-	err := r.array(want, func(i int) error {
-		kind := r.kind()
+	err := r.Array(want, func(i int) error {
+		kind := r.Kind()
 		if i == 0 {
 			form = kind
 		}
 		switch {
 		case kind != form:
-			return r.mistyped(describe(form) + ", as before it")
+			return r.Mistyped(wire.Describe(form) + ", as before it")
 		case kind == '0':
-			id, err := r.integer(0, math.MaxUint32)
+			id, err := r.Integer(0, math.MaxUint32)
 			ids = append(ids, uint32(id))
 			return err
 		case kind == '[':
-			list, err := r.ids()
+			list, err := readIDs(r)
 			if err == nil && len(list) == 0 {
-				err = invalid(index("prompt", i), "Prompt integer array at index %d cannot be empty", i)
+				err = wire.Invalid(index("prompt", i), "Prompt integer array at index %d cannot be empty", i)
 			}
 			b.prompts = append(b.prompts, chat.Prompt{IDs: list})
 			return err
 		}
-		s, err := r.text("a string, a token ID or an array of token IDs")
+		s, err := r.Text("a string, a token ID or an array of token IDs")
 		if err == nil && s == "" {
-			err = invalid(index("prompt", i), "Prompt string at index %d cannot be empty", i)
+			err = wire.Invalid(index("prompt", i), "Prompt string at index %d cannot be empty", i)
 		}
 		b.prompts = append(b.prompts, chat.Prompt{Text: s})
 		return err
@@ -61,7 +63,7 @@ func readPrompt(r *reader, b *body) error {
 	case ids != nil:
 		b.prompts = []chat.Prompt{{IDs: ids}}
 	case form == 0:
-		return missing("prompt", "Prompt string array cannot be empty")
+		return wire.Missing("prompt", "Prompt string array cannot be empty")
 	}
 	return nil
 }
@@ -76,7 +78,7 @@ func (b *body) completionCall(o Options) (*Call, error) {
 	case b.promptEmbeds != nil:
 		return nil, checkPromptEmbeds(*b.promptEmbeds)
 	case len(b.prompts) == 0:
-		return nil, missing("prompt", "At least one of 'prompt' or 'prompt_embeds' must be provided")
+		return nil, wire.Missing("prompt", "At least one of 'prompt' or 'prompt_embeds' must be provided")
 	}
 	s, err := b.sampling()
 	if err != nil {
@@ -94,7 +96,7 @@ func (b *body) completionCall(o Options) (*Call, error) {
 		return nil, err
 	}
 	if ext != nil && ext.TokenData != nil && len(b.prompts) > 1 {
-		return nil, invalid("nvext.token_data", "nvext.token_data requires exactly one prompt, got %d", len(b.prompts))
+		return nil, wire.Invalid("nvext.token_data", "nvext.token_data requires exactly one prompt, got %d", len(b.prompts))
 	}
 	if err := applyExtension(ext, &s); err != nil {
 		return nil, err
@@ -126,27 +128,27 @@ func (b *body) completionCall(o Options) (*Call, error) {
 func (b *body) checkCompletion(n int) error {
 	if b.suffix != nil {
 		if utf8.RuneCountInString(*b.suffix) > 10000 {
-			return invalid("suffix", "Suffix is too long, maximum 10000 characters")
+			return wire.Invalid("suffix", "Suffix is too long, maximum 10000 characters")
 		}
 		if *b.suffix != "" {
-			return unsupported("suffix", "suffix is not supported")
+			return wire.Unsupported("suffix", "suffix is not supported")
 		}
 	}
 	if b.topLogprobs != nil && (*b.topLogprobs < 0 || *b.topLogprobs > 5) {
-		return invalid("logprobs", "Logprobs must be between 0 and 5, got %d", *b.topLogprobs)
+		return wire.Invalid("logprobs", "Logprobs must be between 0 and 5, got %d", *b.topLogprobs)
 	}
 	if b.bestOf != nil {
 		switch best := *b.bestOf; {
 		case best < 0 || best > 20:
-			return invalid("best_of", "Best_of must be between 0 and 20, got %d", best)
+			return wire.Invalid("best_of", "Best_of must be between 0 and 20, got %d", best)
 		case best < int64(n):
-			return invalid("best_of", "Best_of must be greater than or equal to n, got best_of=%d and n=%d", best, n)
+			return wire.Invalid("best_of", "Best_of must be greater than or equal to n, got best_of=%d and n=%d", best, n)
 		case best > int64(n):
-			return unsupported("best_of", "best_of greater than n is not supported, got best_of=%d and n=%d", best, n)
+			return wire.Unsupported("best_of", "best_of greater than n is not supported, got best_of=%d and n=%d", best, n)
 		}
 	}
 	if total := n * len(b.prompts); total > maxChoices {
-		return invalid("prompt", "Total choices (batch_size × n = %d × %d = %d) exceeds maximum of %d", len(b.prompts), n, total, maxChoices)
+		return wire.Invalid("prompt", "Total choices (batch_size × n = %d × %d = %d) exceeds maximum of %d", len(b.prompts), n, total, maxChoices)
 	}
 	return nil
 }
@@ -159,17 +161,17 @@ func checkPromptEmbeds(s string) error {
 	if n <= high+2 {
 		data, err := base64.StdEncoding.DecodeString(s)
 		if err != nil {
-			return invalid(param, "prompt_embeds must be valid base64-encoded data")
+			return wire.Invalid(param, "prompt_embeds must be valid base64-encoded data")
 		}
 		n = len(data)
 	}
 	switch {
 	case n < low:
-		return invalid(param, "prompt_embeds decoded data must be at least %d bytes, got %d bytes", low, n)
+		return wire.Invalid(param, "prompt_embeds decoded data must be at least %d bytes, got %d bytes", low, n)
 	case n > high:
-		return invalid(param, "prompt_embeds decoded data exceeds maximum size of 10MB, got %d bytes", n)
+		return wire.Invalid(param, "prompt_embeds decoded data exceeds maximum size of 10MB, got %d bytes", n)
 	}
-	e := unsupported(param, "prompt_embeds is not supported")
+	e := wire.Unsupported(param, "prompt_embeds is not supported")
 	e.Status = http.StatusNotImplemented
 	return e
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/dynago/dynago/openai"
 )
 
@@ -265,9 +267,9 @@ func TestRefusals(t *testing.T) {
 func (r *refusal) check(t *testing.T, err error) {
 	t.Helper()
 	shown := r.body[:min(len(r.body), 200)]
-	e, ok := err.(*openai.Error)
+	e, ok := err.(*wire.Error)
 	if !ok {
-		t.Fatalf("%s: got error %v (%T), want an *Error", shown, err, err)
+		t.Fatalf("%s: got error %v (%T), want an *wire.Error", shown, err, err)
 	}
 	if e.Status != max(400, r.status) || e.Param != r.param {
 		t.Errorf("%s: got status %d, param %q, want %d, %q", shown, e.Status, e.Param, max(400, r.status), r.param)
@@ -279,8 +281,8 @@ func (r *refusal) check(t *testing.T, err error) {
 	if e.Type != "invalid_request_error" || e.Code != code {
 		t.Errorf("%s: got type %q, code %q, want code %q", shown, e.Type, e.Code, code)
 	}
-	if e.Message != r.message && !(strings.HasSuffix(r.message, "max depth") && strings.HasPrefix(e.Message, r.message)) {
-		t.Errorf("%s:\n got %s\nwant %s", shown, e.Message, r.message)
+	if e.Error() != r.message && !(strings.HasSuffix(r.message, "max depth") && strings.HasPrefix(e.Error(), r.message)) {
+		t.Errorf("%s:\n got %s\nwant %s", shown, e.Error(), r.message)
 	}
 }
 

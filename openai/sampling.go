@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/nvext"
 )
@@ -19,11 +21,11 @@ const maxTokenLimit = 1 << 20
 func (b *body) call(o Options, api chat.API) (*Call, error) {
 	switch {
 	case strings.TrimSpace(b.model) == "":
-		return nil, missing("model", "Model cannot be empty")
+		return nil, wire.Missing("model", "Model cannot be empty")
 	case b.user != nil && strings.TrimSpace(*b.user) == "":
-		return nil, invalid("user", "User ID cannot be empty")
+		return nil, wire.Invalid("user", "User ID cannot be empty")
 	case b.hasStreamOptions && !isTrue(b.stream):
-		return nil, invalid("stream_options", "The 'stream_options' field is only allowed when 'stream' is set to true.")
+		return nil, wire.Invalid("stream_options", "The 'stream_options' field is only allowed when 'stream' is set to true.")
 	}
 	usage := b.includeUsage || o.ForceUsage && isTrue(b.stream)
 	return &Call{
@@ -76,34 +78,34 @@ func (b *body) sampling() (chat.Sampling, error) {
 	if b.minTokens != nil {
 		s.MinTokens = int(*b.minTokens)
 		if limit != nil && *b.minTokens > *limit {
-			return s, invalid("min_tokens", "min_tokens must be less than or equal to max_tokens")
+			return s, wire.Invalid("min_tokens", "min_tokens must be less than or equal to max_tokens")
 		}
 	}
 	return s, nil
 }
 
-func diverse(n int) *Error {
-	return invalid("n", "When n > 1, temperature must be greater than 0 to ensure diverse outputs. Got n=%d, temperature=0", n)
+func diverse(n int) *wire.Error {
+	return wire.Invalid("n", "When n > 1, temperature must be greater than 0 to ensure diverse outputs. Got n=%d, temperature=0", n)
 }
 
 func (b *body) checkRanges() error {
 	switch {
 	case outside(b.temperature, 0, 2):
-		return invalid("temperature", "Temperature must be between 0 and 2, got %v", *b.temperature)
+		return wire.Invalid("temperature", "Temperature must be between 0 and 2, got %v", *b.temperature)
 	case outside(b.topP, math.SmallestNonzeroFloat64, 1):
-		return invalid("top_p", "Top_p must be between 0 and 1, got %v", *b.topP)
+		return wire.Invalid("top_p", "Top_p must be between 0 and 1, got %v", *b.topP)
 	case b.topK != nil && *b.topK < -1:
-		return invalid("top_k", "Top_k must be null or greater than or equal to -1")
+		return wire.Invalid("top_k", "Top_k must be null or greater than or equal to -1")
 	case outside(b.minP, 0, 1):
-		return invalid("min_p", "Min_p must be between 0 and 1, got %v", *b.minP)
+		return wire.Invalid("min_p", "Min_p must be between 0 and 1, got %v", *b.minP)
 	case outside(b.frequencyPenalty, -2, 2):
-		return invalid("frequency_penalty", "Frequency penalty must be between -2 and 2, got %v", *b.frequencyPenalty)
+		return wire.Invalid("frequency_penalty", "Frequency penalty must be between -2 and 2, got %v", *b.frequencyPenalty)
 	case outside(b.presencePenalty, -2, 2):
-		return invalid("presence_penalty", "Presence penalty must be between -2 and 2, got %v", *b.presencePenalty)
+		return wire.Invalid("presence_penalty", "Presence penalty must be between -2 and 2, got %v", *b.presencePenalty)
 	case outside(b.repetitionPenalty, math.SmallestNonzeroFloat64, 2):
-		return invalid("repetition_penalty", "Repetition penalty must be between 0 and 2, got %v", *b.repetitionPenalty)
+		return wire.Invalid("repetition_penalty", "Repetition penalty must be between 0 and 2, got %v", *b.repetitionPenalty)
 	case b.n != nil && (*b.n < 1 || *b.n > maxChoices):
-		return invalid("n", "n must be between 1 and %d, got %d", maxChoices, *b.n)
+		return wire.Invalid("n", "n must be between 1 and %d, got %d", maxChoices, *b.n)
 	}
 	if err := checkLimit("max_tokens", "Max tokens", b.maxTokens); err != nil {
 		return err
@@ -115,9 +117,9 @@ func checkLimit(param, title string, limit *int64) error {
 	switch {
 	case limit == nil:
 	case *limit < 1:
-		return invalid(param, "%s must be greater than 0, got %d", title, *limit)
+		return wire.Invalid(param, "%s must be greater than 0, got %d", title, *limit)
 	case *limit > maxTokenLimit:
-		return invalid(param, "%s must not exceed %d, got %d", title, maxTokenLimit, *limit)
+		return wire.Invalid(param, "%s must not exceed %d, got %d", title, maxTokenLimit, *limit)
 	}
 	return nil
 }
@@ -144,7 +146,7 @@ func (b *body) extension(c *Call, o Options, choices int) (*nvext.Ext, error) {
 	}
 	for _, name := range ext.ExtraFields {
 		if name == "completion_token_ids" && choices > 1 {
-			return nil, invalid("nvext.extra_fields", "`nvext.extra_fields=[\"completion_token_ids\"]` requires exactly one generated choice")
+			return nil, wire.Invalid("nvext.extra_fields", "`nvext.extra_fields=[\"completion_token_ids\"]` requires exactly one generated choice")
 		}
 	}
 	return ext, nil
@@ -153,9 +155,9 @@ func (b *body) extension(c *Call, o Options, choices int) (*nvext.Ext, error) {
 func extensionError(err error) error {
 	e, ok := err.(*nvext.Error)
 	if !ok {
-		return malformed("nvext", "%s", err)
+		return wire.Malformed("nvext", "%s", err)
 	}
-	out := malformed("", "%s", e)
+	out := wire.Malformed("", "%s", e)
 	out.Param = e.Path
 	return out
 }

@@ -3,6 +3,8 @@ package openai
 import (
 	"strconv"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/dynago/dynago/chat"
 )
 
@@ -38,13 +40,13 @@ func newFrame(c *Call, h Header, prefix, object, chunk string) frame {
 func (f *frame) appendHead(dst []byte, object string) []byte {
 	dst = append(dst, `{"id":"`...)
 	dst = append(dst, f.prefix...)
-	dst = appendEscaped(dst, f.header.ID)
+	dst = wire.AppendEscaped(dst, f.header.ID)
 	dst = append(dst, `","object":"`...)
 	dst = append(dst, object...)
 	dst = append(dst, `","created":`...)
 	dst = strconv.AppendInt(dst, f.header.Created, 10)
 	dst = append(dst, `,"model":`...)
-	dst = appendString(dst, f.header.Model)
+	dst = wire.AppendString(dst, f.header.Model)
 	return append(dst, ',')
 }
 
@@ -56,7 +58,7 @@ func (f *frame) appendTail(dst []byte) []byte {
 	switch {
 	case f.call.fingerprint != "":
 		dst = append(dst, `,"system_fingerprint":`...)
-		dst = appendString(dst, f.call.fingerprint)
+		dst = wire.AppendString(dst, f.call.fingerprint)
 	case chat:
 		dst = append(dst, `,"system_fingerprint":null`...)
 	}

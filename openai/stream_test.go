@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/openai"
@@ -160,7 +162,7 @@ func TestTranscripts(t *testing.T) {
 				stream = enc.AppendEvent(stream, e)
 			}
 			if tr.err != nil {
-				golden(t, tr.name+".sse", openai.ErrorOf(tr.err, 0).AppendFrame(stream))
+				golden(t, tr.name+".sse", openai.AppendErrorFrame(stream, wire.ErrorOf(tr.err, 0)))
 				return
 			}
 			golden(t, tr.name+".sse", enc.AppendEnd(stream))

@@ -1,6 +1,10 @@
 package openai
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/dynago/dynago/internal/wire"
+)
 
 // templateFields say how a conversation is laid out. Those that name a single
 // argument of the template are vLLM's, and win over the same argument in
@@ -13,35 +17,35 @@ var templateFields = []field{
 	{"documents", `{"type":"array","items":{"type":"object","additionalProperties":{"type":"string"}}}`, readDocuments},
 }
 
-func templateArgs(r *reader, b *body) error {
+func templateArgs(r *wire.Reader, b *body) error {
 	b.templateArgs = nil
-	if null, err := r.null(); null {
+	if null, err := r.Null(); null {
 		return err
 	}
-	if r.kind() != '{' {
-		return r.mistyped("an object")
+	if r.Kind() != '{' {
+		return r.Mistyped("an object")
 	}
-	v, err := r.raw()
+	v, err := r.Raw()
 	b.templateArgs = v
 	return err
 }
 
 // readDocuments reads what the conversation is about: texts by any names, which
 // the template looks for.
-func readDocuments(r *reader, b *body) error {
+func readDocuments(r *wire.Reader, b *body) error {
 	b.documents = nil
-	if null, err := r.null(); null {
+	if null, err := r.Null(); null {
 		return err
 	}
-	list, err := r.raw()
+	list, err := r.Raw()
 	if err != nil {
 		return err
 	}
-	b.documents = cleanRaw(list)
-	r = newReader(list, "documents")
-	return r.array("an array of objects", func(int) error {
-		return r.object("an object of strings", func([]byte) error {
-			_, err := r.text("a string")
+	b.documents = wire.CleanRaw(list)
+	r = wire.NewReader(list, "documents")
+	return r.Array("an array of objects", func(int) error {
+		return r.Object("an object of strings", func([]byte) error {
+			_, err := r.Text("a string")
 			return err
 		})
 	})
@@ -59,13 +63,13 @@ func (b *body) readArgs() ([]arg, error) {
 	}
 	var args []arg
 	places := map[string]int{} // of names in args; there may be very many
-	r := newReader(b.templateArgs, "chat_template_args")
-	err := r.object("an object", func(name []byte) error {
+	r := wire.NewReader(b.templateArgs, "chat_template_args")
+	err := r.Object("an object", func(name []byte) error {
 		if string(name) == "chat_template" {
-			return unsupported("chat_template_args.chat_template", "`chat_template` is not supported inside `chat_template_args`")
+			return wire.Unsupported("chat_template_args.chat_template", "`chat_template` is not supported inside `chat_template_args`")
 		}
-		key := cleanText(string(name))
-		v, err := r.raw()
+		key := wire.CleanText(string(name))
+		v, err := r.Raw()
 		if err != nil {
 			return err
 		}
@@ -75,7 +79,7 @@ func (b *body) readArgs() ([]arg, error) {
 			places[key] = i
 			args = append(args, arg{name: key})
 		}
-		args[i].value = cleanRaw(v)
+		args[i].value = wire.CleanRaw(v)
 		return nil
 	})
 	return args, err
@@ -100,7 +104,7 @@ func (b *body) setRootArgs(args []arg) ([]arg, error) {
 	if b.continueFinal == nil {
 		at = "chat_template_args." + at
 	}
-	return nil, invalid(at, "Cannot set both `continue_final_message` and `add_generation_prompt` to true: either the last message goes on, or a new one begins")
+	return nil, wire.Invalid(at, "Cannot set both `continue_final_message` and `add_generation_prompt` to true: either the last message goes on, or a new one begins")
 }
 
 func lookup(args []arg, name string) []byte {

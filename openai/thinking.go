@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/dynago/dynago/chat"
 )
 
@@ -14,20 +16,20 @@ type thinking struct {
 	budget  *int64
 }
 
-func readThinking(r *reader, b *body) error {
+func readThinking(r *wire.Reader, b *body) error {
 	b.thinking = thinking{}
-	switch r.kind() {
+	switch r.Kind() {
 	case 'n':
-		return r.skip()
+		return r.Skip()
 	case 't', 'f':
-		on, err := r.boolean()
+		on, err := r.Boolean()
 		b.thinking.enabled = &on
 		return err
 	}
-	return r.object("a boolean or an object", func(name []byte) error {
+	return r.Object("a boolean or an object", func(name []byte) error {
 		switch string(name) {
 		case "type":
-			kind, err := r.text("a string")
+			kind, err := r.Text("a string")
 			if err != nil {
 				return err
 			}
@@ -38,13 +40,13 @@ func readThinking(r *reader, b *body) error {
 			case "adaptive":
 				b.thinking.enabled = nil
 			default:
-				return invalid("thinking.type", "thinking.type must be enabled, disabled or adaptive, got %q", clip(kind))
+				return wire.Invalid("thinking.type", "thinking.type must be enabled, disabled or adaptive, got %q", wire.Clip(kind))
 			}
 			return nil
 		case "budget_tokens":
 			return integer(0, func(b *body) **int64 { return &b.thinking.budget })(r, b)
 		}
-		return r.skip()
+		return r.Skip()
 	})
 }
 
@@ -60,11 +62,11 @@ func (b *body) normaliseThinking() (chat.Thinking, []byte, error) {
 	}
 	effort := b.reasoningEffort
 	if effort != nil && !slices.Contains(efforts, *effort) {
-		return out, nil, invalid("reasoning_effort", "reasoning_effort must be one of %s, got %q", strings.Join(efforts, ", "), clip(*effort))
+		return out, nil, wire.Invalid("reasoning_effort", "reasoning_effort must be one of %s, got %q", strings.Join(efforts, ", "), wire.Clip(*effort))
 	}
 	if effort == nil {
 		if v := lookup(args, "reasoning_effort"); v != nil && v[0] == '"' {
-			s := unquote(v)
+			s := wire.Unquote(v)
 			effort = &s
 		}
 	}
@@ -106,7 +108,7 @@ func (b *body) writeArgs(args []arg, t chat.Thinking) []byte {
 		}
 	}
 	if b.reasoningEffort != nil {
-		args = setArg(args, "reasoning_effort", appendString(nil, t.Effort))
+		args = setArg(args, "reasoning_effort", wire.AppendString(nil, t.Effort))
 	}
 	if args == nil {
 		return nil
@@ -116,7 +118,7 @@ func (b *body) writeArgs(args []arg, t chat.Thinking) []byte {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = append(appendString(out, a.name), ':')
+		out = append(wire.AppendString(out, a.name), ':')
 		out = append(out, a.value...)
 	}
 	return append(out, '}')
@@ -135,7 +137,7 @@ func truth(v []byte, mode bool) *bool {
 	case 'f':
 		return &off
 	case '"':
-		switch s := strings.ToLower(unquote(v)); {
+		switch s := strings.ToLower(wire.Unquote(v)); {
 		case s == "true" || s == "1" || s == "yes" || s == "on" || mode && s == "enabled":
 			return &on
 		case s == "false" || s == "0" || s == "no" || s == "off" || mode && s == "disabled":

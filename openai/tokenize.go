@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/dynago/dynago/chat"
 )
 
@@ -35,12 +37,12 @@ var tokenizeFields = []field{
 
 var detokenizeFields = []field{
 	{"model", aString, text(func(b *body) *string { return &b.model })},
-	{"tokens", tokenIDs, func(r *reader, b *body) (err error) {
+	{"tokens", tokenIDs, func(r *wire.Reader, b *body) (err error) {
 		b.tokens = nil
-		if null, err := r.null(); null {
+		if null, err := r.Null(); null {
 			return err
 		}
-		b.tokens, err = r.ids()
+		b.tokens, err = readIDs(r)
 		return err
 	}},
 }
@@ -53,7 +55,7 @@ func DecodeTokenize(body []byte, o Options) (*TokenizeCall, error) {
 		return nil, err
 	}
 	if strings.TrimSpace(b.model) == "" {
-		return nil, missing("model", "Model cannot be empty")
+		return nil, wire.Missing("model", "Model cannot be empty")
 	}
 	call := &TokenizeCall{
 		Request:          &chat.Request{API: chat.APIChat, Model: b.model, Tools: b.tools},
@@ -62,16 +64,16 @@ func DecodeTokenize(body []byte, o Options) (*TokenizeCall, error) {
 	}
 	switch {
 	case len(b.prompts) > 0 && len(b.messages) > 0:
-		return nil, invalid("prompt", "Only one of 'prompt' and 'messages' can be given")
+		return nil, wire.Invalid("prompt", "Only one of 'prompt' and 'messages' can be given")
 	case len(b.prompts) > 1 || len(b.prompts) == 1 && b.prompts[0].IDs != nil:
-		return nil, invalid("prompt", "prompt must be one string")
+		return nil, wire.Invalid("prompt", "prompt must be one string")
 	case len(b.prompts) == 1:
 		p := b.prompts[0]
 		p.NoSpecialTokens = b.addSpecial != nil && !*b.addSpecial
 		call.Request.API, call.Request.Prompt = chat.APICompletions, &p
 		return call, nil
 	case len(b.messages) == 0:
-		return nil, missing("prompt", "At least one of 'prompt' or 'messages' must be provided")
+		return nil, wire.Missing("prompt", "At least one of 'prompt' or 'messages' must be provided")
 	}
 	o.Images = true
 	if call.Request.Turns, err = b.turns(o); err != nil {
@@ -88,9 +90,9 @@ func DecodeDetokenize(body []byte, o Options) (*DetokenizeCall, error) {
 	case err != nil:
 		return nil, err
 	case strings.TrimSpace(b.model) == "":
-		return nil, missing("model", "Model cannot be empty")
+		return nil, wire.Missing("model", "Model cannot be empty")
 	case b.tokens == nil:
-		return nil, missing("tokens", "The 'tokens' field is required: an array of token IDs")
+		return nil, wire.Missing("tokens", "The 'tokens' field is required: an array of token IDs")
 	}
 	return &DetokenizeCall{Model: b.model, Tokens: b.tokens, Unknown: b.unknown}, nil
 }
@@ -117,5 +119,5 @@ func AppendTokens(dst []byte, tokens []uint32, contextLength int) []byte {
 // AppendPrompt appends the answer to a [DetokenizeCall].
 func AppendPrompt(dst []byte, prompt string) []byte {
 	dst = append(dst, `{"prompt":`...)
-	return append(appendString(dst, prompt), '}')
+	return append(wire.AppendString(dst, prompt), '}')
 }

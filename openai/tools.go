@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/dynago/dynago/internal/wire"
+
 	"github.com/dynago/dynago/chat"
 )
 
@@ -15,54 +17,54 @@ const (
 
 // readTools reads the tools and keeps each as it came, for the template. Tools
 // that are not functions are left out and listed as unknown.
-func readTools(r *reader, b *body) error {
+func readTools(r *wire.Reader, b *body) error {
 	b.tools, b.toolCount = nil, 0
-	if null, err := r.null(); null {
+	if null, err := r.Null(); null {
 		return err
 	}
-	err := r.array("an array of tools", func(i int) error {
+	err := r.Array("an array of tools", func(i int) error {
 		b.toolCount++
-		if r.kind() != '{' {
-			return r.mistyped("a tool object")
+		if r.Kind() != '{' {
+			return r.Mistyped("a tool object")
 		}
-		wire, err := r.raw()
+		raw, err := r.Raw()
 		if err != nil {
 			return err
 		}
-		tool, kind, err := readTool(wire, i)
+		tool, kind, err := readTool(raw, i)
 		switch {
 		case err != nil:
 			return err
 		case kind == "function":
 			b.tools = append(b.tools, tool)
 		case len(b.unknown) < maxUnknown:
-			b.unknown = append(b.unknown, index("tools", i)+".type="+clip(kind))
+			b.unknown = append(b.unknown, index("tools", i)+".type="+wire.Clip(kind))
 		}
 		return nil
 	})
 	if err == nil && b.toolCount > maxTools {
-		return invalid("tools", "Maximum of %d tools are supported, got %d", maxTools, b.toolCount)
+		return wire.Invalid("tools", "Maximum of %d tools are supported, got %d", maxTools, b.toolCount)
 	}
 	return err
 }
 
-func readTool(wire []byte, i int) (chat.Tool, string, error) {
+func readTool(raw []byte, i int) (chat.Tool, string, error) {
 	path := index("tools", i)
-	r, tool, kind := newReader(wire, path), chat.Tool{Kind: chat.ToolFunction, Wire: cleanRaw(wire)}, "function"
+	r, tool, kind := wire.NewReader(raw, path), chat.Tool{Kind: chat.ToolFunction, Wire: wire.CleanRaw(raw)}, "function"
 	function := false
-	err := r.object("a tool object", func(name []byte) (err error) {
+	err := r.Object("a tool object", func(name []byte) (err error) {
 		switch string(name) {
 		case "type":
-			kind, err = r.text("a string")
+			kind, err = r.Text("a string")
 		case "function":
-			if null, err := r.null(); null {
+			if null, err := r.Null(); null {
 				return err
 			}
-			function, err = true, r.object("a function object", func(name []byte) error {
+			function, err = true, r.Object("a function object", func(name []byte) error {
 				return readFunction(r, string(name), &tool)
 			})
 		default:
-			err = r.skip()
+			err = r.Skip()
 		}
 		return err
 	})
@@ -70,12 +72,12 @@ func readTool(wire []byte, i int) (chat.Tool, string, error) {
 		return tool, kind, err
 	}
 	if !function {
-		return tool, kind, missing(path+".function", "%s.function is required", path)
+		return tool, kind, wire.Missing(path+".function", "%s.function is required", path)
 	}
 	return tool, kind, checkFunction(&tool, i, path)
 }
 
-func readFunction(r *reader, name string, tool *chat.Tool) (err error) {
+func readFunction(r *wire.Reader, name string, tool *chat.Tool) (err error) {
 	switch name {
 	case "name":
 		tool.Name, err = nullableText(r)
@@ -86,7 +88,7 @@ func readFunction(r *reader, name string, tool *chat.Tool) (err error) {
 	case "strict":
 		tool.Strict, err = nullableBoolean(r)
 	default:
-		err = r.skip()
+		err = r.Skip()
 	}
 	return err
 }
@@ -95,13 +97,13 @@ func checkFunction(tool *chat.Tool, i int, path string) error {
 	name, param := tool.Name, path+".function.name"
 	switch {
 	case name == "":
-		return missing(param, "Function name at index %d cannot be empty", i)
+		return wire.Missing(param, "Function name at index %d cannot be empty", i)
 	case len(name) > maxToolNameSize:
-		return invalid(param, "Function name at index %d exceeds %d byte limit, got %d bytes", i, maxToolNameSize, len(name))
+		return wire.Invalid(param, "Function name at index %d exceeds %d byte limit, got %d bytes", i, maxToolNameSize, len(name))
 	case strings.ContainsFunc(name, notInToolName):
-		return invalid(param, "Function at index %d has an invalid name: %q. Control characters, blanks, quotes, < and > are not allowed.", i, name)
+		return wire.Invalid(param, "Function at index %d has an invalid name: %q. Control characters, blanks, quotes, < and > are not allowed.", i, name)
 	case tool.Schema != nil && tool.Schema[0] != '{':
-		return invalid(path+".function.parameters", "Function parameters at index %d for %q must be a JSON Schema object", i, name)
+		return wire.Invalid(path+".function.parameters", "Function parameters at index %d for %q must be a JSON Schema object", i, name)
 	}
 	return nil
 }
@@ -120,14 +122,14 @@ func (b *body) choice() (chat.ToolChoice, error) {
 		return choice, err
 	}
 	if choice.Mode == chat.ToolRequired && b.toolCount == 0 {
-		return choice, invalid("tool_choice", "tool_choice is \"required\" but tools is empty")
+		return choice, wire.Invalid("tool_choice", "tool_choice is \"required\" but tools is empty")
 	}
 	if n := len(choice.Names); n > maxTools {
-		return choice, invalid("tool_choice.allowed_tools.tools", "Maximum of %d allowed tools are supported, got %d", maxTools, n)
+		return choice, wire.Invalid("tool_choice.allowed_tools.tools", "Maximum of %d allowed tools are supported, got %d", maxTools, n)
 	}
 	for _, name := range choice.Names {
 		if !b.hasTool(name) {
-			return choice, invalid("tool_choice", "tool named %q in tool_choice is not present in tools", name)
+			return choice, wire.Invalid("tool_choice", "tool named %q in tool_choice is not present in tools", name)
 		}
 	}
 	return choice, nil
@@ -138,9 +140,9 @@ func (b *body) hasTool(name string) bool {
 }
 
 func readChoice(value []byte, choice *chat.ToolChoice) error {
-	r := newReader(value, "tool_choice")
-	if r.kind() == '"' {
-		mode, err := r.text("a string")
+	r := wire.NewReader(value, "tool_choice")
+	if r.Kind() == '"' {
+		mode, err := r.Text("a string")
 		if err != nil {
 			return err
 		}
@@ -150,33 +152,33 @@ func readChoice(value []byte, choice *chat.ToolChoice) error {
 	var allowed []string
 	named := func(key []byte) (err error) {
 		if string(key) != "name" {
-			return r.skip()
+			return r.Skip()
 		}
-		name, err = r.text("a string")
+		name, err = r.Text("a string")
 		return err
 	}
-	err := r.object(`"none", "auto", "required" or an object that names a function`, func(key []byte) (err error) {
+	err := r.Object(`"none", "auto", "required" or an object that names a function`, func(key []byte) (err error) {
 		switch string(key) {
 		case "type":
-			kind, err = r.text("a string")
+			kind, err = r.Text("a string")
 		case "name":
-			name, err = r.text("a string")
+			name, err = r.Text("a string")
 		case "function", "custom":
-			err = r.object("an object", named)
+			err = r.Object("an object", named)
 		case "allowed_tools":
-			err = r.object("an object", func(key []byte) (err error) {
+			err = r.Object("an object", func(key []byte) (err error) {
 				switch string(key) {
 				case "mode":
-					mode, err = r.text("a string")
+					mode, err = r.Text("a string")
 				case "tools":
 					allowed, err = readAllowed(r)
 				default:
-					err = r.skip()
+					err = r.Skip()
 				}
 				return err
 			})
 		default:
-			err = r.skip()
+			err = r.Skip()
 		}
 		return err
 	})
@@ -187,9 +189,9 @@ func readChoice(value []byte, choice *chat.ToolChoice) error {
 		choice.Names = allowed
 		return setMode(choice, mode, "tool_choice.allowed_tools.mode")
 	case kind != "function" && kind != "custom":
-		return invalid("tool_choice.type", "tool_choice.type must be function or allowed_tools, got %q", clip(kind))
+		return wire.Invalid("tool_choice.type", "tool_choice.type must be function or allowed_tools, got %q", wire.Clip(kind))
 	case name == "":
-		return missing("tool_choice.function.name", "tool_choice.function.name is required")
+		return wire.Missing("tool_choice.function.name", "tool_choice.function.name is required")
 	}
 	choice.Mode, choice.Names = chat.ToolNamed, []string{name}
 	return nil
@@ -201,28 +203,28 @@ func setMode(choice *chat.ToolChoice, mode, param string) error {
 		choice.Mode = chat.ToolMode(mode)
 		return nil
 	}
-	return invalid(param, "%s must be none, auto or required, or name a function, got %q", param, clip(mode))
+	return wire.Invalid(param, "%s must be none, auto or required, or name a function, got %q", param, wire.Clip(mode))
 }
 
 // readAllowed reads the names out of [{"type":"function","function":{"name":…}}].
-func readAllowed(r *reader) ([]string, error) {
+func readAllowed(r *wire.Reader) ([]string, error) {
 	var names []string
-	err := r.array("an array of tools", func(int) error {
+	err := r.Array("an array of tools", func(int) error {
 		name := ""
-		err := r.object("a tool object", func(key []byte) (err error) {
+		err := r.Object("a tool object", func(key []byte) (err error) {
 			switch string(key) {
 			case "name":
-				name, err = r.text("a string")
+				name, err = r.Text("a string")
 			case "function", "custom":
-				err = r.object("an object", func(key []byte) (err error) {
+				err = r.Object("an object", func(key []byte) (err error) {
 					if string(key) != "name" {
-						return r.skip()
+						return r.Skip()
 					}
-					name, err = r.text("a string")
+					name, err = r.Text("a string")
 					return err
 				})
 			default:
-				err = r.skip()
+				err = r.Skip()
 			}
 			return err
 		})

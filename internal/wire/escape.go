@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"math"
@@ -14,15 +14,15 @@ var plain = func() (t [utf8.RuneSelf]bool) {
 	return t
 }()
 
-// appendString appends s as a JSON string. Bytes that are no UTF-8 become
+// AppendString appends s as a JSON string. Bytes that are no UTF-8 become
 // U+FFFD. The line separators of Unicode are escaped, though JSON does not ask
 // for it: some clients split a stream into lines at them.
-func appendString(dst []byte, s string) []byte {
-	return append(appendEscaped(append(dst, '"'), s), '"')
+func AppendString(dst []byte, s string) []byte {
+	return append(AppendEscaped(append(dst, '"'), s), '"')
 }
 
-// appendEscaped appends s as the inside of a JSON string.
-func appendEscaped(dst []byte, s string) []byte {
+// AppendEscaped appends s as the inside of a JSON string.
+func AppendEscaped(dst []byte, s string) []byte {
 	const digits = "0123456789abcdef"
 	done := 0
 	for i := 0; i < len(s); {
@@ -74,9 +74,9 @@ func appendEscaped(dst []byte, s string) []byte {
 	return append(dst, s[done:]...)
 }
 
-// appendLogprob appends a logarithm. JSON has no infinities; what has no
+// AppendLogprob appends a logarithm. JSON has no infinities; what has no
 // probability at all is shown as -9999, as other servers do.
-func appendLogprob(dst []byte, f float64) []byte {
+func AppendLogprob(dst []byte, f float64) []byte {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		f = -9999
 	}

@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 // its partner, a NUL) becomes U+FFFD: a session must survive what a tool once
 // printed, and must look the same on every turn.
 
-// unquote returns the text of a syntactically valid JSON string.
-func unquote(raw []byte) string {
+// Unquote returns the text of a syntactically valid JSON string.
+func Unquote(raw []byte) string {
 	raw = raw[1 : len(raw)-1]
 	if !utf8.Valid(raw) {
 		raw = toValid(raw)
@@ -92,9 +92,9 @@ func hex4(p []byte) (r rune) {
 	return r
 }
 
-// cleanRaw returns a JSON value that is kept as the client sent it, byte for
+// CleanRaw returns a JSON value that is kept as the client sent it, byte for
 // byte unless it holds bad units.
-func cleanRaw(raw []byte) []byte {
+func CleanRaw(raw []byte) []byte {
 	if !utf8.Valid(raw) {
 		raw = toValid(raw)
 	}
@@ -123,10 +123,10 @@ func hasBadEscape(raw []byte) bool {
 		bytes.Contains(raw, []byte(`\ud`)) || bytes.Contains(raw, []byte(`\uD`))
 }
 
-// escapeControls returns doc with raw control characters inside strings
+// EscapeControls returns doc with raw control characters inside strings
 // escaped, which JSON forbids and some clients write. It reports whether there
 // were any.
-func escapeControls(doc []byte) ([]byte, bool) {
+func EscapeControls(doc []byte) ([]byte, bool) {
 	const digits = "0123456789abcdef"
 	var out []byte
 	inString, done := false, 0
@@ -149,8 +149,8 @@ func escapeControls(doc []byte) ([]byte, bool) {
 	return append(out, doc[done:]...), true
 }
 
-// cleanText replaces the bad units of a text that did not come through unquote.
-func cleanText(s string) string {
+// CleanText replaces the bad units of a text that did not come through unquote.
+func CleanText(s string) string {
 	if !utf8.ValidString(s) {
 		s = string(toValid([]byte(s)))
 	}
