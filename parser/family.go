@@ -20,13 +20,28 @@ type Family struct {
 // thoughtGrammar is the pair of markers around a thought.
 type thoughtGrammar struct{ open, close string }
 
-// callGrammar is the pair of markers around calls, and what may stand between.
+// callGrammar says how a family marks calls. The machine finds the markers; what
+// stands between them is read by a body.
 type callGrammar struct {
-	open, close string
-	// bare is how a call may begin that has no wrapper, as the first thing in a
-	// response; empty if none may.
-	bare string
-	body func() body
+	name string
+	// open and close are the wrapper around calls, in all spellings. One of open
+	// that begins with newlines takes them out of the text before the wrapper; it
+	// stands beside the spelling without them.
+	open, close []string
+	// inner is what begins a call where its wrapper is missing. It is the first
+	// thing that the body reads, and the body ends with the call.
+	inner []string
+	// strip are markers that mean nothing, and are removed from text.
+	strip []string
+	// bare says whether a response that begins with s begins with a call that has
+	// no wrapper, or that more of the response would tell; nil if none may.
+	bare func(s string) (ok, more bool)
+	// wireID makes the id that the client sees of a random one and of the native
+	// id, which is not empty; nil leaves the random one.
+	wireID func(id, native string) string
+	// body makes a reader of what stands in wrappers. It is used for all the
+	// wrappers of one generation.
+	body func(o *Options) body
 }
 
 // The grammars. A name in them is what --dyn-reasoning-parser and
@@ -34,7 +49,7 @@ type callGrammar struct {
 var (
 	// Harmony has a machine of its own, which these stand for.
 	gptOSS       = &thoughtGrammar{}
-	harmonyCalls = &callGrammar{}
+	harmonyCalls = &callGrammar{name: "harmony"}
 
 	thinkTags = &thoughtGrammar{open: "<think>", close: "</think>"}
 	thoughts  = map[string]*thoughtGrammar{
@@ -45,15 +60,34 @@ var (
 	}
 
 	hermes = &callGrammar{
-		open: "<tool_call>", close: "</tool_call>", bare: `{"name"`,
-		body: func() body { return new(jsonCalls) },
+		name: "hermes", open: []string{"<tool_call>"}, close: []string{"</tool_call>"},
+		bare: begins(`{"name"`),
+		body: func(*Options) body { return new(jsonCalls) },
 	}
-	calls = map[string]*callGrammar{
+	calls = joined(map[string]*callGrammar{
 		"none":   nil,
 		"hermes": hermes, "qwen25": hermes,
 		"harmony": harmonyCalls,
-	}
+	}, xmlGrammars, jsonGrammars)
 )
+
+// joined returns the grammars of all maps by their names.
+func joined(maps ...map[string]*callGrammar) map[string]*callGrammar {
+	all := map[string]*callGrammar{}
+	for _, m := range maps {
+		for name, g := range m {
+			all[name] = g
+		}
+	}
+	return all
+}
+
+// begins makes the bare function of a grammar whose calls begin with a prefix.
+func begins(prefix string) func(s string) (ok, more bool) {
+	return func(s string) (ok, more bool) {
+		return strings.HasPrefix(s, prefix), len(s) < len(prefix) && strings.HasPrefix(prefix, s)
+	}
+}
 
 // With returns the family with its grammars replaced by those of a tool-call
 // parser and a reasoning parser, each given by its name; "none" takes one away,
@@ -101,7 +135,7 @@ func Detect(chatTemplate string) Family {
 		f.thought = thinkTags
 	}
 	// Other families wrap XML in the same tag.
-	if has(hermes.open) && !has("<function=") && !has("<arg_key>") && !has("<invoke") {
+	if has(hermes.open[0]) && !has("<function=") && !has("<arg_key>") && !has("<invoke") {
 		f.calls = hermes
 	}
 	return f
@@ -113,8 +147,8 @@ func (f Family) String() string {
 	switch {
 	case f.harmony():
 		return "harmony"
-	case f.calls == hermes:
-		return "hermes"
+	case f.calls != nil:
+		return f.calls.name
 	case f.thought != nil:
 		return "think"
 	}
@@ -138,7 +172,7 @@ func (f Family) Markers() []string {
 		m = append(m, f.thought.open, f.thought.close)
 	}
 	if f.calls != nil {
-		m = append(m, f.calls.open, f.calls.close)
+		m = slices.Concat(m, f.calls.open, f.calls.close, f.calls.inner, f.calls.strip)
 	}
 	return m
 }

@@ -44,7 +44,7 @@ func (p *Parser) readArgs(s string, at, marker int) int {
 		h.read, h.inJSON = true, s[0] == '{' || s[0] == '['
 		h.json.reset()
 		if !p.muted {
-			p.call(h.form.Tag(p.opts.NewID()), h.name)
+			p.call(h.form.Tag(p.opts.NewID()), "", h.name)
 		}
 	}
 	text := s[:at]
@@ -79,7 +79,7 @@ func (p *Parser) leaveArgs(ended bool) {
 		return
 	case ended && !p.harmony.read:
 		n := len(p.unhold())
-		p.call(p.harmony.form.Tag(p.opts.NewID()), p.harmony.name)
+		p.call(p.harmony.form.Tag(p.opts.NewID()), "", p.harmony.name)
 		p.args("{}", n)
 	case !p.harmony.read:
 		p.discard()

@@ -6,32 +6,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// body reads what stands inside the wrapper of a tool call.
-type body interface {
-	// reset makes it ready for another wrapper.
-	reset()
-	// scan reads on. It returns how many bytes of s it has read, what they
-	// mean, and for tokOpen and tokArgs the arguments themselves. It is called
-	// again with what follows, until it returns tokSyntax, having read all of s.
-	scan(s string) (n int, t token, args string)
-	// name is the name of the call, from tokOpen on, and explicit says whether
-	// its arguments were written, be they empty.
-	name() string
-	explicit() bool
-}
-
-// token is what bytes inside a tool-call wrapper mean.
-type token uint8
-
-const (
-	tokSyntax  token = iota // nothing yet
-	tokItem                 // a call begins behind the bytes
-	tokOpen                 // behind the bytes the name is known and arguments begin
-	tokArgs                 // arguments
-	tokDone                 // the call is complete
-	tokItemEnd              // the syntax of the call is complete
-	tokBad                  // what follows the bytes is not a call
-)
+// jsonGrammars are the grammars whose arguments are JSON or a literal of another
+// language.
+var jsonGrammars = map[string]*callGrammar{}
 
 // jsonCalls reads calls of the form {"name": …, "arguments": {…}}: one, several
 // behind each other, or an array of them.
@@ -74,9 +51,10 @@ func (b *jsonCalls) reset() {
 }
 
 func (b *jsonCalls) name() string   { return b.called }
+func (b *jsonCalls) native() string { return "" }
 func (b *jsonCalls) explicit() bool { return b.given }
 
-func (b *jsonCalls) scan(s string) (n int, t token, args string) {
+func (b *jsonCalls) scan(s string, _ bool) (n int, t token, args string) {
 	switch {
 	case b.opened && len(b.args) > 0:
 		args = string(b.args)

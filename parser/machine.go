@@ -71,7 +71,7 @@ func (p *Parser) step(s string, final bool) (n int, wait bool) {
 	case inDraft:
 		return p.readDraft(s, final)
 	case inBody:
-		return p.readBody(s)
+		return p.readBody(s, final)
 	default:
 		return p.readSkip(s, final)
 	}
@@ -86,12 +86,16 @@ func (p *Parser) readText(s string, final bool) (n int, wait bool) {
 	case act == actPartial:
 		return 0, true
 	}
-	p.skip(n)
+	if act != actInner {
+		p.skip(n)
+	}
 	switch act {
 	case actThink:
 		p.enterThought()
 	case actCall:
 		p.enterBody()
+	case actInner:
+		return p.enterInner(n), false
 	}
 	return n, false
 }
@@ -118,31 +122,31 @@ func (p *Parser) readGap(s string, final bool) (n int, wait bool) {
 		set = &p.thoughtMarks
 	}
 	n, act := set.match(s, final)
-	bare := p.mayBeBare()
+	bare, more := p.mayBeBare(s)
 	switch {
-	case act == actPartial, bare != "" && !final && len(s) < len(bare) && bare[:len(s)] == s:
+	case act == actPartial, more && !final:
 		return 0, true
 	case act == actStrip:
 		p.skip(n)
 		return n, false
 	case act != actNone:
 		p.skip(len(p.unhold()))
-	case bare != "" && strings.HasPrefix(s, bare):
+	case bare:
 		p.enterBody()
-		p.bare = true
+		p.bare, p.doubtful = true, true
 		return 0, false
 	}
 	p.leaveGap()
 	return 0, false
 }
 
-// mayBeBare returns the beginning of a call without a wrapper, if one may stand
-// here: where the response begins.
-func (p *Parser) mayBeBare() string {
-	if p.calls == nil || !p.opts.ToolsOn || p.spoken || p.thought {
-		return ""
+// mayBeBare says whether s begins with a call without a wrapper, or may do so
+// when more of it is there. Such calls stand where the response begins.
+func (p *Parser) mayBeBare(s string) (ok, more bool) {
+	if p.calls == nil || !p.opts.ToolsOn || p.spoken || p.thought || p.family.calls.bare == nil {
+		return false, false
 	}
-	return p.family.calls.bare
+	return p.family.calls.bare(s)
 }
 
 // leaveGap goes on with text or thinking; the white space that is still held is
@@ -195,9 +199,12 @@ func (p *Parser) readThought(s string, final bool) (n int, wait bool) {
 		return at, false
 	case act == actPartial:
 		return 0, true
-	case act == actCall && !p.draft.settled:
+	case (act == actCall || act == actInner) && !p.draft.settled:
 		p.draft, p.state = draft{on: true}, inDraft
 		return 0, false
+	}
+	if act == actInner {
+		return p.enterInner(n), false
 	}
 	p.skip(n)
 	switch act {
@@ -219,27 +226,33 @@ func (p *Parser) readDraft(s string, final bool) (n int, wait bool) {
 	case act == actPartial:
 		return 0, true
 	}
-	p.inDrafts(s[:n], act)
-	return n, false
+	return p.inDrafts(s[:n], act), false
 }
 
-// inDrafts reads a marker inside a thought that is held.
-func (p *Parser) inDrafts(marker string, act action) {
+// inDrafts reads a marker inside a thought that is held, and returns how much of
+// it was read.
+func (p *Parser) inDrafts(marker string, act action) int {
 	switch act {
 	case actStrip:
 		p.skip(len(marker))
 	case actThought:
 		p.draft = draft{}
 		p.closeThought(p.unhold(), len(marker))
-	case actCall:
+	case actCall, actInner:
 		p.draft.last, p.draft.open = len(p.held), false
+		p.enterBody()
+		p.muted = true
+		p.start = len(marker)
+		if act == actInner {
+			p.bare = true
+			return 0
+		}
 		p.hold(marker)
-		p.calls.reset()
-		p.state, p.muted = inBody, true
 	default:
 		p.hold(marker)
 		p.state = inDraft
 	}
+	return len(marker)
 }
 
 // closeThought releases the held rest of a thought that a marker of n bytes
@@ -285,21 +298,34 @@ func (p *Parser) reopen() bool {
 
 func (p *Parser) enterBody() {
 	p.calls.reset()
-	p.state, p.bare, p.complete = inBody, false, false
+	p.state, p.complete, p.bare, p.doubtful, p.start = inBody, false, false, false, 0
 	p.muted, p.reason = !p.opts.ToolsOn, DroppedMalformed
 	if p.muted {
 		p.reason = DroppedToolsOff
 	}
 }
 
-func (p *Parser) readBody(s string) (n int, wait bool) {
-	n, t, args := p.calls.scan(s)
+// enterInner begins a call without its wrapper. The marker of n bytes is the
+// body's to read.
+func (p *Parser) enterInner(n int) int {
+	p.enterBody()
+	p.bare, p.start = true, n
+	return 0
+}
+
+func (p *Parser) readBody(s string, final bool) (n int, wait bool) {
+	n, t, args := p.calls.scan(s, final)
 	if t == tokArgs && !p.muted {
+		p.skip(len(p.held))
+		p.held = p.held[:0]
 		p.args(args, n)
 		return n, false
 	}
 	p.hold(s[:n])
 	switch {
+	case t == tokSyntax && final:
+		p.hold(s[n:])
+		return len(s), true
 	case t == tokSyntax:
 		return n, true
 	case p.muted:
@@ -318,6 +344,14 @@ func (p *Parser) readMuted(t token) {
 	case tokDone:
 		p.draft.open = false
 		p.draft.calls++
+	case tokItemEnd:
+		if p.bare {
+			p.leaveMuted()
+		}
+	case tokEnd:
+		p.leaveMuted()
+	case tokText:
+		p.asText()
 	case tokBad:
 		p.state = inSkip
 		if p.draft.on && p.draft.open {
@@ -325,6 +359,16 @@ func (p *Parser) readMuted(t token) {
 			p.reopen()
 		}
 	}
+}
+
+// leaveMuted goes on behind a body that made no calls.
+func (p *Parser) leaveMuted() {
+	if p.draft.on {
+		p.state = inDraft
+		return
+	}
+	p.discard()
+	p.leaveBody()
 }
 
 // readCall reads a token of a body that makes calls.
@@ -342,12 +386,13 @@ func (p *Parser) readCall(t token, args string) {
 		switch {
 		case p.shut():
 			p.muted, p.reason = true, DroppedParallel
-		case p.bare && !(p.calls.explicit() && p.known(p.calls.name())):
+		case p.doubtful && !(p.calls.explicit() && p.known(p.calls.name())):
 			p.refuse()
 		default:
 			p.skip(len(p.unhold()) - len(args))
 			p.spoken = true
-			p.call(p.opts.NewID(), p.calls.name())
+			native := p.calls.native()
+			p.call(p.newID(native), native, p.calls.name())
 			p.args(args, len(args))
 		}
 	case tokDone:
@@ -357,6 +402,13 @@ func (p *Parser) readCall(t token, args string) {
 		if p.bare {
 			p.leaveBody()
 		}
+	case tokDropped:
+		p.discard()
+	case tokEnd:
+		p.skip(len(p.unhold()))
+		p.leaveBody()
+	case tokText:
+		p.asText()
 	case tokBad:
 		switch {
 		case p.undecided():
@@ -372,13 +424,52 @@ func (p *Parser) readCall(t token, args string) {
 // undecided says whether the parser is inside JSON that may be a call without a
 // wrapper, but need not.
 func (p *Parser) undecided() bool {
-	return p.state == inBody && p.bare && p.kind != chat.ToolCall
+	return p.state == inBody && p.doubtful && p.kind != chat.ToolCall
 }
 
 // refuse reads what looked like a call without a wrapper once more, as text.
 func (p *Parser) refuse() {
 	p.again = p.unhold()
-	p.state, p.bare, p.spoken = inText, false, true
+	p.state, p.bare, p.doubtful, p.spoken = inText, false, false, true
+}
+
+// asText reads what looked like calls once more, as text. A marker that stands
+// for the beginning of a call is not looked at again.
+func (p *Parser) asText() {
+	switch {
+	case p.draft.on:
+		from := p.draft.last + p.start
+		p.again = string(p.held[from:])
+		p.held = p.held[:from]
+		p.state = inDraft
+		return
+	case p.doubtful:
+		p.refuse()
+		return
+	}
+	text, n := p.unhold(), 0
+	if p.bare {
+		n = min(p.start, len(text))
+	}
+	p.again = text[n:]
+	p.muted, p.bare = false, false
+	if p.state = inText; p.thought {
+		p.state = inThought
+		p.say(chat.Thought, text[:n])
+		return
+	}
+	if n > 0 {
+		p.respond(text[:n])
+	}
+}
+
+// newID returns the id of a call for the client.
+func (p *Parser) newID(native string) string {
+	id := p.opts.NewID()
+	if wire := p.family.calls.wireID; wire != nil && native != "" {
+		return wire(id, native)
+	}
+	return id
 }
 
 // known says whether the request has a tool of this name.
@@ -390,7 +481,7 @@ func (p *Parser) leaveBody() {
 	if p.kind == chat.ToolCall {
 		p.stop(false)
 	}
-	p.state, p.bare, p.muted, p.after, p.layout = inGap, false, false, true, 0
+	p.state, p.bare, p.doubtful, p.muted, p.after, p.layout = inGap, false, false, false, true, 0
 }
 
 // readSkip looks for the end of a wrapper.
@@ -407,10 +498,13 @@ func (p *Parser) readSkip(s string, final bool) (n int, wait bool) {
 	case act == actPartial:
 		return 0, true
 	case p.draft.on:
-		p.inDrafts(s[:n], act)
-		return n, false
+		return p.inDrafts(s[:n], act), false
 	}
 	p.discard()
+	if act == actInner {
+		p.leaveBody()
+		return p.enterInner(n), false
+	}
 	p.skip(n)
 	p.leaveBody()
 	if act == actCall {

@@ -15,6 +15,7 @@ const (
 	actThink          // opens a thought
 	actThought        // closes a thought
 	actCall           // opens a tool-call wrapper
+	actInner          // begins a call without its wrapper
 	actCallEnd        // closes a tool-call wrapper
 
 	// Harmony alone:
@@ -50,6 +51,13 @@ func (m *markers) add(text string, act action) {
 	m.many = m.many || text[0] != m.only
 	m.first[text[0]] = true
 	m.list = append(m.list, marker{text, act})
+}
+
+// all puts several markers of one meaning into the set.
+func (m *markers) all(texts []string, act action) {
+	for _, text := range texts {
+		m.add(text, act)
+	}
 }
 
 // next returns the place of the first marker in s, its length and its action. A

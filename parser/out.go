@@ -111,10 +111,10 @@ func (o *out) pass(dst []chat.Event, p chat.Piece) []chat.Event {
 }
 
 // call opens the block of a tool call.
-func (o *out) call(id, name string) {
+func (o *out) call(id, native, name string) {
 	o.stop(false)
 	e := o.event(chat.BlockStart)
-	e.BlockKind, e.Tool = chat.ToolCall, &chat.ToolUse{ID: id, Name: name, Kind: chat.ToolFunction}
+	e.BlockKind, e.Tool = chat.ToolCall, &chat.ToolUse{ID: id, NativeID: native, Name: name, Kind: chat.ToolFunction}
 	o.kind, o.complete = chat.ToolCall, false
 }
 

@@ -43,6 +43,8 @@ type Options struct {
 	// call: whatever follows is dropped. The caller watches [Parser.Calls] and
 	// stops the engine.
 	Parallel *bool
+	// History are the native ids of the calls that the conversation has had.
+	History []string
 	// NewID makes the id of a call; nil means "call_" and 24 random characters
 	// of [0-9A-Za-z].
 	NewID func() string
@@ -65,21 +67,23 @@ type Parser struct {
 
 	textMarks, thoughtMarks, draftMarks, skipMarks markers // by state
 
-	state   state
-	calls   body   // nil if the family has no tool grammar
-	rest    string // text that may still become a marker
-	again   string // text that must be read once more
-	held    []byte // read, but not yet known to be text, markup or dropped
-	reason  string // why held would be dropped
-	muted   bool   // the body is read, but makes no calls
-	bare    bool   // the body has no wrapper
-	spoken  bool   // the response has text or a call
-	thought bool   // a thought is open
-	fresh   bool   // nothing was read behind the opener but layout
-	layout  int    // newlines that may still be layout
-	after   bool   // the gap follows a call
-	draft   draft
-	harmony *harmonyReader // nil if the family is another
+	state    state
+	calls    body   // nil if the family has no tool grammar
+	rest     string // text that may still become a marker
+	again    string // text that must be read once more
+	held     []byte // read, but not yet known to be text, markup or dropped
+	reason   string // why held would be dropped
+	muted    bool   // the body is read, but makes no calls
+	bare     bool   // the body has no wrapper
+	doubtful bool   // and need not be a call
+	start    int    // bytes of the marker that the body begins with or behind
+	spoken   bool   // the response has text or a call
+	thought  bool   // a thought is open
+	fresh    bool   // nothing was read behind the opener but layout
+	layout   int    // newlines that may still be layout
+	after    bool   // the gap follows a call
+	draft    draft
+	harmony  *harmonyReader // nil if the family is another
 
 	out
 }
@@ -123,15 +127,20 @@ func (p *Parser) compile() {
 		}
 	}
 	if c := f.calls; c != nil && (o.ToolsOn || len(o.Tools) > 0) {
-		p.calls = c.body()
-		p.textMarks.add(c.open, actCall)
-		p.textMarks.add(c.close, actStrip)
-		p.skipMarks.add(c.open, actCall)
-		p.skipMarks.add(c.close, actCallEnd)
+		p.calls = c.body(o)
+		p.textMarks.all(c.open, actCall)
+		p.textMarks.all(c.inner, actInner)
+		p.textMarks.all(c.close, actStrip)
+		p.textMarks.all(c.strip, actStrip)
+		p.skipMarks.all(c.open, actCall)
+		p.skipMarks.all(c.inner, actInner)
+		p.skipMarks.all(c.close, actCallEnd)
 		if o.ToolsOn {
-			p.thoughtMarks.add(c.open, actCall)
-			p.draftMarks.add(c.open, actCall)
-			p.draftMarks.add(c.close, actCallEnd)
+			for _, set := range []*markers{&p.thoughtMarks, &p.draftMarks} {
+				set.all(c.open, actCall)
+				set.all(c.inner, actInner)
+			}
+			p.draftMarks.all(c.close, actCallEnd)
 		}
 	}
 }
