@@ -47,7 +47,10 @@ type Config struct {
 	// 0 = never.
 	MigrationMaxTokens int
 	Limits             Limits
-	Logger             *slog.Logger
+	// KeepPreamble leaves the lines in the system text that name an agent's program
+	// and are other ones with every request.
+	KeepPreamble bool
+	Logger       *slog.Logger
 }
 
 // Pipeline serves requests. It is safe for concurrent use.
@@ -201,6 +204,11 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 		return nil, err
 	}
 	r.Notes.Model = name
+	seen := *r
+	if seen.Chat, err = p.shown(r.Chat, model, r.Notes); err != nil {
+		return nil, err
+	}
+	r = &seen
 	built, err := model.Build(r.Chat, r.Ext)
 	if err != nil {
 		return nil, err

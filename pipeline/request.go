@@ -47,6 +47,8 @@ type Notes struct {
 	Blocks       int           // blocks of the prompt
 	Session      router.SessionUse
 	Attempts     int
+	// Preamble are the lines that were taken off the system text.
+	Preamble []string
 }
 
 // booked notes where an attempt goes.

@@ -135,6 +135,7 @@ type requestSettings struct {
 	ForceUsage       bool          `name:"enable-force-include-usage" env:"DYN_ENABLE_FORCE_INCLUDE_USAGE" negatable:"" help:"Send usage on every stream."`
 	NoNVExt          bool          `name:"disable-frontend-nvext" env:"DYN_DISABLE_FRONTEND_NVEXT" negatable:"" help:"Ignore the extension member nvext."`
 	StrictNVExt      bool          `name:"strict-nvext" env:"DYN_STRICT_NVEXT" negatable:"" help:"Refuse unknown members inside nvext."`
+	StripPreamble    bool          `name:"strip-anthropic-preamble" env:"DYN_STRIP_ANTHROPIC_PREAMBLE" default:"true" negatable:"" help:"Take the billing line off system texts, which is another one with every request."`
 }
 
 type observabilitySettings struct {

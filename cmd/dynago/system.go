@@ -78,6 +78,7 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 		Fleet: sys.fleet, Router: sys.router, Load: sys.files.forCard,
 		MigrationLimit: s.Router.MigrationLimit, MigrationMaxTokens: value(s.Router.MigrationMaxTokens),
 		Limits: limits, Logger: logs.target("pipeline"),
+		KeepPreamble: !s.Requests.StripPreamble,
 	})
 	if err := sys.workers(&s.Workers); err != nil {
 		sys.fleet.Close() //nolint:errcheck // the first error is the one to tell

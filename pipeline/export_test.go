@@ -1,0 +1,4 @@
+package pipeline
+
+// For tests from outside.
+var WithoutPreamble = withoutPreamble
