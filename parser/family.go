@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/harmony"
 )
 
@@ -36,9 +37,8 @@ type callGrammar struct {
 	// bare says whether a response that begins with s begins with a call that has
 	// no wrapper, or that more of the response would tell; nil if none may.
 	bare func(s string) (ok, more bool)
-	// wireID makes the id that the client sees of a random one and of the native
-	// id, which is not empty; nil leaves the random one.
-	wireID func(id, native string) string
+	// ids is how the model writes the ids of calls.
+	ids chat.IDStyle
 	// body makes a reader of what stands in wrappers. It is used for all the
 	// wrappers of one generation.
 	body func(o *Options) body
@@ -160,6 +160,14 @@ func (f Family) Thinks() bool { return f.thought != nil }
 
 // Calls says whether the family has a grammar for tool calls.
 func (f Family) Calls() bool { return f.calls != nil }
+
+// IDs returns how the family's models write the ids of calls.
+func (f Family) IDs() chat.IDStyle {
+	if f.calls == nil {
+		return chat.NoIDs
+	}
+	return f.calls.ids
+}
 
 // Markers returns the markers of the family. Those of them that are special
 // tokens of a vocabulary must stay visible in the text that is pushed.

@@ -391,8 +391,8 @@ func (p *Parser) readCall(t token, args string) {
 		default:
 			p.skip(len(p.unhold()) - len(args))
 			p.spoken = true
-			native := p.calls.native()
-			p.call(p.newID(native), native, p.calls.name())
+			id, native := p.newID()
+			p.call(id, native, p.calls.name())
 			p.args(args, len(args))
 		}
 	case tokDone:
@@ -463,13 +463,21 @@ func (p *Parser) asText() {
 	}
 }
 
-// newID returns the id of a call for the client.
-func (p *Parser) newID(native string) string {
-	id := p.opts.NewID()
-	if wire := p.family.calls.wireID; wire != nil && native != "" {
-		return wire(id, native)
+// newID returns the ids of a call: the client's, and the model's own.
+func (p *Parser) newID() (id, native string) {
+	id = p.opts.NewID()
+	style := p.family.calls.ids
+	if style == chat.NoIDs {
+		return id, ""
 	}
-	return id
+	if p.native == nil {
+		p.native = chat.NewNativeIDs(style)
+		for _, use := range p.opts.History {
+			p.native.Call(use)
+		}
+	}
+	native = p.native.New(p.calls.native(), p.calls.name(), id)
+	return style.Wire(id, native, p.calls.name()), native
 }
 
 // known says whether the request has a tool of this name.

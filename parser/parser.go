@@ -43,8 +43,9 @@ type Options struct {
 	// call: whatever follows is dropped. The caller watches [Parser.Calls] and
 	// stops the engine.
 	Parallel *bool
-	// History are the native ids of the calls that the conversation has had.
-	History []string
+	// History are the calls of the conversation, in their order. Families whose
+	// models count their calls go on from there.
+	History []*chat.ToolUse
 	// NewID makes the id of a call; nil means "call_" and 24 random characters
 	// of [0-9A-Za-z].
 	NewID func() string
@@ -83,7 +84,8 @@ type Parser struct {
 	layout   int    // newlines that may still be layout
 	after    bool   // the gap follows a call
 	draft    draft
-	harmony  *harmonyReader // nil if the family is another
+	native   *chat.NativeIDs // of the calls so far; nil before the first
+	harmony  *harmonyReader  // nil if the family is another
 
 	out
 }

@@ -2,10 +2,11 @@ package parser_test
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,14 +21,21 @@ import (
 //
 //	== its name
 //	family=hermes tools=ls,cat start=reasoning reason=length
+//	schema ls {"properties": …}
 //	| the generated text, line by line;
 //	| the last line has no newline
 //	R "a thinking block"
 //	T "a text block"
 //	C name {"the":"arguments"}
+//	C name @native-id {"the":"arguments"}
 //	C! name {"cut":
 //	D reason "dropped"
 //	= reason of the finish
+//
+// The family is one of [families], or the names of a tool-call parser and of a
+// reasoning parser with a plus between them. Other settings: choice=none,
+// think=off, parallel=off, and history=ID,… for the native ids of calls that the
+// conversation has had.
 type testCase struct {
 	name, text string
 	family     parser.Family
@@ -68,6 +76,13 @@ func readCases(t testing.TB) []testCase {
 				lines = append(lines, strings.TrimPrefix(line[1:], " "))
 			case strings.HasPrefix(line, "family="):
 				readSettings(t, c, line)
+			case strings.HasPrefix(line, "schema "):
+				name, schema, _ := strings.Cut(line[len("schema "):], " ")
+				i := slices.IndexFunc(c.opts.Tools, func(t chat.Tool) bool { return t.Name == name })
+				if i < 0 || !json.Valid([]byte(schema)) {
+					t.Fatalf("%s: schema of no tool, or no schema: %s", c.name, line)
+				}
+				c.opts.Tools[i].Schema = json.RawMessage(schema)
 			default:
 				c.want = append(c.want, line)
 			}
@@ -77,6 +92,23 @@ func readCases(t testing.TB) []testCase {
 	return cases
 }
 
+// familyOf returns the family of a name in testdata.
+func familyOf(t testing.TB, name string) parser.Family {
+	t.Helper()
+	if f, ok := families[name]; ok {
+		return f
+	}
+	tool, reasoning, _ := strings.Cut(name, "+")
+	if reasoning == "" {
+		reasoning = "none"
+	}
+	f, err := parser.Family{}.With(tool, reasoning)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 func readSettings(t testing.TB, c *testCase, line string) {
 	t.Helper()
 	c.opts.ThinkOn, c.reason = true, chat.FinishStop
@@ -84,10 +116,7 @@ func readSettings(t testing.TB, c *testCase, line string) {
 		key, value, _ := strings.Cut(word, "=")
 		switch key {
 		case "family":
-			var ok bool
-			if c.family, ok = families[value]; !ok {
-				t.Fatalf("%s: no family %q", c.name, value)
-			}
+			c.family = familyOf(t, value)
 		case "tools":
 			c.opts.ToolsOn = true
 			for name := range strings.SplitSeq(value, ",") {
@@ -103,6 +132,11 @@ func readSettings(t testing.TB, c *testCase, line string) {
 			c.reason = chat.FinishReason(value)
 		case "parallel":
 			c.opts.Parallel = new(value != "off")
+		case "history":
+			for id := range strings.SplitSeq(value, ",") {
+				name, _, _ := chat.SplitID(id)
+				c.opts.History = append(c.opts.History, &chat.ToolUse{ID: id, NativeID: id, Name: name})
+			}
 		default:
 			t.Fatalf("%s: unknown setting %q", c.name, key)
 		}
@@ -112,7 +146,7 @@ func readSettings(t testing.TB, c *testCase, line string) {
 // numbered makes ids that are equal in every run of a case.
 func numbered(o parser.Options) parser.Options {
 	n := 0
-	o.NewID = func() string { n++; return "call_" + strconv.Itoa(n) }
+	o.NewID = func() string { n++; return fmt.Sprintf("call_%024d", n) }
 	return o
 }
 
@@ -164,10 +198,16 @@ func render(t testing.TB, events []chat.Event, reason chat.FinishReason) []strin
 			lines = append(lines, fmt.Sprintf("T %q", b.Text))
 		case b.Kind == chat.Thought:
 			lines = append(lines, fmt.Sprintf("R %q", b.Text))
-		case truncated[i]:
-			lines = append(lines, fmt.Sprintf("C! %s %s", b.Use.Name, b.Use.Args))
 		default:
-			lines = append(lines, fmt.Sprintf("C %s %s", b.Use.Name, b.Use.Args))
+			mark := "C"
+			if truncated[i] {
+				mark = "C!"
+			}
+			name := b.Use.Name
+			if b.Use.NativeID != "" {
+				name += " @" + b.Use.NativeID
+			}
+			lines = append(lines, fmt.Sprintf("%s %s %s", mark, name, b.Use.Args))
 		}
 		if b.Text == "" && b.Use == nil {
 			t.Errorf("block %d is empty", i)
