@@ -16,10 +16,10 @@ import (
 type Family struct {
 	thought *thoughtGrammar
 	calls   *callGrammar
+	// shown says that the reasoning grammar was found in a chat template. Such a
+	// template opens thoughts and closes them; no switch of the request does.
+	shown bool
 }
-
-// thoughtGrammar is the pair of markers around a thought.
-type thoughtGrammar struct{ open, close string }
 
 // callGrammar says how a family marks calls. The machine finds the markers; what
 // stands between them is read by a body.
@@ -44,20 +44,9 @@ type callGrammar struct {
 	body func(o *Options) body
 }
 
-// The grammars. A name in them is what --dyn-reasoning-parser and
-// --dyn-tool-call-parser take.
+// The tool-call grammars, by the names that --dyn-tool-call-parser takes.
 var (
-	// Harmony has a machine of its own, which these stand for.
-	gptOSS       = &thoughtGrammar{}
-	harmonyCalls = &callGrammar{name: "harmony"}
-
-	thinkTags = &thoughtGrammar{open: "<think>", close: "</think>"}
-	thoughts  = map[string]*thoughtGrammar{
-		"none":  nil,
-		"think": thinkTags, "basic": thinkTags, "qwen3": thinkTags, "glm45": thinkTags,
-		"nemotron_deci": thinkTags,
-		"gpt_oss":       gptOSS,
-	}
+	harmonyCalls = &callGrammar{name: "harmony"} // has a machine of its own
 
 	hermes = &callGrammar{
 		name: "hermes", open: []string{"<tool_call>"}, close: []string{"</tool_call>"},
@@ -70,17 +59,6 @@ var (
 		"harmony": harmonyCalls,
 	}, xmlGrammars, jsonGrammars)
 )
-
-// joined returns the grammars of all maps by their names.
-func joined(maps ...map[string]*callGrammar) map[string]*callGrammar {
-	all := map[string]*callGrammar{}
-	for _, m := range maps {
-		for name, g := range m {
-			all[name] = g
-		}
-	}
-	return all
-}
 
 // begins makes the bare function of a grammar whose calls begin with a prefix.
 func begins(prefix string) func(s string) (ok, more bool) {
@@ -105,7 +83,7 @@ func (f Family) With(toolParser, reasoningParser string) (Family, error) {
 		if !ok {
 			return Family{}, fmt.Errorf("unknown reasoning parser %q: want auto or one of %s", reasoningParser, list(thoughts))
 		}
-		f.thought = g
+		f.thought, f.shown = g, false
 	}
 	if f.harmony() && (f.thought != nil && f.thought != gptOSS || f.calls != nil && f.calls != harmonyCalls) {
 		return Family{}, fmt.Errorf("parsers %q for tool calls and %q for reasoning do not go together: with harmony goes gpt_oss, or none", toolParser, reasoningParser)
@@ -129,10 +107,10 @@ func Detect(chatTemplate string) Family {
 	var f Family
 	has := func(s string) bool { return strings.Contains(chatTemplate, s) }
 	if harmony.Writes(chatTemplate) {
-		return Family{thought: gptOSS, calls: harmonyCalls}
+		return Family{thought: gptOSS, calls: harmonyCalls, shown: true}
 	}
-	if has(thinkTags.open) || has(thinkTags.close) {
-		f.thought = thinkTags
+	if has("<think>") || has("</think>") {
+		f.thought, f.shown = basic, true
 	}
 	// Other families wrap XML in the same tag.
 	if has(hermes.open[0]) && !has("<function=") && !has("<arg_key>") && !has("<invoke") {
@@ -150,7 +128,7 @@ func (f Family) String() string {
 	case f.calls != nil:
 		return f.calls.name
 	case f.thought != nil:
-		return "think"
+		return f.thought.name
 	}
 	return "none"
 }
@@ -177,7 +155,7 @@ func (f Family) Markers() []string {
 	}
 	var m []string
 	if f.thought != nil {
-		m = append(m, f.thought.open, f.thought.close)
+		m = slices.Concat(m, f.thought.open, f.thought.close, f.thought.exits, f.thought.strip)
 	}
 	if f.calls != nil {
 		m = slices.Concat(m, f.calls.open, f.calls.close, f.calls.inner, f.calls.strip)
@@ -195,12 +173,11 @@ func (f Family) StartOf(renderedPromptTail string) Start {
 	if f.thought == nil {
 		return StartNone
 	}
-	tail := strings.TrimRight(renderedPromptTail, " \t\r\n")
-	switch {
-	case strings.HasSuffix(tail, f.thought.open):
-		return StartReasoning
-	case strings.HasSuffix(tail, f.thought.close):
-		return StartResponse
-	}
-	return StartNone
+	return f.thought.startOf(renderedPromptTail)
+}
+
+// ThinksWith says whether reasoning is read in the answer to a request: parsers
+// that were named explicitly are switched off by some requests.
+func (f Family) ThinksWith(c Controls) bool {
+	return f.thought != nil && (f.shown || f.thought.off == nil || !f.thought.off(c))
 }

@@ -26,10 +26,10 @@ func TestDetect(t *testing.T) {
 	for _, tt := range []struct{ template, want string }{
 		{"", "none"},
 		{"{{ messages[0].content }}", "none"},
-		{`{% if think %}<think>\n\n</think>{% endif %}`, "think"},
+		{`{% if think %}<think>\n\n</think>{% endif %}`, "basic"},
 		{`<tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>`, "hermes"},
 		{`<think>…</think><tool_call>\n{"name": `, "hermes"},
-		{`<think>…</think><tool_call>\n<function=name>`, "think"},
+		{`<think>…</think><tool_call>\n<function=name>`, "basic"},
 		{`<tool_call>{function-name}\n<arg_key>{arg-key-1}</arg_key>`, "none"},
 		{`<minimax:tool_call>\n<invoke name="`, "none"},
 	} {
@@ -55,7 +55,7 @@ func TestWith(t *testing.T) {
 		{"qwen25", "Qwen3", true, true, ""},
 		{"none", "none", false, false, ""},
 		{"hermse", "auto", false, false, `unknown tool-call parser "hermse": want auto or one of harmony, hermes, none, qwen25`},
-		{"auto", "hermes", false, false, `unknown reasoning parser "hermes": want auto or one of basic, glm45, gpt_oss, nemotron_deci, none, qwen3, think`},
+		{"auto", "hermes", false, false, `unknown reasoning parser "hermes": want auto or one of basic, deepseek-v4, deepseek_r1, deepseek_v3, deepseek_v3_1, deepseek_v3_2, deepseek_v4, deepseekv4, gemma-4, gemma4, glm45, gpt_oss, granite, kimi, kimi-k3, kimi_k25, kimi_k3, minimax-m3, minimax_m2, minimax_m3, mistral, nemotron3, nemotron_deci, nemotron_nano, nemotron_v3, none, qwen3, step3`},
 	} {
 		f, err := hermes.With(tt.tool, tt.reasoning)
 		if got := fmt.Sprint(err); err != nil && got != tt.problem || err == nil && tt.problem != "" {
@@ -83,8 +83,73 @@ func TestStartOf(t *testing.T) {
 			t.Errorf("StartOf(%q) = %d, want %d", tt.tail, got, tt.want)
 		}
 	}
+	for _, tt := range []struct {
+		reasoning, tail string
+		want            parser.Start
+	}{
+		{"mistral", "[/INST][THINK]", parser.StartReasoning},
+		{"minimax_m3", "<mm:think>\n", parser.StartReasoning},
+		{"minimax_m3", "<think>\n", parser.StartNone},
+		{"kimi_k3", "<|open|>think<|sep|>", parser.StartReasoning},
+		{"kimi_k3", "<|open|>think<|sep|><|close|>think<|sep|>", parser.StartResponse},
+		{"gemma4", "<|turn>model\n<|channel>thought\n", parser.StartReasoning},
+		{"gemma4", "<|turn>model\n<|channel>thought\n<channel|>", parser.StartResponse},
+		{"gemma4", "<|turn>model\n", parser.StartNone},
+		{"kimi", "◁think▷", parser.StartReasoning},
+		{"none", "<think>", parser.StartNone},
+	} {
+		f, err := parser.Family{}.With("none", tt.reasoning)
+		if got := f.StartOf(tt.tail); err != nil || got != tt.want {
+			t.Errorf("%s: StartOf(%q) = %d, %v, want %d", tt.reasoning, tt.tail, got, err, tt.want)
+		}
+	}
 	if got := (parser.Family{}).StartOf("<think>"); got != parser.StartNone {
 		t.Errorf("plain text starts as %d", got)
+	}
+}
+
+// A parser that was named is switched off by what a request says of thinking; one
+// that the template showed is not, since the template hears it, too.
+func TestThinksWith(t *testing.T) {
+	on, off := new(true), new(false)
+	for _, tt := range []struct {
+		names    string
+		controls parser.Controls
+		want     bool
+	}{
+		{"kimi_k25 kimi_k3 nemotron3 nemotron_v3 nemotron_nano", parser.Controls{}, true},
+		{"kimi_k25 kimi_k3 nemotron3 nemotron_v3 nemotron_nano", parser.Controls{Thinking: off}, false},
+		{"kimi_k25 kimi_k3 nemotron3", parser.Controls{Mode: "chat"}, true},
+		{"deepseek_v3 deepseek_v3_1", parser.Controls{}, false},
+		{"deepseek_v3 deepseek_v3_1", parser.Controls{Thinking: on}, true},
+		{"deepseek_v3 deepseek_v3_1", parser.Controls{Mode: "thinking"}, true},
+		{"deepseek_v3 deepseek_v3_1", parser.Controls{Mode: "adaptive"}, false},
+		{"deepseek_r1 deepseek_v3_2 deepseek_v4 minimax_m2", parser.Controls{}, true},
+		{"deepseek_r1 deepseek_v3_2 deepseek_v4 minimax_m2", parser.Controls{Thinking: off}, false},
+		{"deepseek_r1 deepseek_v3_2 deepseek_v4 minimax_m2", parser.Controls{Mode: "chat"}, false},
+		{"deepseek_r1 minimax_m2", parser.Controls{Mode: "thinking", Effort: "none"}, true},
+		{"gemma4", parser.Controls{}, false},
+		{"gemma4", parser.Controls{Thinking: on}, true},
+		{"mistral", parser.Controls{}, false},
+		{"mistral", parser.Controls{Thinking: on, Effort: "none"}, false},
+		{"mistral", parser.Controls{Effort: "high"}, true},
+		{"minimax_m3", parser.Controls{Thinking: off}, true},
+		{"minimax_m3", parser.Controls{Mode: "disabled"}, false},
+		{"qwen3 glm45 basic gpt_oss step3 kimi granite nemotron_deci", parser.Controls{Thinking: off, Mode: "disabled"}, true},
+		{"none", parser.Controls{Thinking: on}, false},
+	} {
+		for name := range strings.FieldsSeq(tt.names) {
+			f, err := parser.Family{}.With("none", name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := f.ThinksWith(tt.controls); got != tt.want {
+				t.Errorf("%s with %+v: %v", name, tt.controls, got)
+			}
+		}
+	}
+	if !hermes.ThinksWith(parser.Controls{Thinking: off}) {
+		t.Error("a template's own grammar is switched off")
 	}
 }
 

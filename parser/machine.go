@@ -173,22 +173,15 @@ func (p *Parser) leaveThought() {
 		p.stop(false)
 	}
 	p.thought, p.state, p.layout, p.after = false, inGap, 2, false
+	if p.pondered = true; p.family.thought.once {
+		p.compileText()
+	}
 }
 
 func (p *Parser) readThought(s string, final bool) (n int, wait bool) {
 	if p.fresh {
-		opener := p.family.thought.open
-		switch {
-		case s[0] == '\n' && p.layout > 0:
-			p.layout--
-			p.skip(1)
-			return 1, false
-		case strings.HasPrefix(s, opener): // the prompt opened it, too
-			p.layout = 1
-			p.skip(len(opener))
-			return len(opener), false
-		case !final && strings.HasPrefix(opener, s):
-			return 0, true
+		if n, wait, ok := p.readFresh(s, final); ok {
+			return n, wait
 		}
 	}
 	at, n, act := p.thoughtMarks.next(s, final)
@@ -202,6 +195,9 @@ func (p *Parser) readThought(s string, final bool) (n int, wait bool) {
 	case (act == actCall || act == actInner) && !p.draft.settled:
 		p.draft, p.state = draft{on: true}, inDraft
 		return 0, false
+	case act == actExit:
+		p.leaveThought()
+		return 0, false
 	}
 	if act == actInner {
 		return p.enterInner(n), false
@@ -214,6 +210,34 @@ func (p *Parser) readThought(s string, final bool) (n int, wait bool) {
 		p.enterBody()
 	}
 	return n, false
+}
+
+// readFresh reads what may stand between the opener of a thought and its text: a
+// newline, an opener that the prompt has given, too, and the label.
+func (p *Parser) readFresh(s string, final bool) (n int, wait, ok bool) {
+	g := p.family.thought
+	if s[0] == '\n' && p.layout > 0 {
+		p.layout--
+		p.skip(1)
+		return 1, false, true
+	}
+	open, partial := g.opener(s)
+	switch {
+	case open != "":
+		p.layout = 1
+		p.skip(len(open))
+		return len(open), false, true
+	case partial && !final:
+		return 0, true, true
+	case g.label == "":
+		return 0, false, false
+	case strings.HasPrefix(s, g.label):
+		p.fresh = false
+		p.skip(len(g.label))
+		return len(g.label), false, true
+	}
+	partial = !final && strings.HasPrefix(g.label, s)
+	return 0, partial, partial
 }
 
 // readDraft reads a thought behind a call in it.
@@ -284,15 +308,19 @@ func (p *Parser) settle() {
 // or broken. If a quote is missing in it, the end was taken for a part of a
 // string, and what is behind it must be read again.
 func (p *Parser) reopen() bool {
-	marker := p.family.thought.close
-	i := bytes.Index(p.held[p.draft.last:], []byte(marker))
-	if i < 0 {
+	held := p.held[p.draft.last:]
+	at, marker := len(held), ""
+	for _, closer := range p.family.thought.close {
+		if i := bytes.Index(held[:at], []byte(closer)); i >= 0 {
+			at, marker = i, closer
+		}
+	}
+	if marker == "" {
 		return false
 	}
-	text := p.unhold()
-	i += p.draft.last
-	p.draft, p.again = draft{}, text[i+len(marker):]
-	p.closeThought(text[:i], len(marker))
+	text, at := p.unhold(), at+p.draft.last
+	p.draft, p.again = draft{}, text[at+len(marker):]
+	p.closeThought(text[:at], len(marker))
 	return true
 }
 

@@ -14,6 +14,7 @@ const (
 	actStrip          // markup without a meaning here
 	actThink          // opens a thought
 	actThought        // closes a thought
+	actExit           // ends a thought, and means something else
 	actCall           // opens a tool-call wrapper
 	actInner          // begins a call without its wrapper
 	actCallEnd        // closes a tool-call wrapper

@@ -80,6 +80,7 @@ type Parser struct {
 	start    int    // bytes of the marker that the body begins with or behind
 	spoken   bool   // the response has text or a call
 	thought  bool   // a thought is open
+	pondered bool   // a thought was closed
 	fresh    bool   // nothing was read behind the opener but layout
 	layout   int    // newlines that may still be layout
 	after    bool   // the gap follows a call
@@ -102,12 +103,16 @@ func New(f Family, o Options) *Parser {
 		return p
 	}
 	p.compile()
+	start := o.Start
+	if start == StartNone && f.thought != nil && f.thought.forced && !f.shown {
+		start = StartReasoning
+	}
 	switch {
 	case f.thought == nil && f.calls == nil:
 		p.state = inText
-	case f.thought != nil && o.ThinkOn && o.Start == StartReasoning:
+	case f.thought != nil && o.ThinkOn && start == StartReasoning:
 		p.enterThought()
-	case f.thought != nil && o.ThinkOn && o.Start == StartResponse:
+	case f.thought != nil && o.ThinkOn && start == StartResponse:
 		p.leaveThought()
 	default:
 		p.state = inGap
@@ -117,33 +122,48 @@ func New(f Family, o Options) *Parser {
 
 // compile collects the markers that mean something in each state.
 func (p *Parser) compile() {
-	f, o := p.family, &p.opts
-	if t := f.thought; t != nil {
-		p.textMarks.add(t.open, actStrip)
-		p.textMarks.add(t.close, actStrip)
-		if o.ThinkOn {
-			p.textMarks.add(t.open, actThink)
-			p.thoughtMarks.add(t.close, actThought)
-			p.thoughtMarks.add("\n"+t.close, actThought)
-			p.draftMarks.add(t.close, actThought)
-		}
-	}
-	if c := f.calls; c != nil && (o.ToolsOn || len(o.Tools) > 0) {
-		p.calls = c.body(o)
-		p.textMarks.all(c.open, actCall)
-		p.textMarks.all(c.inner, actInner)
-		p.textMarks.all(c.close, actStrip)
-		p.textMarks.all(c.strip, actStrip)
+	if c := p.family.calls; c != nil && (p.opts.ToolsOn || len(p.opts.Tools) > 0) {
+		p.calls = c.body(&p.opts)
 		p.skipMarks.all(c.open, actCall)
 		p.skipMarks.all(c.inner, actInner)
 		p.skipMarks.all(c.close, actCallEnd)
-		if o.ToolsOn {
+		if p.opts.ToolsOn {
 			for _, set := range []*markers{&p.thoughtMarks, &p.draftMarks} {
 				set.all(c.open, actCall)
 				set.all(c.inner, actInner)
 			}
 			p.draftMarks.all(c.close, actCallEnd)
 		}
+	}
+	if t := p.family.thought; t != nil && p.opts.ThinkOn {
+		p.thoughtMarks.all(t.exits, actExit)
+		for _, set := range []*markers{&p.thoughtMarks, &p.draftMarks} {
+			set.all(t.close, actThought)
+		}
+		for _, closer := range t.close {
+			p.thoughtMarks.add("\n"+closer, actThought)
+		}
+	}
+	p.compileText()
+}
+
+// compileText collects the markers that mean something in a response.
+func (p *Parser) compileText() {
+	p.textMarks = markers{}
+	if t := p.family.thought; t != nil && !t.once {
+		p.textMarks.all(t.strip, actStrip)
+		p.textMarks.all(t.open, actStrip)
+		p.textMarks.all(t.close, actStrip)
+	}
+	if t := p.family.thought; t != nil && p.opts.ThinkOn && !(t.once && p.pondered) {
+		p.textMarks.all(t.open, actThink)
+	}
+	if p.calls != nil {
+		c := p.family.calls
+		p.textMarks.all(c.strip, actStrip)
+		p.textMarks.all(c.close, actStrip)
+		p.textMarks.all(c.inner, actInner)
+		p.textMarks.all(c.open, actCall)
 	}
 }
 
