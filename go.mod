@@ -13,13 +13,14 @@ require (
 	github.com/prometheus/common v0.74.0
 	github.com/rivo/uniseg v0.4.7
 	github.com/rogpeppe/go-internal v1.16.0
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	github.com/zeebo/xxh3 v1.1.0
 	go.yaml.in/yaml/v4 v4.0.0
 	golang.org/x/sys v0.50.0
 	golang.org/x/text v0.44.0
 	google.golang.org/protobuf v1.36.12
-	pgregory.net/rapid v1.3.0
 	lukechampine.com/blake3 v1.4.1
+	pgregory.net/rapid v1.3.0
 )
 
 require (

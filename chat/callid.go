@@ -74,7 +74,10 @@ func (s IDStyle) Native(id, name string, ordinal int) string {
 	if s.writes(id, name) {
 		return id
 	}
-	return s.indexed(name, indexOf(id, name, ordinal))
+	if index, ok := IndexInID(id, name); ok && index >= 0 {
+		ordinal = index
+	}
+	return s.indexed(name, ordinal)
 }
 
 // writes says whether a model writes this id for a call of this name. It may
@@ -108,29 +111,23 @@ func SplitID(id string) (name string, index int, ok bool) {
 	return name, index, err == nil && name != ""
 }
 
-// indexOf returns the index in an id of a call of this name, however it is
-// spelled, or the ordinal if it has none.
-func indexOf(id, name string, ordinal int) int {
-	rest, ok := cutName(id, name)
-	if !ok {
-		return ordinal
-	}
-	index, err := strconv.Atoi(strings.TrimLeft(rest, ":._-"))
-	if err != nil {
-		return ordinal
-	}
-	return index
-}
-
-// cutName returns what follows the name in an id.
-func cutName(id, name string) (rest string, ok bool) {
-	if rest, ok = strings.CutPrefix(id, "functions"); ok {
-		id = strings.TrimLeft(rest, ":._-")
+// IndexInID says whether an id is one of a call of this name, however it is
+// spelled: "_" and "-" may stand for "." and ":", and the prefix, a separator and
+// the index may be missing. The index is -1 if it is.
+func IndexInID(id, name string) (index int, ok bool) {
+	const separators = ":._-"
+	if rest, ok := strings.CutPrefix(id, "functions"); ok {
+		id = strings.TrimLeft(rest, separators)
 	}
 	if len(id) < len(name) || foldID(id[:len(name)]) != foldID(name) {
-		return "", false
+		return 0, false
 	}
-	return id[len(name):], true
+	rest := strings.TrimLeft(id[len(name):], separators)
+	if rest == "" {
+		return -1, true
+	}
+	index, err := strconv.Atoi(rest)
+	return index, err == nil && isNumber(rest)
 }
 
 // foldID makes the spellings of an id alike.

@@ -241,6 +241,10 @@ const (
 	FormatRegex      FormatKind = "regex"
 	FormatGrammar    FormatKind = "grammar"
 	FormatChoice     FormatKind = "choice"
+	// FormatStructuralTag constrains what stands inside of the markers of calls
+	// alone; Schema holds the tag, in the form that engines take. It is made by us,
+	// and no client asks for it.
+	FormatStructuralTag FormatKind = "structural_tag"
 )
 
 // Sampling holds everything that says how tokens are chosen and when to stop.

@@ -186,6 +186,7 @@ const (
 	FeatureGuidedRegex    Feature = "guided:regex"
 	FeatureGuidedChoice   Feature = "guided:choice"
 	FeatureGuidedGrammar  Feature = "guided:grammar"
+	FeatureStructuralTag  Feature = "guided:structural_tag"
 	FeaturePriority       Feature = "priority"
 	FeatureDPRank         Feature = "dp_rank"
 	FeatureLoRA           Feature = "lora"

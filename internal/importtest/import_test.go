@@ -59,6 +59,7 @@ var plan = []room{
 	{name: "chattemplate", floor: 1, sees: []string{"chattemplate/jinja"}, never: noHTTP},
 	{name: "chattemplate/jinja", outside: true, seenBy: []string{"chattemplate"}, never: noHTTP},
 	{name: "parser", floor: 1, never: noHTTP},
+	{name: "guided", floor: 1},
 	{name: "kvindex", floor: 1, never: noHTTP},
 	{name: "kvindex/hicache", floor: 1, seenBy: []string{}, never: noIO},
 	{name: "kvindex/indextest", floor: 1, sees: []string{"kvindex"}, seenBy: []string{}},
