@@ -171,7 +171,7 @@ func (j *job) requests(notes []pipeline.Notes) []*pipeline.Request {
 	for i, conversation := range j.call.requests {
 		requests[i] = &pipeline.Request{
 			ID: j.x.id, Chat: conversation, Ext: ext, Identity: *id, KV: directives, Class: j.beside.class,
-			Trace: j.trace, Arrived: j.x.arrived, Notes: &notes[i],
+			Trace: j.trace, Arrived: j.x.arrived, Debug: j.beside.debug, Notes: &notes[i],
 		}
 	}
 	return requests
@@ -201,9 +201,7 @@ func (j *job) stream(w http.ResponseWriter, encode encoder, events iter.Seq2[cha
 		}
 		if !begun {
 			begun = true
-			if s := session(notes); s != "" {
-				out.SetHeader(sessionHeader, s)
-			}
+			j.tell(out.SetHeader, notes)
 		}
 		if err := send(out, encode, e); err != nil {
 			return err
@@ -239,9 +237,7 @@ func (j *job) unary(w http.ResponseWriter, encode encoder, events iter.Seq2[chat
 	defer release(buf)
 	*buf = encode.appendAnswer((*buf)[:0], answers)
 	j.x.answered = true
-	if s := session(notes); s != "" {
-		w.Header().Set(sessionHeader, s)
-	}
+	j.tell(w.Header().Set, notes)
 	if j.respond(w, http.StatusOK, *buf) != nil {
 		return engine.ErrClientGone
 	}

@@ -19,6 +19,7 @@ const sessionHeader = "X-Dynago-Session"
 type beside struct {
 	identity nvext.Identity
 	class    string
+	debug    bool // the answer tells what the prompt shares with the one before
 }
 
 // heed takes in what the headers of a request say, of which some wins over its
@@ -30,6 +31,17 @@ func (j *job) heed(h http.Header) {
 	j.beside = beside{
 		identity: nvext.Sources{Header: h.Get, Ext: j.call.ext, PromptCacheKey: j.call.promptCacheKey}.Identity(),
 		class:    strings.TrimSpace(h.Get(classHeader)),
+		debug:    wantsDebug(h.Get(debugHeader)),
+	}
+}
+
+// tell sets the headers that tell of the way to the answer.
+func (j *job) tell(set func(name, value string), n *pipeline.Notes) {
+	if s := session(n); s != "" {
+		set(sessionHeader, s)
+	}
+	if j.beside.debug {
+		set(debugHeader, debugReport(j.beside.identity.Key, n))
 	}
 }
 

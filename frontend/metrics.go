@@ -33,6 +33,7 @@ type metrics struct {
 	tokenizer                             *prometheus.HistogramVec
 	stages                                *prometheus.HistogramVec
 	template, tokenize                    prometheus.Histogram
+	reuse                                 *prometheus.HistogramVec
 
 	mu     sync.RWMutex
 	series map[seriesKey]*series
@@ -124,6 +125,8 @@ func newMetrics(s *Server) (*metrics, error) {
 
 		stages: histogram(reference+"stage_duration_seconds", "Time in one stage of the pipeline.",
 			[]float64{.0001, .0005, .001, .005, .01, .05, .1, .5, 1, 2.5, 5}, "stage"),
+		reuse: histogram("dynago_agent_prefix_reuse_ratio", "Share of a session's last prompt and its answer that the next prompt begins with, token for token.",
+			[]float64{.1, .25, .5, .75, .9, .95, .98, .99, .995, .999, 1}, "model", "endpoint"),
 		tokenize: prometheus.NewHistogram(prometheus.HistogramOpts{Name: reference + "tokenize_seconds", Help: "Time to tokenize a prompt.", Buckets: seconds}),
 		template: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: reference + "template_seconds", Help: "Time to render a chat template.",
@@ -134,7 +137,7 @@ func newMetrics(s *Server) (*metrics, error) {
 		m.requests, m.started, m.outputTokens, m.cancelled, m.rejected, m.migrated,
 		m.active, m.inflight, m.queued, m.disconnected,
 		m.duration, m.ttft, m.input, m.output, m.cached, m.itl, m.tokenizer,
-		m.stages, m.tokenize, m.template,
+		m.stages, m.tokenize, m.template, m.reuse,
 		newFleetGauges(s, prefix),
 		newCacheGauges(s),
 		newPromptMetrics(s.Backend),

@@ -2,3 +2,36 @@ package pipeline
 
 // For tests from outside.
 var WithoutPreamble = withoutPreamble
+
+// Histories opens histories to tests.
+type Histories struct{ h *histories }
+
+func NewHistories(tokens int) Histories { return Histories{newHistories(tokens)} }
+
+// Add makes a request of so many tokens known, that goes on from one of its
+// session's, or from none.
+func (h Histories) Add(name string, tokens, after int) {
+	p := &past{ids: make([]uint32, tokens)}
+	if known := h.h.of(session{id: name}); after >= 0 {
+		p.after = known[after]
+	}
+	h.h.add(session{id: name}, p)
+}
+
+func (h Histories) Known(name string) int { return len(h.h.of(session{id: name})) }
+
+// Last returns how many tokens the latest request of a session has.
+func (h Histories) Last(name string) int {
+	known := h.h.of(session{id: name})
+	return len(known[len(known)-1].ids)
+}
+
+// Tokens returns what is counted, and what is there.
+func (h Histories) Tokens() (counted, held int) {
+	for _, e := range h.h.known {
+		for _, p := range e.Value.(*history).past {
+			held += p.tokens()
+		}
+	}
+	return h.h.tokens, held
+}

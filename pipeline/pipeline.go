@@ -17,6 +17,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +51,11 @@ type Config struct {
 	// KeepPreamble leaves the lines in the system text that name an agent's program
 	// and are other ones with every request.
 	KeepPreamble bool
-	Logger       *slog.Logger
+	// HistoryTokens is how many tokens of the latest requests of sessions are kept,
+	// to tell what of them is used again; 0 means [DefaultHistoryTokens], and less
+	// keeps none.
+	HistoryTokens int
+	Logger        *slog.Logger
 }
 
 // Pipeline serves requests. It is safe for concurrent use.
@@ -59,6 +64,7 @@ type Pipeline struct {
 	models models
 	count  counters
 	seen   sightings
+	past   *histories // nil: none is kept
 }
 
 // counters are what a pipeline has done since its start.
@@ -79,11 +85,15 @@ func New(c Config) *Pipeline {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Pipeline{
+	p := &Pipeline{
 		Config: c,
 		models: models{fleet: c.Fleet, load: c.Load},
 		seen:   sightings{fleet: c.Fleet},
 	}
+	if n := cmp.Or(c.HistoryTokens, DefaultHistoryTokens); n > 0 {
+		p.past = newHistories(n)
+	}
+	return p
 }
 
 // Counters returns what was counted so far.
@@ -191,6 +201,8 @@ type job struct {
 	// booking is where the job runs; the choices of a request share one until
 	// they move.
 	booking *shared
+	// told tells of what the job has answered; nil if nobody asks.
+	told *telling
 }
 
 // prepare makes the prompt of a request and returns a job for each choice, which
@@ -204,6 +216,7 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 		return nil, err
 	}
 	r.Notes.Model = name
+	turns := len(r.Chat.Turns)
 	seen := *r
 	if seen.Chat, err = p.shown(r.Chat, model, r.Notes); err != nil {
 		return nil, err
@@ -221,6 +234,7 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	for i := range all {
 		all[i] = &job{p: p, request: r, model: model, prompt: built, choice: k*n + i, index: i, booking: shared}
 	}
+	all[0].told = p.reuse(r, model, built, turns)
 	return all, nil
 }
 
@@ -252,8 +266,11 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 			ThinkOn:  r.Prompt == nil,
 			Parallel: r.ToolChoice.Parallel,
 		}),
-		oneCall:  r.ToolChoice.Parallel != nil && !*r.ToolChoice.Parallel,
-		remember: func(ids []uint32, said *prompt.Saying) { j.model.Remember(j.prompt, ids, said) },
+		oneCall: r.ToolChoice.Parallel != nil && !*r.ToolChoice.Parallel,
+		remember: func(ids []uint32, said *prompt.Saying) {
+			j.model.Remember(j.prompt, ids, said)
+			j.told.end(ids)
+		},
 	}
 	if j.model.ReplayRaw {
 		a.said = new(prompt.Saying)
@@ -286,6 +303,9 @@ func (j *job) counted(events iter.Seq2[chat.Event, error]) iter.Seq2[chat.Event,
 				j.p.count.dropped.Add(int64(len(e.Text)))
 				j.p.Logger.Debug("dropped generated text", "request", j.request.ID, "reason", e.Reason, "bytes", len(e.Text))
 				continue
+			}
+			if err == nil {
+				j.told.event(&e)
 			}
 			if !yield(e, err) {
 				return

@@ -25,6 +25,9 @@ type Request struct {
 	Trace      engine.Trace
 	Arrived    time.Time
 	Deadline   time.Time // the client's own; zero = none
+	// Debug asks for an explanation of what the request's prompt does not share with
+	// the one before it, in Notes.
+	Debug bool
 
 	// Notes is filled on the way and may be read once the first event or the
 	// error has come. It is nil if nobody wants to know.
@@ -49,6 +52,9 @@ type Notes struct {
 	Attempts     int
 	// Preamble are the lines that were taken off the system text.
 	Preamble []string
+	// Reuse is how much of its session's last prompt and answer the prompt begins
+	// with; nil if it is the first, or in no session.
+	Reuse *Reuse
 }
 
 // booked notes where an attempt goes.

@@ -62,10 +62,7 @@ func (m *Model) Remember(p *Prompt, ids []uint32, said *Saying) {
 	}
 	o := p.opening
 	t := &turn{prompt: o.prompt.sum, tail: o.text, at: o.turn}
-	// The prompt that shows the answer writes the end of the turn itself.
-	if n := len(ids) - 1; n >= 0 && m.ends(p, ids[n]) {
-		ids = ids[:n]
-	}
+	ids = m.Body(p, ids)
 	text := m.textBehind(o.before, ids)
 	if text == "" {
 		return
@@ -75,6 +72,15 @@ func (m *Model) Remember(p *Prompt, ids []uint32, said *Saying) {
 	}
 	t.text, t.ids = o.text+text, slices.Concat(o.ids, ids)
 	m.Turns.put(t)
+}
+
+// Body returns the ids of an answer without the one that ended the turn, if that
+// is there: the prompt that shows the answer writes the end of the turn itself.
+func (m *Model) Body(p *Prompt, ids []uint32) []uint32 {
+	if n := len(ids) - 1; n >= 0 && m.ends(p, ids[n]) {
+		return ids[:n]
+	}
+	return ids
 }
 
 // textBehind returns the text of ids as it stands in a prompt behind others: by

@@ -78,7 +78,7 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 		Fleet: sys.fleet, Router: sys.router, Load: sys.files.forCard,
 		MigrationLimit: s.Router.MigrationLimit, MigrationMaxTokens: value(s.Router.MigrationMaxTokens),
 		Limits: limits, Logger: logs.target("pipeline"),
-		KeepPreamble: !s.Requests.StripPreamble,
+		KeepPreamble: !s.Requests.StripPreamble, HistoryTokens: orNone(s.Observe.HistoryTokens),
 	})
 	if err := sys.workers(&s.Workers); err != nil {
 		sys.fleet.Close() //nolint:errcheck // the first error is the one to tell
@@ -347,6 +347,14 @@ func value[T any](p *T) (v T) {
 		v = *p
 	}
 	return v
+}
+
+// orNone makes of 0, which is the default elsewhere, what is none.
+func orNone(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
 }
 
 // describe is one line about the workers.

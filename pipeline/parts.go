@@ -1,0 +1,205 @@
+package pipeline
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/zeebo/xxh3"
+)
+
+// parts name what a conversation was made of, so that it can be told what of it a
+// client changed without the conversation being kept.
+type parts struct {
+	settings      uint64
+	tools, system []uint64
+	turns         [][]uint64 // role, then the blocks
+}
+
+func partsOf(r *chat.Request) parts {
+	p := parts{settings: settingsSum(r), system: sums(r.System)}
+	for i := range r.Tools {
+		p.tools = append(p.tools, toolSum(r.API, &r.Tools[i]))
+	}
+	for i := range r.Turns {
+		turn := &r.Turns[i]
+		role := sum(string(turn.Role), turn.Name)
+		p.turns = append(p.turns, append([]uint64{role}, sums(turn.Blocks)...))
+	}
+	return p
+}
+
+// sum names a list of texts.
+func sum(texts ...string) uint64 {
+	h := xxh3.New()
+	var length [8]byte
+	for _, s := range texts {
+		binary.LittleEndian.PutUint64(length[:], uint64(len(s)))
+		h.Write(length[:]) //nolint:errcheck // it never fails
+		h.WriteString(s)   //nolint:errcheck // it never fails
+	}
+	return h.Sum64()
+}
+
+// settingsSum names what is not said, and still shown.
+func settingsSum(r *chat.Request) uint64 {
+	on, keep := "", ""
+	if r.Thinking.Enabled != nil {
+		on = strconv.FormatBool(*r.Thinking.Enabled)
+	}
+	if r.Thinking.Keep != nil {
+		keep = strconv.Itoa(*r.Thinking.Keep)
+	}
+	hidden := strconv.FormatBool(r.ToolChoice.Mode == chat.ToolNone)
+	return sum(string(r.TemplateArgs), on, keep, r.Thinking.Effort, hidden, string(r.Output.Kind), string(r.Output.Schema))
+}
+
+// toolSum names a tool as it is shown: only where the API has the shape that
+// templates know, what the client wrote is.
+func toolSum(api chat.API, t *chat.Tool) uint64 {
+	if api == chat.APIChat {
+		return sum(string(t.Wire))
+	}
+	return sum(string(t.Kind), t.Namespace, t.Name, t.Description, string(t.Schema))
+}
+
+func sums(blocks []chat.Block) []uint64 {
+	list := make([]uint64, len(blocks))
+	for i := range blocks {
+		list[i] = blockSum(&blocks[i])
+	}
+	return list
+}
+
+func blockSum(b *chat.Block) uint64 {
+	texts := []string{string(b.Kind), b.Text, string(b.Wire)}
+	switch {
+	case b.Use != nil:
+		texts = append(texts, b.Use.ID, b.Use.Namespace, b.Use.Name, b.Use.Args)
+	case b.Result != nil:
+		texts = append(texts, b.Result.ID, b.Result.Name)
+		for i := range b.Result.Blocks {
+			texts = append(texts, strconv.FormatUint(blockSum(&b.Result.Blocks[i]), 16))
+		}
+	case b.Media != nil:
+		texts = append(texts, b.Media.Source, b.Media.MediaType, b.Media.Data, b.Media.Detail)
+	}
+	return sum(texts...)
+}
+
+// saying gathers what an answer says, by kind: APIs keep kinds apart, and so it
+// does not count how they stood to each other.
+type saying struct{ thoughts, text, calls xxh3.Hasher }
+
+func (s *saying) event(e *chat.Event) {
+	switch e.Kind {
+	case chat.BlockStart:
+		if e.Tool != nil {
+			s.call(e.Tool.Name)
+		}
+	case chat.ThinkingDelta:
+		s.thoughts.WriteString(e.Text) //nolint:errcheck // it never fails
+	case chat.TextDelta, chat.RefusalDelta:
+		s.text.WriteString(e.Text) //nolint:errcheck // it never fails
+	case chat.ArgsDelta:
+		s.calls.WriteString(e.Text) //nolint:errcheck // it never fails
+	}
+}
+
+func (s *saying) call(name string) {
+	s.calls.WriteString("\x00" + name + "\x00") //nolint:errcheck // it never fails
+}
+
+// said are the names of what was gathered.
+type said struct{ thoughts, text, calls uint64 }
+
+func (s *saying) said() said {
+	return said{s.thoughts.Sum64(), s.text.Sum64(), s.calls.Sum64()}
+}
+
+// saidBy is what a turn says.
+func saidBy(t *chat.Turn) said {
+	s := new(saying)
+	for i := range t.Blocks {
+		switch b := &t.Blocks[i]; b.Kind {
+		case chat.Thought:
+			s.thoughts.WriteString(b.Text) //nolint:errcheck // it never fails
+		case chat.Text, chat.Refusal:
+			s.text.WriteString(b.Text) //nolint:errcheck // it never fails
+		case chat.ToolCall:
+			s.call(b.Use.Name)
+			s.calls.WriteString(b.Use.Args) //nolint:errcheck // it never fails
+		}
+	}
+	return s.said()
+}
+
+// changed says what of an earlier request and its answer this one sends in
+// another form, or "" if nothing is. What stands first in prompts is told first.
+func changed(before *past, now *past, r *chat.Request) string {
+	a, b := &before.parts, &now.parts
+	if a.settings != b.settings {
+		return "template arguments, thinking, tool choice or response format"
+	}
+	if what := changedIn("tools", a.tools, b.tools); what != "" {
+		return what
+	}
+	if what := changedIn("system", a.system, b.system); what != "" {
+		return what
+	}
+	for k := range a.turns {
+		switch path := fmt.Sprintf("turns[%d]", k); {
+		case k >= len(b.turns):
+			return path + " is missing"
+		case a.turns[k][0] != b.turns[k][0]:
+			return path + ".role or name"
+		default:
+			if what := changedIn(path+".blocks", a.turns[k][1:], b.turns[k][1:]); what != "" {
+				return what
+			}
+		}
+	}
+	return before.said.changed(r, len(a.turns))
+}
+
+func changedIn(name string, before, now []uint64) string {
+	for i := range before {
+		switch {
+		case i >= len(now):
+			return fmt.Sprintf("%s: %d, had %d", name, len(now), len(before))
+		case before[i] != now[i]:
+			return fmt.Sprintf("%s[%d]", name, i)
+		}
+	}
+	if len(now) > len(before) {
+		return fmt.Sprintf("%s: %d, had %d", name, len(now), len(before))
+	}
+	return ""
+}
+
+// changed says what of an answer a conversation has in another form, as its turn k.
+func (s said) changed(r *chat.Request, k int) string {
+	if k >= len(r.Turns) || r.Turns[k].Role != chat.RoleAssistant {
+		return fmt.Sprintf("turns[%d] is not the answer", k)
+	}
+	now, none := saidBy(&r.Turns[k]), new(saying).said()
+	for _, kind := range []struct {
+		name        string
+		before, now uint64
+		none        uint64
+	}{
+		{"thoughts", s.thoughts, now.thoughts, none.thoughts},
+		{"text", s.text, now.text, none.text},
+		{"calls", s.calls, now.calls, none.calls},
+	} {
+		switch {
+		case kind.before == kind.now:
+		case kind.now == kind.none:
+			return fmt.Sprintf("turns[%d]: the answer's %s did not come back", k, kind.name)
+		default:
+			return fmt.Sprintf("turns[%d]: the answer's %s came back in another form", k, kind.name)
+		}
+	}
+	return ""
+}
