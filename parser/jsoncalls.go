@@ -8,7 +8,9 @@ import (
 
 // jsonGrammars are the grammars whose arguments are JSON or a literal of another
 // language.
-var jsonGrammars = map[string]*callGrammar{}
+var jsonGrammars = map[string]*callGrammar{
+	"kimi_k2": kimiK2,
+}
 
 // jsonCalls reads calls of the form {"name": …, "arguments": {…}}: one, several
 // behind each other, or an array of them.

@@ -1,0 +1,355 @@
+package parser
+
+import "strings"
+
+// markedForm is the form of calls whose parts are set apart by markers that are
+// tokens of the vocabulary: begin header sep arguments end.
+type markedForm struct {
+	begin, sep, end string
+	closers         []string // what ends the wrapper
+	// fence is a header that stands for a name in a line behind it and arguments
+	// in a Markdown fence; empty if there is no such form.
+	fence string
+	// escape makes escapes of raw control characters in the strings of arguments.
+	escape bool
+}
+
+// markedCalls reads calls of a [markedForm], one behind the other.
+//
+// The end of the arguments is found by reading them: a marker inside a string is
+// data. Arguments that are no JSON end at the first marker and are handed on as
+// they are, so that the model can be told what is wrong with them.
+type markedCalls struct {
+	form  markedForm
+	marks markers
+	// resolve returns the name of the call that a header stands for. If it is not
+	// sure it is asked again with the complete arguments, and must be. An empty
+	// name makes no call.
+	resolve func(header, args string) (name string, sure bool)
+
+	at     markedPlace
+	header []byte
+	called string
+	fenced bool
+	args   markedArgs
+	held   []byte // arguments of a call that is not open
+	opened bool
+	junk   []byte // behind the arguments
+}
+
+// markedPlace is where in a body the reader is.
+type markedPlace uint8
+
+const (
+	markedItem   markedPlace = iota // between calls
+	markedBegin                     // before the marker that begins one
+	markedHeader                    // behind it
+	markedLine                      // in the line of a name
+	markedFence                     // before the arguments
+	markedLabel                     // behind the fence that opens
+	markedValue                     // in the arguments
+	markedDone                      // behind them
+	markedAfter                     // before the marker that ends the call
+)
+
+func newMarkedCalls(f markedForm, resolve func(header, args string) (string, bool)) *markedCalls {
+	b := &markedCalls{form: f, resolve: resolve}
+	b.marks.add(f.begin, actCall)
+	b.marks.add(f.sep, actMessage)
+	b.marks.add(f.end, actEnd)
+	b.marks.all(f.closers, actCallEnd)
+	return b
+}
+
+func (b *markedCalls) reset() {
+	b.at = markedItem
+	b.clear()
+}
+
+// clear forgets the call.
+func (b *markedCalls) clear() {
+	b.header, b.held, b.junk = b.header[:0], b.held[:0], b.junk[:0]
+	b.called, b.fenced, b.opened = "", false, false
+	b.args.reset()
+}
+
+func (b *markedCalls) name() string   { return b.called }
+func (b *markedCalls) native() string { return strings.TrimSpace(string(b.header)) }
+func (b *markedCalls) explicit() bool { return true }
+
+func (b *markedCalls) scan(s string, final bool) (n int, t token, args string) {
+	for {
+		m, t, args, wait := b.step(s[n:], final)
+		n += m
+		if t != tokSyntax || wait {
+			return n, t, args
+		}
+	}
+}
+
+// step reads a part of s. If that means nothing yet, it says whether it needs
+// more than s to go on.
+func (b *markedCalls) step(s string, final bool) (n int, t token, args string, wait bool) {
+	switch b.at {
+	case markedHeader:
+		return b.readHeader(s, final)
+	case markedLine:
+		return b.readLine(s, final)
+	case markedFence:
+		n, wait = b.readFence(s, final)
+		return n, tokSyntax, "", wait
+	case markedLabel:
+		i := strings.IndexByte(s, '\n')
+		if i < 0 {
+			return len(s), tokSyntax, "", true
+		}
+		b.at = markedValue
+		return i + 1, tokSyntax, "", false
+	case markedValue:
+		return b.readValue(s, final)
+	case markedDone:
+		b.at = markedAfter
+		return 0, tokDone, "", false
+	case markedAfter:
+		return b.readAfter(s, final)
+	}
+	if n = spaces(s); n > 0 || s == "" {
+		return n, tokSyntax, "", s == ""
+	}
+	n, act := b.marks.match(s, final)
+	switch {
+	case act == actPartial:
+		return 0, tokSyntax, "", true
+	case act != actCall:
+		return 0, tokBad, "", false
+	case b.at == markedItem:
+		b.at = markedBegin
+		return 0, tokItem, "", false
+	}
+	b.clear()
+	b.at = markedHeader
+	return n, tokSyntax, "", false
+}
+
+// readHeader reads up to the arguments. An opening brace begins them where the
+// marker before them was forgotten, and the end of the call where they were.
+func (b *markedCalls) readHeader(s string, final bool) (n int, t token, args string, wait bool) {
+	at, n, act := b.marks.next(s, final)
+	if brace := strings.IndexByte(s[:at], '{'); brace >= 0 {
+		at, n, act = brace, 0, actEnd
+	}
+	b.header = append(b.header, s[:at]...)
+	switch act {
+	case actNone, actPartial:
+		return at, tokSyntax, "", true
+	case actMessage:
+		b.at = markedFence
+		if b.form.fence != "" && b.native() == b.form.fence {
+			b.header, b.at = b.header[:0], markedLine
+		}
+		return at + n, tokSyntax, "", false
+	case actEnd:
+		b.at = markedFence
+		return at, tokSyntax, "", false
+	}
+	return at, tokBad, "", false
+}
+
+// readLine reads the line of a name. If the arguments stand in its place, the
+// header was the name.
+func (b *markedCalls) readLine(s string, final bool) (n int, t token, args string, wait bool) {
+	if len(b.header) == 0 {
+		if n = spaces(s); n > 0 || s == "" {
+			return n, tokSyntax, "", s == ""
+		}
+	}
+	at, _, act := b.marks.next(s, final)
+	if end := strings.IndexAny(s[:at], "\n{`"); end >= 0 {
+		at, act = end, actEnd
+	}
+	b.header = append(b.header, s[:at]...)
+	if act == actNone || act == actPartial {
+		return at, tokSyntax, "", true
+	}
+	if len(b.header) == 0 {
+		b.header = append(b.header, b.form.fence...)
+	}
+	b.at = markedFence
+	return at, tokSyntax, "", false
+}
+
+// readFence passes over what opens a Markdown fence.
+func (b *markedCalls) readFence(s string, final bool) (n int, wait bool) {
+	const fence = "```"
+	if n = spaces(s); n > 0 || s == "" {
+		return n, s == ""
+	}
+	switch {
+	case strings.HasPrefix(s, fence):
+		b.fenced, b.at = true, markedLabel
+		return len(fence), false
+	case strings.HasPrefix(fence, s) && !final:
+		return 0, true
+	}
+	b.at = markedValue
+	return 0, false
+}
+
+func (b *markedCalls) readValue(s string, final bool) (n int, t token, args string, wait bool) {
+	n, args, st := b.args.scan(s, &b.marks, b.form.escape, b.fenced, final)
+	wait = st == more && (n == len(s) || n == 0)
+	if st == done {
+		b.at = markedDone
+	}
+	switch {
+	case st == bad:
+		return n, tokBad, "", false
+	case b.opened && args == "":
+		return n, tokSyntax, "", wait
+	case b.opened:
+		return n, tokArgs, args, false
+	}
+	b.held = append(b.held, args...)
+	if len(b.held) == 0 || !b.resolved(st) {
+		return n, tokSyntax, "", wait
+	}
+	if b.called == "" {
+		return n, tokBad, "", false
+	}
+	b.opened = true
+	return n, tokOpen, string(b.held), false
+}
+
+// resolved says whether the name of the call is settled, be it that it has none.
+func (b *markedCalls) resolved(st status) (ok bool) {
+	b.called, ok = b.resolve(b.native(), "")
+	if !ok && st == done {
+		b.called, ok = b.resolve(b.native(), string(b.held))
+	}
+	return ok || st == done
+}
+
+// readAfter reads from the end of the arguments to that of the call, which the
+// next one tells, too. Nothing should stand there.
+func (b *markedCalls) readAfter(s string, final bool) (n int, t token, args string, wait bool) {
+	at, n, act := b.marks.next(s, final)
+	if act == actMessage {
+		at += n
+	}
+	b.junk = append(b.junk, s[:at]...)
+	junk := strings.TrimSpace(string(b.junk))
+	empty := junk == "" || b.fenced && junk == "```"
+	switch act {
+	case actMessage:
+		return at, tokSyntax, "", false
+	case actNone, actPartial:
+		if final && empty {
+			b.at = markedItem
+			return at, tokItemEnd, "", false
+		}
+		return at, tokSyntax, "", true
+	}
+	if !empty {
+		b.junk = b.junk[:0]
+		return at, tokDropped, "", false
+	}
+	b.at = markedItem
+	if act == actEnd {
+		at += n
+	}
+	return at, tokItemEnd, "", false
+}
+
+// markedArgs reads arguments that are a JSON object, as far as they are one.
+type markedArgs struct {
+	val   value
+	began bool
+	raw   bool   // they are none
+	tail  string // of raw ones, if nothing follows it: white space, or a fence
+	wrote bool   // there were some of these
+}
+
+func (a *markedArgs) reset() { *a = markedArgs{val: a.val} }
+
+// scan reads on. It returns how many bytes of s it has read and the arguments in
+// them. The result is bad if a marker stands where the arguments should go on,
+// and is not the end of the call.
+func (a *markedArgs) scan(s string, marks *markers, escape, fenced, final bool) (n int, args string, st status) {
+	if !a.began {
+		if n = spaces(s); n > 0 || s == "" {
+			return n, "", more
+		}
+		a.began, a.raw, a.wrote = true, s[0] != '{', s[0] == '{'
+		a.val.reset()
+	}
+	if !a.raw {
+		n, args, st = a.json(s, escape)
+		switch {
+		case st != bad:
+			return n, args, st
+		case n > 0:
+			return n, args, more
+		}
+		a.raw = true
+	}
+	at, _, act := marks.next(s, final)
+	text := a.tail + s[:at]
+	cut := " \t\r\n"
+	if fenced {
+		cut += "`"
+	}
+	args = strings.TrimRight(text, cut)
+	a.tail = text[len(args):]
+	a.wrote = a.wrote || args != ""
+	switch act {
+	case actNone, actPartial:
+		return at, args, more
+	case actEnd:
+		if !a.wrote {
+			args = "{}"
+		}
+		return at, args, done
+	}
+	return at, args, bad
+}
+
+// json reads a part of an object.
+func (a *markedArgs) json(s string, escape bool) (n int, args string, st status) {
+	if !escape {
+		n, st = a.val.scan(s)
+		return n, s[:n], st
+	}
+	var b strings.Builder
+	for st == more && n < len(s) {
+		// In front of a control character the reader stops, to know whether it
+		// stands inside a string.
+		next := strings.IndexFunc(s[n:], func(r rune) bool { return r < ' ' })
+		if next == 0 && a.val.want == wantString {
+			b.WriteString(escaped(s[n]))
+			n++
+			continue
+		}
+		if next < 0 {
+			next = len(s) - n
+		}
+		var m int
+		m, st = a.val.scan(s[n : n+max(next, 1)])
+		b.WriteString(s[n : n+m])
+		n += m
+	}
+	return n, b.String(), st
+}
+
+// escaped returns a control character as JSON writes it in a string.
+func escaped(c byte) string {
+	const hex = "0123456789abcdef"
+	switch c {
+	case '\n':
+		return `\n`
+	case '\t':
+		return `\t`
+	case '\r':
+		return `\r`
+	}
+	return `\u00` + string([]byte{hex[c>>4], hex[c&15]})
+}
