@@ -84,7 +84,7 @@ var plan = []room{
 	{name: "openai", floor: 5, sees: []string{"internal/wire"}, seenBy: wire},
 	{name: "openai/responses", floor: 5, sees: []string{"internal/envelope", "internal/wire", "openai"}, seenBy: append([]string{"openai/responses/store"}, wire...)},
 	{name: "openai/responses/store", floor: 5, sees: []string{"internal/wire", "openai/responses"}, seenBy: wire},
-	{name: "anthropic", floor: 5, sees: []string{"internal/envelope", "internal/wire"}, seenBy: wire, never: noHTTP},
+	{name: "anthropic", floor: 5, sees: []string{"internal/envelope", "internal/wire"}, seenBy: wire},
 
 	{name: "sim", floor: 6, never: noHTTP},
 	{name: "sim/trace", floor: 5, never: noHTTP},
