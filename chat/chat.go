@@ -103,13 +103,16 @@ const (
 	Image      Kind = "image"
 	Document   Kind = "document"
 	Refusal    Kind = "refusal"
-	Opaque     Kind = "opaque" // known to no one here; kept, counted, not rendered
+	// ToolReference names a deferred tool in its Text: from there on the model
+	// may call it.
+	ToolReference Kind = "tool_reference"
+	Opaque        Kind = "opaque" // known to no one here; kept, counted, not rendered
 )
 
 // Block is a part of a turn. Which fields mean something depends on Kind.
 type Block struct {
 	Kind   Kind
-	Text   string // text, thinking, refusal
+	Text   string // text, thinking, refusal; the name in a tool reference
 	Use    *ToolUse
 	Result *Result
 	Media  *Media
@@ -208,8 +211,11 @@ type ToolChoice struct {
 type Thinking struct {
 	// Enabled is nil if the client said nothing.
 	Enabled *bool
-	Budget  *int   // at most so many tokens of thought
-	Effort  string // none minimal low medium high xhigh max, or empty
+	// Adaptive leaves it to the model when to think, if it knows how to; others
+	// are enabled.
+	Adaptive bool
+	Budget   *int   // at most so many tokens of thought
+	Effort   string // none minimal low medium high xhigh max, or empty
 	// Keep says of how many of the newest answers the thoughts stay in the
 	// prompt; nil leaves it to the template. [KeepAll] is all of them.
 	Keep *int
