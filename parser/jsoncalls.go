@@ -9,7 +9,8 @@ import (
 // jsonGrammars are the grammars whose arguments are JSON or a literal of another
 // language.
 var jsonGrammars = map[string]*callGrammar{
-	"kimi_k2": kimiK2,
+	"kimi_k2":     kimiK2,
+	"deepseek_v3": deepseekCalls, "deepseek_v3_1": deepseekCalls,
 }
 
 // jsonCalls reads calls of the form {"name": …, "arguments": {…}}: one, several

@@ -260,6 +260,9 @@ func (b *markedCalls) readAfter(s string, final bool) (n int, t token, args stri
 	return at, tokItemEnd, "", false
 }
 
+// white is the white space that JSON and markers may have around them.
+const white = " \t\r\n"
+
 // markedArgs reads arguments that are a JSON object, as far as they are one.
 type markedArgs struct {
 	val   value
@@ -294,23 +297,25 @@ func (a *markedArgs) scan(s string, marks *markers, escape, fenced, final bool) 
 	}
 	at, _, act := marks.next(s, final)
 	text := a.tail + s[:at]
-	cut := " \t\r\n"
-	if fenced {
-		cut += "`"
+	var end string
+	switch {
+	case act == actEnd && fenced:
+		end = strings.TrimRight(strings.TrimSuffix(strings.TrimRight(text, white), "```"), white)
+	case fenced:
+		end = strings.TrimRight(text, white+"`")
+	default:
+		end = strings.TrimRight(text, white)
 	}
-	args = strings.TrimRight(text, cut)
-	a.tail = text[len(args):]
-	a.wrote = a.wrote || args != ""
-	switch act {
-	case actNone, actPartial:
-		return at, args, more
-	case actEnd:
-		if !a.wrote {
-			args = "{}"
-		}
-		return at, args, done
+	a.wrote, a.tail = a.wrote || end != "", text[len(end):]
+	switch {
+	case act == actNone || act == actPartial:
+		return at, end, more
+	case act != actEnd:
+		return at, end, bad
+	case !a.wrote:
+		return at, "{}", done
 	}
-	return at, args, bad
+	return at, end, done
 }
 
 // json reads a part of an object.
@@ -325,7 +330,7 @@ func (a *markedArgs) json(s string, escape bool) (n int, args string, st status)
 		// stands inside a string.
 		next := strings.IndexFunc(s[n:], func(r rune) bool { return r < ' ' })
 		if next == 0 && a.val.want == wantString {
-			b.WriteString(escaped(s[n]))
+			b.WriteString(escapedControl(s[n]))
 			n++
 			continue
 		}
@@ -340,8 +345,8 @@ func (a *markedArgs) json(s string, escape bool) (n int, args string, st status)
 	return n, b.String(), st
 }
 
-// escaped returns a control character as JSON writes it in a string.
-func escaped(c byte) string {
+// escapedControl returns a control character as JSON writes it in a string.
+func escapedControl(c byte) string {
 	const hex = "0123456789abcdef"
 	switch c {
 	case '\n':
