@@ -31,6 +31,9 @@ type Args struct {
 	EnablePrefixCaching bool `json:"enable_prefix_caching"`
 	// EnableChunkedPrefill lets a prompt be computed over several passes.
 	EnableChunkedPrefill bool `json:"enable_chunked_prefill"`
+	// GuidedDecoding lets answers be held to a schema, an expression or a choice,
+	// if the engine knows how texts are spelled.
+	GuidedDecoding bool `json:"guided_decoding"`
 	// PreemptionMode says who makes room: "lifo" the youngest running request,
 	// "fifo" the oldest.
 	PreemptionMode string `json:"preemption_mode"`
@@ -58,6 +61,7 @@ func DefaultArgs() Args {
 		MaxNumSeqs:           256,
 		MaxNumBatchedTokens:  8192,
 		EnablePrefixCaching:  true,
+		GuidedDecoding:       true,
 		EnableChunkedPrefill: true,
 		PreemptionMode:       "lifo",
 		DPSize:               1,

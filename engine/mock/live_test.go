@@ -458,7 +458,7 @@ func TestRefusals(t *testing.T) {
 		"unknown id":       {func(r *engine.Request) { r.TokenIDs = []uint32{2000} }, engine.InvalidArgument, ""},
 		"too many choices": {func(r *engine.Request) { r.Logprobs = &k }, engine.InvalidArgument, "logprobs"},
 		"in the prompt":    {func(r *engine.Request) { r.PromptLogprobs = &k }, engine.InvalidArgument, "prompt_logprobs"},
-		"guided":           {func(r *engine.Request) { r.Format = &chat.OutputFormat{Kind: chat.FormatRegex} }, engine.Unsupported, ""},
+		"guided":           {func(r *engine.Request) { r.Format = &chat.OutputFormat{Kind: chat.FormatGrammar} }, engine.Unsupported, ""},
 	} {
 		r := good
 		tc.change(&r)

@@ -7,8 +7,9 @@ import (
 	"github.com/dynago/dynago/engine"
 )
 
-// plan decides what a stream will give, and how it is broken off.
-func (e *Engine) plan(s *stream, q *Request) {
+// plan decides what a stream will give, and how it is broken off. What a script
+// says is given in whatever form it has.
+func (e *Engine) plan(s *stream, q *Request) (err error) {
 	if e.source == SourceScript {
 		var c conversation
 		if s.r.Chat != nil {
@@ -16,10 +17,15 @@ func (e *Engine) plan(s *stream, q *Request) {
 		}
 		if r, caught := e.cfg.Script.choose(&c); r != nil {
 			e.play(s, q, r, caught)
-			return
+			return nil
 		}
 	}
+	if formed(s.r) {
+		q.Generator, err = e.sample(s.r)
+		return err
+	}
 	q.Generator = e.generator(s.r)
+	return nil
 }
 
 // play makes the request give what a rule says. A prompt that ends with the

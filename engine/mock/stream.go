@@ -5,7 +5,6 @@ import (
 	"iter"
 	"sync/atomic"
 
-	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 )
 
@@ -78,7 +77,9 @@ func (e *Engine) submit(r *engine.Request) (*stream, error) {
 	if r.Priority != nil {
 		q.Priority = *r.Priority
 	}
-	e.plan(s, &q)
+	if err := e.plan(s, &q); err != nil {
+		return nil, err
+	}
 	if err := s.rank.submit(s, q); err != nil {
 		return nil, err
 	}
@@ -87,8 +88,8 @@ func (e *Engine) submit(r *engine.Request) (*stream, error) {
 
 // check refuses what the card does not promise.
 func (e *Engine) check(r *engine.Request) error {
-	if r.Format != nil && r.Format.Kind != chat.FormatText {
-		return engine.Errorf(engine.Unsupported, "guided output (%s) is not available on the mock engine", r.Format.Kind)
+	if err := e.checkForm(r); err != nil {
+		return err
 	}
 	if len(r.Stop.Strings) > 0 {
 		return engine.Errorf(engine.Unsupported, "stop strings are not available on the mock engine")

@@ -41,6 +41,7 @@ func (e *Engine) card() *engine.Card {
 	c := e.cfg.Args.Card(e.cfg.Model)
 	c.Files, c.EOS = e.cfg.Files, e.cfg.EOS
 	c.ContextLength = cmp.Or(e.cfg.ContextLength, c.ContextLength)
+	c.Features = append(c.Features, e.guided()...)
 	if e.source == SourceScript {
 		c.Features = append(c.Features, engine.FeatureWantsChat)
 	}
