@@ -52,6 +52,10 @@ type Request struct {
 	// longer than the model's context; otherwise it is refused.
 	Truncate bool
 
+	// Date is what the prompt tells as the date of today; zero is the real one. A
+	// conversation keeps that of its beginning.
+	Date time.Time
+
 	// Cache holds the positions that the client marked as worth caching.
 	Cache []Breakpoint
 	// Metadata is opaque to us.
@@ -158,6 +162,9 @@ type Media struct {
 	MediaType string
 	Data      string // base64 data, URL or file id
 	Detail    string
+	// Path is where it stands in the client's body, as messages[2].content[0], for
+	// those who have to refuse it.
+	Path string
 }
 
 // Tool is something that the model may call.
