@@ -276,3 +276,27 @@ func command(t testing.TB, env []string, args ...string) (code int, output strin
 	}
 	return cmd.ProcessState.ExitCode(), string(out)
 }
+
+// running returns how many requests the workers are answering.
+func (s *server) running(t testing.TB) (n int) {
+	t.Helper()
+	resp, err := s.get("/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	found := false
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "dynago_worker_active_requests{") {
+			var v float64
+			if _, err := fmt.Sscan(lines.Text()[strings.LastIndexByte(lines.Text(), ' ')+1:], &v); err != nil {
+				t.Fatal(err)
+			}
+			n, found = n+int(v), true
+		}
+	}
+	if !found {
+		t.Fatal("the metrics page does not tell of workers")
+	}
+	return n
+}

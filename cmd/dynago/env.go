@@ -8,12 +8,19 @@ import (
 	"github.com/dynago/dynago/internal/config"
 )
 
-type envCommand struct{ settings }
+type envCommand struct {
+	Harness string `arg:"" optional:"" placeholder:"HARNESS" help:"Print instead what points this agent here: claude, codex or opencode."`
+	settings
+}
 
-// Run shows the settings that "serve" would use with the same arguments.
+// Run shows the settings that "serve" would use with the same arguments, or what
+// points a harness at such a server.
 func (c *envCommand) Run(to outlet, parsed *config.Parsed) error {
 	if err := c.File.dump(parsed); err != nil {
 		return err
+	}
+	if c.Harness != "" {
+		return c.printHarness(to.out)
 	}
 	w := tabwriter.NewWriter(to.out, 0, 0, 2, ' ', 0)
 	group := ""

@@ -1,0 +1,7 @@
+export ANTHROPIC_BASE_URL={{.URL}}
+export ANTHROPIC_AUTH_TOKEN={{with .Key}}{{.}}{{else}}none{{end}}
+export ANTHROPIC_MODEL={{.Model}}
+export ANTHROPIC_DEFAULT_OPUS_MODEL={{.Model}}
+export ANTHROPIC_DEFAULT_SONNET_MODEL={{.Model}}
+export ANTHROPIC_DEFAULT_HAIKU_MODEL={{.Model}}
+export CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1

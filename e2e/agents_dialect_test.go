@@ -1,0 +1,99 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// saying is one answer of a model: a thought, words, and calls of tools, in this
+// order; any of them may be missing.
+type saying struct {
+	thought, text string
+	calls         []call
+}
+
+// call is a call of a tool. Its arguments keep their order.
+type call struct {
+	tool string
+	args []arg
+}
+
+type arg struct{ key, value string }
+
+// json writes the arguments as chat templates do, with blanks behind colons and
+// commas.
+func (c call) json(t testing.TB) string {
+	t.Helper()
+	members := make([]string, len(c.args))
+	for i, a := range c.args {
+		members[i] = quote(t, a.key) + ": " + quote(t, a.value)
+	}
+	return "{" + strings.Join(members, ", ") + "}"
+}
+
+func quote(t testing.TB, s string) string {
+	t.Helper()
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(s); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// dialect is how the models of one family write what they say: what its parser
+// has to read. Each writes as its chat template would show it.
+type dialect struct {
+	name  string
+	model string // a folder of internal/models
+	flags []string
+	write func(testing.TB, saying) string
+	// one says that such a model makes one call at a time.
+	one bool
+	// keeps says that the template shows thoughts of turns before the user's last
+	// words.
+	keeps bool
+}
+
+var dialects = []dialect{
+	{name: "hermes", model: "qwen3", write: writeHermes},
+	{name: "harmony", model: "gpt-oss", write: writeHarmony, one: true},
+}
+
+func writeHermes(t testing.TB, s saying) string {
+	var b strings.Builder
+	if s.thought != "" {
+		fmt.Fprintf(&b, "<think>\n%s\n</think>\n\n", s.thought)
+	}
+	b.WriteString(s.text)
+	for i, c := range s.calls {
+		if i > 0 || s.text != "" {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "<tool_call>\n{\"name\": %q, \"arguments\": %s}\n</tool_call>", c.tool, c.json(t))
+	}
+	return b.String()
+}
+
+func writeHarmony(t testing.TB, s saying) string {
+	var messages []string
+	if s.thought != "" {
+		messages = append(messages, "<|channel|>analysis<|message|>"+s.thought+"<|end|>")
+	}
+	switch {
+	case len(s.calls) > 0:
+		if s.text != "" {
+			messages = append(messages, "<|channel|>commentary<|message|>"+s.text+"<|end|>")
+		}
+		c := s.calls[0]
+		messages = append(messages, "<|channel|>commentary to=functions."+c.tool+" <|constrain|>json<|message|>"+c.json(t)+"<|call|>")
+	default:
+		messages = append(messages, "<|channel|>final<|message|>"+s.text)
+	}
+	return strings.Join(messages, "<|start|>assistant")
+}

@@ -1,0 +1,141 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// harness is an agent program: how it is started, and how it wants its tools
+// called.
+type harness struct {
+	name    string
+	program string // in node_modules/.bin
+	api     string // the route that it asks
+	session string // the header that names a conversation
+
+	// configure sets a home up with what "dynago env" prints.
+	configure func(a *agent)
+	// start and resume are command lines of the shell, behind the program's name;
+	// MODEL is the model's name, and $1 the prompt.
+	start, resume string
+
+	run      func(command string) call
+	read     func(file string) call
+	edit     func(file, old, new string) call
+	look     func(file string) call
+	delegate func(task string) call
+	editor   string // name of the tool that edits
+}
+
+// agent is a harness with a home of its own, in a scratch repository, in front of
+// one server.
+type agent struct {
+	t    testing.TB
+	h    harness
+	s    *server
+	wire *recorder
+
+	home, repo string
+	profile    []string // lines for the shell before the program
+}
+
+func newAgent(t testing.TB, h harness, s *server, repo string) *agent {
+	t.Helper()
+	a := &agent{t: t, h: h, s: s, wire: record(t, s.url), home: t.TempDir(), repo: repo}
+	h.configure(a)
+	return a
+}
+
+// printed returns what "dynago env" prints for the harness.
+func (a *agent) printed() string {
+	a.t.Helper()
+	_, port, _ := strings.Cut(strings.TrimPrefix(a.wire.url, "http://"), ":")
+	cmd := exec.Command(setting(a.t, "DYNAGO_BINARY"), "env", a.h.program, "--http-port", port, "--model-name", a.s.model)
+	cmd.Env = environment()
+	out, err := cmd.Output()
+	if err != nil {
+		a.t.Fatalf("dynago env %s: %v", a.h.program, err)
+	}
+	return string(out)
+}
+
+// save writes a file below the home.
+func (a *agent) save(name, text string) {
+	a.t.Helper()
+	path := filepath.Join(a.home, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		a.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// patience is how long one run of a harness may take.
+const patience = 2 * time.Minute
+
+// command returns a run of the harness, in a process group of its own and with
+// nothing of our environment that could configure it.
+func (a *agent) command(ctx context.Context, line, prompt string) *exec.Cmd {
+	script := strings.Join(append(a.profile, "exec "+a.h.program+" "+strings.ReplaceAll(line, "MODEL", a.s.model)), "\n")
+	cmd := exec.CommandContext(ctx, "sh", "-c", script, "sh", prompt)
+	cmd.Dir = a.repo
+	cmd.Env = []string{
+		"PATH=" + filepath.Join(setting(a.t, "E2E_AGENTS"), "node_modules", ".bin") + ":" + os.Getenv("PATH"),
+		"HOME=" + a.home, "LANG=C.UTF-8", "TERM=dumb", "NO_COLOR=1", "CI=true",
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	return cmd
+}
+
+// say runs the harness to its end and returns what it printed.
+func (a *agent) say(line, prompt string) string {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
+	defer cancel()
+	cmd := a.command(ctx, line, prompt)
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	err := cmd.Run()
+	if err != nil {
+		a.t.Errorf("%s ended with %v\n%s%s", a.h.name, err, out.String(), problems.String())
+	}
+	if a.t.Failed() {
+		a.t.Logf("%s printed:\n%s\n%s", a.h.name, out.String(), problems.String())
+	}
+	return out.String()
+}
+
+var harnesses = []harness{openCode}
+
+var openCode = harness{
+	name: "OpenCode", program: "opencode", api: "/v1/chat/completions", session: "X-Session-Id",
+	configure: func(a *agent) {
+		a.save(".config/opencode/opencode.json", a.printed())
+		a.profile = append(a.profile, "export OPENCODE_DISABLE_AUTOUPDATE=1 OPENCODE_DISABLE_MODELS_FETCH=1 OPENCODE_DISABLE_LSP_DOWNLOAD=1")
+	},
+	start:  `run --model dynago/MODEL "$1"`,
+	resume: `run --continue --model dynago/MODEL "$1"`,
+
+	run:  func(command string) call { return call{"bash", []arg{{"command", command}}} },
+	read: func(file string) call { return call{"read", []arg{{"filePath", file}}} },
+	edit: func(file, old, new string) call {
+		return call{"edit", []arg{{"filePath", file}, {"oldString", old}, {"newString", new}}}
+	},
+	look: func(file string) call { return call{"read", []arg{{"filePath", file}}} },
+	delegate: func(task string) call {
+		return call{"task", []arg{{"description", "Look around"}, {"prompt", task}, {"subagent_type", "general"}}}
+	},
+	editor: "edit",
+}

@@ -1,0 +1,192 @@
+//go:build e2e
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"text/tabwriter"
+	"time"
+)
+
+// Agents as they are, each in front of models of several families: a task of
+// several turns, which is taken up again; a picture; a sub-agent; and somebody who
+// presses Ctrl-C. They are programs of a gigabyte, which make e2e-agents installs.
+func TestAgents(t *testing.T) {
+	report := &table{}
+	defer report.write(t)
+	for _, h := range harnesses {
+		for _, d := range dialects {
+			t.Run(h.program+"/"+d.name, func(t *testing.T) {
+				line := &result{harness: h.name, dialect: d.name}
+				report.lines = append(report.lines, line)
+				line.note("task", t.Run("task", func(t *testing.T) { line.reuses = testTask(t, h, d) }))
+				line.note("ctrl-c", t.Run("interrupt", func(t *testing.T) { testInterrupt(t, h, d) }))
+			})
+		}
+	}
+}
+
+// serveDialect starts a server with one worker that speaks the dialect.
+func serveDialect(t testing.TB, d dialect, script string, flags ...string) *server {
+	t.Helper()
+	args := []string{
+		"--model-path", filepath.Join(setting(t, "E2E_MODELS"), d.model), "--mock-script", script, "--speedup-ratio", "0",
+		"--workers", "1", "--kv-cache-block-size", fmt.Sprint(block), "--num-gpu-blocks-override", "200000",
+	}
+	return serve(t, append(append(args, d.flags...), flags...)...)
+}
+
+// conversation returns the trips of the conversation that the first request with
+// tools began.
+func (a *agent) conversation() (talk []*trip) {
+	id := ""
+	for _, p := range a.wire.all() {
+		if p.path != a.h.api || !strings.Contains(string(p.request), `"tools":[{`) {
+			continue
+		}
+		if id == "" {
+			id = p.header.Get(a.h.session)
+		}
+		if p.header.Get(a.h.session) == id {
+			talk = append(talk, p)
+		}
+	}
+	return talk
+}
+
+// sound checks what every run must keep: each request was answered, and never was
+// the model lost.
+func (a *agent) sound() {
+	a.t.Helper()
+	a.wire.keep(a.t)
+	if n := len(a.wire.all()); n == 0 {
+		a.t.Error("nothing was asked of the server")
+	}
+	for i, p := range a.wire.all() {
+		if p.status != 200 {
+			a.t.Errorf("request %d, %s: status %d: %s", i, p.path, p.status, p.text())
+		}
+		if strings.Contains(p.text(), lost) {
+			a.t.Errorf("request %d, %s: the model is lost: %s\n…%s", i, p.path, p.text(), tail(string(p.request), 3000))
+		}
+	}
+}
+
+func tail(s string, n int) string { return s[max(0, len(s)-n):] }
+
+func testTask(t *testing.T, h harness, d dialect) []reuse {
+	repo := scratch(t)
+	steps := fixing(h, repo)
+	a := newAgent(t, h, serveDialect(t, d, play(t, d, steps)), repo)
+	for _, run := range []struct{ line, prompt, want string }{{h.start, ask, answer}, {h.resume, askAgain, again}} {
+		if out := a.say(run.line, run.prompt); !strings.Contains(out, run.want) {
+			t.Errorf("it printed no %q:\n%s", run.want, out)
+		}
+	}
+	a.sound()
+	text, err := os.ReadFile(filepath.Join(repo, "greet.py"))
+	if err != nil || string(text) != strings.Replace(greeting, typo, cure, 1) {
+		t.Errorf("the edit was not made (%v):\n%s", err, text)
+	}
+	talk := a.conversation()
+	if len(talk) != len(steps) {
+		t.Errorf("%d turns, want %d", len(talk), len(steps))
+	}
+	return reuses(talk)
+}
+
+// An agent that is interrupted leaves nothing running behind.
+func testInterrupt(t *testing.T, h harness, d dialect) {
+	script := writeScript(t, []rule{{
+		When: when{"has_tools": true},
+		Emit: d.write(t, saying{text: strings.Repeat("and so on ", 2000)}),
+		Pace: map[string]any{"itl": "20ms"},
+	}}, rule{Emit: d.write(t, saying{text: "A title"})})
+	a := newAgent(t, h, serveDialect(t, d, script, "--http-sse-keep-alive-interval-ms", "2000"), scratch(t))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := a.command(ctx, h.start, ask)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	defer cancel()
+
+	until(t, time.Minute, "the answer has begun", func() bool {
+		talk := a.conversation()
+		return len(talk) > 0 && strings.Count(talk[0].text(), "data: ") > 10
+	})
+	if n := a.s.running(t); n == 0 {
+		t.Error("nothing runs while the answer is being written")
+	}
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	until(t, 2*time.Second, "the worker is free", func() bool { return a.s.running(t) == 0 })
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("it does not end")
+		cancel()
+		<-ended
+	}
+}
+
+// until waits for a condition.
+func until(t testing.TB, patience time.Duration, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); <-time.After(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("after %v it does not hold that %s", patience, what)
+		}
+	}
+}
+
+// result is a line of the table that closes the suite.
+type result struct {
+	harness, dialect string
+	notes            []string
+	reuses           []reuse
+}
+
+func (r *result) note(what string, ok bool) {
+	if !ok {
+		what += " FAILED"
+	}
+	r.notes = append(r.notes, what)
+}
+
+type table struct{ lines []*result }
+
+// write writes the table to the file that E2E_REPORT names.
+func (r *table) write(t *testing.T) {
+	f, err := os.Create(setting(t, "E2E_REPORT"))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer f.Close()
+	w := tabwriter.NewWriter(f, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "AGENT\tFAMILY\tTURNS\tPROMPT REUSED\tANSWER REUSED\tDID")
+	for _, l := range r.lines {
+		worstPrompt, worstOutput := 1.0, 1.0
+		for _, u := range l.reuses {
+			worstPrompt = min(worstPrompt, float64(u.prompt)/float64(u.ofPrompt))
+			worstOutput = min(worstOutput, float64(u.output)/float64(max(1, u.ofOutput)))
+		}
+		fmt.Fprintf(w, "%s\t%s\t%d\t%.1f%%\t%.1f%%\t%s\n", l.harness, l.dialect, len(l.reuses)+1, 100*worstPrompt, 100*worstOutput, strings.Join(l.notes, ", "))
+		fmt.Fprintln(w, "\t", l.reuses)
+	}
+	if err := w.Flush(); err != nil {
+		t.Error(err)
+	}
+}
