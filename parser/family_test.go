@@ -54,11 +54,11 @@ func TestWith(t *testing.T) {
 		{"hermes", "none", false, true, ""},
 		{"qwen25", "Qwen3", true, true, ""},
 		{"none", "none", false, false, ""},
-		{"hermse", "auto", false, false, `unknown tool-call parser "hermse": want auto or one of harmony, hermes, none, qwen25`},
+		{"hermse", "auto", false, false, `unknown tool-call parser "hermse": want auto or one of `},
 		{"auto", "hermes", false, false, `unknown reasoning parser "hermes": want auto or one of basic, deepseek-v4, deepseek_r1, deepseek_v3, deepseek_v3_1, deepseek_v3_2, deepseek_v4, deepseekv4, gemma-4, gemma4, glm45, gpt_oss, granite, kimi, kimi-k3, kimi_k25, kimi_k3, minimax-m3, minimax_m2, minimax_m3, mistral, nemotron3, nemotron_deci, nemotron_nano, nemotron_v3, none, qwen3, step3`},
 	} {
 		f, err := hermes.With(tt.tool, tt.reasoning)
-		if got := fmt.Sprint(err); err != nil && got != tt.problem || err == nil && tt.problem != "" {
+		if got := fmt.Sprint(err); (err != nil) != (tt.problem != "") || !strings.HasPrefix(got, tt.problem) {
 			t.Errorf("With(%q, %q): %v, want %s", tt.tool, tt.reasoning, err, tt.problem)
 		}
 		if f.Thinks() != tt.thinks || f.Calls() != tt.calls {

@@ -61,8 +61,13 @@ func (p *Parser) startHarmony() {
 
 // stepHarmony reads a part of s, as step does.
 func (p *Parser) stepHarmony(s string, final bool) (n int, wait bool) {
-	if p.state == inLead {
+	switch p.state {
+	case inLead:
 		return p.readLead(s, final)
+	case inBody:
+		return p.readBody(s, final)
+	case inJSON:
+		return p.readJSON(s)
 	}
 	at, n, act := p.harmony.marks.next(s, final)
 	switch {
@@ -73,8 +78,7 @@ func (p *Parser) stepHarmony(s string, final bool) (n int, wait bool) {
 	case p.state == inCallArgs && (at > 0 || p.harmony.inString()):
 		return p.readArgs(s, at, n), false
 	case at > 0:
-		p.readMessage(s[:at])
-		return at, false
+		return p.readMessage(s[:at]), false
 	}
 	switch act {
 	case actEnd:
@@ -175,7 +179,9 @@ func (p *Parser) breakHeader(reason string) {
 		return
 	}
 	p.skip(len(text) - len(h.rest))
-	p.enterMessage(h)
+	if p.enterMessage(h); p.state == inGap {
+		p.state = inText
+	}
 	for rest := h.rest; rest != ""; {
 		at, n, _ := p.harmony.marks.next(rest, true)
 		p.readMessage(rest[:at])
@@ -202,21 +208,38 @@ func (p *Parser) enterMessage(h header) {
 			return
 		}
 		p.state = inText
+	case p.opts.Mode != ModeNative && p.completed == 0:
+		p.state = inGap
 	default:
 		p.state = inText
 	}
 }
 
-// readMessage reads a part of the body of a message that is no call.
-func (p *Parser) readMessage(text string) {
-	switch p.state {
-	case inDropped:
+// readMessage reads a part of the body of a message that is no call, and returns
+// how much.
+func (p *Parser) readMessage(text string) int {
+	switch {
+	case text == "":
+	case p.state == inDropped:
 		p.hold(text)
-	case inThought:
+	case p.state == inThought:
 		p.say(chat.Thought, text)
+	case p.state == inGap:
+		if n := spaces(text); n > 0 {
+			p.hold(text[:n])
+			return n
+		}
+		if p.beginsGuided(text[0]) {
+			p.enterGuided()
+			return 0
+		}
+		p.state = inText
+		p.say(chat.Text, p.unhold())
+		return 0
 	default:
 		p.say(chat.Text, text)
 	}
+	return len(text)
 }
 
 // leaveMessage closes what is open. A message that was not ended by a marker is
@@ -232,6 +255,9 @@ func (p *Parser) leaveMessage(ended bool) {
 			p.skip(len(p.unhold()))
 			break
 		}
+		p.say(chat.Text, p.unhold())
+		p.stop(false)
+	case inGap:
 		p.say(chat.Text, p.unhold())
 		p.stop(false)
 	default:

@@ -12,6 +12,8 @@ func (p *Parser) enterArgs(name string, on bool) {
 		p.muted, p.reason = true, DroppedToolsOff
 	case p.shut():
 		p.muted, p.reason = true, DroppedParallel
+	case p.rejects(name):
+		p.muted, p.reason = true, DroppedRejected
 	default:
 		p.muted, p.reason = false, DroppedTruncated
 	}

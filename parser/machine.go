@@ -18,6 +18,7 @@ const (
 	inDraft                // a thought with a call in it: undecided from the call on
 	inBody                 // inside a tool-call wrapper
 	inSkip                 // the same, behind what its body can read
+	inJSON                 // a response that is JSON
 
 	// Harmony alone:
 	inLead     // before a header
@@ -72,6 +73,8 @@ func (p *Parser) step(s string, final bool) (n int, wait bool) {
 		return p.readDraft(s, final)
 	case inBody:
 		return p.readBody(s, final)
+	case inJSON:
+		return p.readJSON(s)
 	default:
 		return p.readSkip(s, final)
 	}
@@ -131,6 +134,9 @@ func (p *Parser) readGap(s string, final bool) (n int, wait bool) {
 		return n, false
 	case act != actNone:
 		p.skip(len(p.unhold()))
+	case p.beginsGuided(s[0]) && !p.spoken && !p.thought:
+		p.enterGuided()
+		return 0, false
 	case bare:
 		p.enterBody()
 		p.bare, p.doubtful = true, true
@@ -143,7 +149,7 @@ func (p *Parser) readGap(s string, final bool) (n int, wait bool) {
 // mayBeBare says whether s begins with a call without a wrapper, or may do so
 // when more of it is there. Such calls stand where the response begins.
 func (p *Parser) mayBeBare(s string) (ok, more bool) {
-	if p.calls == nil || !p.opts.ToolsOn || p.spoken || p.thought || p.family.calls.bare == nil {
+	if p.native == nil || !p.opts.ToolsOn || p.spoken || p.thought || p.family.calls.bare == nil {
 		return false, false
 	}
 	return p.family.calls.bare(s)
@@ -221,14 +227,27 @@ func (p *Parser) readFresh(s string, final bool) (n int, wait, ok bool) {
 		p.skip(1)
 		return 1, false, true
 	}
+	if i := spaces(s); i > 0 && p.opts.Mode != ModeNative { // of what, the next byte tells
+		p.layout = 0
+		p.hold(s[:i])
+		return i, false, true
+	}
 	open, partial := g.opener(s)
 	switch {
 	case open != "":
 		p.layout = 1
-		p.skip(len(open))
+		p.skip(len(p.unhold()) + len(open))
 		return len(open), false, true
 	case partial && !final:
 		return 0, true, true
+	case p.beginsGuided(s[0]):
+		p.skip(len(p.unhold()))
+		p.leaveThought()
+		return 0, false, true
+	case len(p.held) > 0:
+		p.fresh = false
+		p.say(chat.Thought, p.unhold())
+		return 0, false, true
 	case g.label == "":
 		return 0, false, false
 	case strings.HasPrefix(s, g.label):
@@ -326,7 +345,7 @@ func (p *Parser) reopen() bool {
 
 func (p *Parser) enterBody() {
 	p.calls.reset()
-	p.state, p.complete, p.bare, p.doubtful, p.start = inBody, false, false, false, 0
+	p.state, p.complete, p.bare, p.doubtful, p.rejected, p.start = inBody, false, false, false, false, 0
 	p.muted, p.reason = !p.opts.ToolsOn, DroppedMalformed
 	if p.muted {
 		p.reason = DroppedToolsOff
@@ -368,11 +387,13 @@ func (p *Parser) readBody(s string, final bool) (n int, wait bool) {
 func (p *Parser) readMuted(t token) {
 	switch t {
 	case tokItem:
+		p.acquit()
 		p.draft.open = true
 	case tokDone:
 		p.draft.open = false
 		p.draft.calls++
 	case tokItemEnd:
+		p.acquit()
 		if p.bare {
 			p.leaveMuted()
 		}
@@ -381,12 +402,26 @@ func (p *Parser) readMuted(t token) {
 	case tokText:
 		p.asText()
 	case tokBad:
-		p.state = inSkip
+		p.breakBody()
 		if p.draft.on && p.draft.open {
 			p.draft.open = false
 			p.reopen()
 		}
 	}
+}
+
+// acquit ends a call of a tool that may not be called. The next one may be of
+// another tool.
+func (p *Parser) acquit() {
+	if p.rejected {
+		p.discard()
+		p.rejected, p.muted, p.reason = false, false, DroppedMalformed
+	}
+}
+
+// rejects says whether a tool may not be called.
+func (p *Parser) rejects(name string) bool {
+	return len(p.opts.Allowed) > 0 && !slices.Contains(p.opts.Allowed, name)
 }
 
 // leaveMuted goes on behind a body that made no calls.
@@ -406,7 +441,7 @@ func (p *Parser) readCall(t token, args string) {
 		if p.kind == chat.ToolCall {
 			p.stop(false)
 		}
-		if !p.bare {
+		if !p.bare && !p.doubtful {
 			p.skip(len(p.unhold()))
 		}
 		p.complete = false
@@ -414,11 +449,14 @@ func (p *Parser) readCall(t token, args string) {
 		switch {
 		case p.shut():
 			p.muted, p.reason = true, DroppedParallel
-		case p.doubtful && !(p.calls.explicit() && p.known(p.calls.name())):
+		case p.doubtful && !(p.calls.explicit() && (p.calls == p.guide || p.known(p.calls.name()))):
 			p.refuse()
+		case p.rejects(p.calls.name()):
+			p.muted, p.rejected, p.doubtful, p.reason = true, true, false, DroppedRejected
+			p.spoken = true
 		default:
 			p.skip(len(p.unhold()) - len(args))
-			p.spoken = true
+			p.spoken, p.doubtful = true, false
 			id, native := p.newID()
 			p.call(id, native, p.calls.name())
 			p.args(args, len(args))
@@ -433,6 +471,10 @@ func (p *Parser) readCall(t token, args string) {
 	case tokDropped:
 		p.discard()
 	case tokEnd:
+		if p.undecided() {
+			p.refuse()
+			return
+		}
 		p.skip(len(p.unhold()))
 		p.leaveBody()
 	case tokText:
@@ -445,7 +487,15 @@ func (p *Parser) readCall(t token, args string) {
 		case p.kind == chat.ToolCall && !p.complete:
 			p.stop(true)
 		}
-		p.state = inSkip
+		p.breakBody()
+	}
+}
+
+// breakBody goes on behind what the body can read.
+func (p *Parser) breakBody() {
+	p.state = inSkip
+	if p.harmony != nil { // to the end of the message
+		p.state = inDropped
 	}
 }
 
@@ -458,7 +508,7 @@ func (p *Parser) undecided() bool {
 // refuse reads what looked like a call without a wrapper once more, as text.
 func (p *Parser) refuse() {
 	p.again = p.unhold()
-	p.state, p.bare, p.doubtful, p.spoken = inText, false, false, true
+	p.state, p.bare, p.doubtful, p.spoken, p.calls = inText, false, false, true, p.native
 }
 
 // asText reads what looked like calls once more, as text. A marker that stands
@@ -494,17 +544,17 @@ func (p *Parser) asText() {
 // newID returns the ids of a call: the client's, and the model's own.
 func (p *Parser) newID() (id, native string) {
 	id = p.opts.NewID()
-	style := p.family.calls.ids
+	style := p.family.IDs()
 	if style == chat.NoIDs {
 		return id, ""
 	}
-	if p.native == nil {
-		p.native = chat.NewNativeIDs(style)
+	if p.names == nil {
+		p.names = chat.NewNativeIDs(style)
 		for _, use := range p.opts.History {
-			p.native.Call(use)
+			p.names.Call(use)
 		}
 	}
-	native = p.native.New(p.calls.native(), p.calls.name(), id)
+	native = p.names.New(p.calls.native(), p.calls.name(), id)
 	return style.Wire(id, native, p.calls.name()), native
 }
 
@@ -517,7 +567,11 @@ func (p *Parser) leaveBody() {
 	if p.kind == chat.ToolCall {
 		p.stop(false)
 	}
-	p.state, p.bare, p.doubtful, p.muted, p.after, p.layout = inGap, false, false, false, true, 0
+	p.calls = p.native
+	p.state, p.bare, p.doubtful, p.muted, p.rejected, p.after, p.layout = inGap, false, false, false, false, true, 0
+	if p.harmony != nil {
+		p.state = inText
+	}
 }
 
 // readSkip looks for the end of a wrapper.
@@ -573,6 +627,9 @@ func (p *Parser) end() {
 			p.reason = DroppedTruncated
 		}
 		p.discard()
+		p.stop(p.kind == chat.ToolCall && !p.complete)
+	case inThought:
+		p.skip(len(p.unhold()))
 	case inSkip:
 		p.discard()
 	}

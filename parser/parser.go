@@ -32,6 +32,14 @@ type Options struct {
 
 	// Tools are the tools of the request, whatever the tool choice.
 	Tools []chat.Tool
+	// Mode is what the engine was told to generate, and Named the tool whose
+	// arguments that is.
+	Mode  Mode
+	Named string
+	// Allowed are the only tools that may be called; none means all. Other calls
+	// are dropped.
+	Allowed []string
+
 	// ToolsOn makes calls out of tool markup. If it is off although there are
 	// Tools (tool choice none), tool markup is dropped; if it is off and there
 	// are none, it is text.
@@ -56,6 +64,7 @@ const (
 	DroppedMalformed = "malformed"        // not what the grammar allows
 	DroppedTruncated = "truncated"        // the generation ended inside it
 	DroppedToolsOff  = "tool_choice_none" // a call that nobody may make
+	DroppedRejected  = "not_allowed"      // a call of a tool that the request does not allow
 	DroppedParallel  = "parallel"         // behind the only call that was allowed
 	DroppedMarkup    = "markup"           // no text, only the ids of markup at the very end
 )
@@ -69,12 +78,16 @@ type Parser struct {
 	textMarks, thoughtMarks, draftMarks, skipMarks markers // by state
 
 	state    state
-	calls    body   // nil if the family has no tool grammar
+	calls    body   // that is being read, or would be; nil if the family has none
+	native   body   // the family's
+	guide    body   // of guided calls; nil if there are none
+	json     value  // of guided text
 	rest     string // text that may still become a marker
 	again    string // text that must be read once more
 	held     []byte // read, but not yet known to be text, markup or dropped
 	reason   string // why held would be dropped
 	muted    bool   // the body is read, but makes no calls
+	rejected bool   // but only this one call
 	bare     bool   // the body has no wrapper
 	doubtful bool   // and need not be a call
 	start    int    // bytes of the marker that the body begins with or behind
@@ -85,7 +98,7 @@ type Parser struct {
 	layout   int    // newlines that may still be layout
 	after    bool   // the gap follows a call
 	draft    draft
-	native   *chat.NativeIDs // of the calls so far; nil before the first
+	names    *chat.NativeIDs // of the calls so far; nil before the first
 	harmony  *harmonyReader  // nil if the family is another
 
 	out
@@ -97,6 +110,7 @@ func New(f Family, o Options) *Parser {
 		o.NewID = newID
 	}
 	p := &Parser{family: f, opts: o}
+	p.guide = o.guide()
 	p.single = o.Parallel != nil && !*o.Parallel
 	if f.harmony() {
 		p.startHarmony()
@@ -108,7 +122,7 @@ func New(f Family, o Options) *Parser {
 		start = StartReasoning
 	}
 	switch {
-	case f.thought == nil && f.calls == nil:
+	case f.thought == nil && f.calls == nil && o.Mode == ModeNative:
 		p.state = inText
 	case f.thought != nil && o.ThinkOn && start == StartReasoning:
 		p.enterThought()
@@ -123,7 +137,8 @@ func New(f Family, o Options) *Parser {
 // compile collects the markers that mean something in each state.
 func (p *Parser) compile() {
 	if c := p.family.calls; c != nil && (p.opts.ToolsOn || len(p.opts.Tools) > 0) {
-		p.calls = c.body(&p.opts)
+		p.native = c.body(&p.opts)
+		p.calls = p.native
 		p.skipMarks.all(c.open, actCall)
 		p.skipMarks.all(c.inner, actInner)
 		p.skipMarks.all(c.close, actCallEnd)
@@ -158,7 +173,7 @@ func (p *Parser) compileText() {
 	if t := p.family.thought; t != nil && p.opts.ThinkOn && !(t.once && p.pondered) {
 		p.textMarks.all(t.open, actThink)
 	}
-	if p.calls != nil {
+	if p.native != nil {
 		c := p.family.calls
 		p.textMarks.all(c.strip, actStrip)
 		p.textMarks.all(c.close, actStrip)

@@ -34,8 +34,9 @@ import (
 //
 // The family is one of [families], or the names of a tool-call parser and of a
 // reasoning parser with a plus between them. Other settings: choice=none,
-// think=off, parallel=off, and history=ID,… for the native ids of calls that the
-// conversation has had.
+// think=off, parallel=off, allowed=NAME,…, guided=json, guided=calls or
+// guided=NAME, and history=ID,… for the native ids of calls that the conversation
+// has had.
 type testCase struct {
 	name, text string
 	family     parser.Family
@@ -130,6 +131,13 @@ func readSettings(t testing.TB, c *testCase, line string) {
 			c.opts.Start = map[string]parser.Start{"reasoning": parser.StartReasoning, "response": parser.StartResponse}[value]
 		case "reason":
 			c.reason = chat.FinishReason(value)
+		case "allowed":
+			c.opts.Allowed = strings.Split(value, ",")
+		case "guided":
+			c.opts.Mode = map[string]parser.Mode{"json": parser.ModeJSON, "calls": parser.ModeCalls}[value]
+			if c.opts.Mode == parser.ModeNative {
+				c.opts.Mode, c.opts.Named, c.opts.Allowed = parser.ModeArgs, value, []string{value}
+			}
 		case "parallel":
 			c.opts.Parallel = new(value != "off")
 		case "history":
