@@ -108,4 +108,7 @@ type Finish struct {
 	// StopText or StopID is what the client's stop list matched.
 	StopText string
 	StopID   *uint32
+	// Mismatch says how the answer breaks the form that was asked for, where the
+	// engine could not be held to it; empty if it keeps it, or had to.
+	Mismatch string
 }

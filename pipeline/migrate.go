@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/router"
@@ -257,7 +256,7 @@ func (c *carry) movable(kind engine.ErrorKind, ongoing bool) bool {
 	}
 	// A constraint's state cannot be carried over, nor can the position of one
 	// choice among several.
-	return !ongoing || c.request.Chat.Output.Kind == chat.FormatText && c.request.Chat.Sampling.Choices() == 1
+	return !ongoing || c.held.format == nil && c.request.Chat.Sampling.Choices() == 1
 }
 
 func attemptID(id string, choice, attempt int) string {

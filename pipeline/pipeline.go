@@ -48,6 +48,7 @@ type Config struct {
 	// 0 = never.
 	MigrationMaxTokens int
 	Limits             Limits
+	Tags               Tags
 	// KeepPreamble leaves the lines in the system text that name an agent's program
 	// and are other ones with every request.
 	KeepPreamble bool
@@ -64,6 +65,7 @@ type Pipeline struct {
 	models models
 	count  counters
 	seen   sightings
+	forms  forms
 	past   *histories // nil: none is kept
 }
 
@@ -188,7 +190,8 @@ func (p *Pipeline) prepareAll(requests []*Request) (all jobs, err error) {
 // another.
 type job struct {
 	p       *Pipeline
-	request *Request
+	request *Request // in the model's words
+	names   names    // in which the client is told of it
 	model   *prompt.Model
 	prompt  *prompt.Prompt
 	choice  int // over all requests
@@ -201,6 +204,8 @@ type job struct {
 	// booking is where the job runs; the choices of a request share one until
 	// they move.
 	booking *shared
+	// held is what the answer is held to.
+	held constraint
 	// told tells of what the job has answered; nil if nobody asks.
 	told *telling
 }
@@ -216,11 +221,13 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 		return nil, err
 	}
 	r.Notes.Model = name
-	turns := len(r.Chat.Turns)
-	seen := *r
-	if seen.Chat, err = p.shown(r.Chat, model, r.Notes); err != nil {
+	if err := p.checkFormat(r.Chat); err != nil {
 		return nil, err
 	}
+	view := p.show(r.Chat, model, r.Notes)
+	asked := r.Chat
+	seen := *r
+	seen.Chat = view.chat
 	r = &seen
 	built, err := model.Build(r.Chat, r.Ext)
 	if err != nil {
@@ -232,9 +239,9 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	shared := share(n)
 	all := make(jobs, n)
 	for i := range all {
-		all[i] = &job{p: p, request: r, model: model, prompt: built, choice: k*n + i, index: i, booking: shared}
+		all[i] = &job{p: p, request: r, names: view.names, model: model, prompt: built, choice: k*n + i, index: i, booking: shared}
 	}
-	all[0].told = p.reuse(r, model, built, turns)
+	all[0].told = p.reuse(r, model, built, len(asked.Turns))
 	return all, nil
 }
 
@@ -253,6 +260,12 @@ func (j *job) place(ctx context.Context) error {
 // events runs the job.
 func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 	r, s := j.request.Chat, &j.request.Chat.Sampling
+	if card := j.booking.booking.Worker().Card(); card != nil {
+		var err error
+		if j.held, err = j.constrain(card); err != nil {
+			return failed(err)
+		}
+	}
 	var family parser.Family // plain text
 	if r.Prompt == nil {
 		family = j.model.Family
@@ -262,9 +275,14 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 		parser: parser.New(family, parser.Options{
 			Start:    j.prompt.Start,
 			Tools:    r.Tools,
+			Mode:     j.held.mode,
+			Named:    j.held.named,
+			Allowed:  r.ToolChoice.Names,
 			ToolsOn:  len(r.Tools) > 0 && r.ToolChoice.Mode != chat.ToolNone,
 			ThinkOn:  r.Prompt == nil,
 			Parallel: r.ToolChoice.Parallel,
+			History:  j.history(),
+			NewID:    newID(r.API),
 		}),
 		oneCall: r.ToolChoice.Parallel != nil && !*r.ToolChoice.Parallel,
 		remember: func(ids []uint32, said *prompt.Saying) {
@@ -279,7 +297,7 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 	if j.echoes() {
 		var err error
 		if a.echo, err = j.model.Echo(r.Prompt, s.KeepSpecial); err != nil {
-			return func(yield func(chat.Event, error) bool) { yield(chat.Event{}, err) }
+			return failed(err)
 		}
 		a.echoes = true
 	}
@@ -289,13 +307,31 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 		ByToken: family.Thinks() || family.Calls(),
 		Prompt:  len(j.prompt.IDs),
 	}))
+	if j.held.check != nil {
+		events = judged(events, j.held.check)
+	}
 	return j.counted(events)
+}
+
+// failed is an answer that is nothing but an error.
+func failed(err error) iter.Seq2[chat.Event, error] {
+	return func(yield func(chat.Event, error) bool) { yield(chat.Event{}, err) }
+}
+
+// history returns the calls that the conversation has had, for models that count
+// them.
+func (j *job) history() []*chat.ToolUse {
+	if j.model.Family.IDs() == chat.NoIDs {
+		return nil
+	}
+	return calls(j.request.Chat)
 }
 
 // echoes says whether every choice begins with the prompt.
 func (j *job) echoes() bool { return j.request.Chat.Prompt != nil && j.request.Chat.Prompt.Echo }
 
-// counted counts what the parser had to drop.
+// counted counts what the parser had to drop, and tells of the rest in the client's
+// words.
 func (j *job) counted(events iter.Seq2[chat.Event, error]) iter.Seq2[chat.Event, error] {
 	return func(yield func(chat.Event, error) bool) {
 		for e, err := range events {
@@ -306,6 +342,9 @@ func (j *job) counted(events iter.Seq2[chat.Event, error]) iter.Seq2[chat.Event,
 			}
 			if err == nil {
 				j.told.event(&e)
+				if e.Tool != nil {
+					e.Tool = j.names.tell(e.Tool)
+				}
 			}
 			if !yield(e, err) {
 				return
@@ -339,9 +378,7 @@ func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card) 
 	if len(delivered) == 0 && (j.index == 0 || j.echoes()) {
 		out.PromptLogprobs = s.PromptLogprobs
 	}
-	if r.Output.Kind != chat.FormatText {
-		out.Format = &r.Output
-	}
+	out.Format = j.held.format
 	if card.Features.Has(engine.FeatureWantsChat) || !card.Accept(engine.InputTokens) {
 		out.Chat = r
 	}
@@ -362,35 +399,22 @@ func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card) 
 
 // unsupported refuses what a worker cannot do, before it is asked.
 func unsupported(r *Request, card *engine.Card) error {
-	var need engine.Feature
-	field := "response_format"
-	switch format := &r.Chat.Output; format.Kind {
-	case chat.FormatJSONObject:
-		need = engine.FeatureGuidedObject
-	case chat.FormatJSONSchema:
-		need = engine.FeatureGuidedJSON
-		if format.Name == "" {
-			field = "guided_json"
-		}
-	case chat.FormatRegex:
-		need, field = engine.FeatureGuidedRegex, "guided_regex"
-	case chat.FormatGrammar:
-		need, field = engine.FeatureGuidedGrammar, "guided_grammar"
-	case chat.FormatChoice:
-		need, field = engine.FeatureGuidedChoice, "guided_choice"
+	e := func(kind engine.ErrorKind, field string, need engine.Feature) error {
+		e := engine.Errorf(kind, "%s is not supported: the engine %s cannot do %s", field, card.Engine, need)
+		e.Param, e.Code = field, "unsupported_parameter"
+		return e
 	}
+	format := &r.Chat.Output
+	need, field := guides(format)
 	switch {
-	case need != "" && !card.Features.Has(need):
+	case need != "" && !card.Features.Has(need) && insists(format) && !forced(r.Chat):
+		return e(engine.InvalidArgument, field, need)
 	case r.KV.Namespace.LoRA != "" && !card.Features.Has(engine.FeatureLoRA):
-		need, field = engine.FeatureLoRA, "model"
+		return e(engine.Unsupported, "model", engine.FeatureLoRA)
 	case r.KV.Namespace.Salt != "" && !card.Features.Has(engine.FeatureCacheSalt):
-		need, field = engine.FeatureCacheSalt, "cache_salt"
-	default:
-		return nil
+		return e(engine.Unsupported, "cache_salt", engine.FeatureCacheSalt)
 	}
-	e := engine.Errorf(engine.Unsupported, "%s is not supported: the engine %s cannot do %s", field, card.Engine, need)
-	e.Param = field
-	return e
+	return nil
 }
 
 // ids returns the prompt as it continues behind what was delivered.
