@@ -28,6 +28,12 @@ type body interface {
 	explicit() bool
 }
 
+// innerBody is a body that must know when a call has no wrapper.
+type innerBody interface {
+	// unwrapped follows reset where the body begins with an inner marker.
+	unwrapped()
+}
+
 // token is what bytes inside a tool-call wrapper mean. The bytes of tokSyntax,
 // tokItem and tokDropped are held until the next token tells whether they are a
 // part of a call.

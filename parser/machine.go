@@ -130,6 +130,9 @@ func (p *Parser) readGap(s string, final bool) (n int, wait bool) {
 	case act == actPartial, more && !final:
 		return 0, true
 	case act == actStrip:
+		if p.after { // the end of a wrapper that did not begin
+			p.skip(len(p.unhold()))
+		}
 		p.skip(n)
 		return n, false
 	case act != actNone:
@@ -283,13 +286,13 @@ func (p *Parser) inDrafts(marker string, act action) int {
 		p.closeThought(p.unhold(), len(marker))
 	case actCall, actInner:
 		p.draft.last, p.draft.open = len(p.held), false
-		p.enterBody()
-		p.muted = true
-		p.start = len(marker)
 		if act == actInner {
-			p.bare = true
-			return 0
+			n := p.enterInner(len(marker))
+			p.muted = true
+			return n
 		}
+		p.enterBody()
+		p.muted, p.start = true, len(marker)
 		p.hold(marker)
 	default:
 		p.hold(marker)
@@ -356,6 +359,9 @@ func (p *Parser) enterBody() {
 // body's to read.
 func (p *Parser) enterInner(n int) int {
 	p.enterBody()
+	if b, ok := p.calls.(innerBody); ok {
+		b.unwrapped()
+	}
 	p.bare, p.start = true, n
 	return 0
 }

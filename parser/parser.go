@@ -51,6 +51,10 @@ type Options struct {
 	// call: whatever follows is dropped. The caller watches [Parser.Calls] and
 	// stops the engine.
 	Parallel *bool
+	// KeepEntities leaves &lt; and its like in arguments that stand in tags. If it
+	// is off, families whose models write them have them replaced in values that
+	// have no raw bracket.
+	KeepEntities bool
 	// History are the calls of the conversation, in their order. Families whose
 	// models count their calls go on from there.
 	History []*chat.ToolUse
