@@ -10,7 +10,7 @@ import (
 // A model's text arrives in pieces that respect nothing, and leaves as the
 // deltas of blocks.
 func Example() {
-	family := parser.Detect(`… <tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call> … <think>`)
+	family := parser.Detect(`… <tool_call>\n{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call> … <think>`, nil)
 	p := parser.New(family, parser.Options{
 		Start:   family.StartOf("<|im_start|>assistant\n<think>\n"),
 		Tools:   []chat.Tool{{Name: "weather"}},

@@ -74,64 +74,76 @@ func (f Family) With(toolParser, reasoningParser string) (Family, error) {
 	if !automatic(toolParser) {
 		g, ok := calls[toolParser]
 		if !ok {
-			return Family{}, fmt.Errorf("unknown tool-call parser %q: want auto or one of %s", toolParser, list(calls))
+			return Family{}, fmt.Errorf("unknown tool-call parser %q: want auto or one of %s", toolParser, strings.Join(ToolParsers(), ", "))
 		}
 		f.calls = g
 	}
 	if !automatic(reasoningParser) {
 		g, ok := thoughts[strings.ToLower(reasoningParser)]
 		if !ok {
-			return Family{}, fmt.Errorf("unknown reasoning parser %q: want auto or one of %s", reasoningParser, list(thoughts))
+			return Family{}, fmt.Errorf("unknown reasoning parser %q: want auto or one of %s", reasoningParser, strings.Join(ReasoningParsers(), ", "))
 		}
 		f.thought, f.shown = g, false
 	}
-	if f.harmony() && (f.thought != nil && f.thought != gptOSS || f.calls != nil && f.calls != harmonyCalls) {
-		return Family{}, fmt.Errorf("parsers %q for tool calls and %q for reasoning do not go together: with harmony goes gpt_oss, or none", toolParser, reasoningParser)
+	tool, reasoning := f.Tool(), f.Reasoning()
+	if want := pairs[tool]; want != "" && reasoning != want && reasoning != "none" {
+		if !automatic(reasoningParser) {
+			return Family{}, fmt.Errorf("parsers %q for tool calls and %q for reasoning do not go together: with %s goes %s, or none", tool, reasoning, tool, want)
+		}
+		f.thought = thoughts[want]
+	}
+	for with, want := range pairs {
+		if want != reasoning || tool == with || tool == "none" {
+			continue
+		}
+		if !automatic(toolParser) {
+			return Family{}, fmt.Errorf("parsers %q for tool calls and %q for reasoning do not go together: with %s goes %s, or none", tool, reasoning, want, with)
+		}
+		f.calls = calls[with]
 	}
 	return f, nil
 }
+
+// pairs are the tool-call parsers whose grammar wraps all of an answer, so that
+// no other reasoning parser than its own can read beside it.
+var pairs = map[string]string{"harmony": "gpt_oss", "kimi_k3": "kimi_k3", "inkling": "inkling", "muse": "muse"}
 
 // harmony says whether any part of the family is Harmony's.
 func (f Family) harmony() bool { return f.thought == gptOSS || f.calls == harmonyCalls }
 
 func automatic(name string) bool { return name == "" || name == "auto" }
 
-func list[G any](m map[string]G) string {
-	return strings.Join(slices.Sorted(maps.Keys(m)), ", ")
-}
-
-// Detect returns the family that a chat template shows by the markers in it; the
-// parts that it does not show, or shows in a dialect that no grammar here reads,
-// are plain text.
-func Detect(chatTemplate string) Family {
-	var f Family
-	has := func(s string) bool { return strings.Contains(chatTemplate, s) }
-	if harmony.Writes(chatTemplate) {
-		return Family{thought: gptOSS, calls: harmonyCalls, shown: true}
-	}
-	if has("<think>") || has("</think>") {
-		f.thought, f.shown = basic, true
-	}
-	// Other families wrap XML in the same tag.
-	if has(hermes.open[0]) && !has("<function=") && !has("<arg_key>") && !has("<invoke") {
-		f.calls = hermes
-	}
-	return f
-}
-
 // String returns the name of the tool-call grammar, or else of the reasoning
 // grammar, or else "none".
 func (f Family) String() string {
-	switch {
-	case f.harmony():
-		return "harmony"
-	case f.calls != nil:
-		return f.calls.name
-	case f.thought != nil:
-		return f.thought.name
+	if tool := f.Tool(); tool != "none" {
+		return tool
 	}
-	return "none"
+	return f.Reasoning()
 }
+
+// Tool returns the name of the tool-call grammar, or "none".
+func (f Family) Tool() string {
+	if f.calls == nil {
+		return "none"
+	}
+	return f.calls.name
+}
+
+// Reasoning returns the name of the reasoning grammar, or "none".
+func (f Family) Reasoning() string {
+	if f.thought == nil {
+		return "none"
+	}
+	return f.thought.name
+}
+
+// ToolParsers returns the names that [Family.With] knows for tool calls, sorted,
+// and ReasoningParsers those for reasoning.
+func ToolParsers() []string { return slices.Sorted(maps.Keys(calls)) }
+
+// ReasoningParsers is described with [ToolParsers].
+func ReasoningParsers() []string { return slices.Sorted(maps.Keys(thoughts)) }
 
 // Thinks says whether the family has a grammar for reasoning.
 func (f Family) Thinks() bool { return f.thought != nil }

@@ -71,7 +71,7 @@ func TestHarmonyWith(t *testing.T) {
 		{"harmony", "none", false, true, ""},
 		{"none", "gpt_oss", true, false, ""},
 		{"harmony", "qwen3", false, false, `parsers "harmony" for tool calls and "qwen3" for reasoning do not go together: with harmony goes gpt_oss, or none`},
-		{"hermes", "gpt_oss", false, false, `parsers "hermes" for tool calls and "gpt_oss" for reasoning do not go together: with harmony goes gpt_oss, or none`},
+		{"hermes", "gpt_oss", false, false, `parsers "hermes" for tool calls and "gpt_oss" for reasoning do not go together: with gpt_oss goes harmony, or none`},
 	} {
 		f, err := parser.Family{}.With(tt.tool, tt.reasoning)
 		if err == nil && tt.problem != "" || err != nil && err.Error() != tt.problem {

@@ -114,8 +114,14 @@ func (s *Snapshot) Load(parsers Parsers) (_ *Model, err error) {
 		}
 	}
 	shown := m.withHarmony(c.templates["default"]+c.templates[toolUse], cfg)
-	m.Family, err = parser.Detect(shown).With(parsers.Tool, parsers.Reasoning)
+	m.Family, err = parser.Detect(shown, m.isToken).With(parsers.Tool, parsers.Reasoning)
 	return m, err
+}
+
+// isToken says whether a text is one token.
+func (m *Model) isToken(text string) bool {
+	_, ok := m.Tokenizer.ID(text)
+	return ok
 }
 
 // parts reads the files: of a GGUF file, that one alone.
