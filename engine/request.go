@@ -22,7 +22,10 @@ type Request struct {
 	// PromptLogprobs asks the same for the positions of the prompt.
 	PromptLogprobs *int
 	Format         *chat.OutputFormat // at most one constraint, or nil
-	Priority       *int32             // higher is sooner; nil unless the card has FeaturePriority
+	// ThinkingBudget is how many tokens of thought there may be; nil for no limit,
+	// or unless the card has FeatureThinkingBudget.
+	ThinkingBudget *int
+	Priority       *int32 // higher is sooner; nil unless the card has FeaturePriority
 	DPRank         *uint32
 	KV             kv.Directives
 	Expected       uint32 // forecast of output tokens, never a limit; 0: none

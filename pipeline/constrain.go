@@ -33,6 +33,17 @@ type constraint struct {
 	check *guided.Form
 }
 
+// by says who sees to the form of the answer; empty if it has none.
+func (c *constraint) by() string {
+	switch {
+	case c.format != nil:
+		return ByEngine
+	case c.check != nil:
+		return ByUs
+	}
+	return ""
+}
+
 // constrain decides for a worker what the answer to a request is held to.
 func (j *job) constrain(card *engine.Card) (constraint, error) {
 	r := j.request.Chat

@@ -48,15 +48,24 @@ func (s *shared) release() {
 // stages above notice nothing but a pause.
 func (j *job) deltas(ctx context.Context) iter.Seq2[engine.Delta, error] {
 	return func(yield func(engine.Delta, error) bool) {
-		c := &carry{job: j}
+		c := &carry{job: j, budget: j.budget}
 		for {
 			if len(c.delivered) >= j.prompt.Stop.MaxTokens {
 				yield(c.full(), nil)
 				return
 			}
+			if c.budget.over() {
+				if !c.cut(yield) {
+					return
+				}
+				continue
+			}
 			err := c.attempt(ctx, yield)
 			if err == nil {
 				return
+			}
+			if err == errThoughtCut {
+				continue
 			}
 			if err = c.next(ctx, err); err != nil {
 				yield(engine.Delta{}, err)
@@ -74,6 +83,8 @@ type carry struct {
 	exclude   []uint64 // workers that failed
 	stale     bool     // a worker had begun a new life, once
 	cached    *int     // of the first attempt that told
+	budget    *budget  // for thinking; nil if there is none, or it is spent
+	cuts      int      // attempts that ended when it was
 	pace      pace     // of this attempt
 	seen      *sighting
 }
@@ -96,7 +107,7 @@ func (c *carry) attempt(ctx context.Context, yield func(engine.Delta, error) boo
 	defer c.end()
 	watchdog := &watchdog{limits: c.p.Limits, cancel: cancel}
 	deltas := watchdog.watch(worker.Engine().Generate(ctx, request))
-	for d, err := range deltas {
+	for d, err := range c.budget.split(deltas) {
 		if err != nil {
 			return engine.CauseOf(ctx, err)
 		}
@@ -106,6 +117,9 @@ func (c *carry) attempt(ctx context.Context, yield func(engine.Delta, error) boo
 		}
 		if !yield(d, nil) || d.Finish != engine.Running {
 			return nil
+		}
+		if c.budget.over() {
+			return errThoughtCut
 		}
 	}
 	return engine.CauseOf(ctx, errIncomplete)
@@ -152,13 +166,14 @@ func (c *carry) end() { c.pace.end(c.seen) }
 // remember keeps what a later attempt needs, and makes a delta of a later
 // attempt look like one of the first.
 func (c *carry) remember(d *engine.Delta) {
-	if c.p.MigrationLimit > 0 {
+	if c.p.MigrationLimit > 0 || c.budget != nil {
 		c.delivered = append(c.delivered, d.TokenIDs...)
 	}
 	if d.Usage == nil {
 		return
 	}
-	if c.cached == nil && d.Usage.Cached != nil {
+	// Behind a cut the same worker finds all that it has just computed.
+	if c.cached == nil && c.cuts == 0 && d.Usage.Cached != nil {
 		c.cached = d.Usage.Cached
 	}
 	if c.attempts > 1 {
@@ -228,10 +243,11 @@ func (c *carry) next(ctx context.Context, failure error) error {
 
 // counted returns how many attempts count against the limit.
 func (c *carry) counted() int {
+	n := c.attempts - c.cuts
 	if c.stale {
-		return c.attempts - 1
+		n--
 	}
-	return c.attempts
+	return n
 }
 
 // movable says whether a failure may be mended by another worker.

@@ -206,6 +206,8 @@ type job struct {
 	booking *shared
 	// held is what the answer is held to.
 	held constraint
+	// budget caps its thinking; nil if nothing does here.
+	budget *budget
 	// told tells of what the job has answered; nil if nobody asks.
 	told *telling
 }
@@ -260,10 +262,14 @@ func (j *job) place(ctx context.Context) error {
 // events runs the job.
 func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 	r, s := j.request.Chat, &j.request.Chat.Sampling
-	if card := j.booking.booking.Worker().Card(); card != nil {
+	card := j.booking.booking.Worker().Card()
+	if card != nil {
 		var err error
 		if j.held, err = j.constrain(card); err != nil {
 			return failed(err)
+		}
+		if j.index == 0 {
+			j.request.Notes.FormBy = j.held.by()
 		}
 	}
 	var family parser.Family // plain text
@@ -294,6 +300,9 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 		a.said = new(prompt.Saying)
 	}
 	j.settled = a.settled
+	if card != nil {
+		j.budget = j.cap(card, a.parser.Thinking, a.parser.ReasoningTokens)
+	}
 	if j.echoes() {
 		var err error
 		if a.echo, err = j.model.Echo(r.Prompt, s.KeepSpecial); err != nil {
@@ -379,6 +388,9 @@ func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card) 
 		out.PromptLogprobs = s.PromptLogprobs
 	}
 	out.Format = j.held.format
+	if card.Features.Has(engine.FeatureThinkingBudget) {
+		out.ThinkingBudget = r.Thinking.Budget
+	}
 	if card.Features.Has(engine.FeatureWantsChat) || !card.Accept(engine.InputTokens) {
 		out.Chat = r
 	}
@@ -401,7 +413,10 @@ func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card) 
 func unsupported(r *Request, card *engine.Card) error {
 	e := func(kind engine.ErrorKind, field string, need engine.Feature) error {
 		e := engine.Errorf(kind, "%s is not supported: the engine %s cannot do %s", field, card.Engine, need)
-		e.Param, e.Code = field, "unsupported_parameter"
+		e.Param = field
+		if kind == engine.InvalidArgument {
+			e.Code = "unsupported_parameter"
+		}
 		return e
 	}
 	format := &r.Chat.Output

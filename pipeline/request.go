@@ -50,8 +50,15 @@ type Notes struct {
 	Blocks       int           // blocks of the prompt
 	Session      router.SessionUse
 	Attempts     int
+	// FormBy says who sees to the form that the answer is to have, and BudgetBy who
+	// to its thinking budget: [ByEngine], [ByUs], [ByNobody], or empty if there is
+	// none.
+	FormBy, BudgetBy string
 	// Preamble are the lines that were taken off the system text.
 	Preamble []string
+	// NotShown counts what of the request its model does not see, by kind: blocks
+	// that nobody here knows, and tools that others run.
+	NotShown map[string]int
 	// Reuse is how much of its session's last prompt and answer the prompt begins
 	// with; nil if it is the first, or in no session.
 	Reuse *Reuse
