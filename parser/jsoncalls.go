@@ -9,7 +9,8 @@ import (
 // jsonGrammars are the grammars whose arguments are JSON or a literal of another
 // language.
 var jsonGrammars = map[string]*callGrammar{
-	"kimi_k2":     kimiK2,
+	"kimi_k2":       kimiK2,
+	"nemotron_deci": nemotronDeci, "jamba": jamba, "phi4": phi4, "llama3_json": llama3,
 	"mistral":     mistral,
 	"deepseek_v3": deepseekCalls, "deepseek_v3_1": deepseekCalls,
 }
@@ -20,7 +21,7 @@ type jsonForm struct {
 	// unclosed calls need no marker behind them. What is no call is text.
 	unclosed bool
 	close    string // the marker, if it is there nevertheless
-	inArray  bool   // the marker before them contains the bracket of an array
+	word     string // what they begin with, up to the bracket of an array, which is its last byte
 	semi     bool   // a semicolon may stand between calls
 	// ids stand in calls, be it behind the arguments: a call is opened when it has
 	// been read.
@@ -69,7 +70,7 @@ const (
 )
 
 func (b *jsonCalls) reset() {
-	*b = jsonCalls{form: b.form, list: b.form.inArray, val: b.val, raw: b.raw[:0], args: b.args[:0]}
+	*b = jsonCalls{form: b.form, val: b.val, raw: b.raw[:0], args: b.args[:0]}
 }
 
 func (b *jsonCalls) name() string   { return b.called }
@@ -157,6 +158,11 @@ func (b *jsonCalls) stream(s string) (n int, t token, args string) {
 func (b *jsonCalls) step(s string) (n int, t token) {
 	c := s[0]
 	switch b.at {
+	case atItem:
+		if b.form.word != "" && !b.list {
+			b.list, b.begun = true, true
+			return len(b.form.word), tokItem
+		}
 	case inKey, inName, inID, inOther, inArgs, inQuotedArgs:
 		return b.value(s)
 	}
