@@ -62,6 +62,13 @@ func (d *xmlDialect) ends(s string, closed, final bool) (n int, own bool, st sta
 		}
 		return 0, false, st
 	}
+	if _, st := oneOf(s, d.calls); st != bad && !d.lenient {
+		n, _, st := d.call(s)
+		if st == done {
+			_, st = behind(s[n:], final, d.params, d.callEnd)
+		}
+		return 0, false, st
+	}
 	if n, st := oneOf(s, d.close); st != bad {
 		if st == done {
 			st = d.behindWrapper(s[n:], final)
