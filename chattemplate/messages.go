@@ -96,7 +96,7 @@ func result(res *chat.Result, names map[string]string, sep string, g *guard) mes
 func (m *message) add(blocks []chat.Block, g *guard) {
 	for i := range blocks {
 		switch b := &blocks[i]; b.Kind {
-		case chat.Text, chat.Refusal:
+		case chat.Text, chat.Refusal, chat.ToolReference:
 			m.parts = append(m.parts, g.text(b.Text))
 		case chat.Thought:
 			m.thoughts = append(m.thoughts, g.text(b.Text))

@@ -119,15 +119,19 @@ func (p *prober) tools(t *traits, shown func(string, ...message) bool) {
 	answer := func(id, s string) message {
 		return message{role: "tool", callID: id, toolName: mark, parts: []string{s}}
 	}
-	first := call{name: mark, args: "{}"}
+	const argument = "zqArgument"
+	first := call{name: mark, args: `{"zq":"` + argument + `"}`}
 	t.calls, t.results = true, true // as long as the probes below run
 	t.calls = func() bool {
-		for _, first.id = range []string{"call_zq1", "zqProbe01"} {
-			for _, t.nullContent = range []bool{false, true} {
-				for _, t.stringArguments = range []bool{false, true} {
-					if shown(mark, user, turn(first), answer(first.id, "r")) {
-						t.shortIDs = first.id == "zqProbe01"
-						return true
+		// Some templates show no name, because the ids of their models hold it.
+		for _, want := range []string{mark, argument} {
+			for _, first.id = range []string{"call_zq1", "zqProbe01"} {
+				for _, t.nullContent = range []bool{false, true} {
+					for _, t.stringArguments = range []bool{false, true} {
+						if shown(want, user, turn(first), answer(first.id, "r")) {
+							t.shortIDs = first.id == "zqProbe01"
+							return true
+						}
 					}
 				}
 			}

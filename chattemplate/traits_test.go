@@ -49,6 +49,16 @@ func TestTraitsByName(t *testing.T) {
 	}
 }
 
+// The ids of some models hold the name of the tool, and their templates show no
+// other.
+func TestCallsByID(t *testing.T) {
+	got := compile(t, "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}[{{ c.id }} {{ c.function.arguments | tojson }}]{% endfor %}{% endfor %}").Traits(true)
+	want := chattemplate.Traits{KeepsThinking: true, LateSystem: true, Calls: true, ParallelCalls: true, Results: true, RendersIDs: true, ShowsThinking: true}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 // What a template shows must not depend on how busy the machine is: one that takes
 // too long is not read, where one that only goes around too often is.
 func TestSlowProbe(t *testing.T) {

@@ -34,6 +34,7 @@ type metrics struct {
 	stages                                *prometheus.HistogramVec
 	template, tokenize                    prometheus.Histogram
 	reuse                                 *prometheus.HistogramVec
+	notShown                              *prometheus.CounterVec
 
 	mu     sync.RWMutex
 	series map[seriesKey]*series
@@ -127,6 +128,9 @@ func newMetrics(s *Server) (*metrics, error) {
 			[]float64{.0001, .0005, .001, .005, .01, .05, .1, .5, 1, 2.5, 5}, "stage"),
 		reuse: histogram("dynago_agent_prefix_reuse_ratio", "Share of a session's last prompt and its answer that the next prompt begins with, token for token.",
 			[]float64{.1, .25, .5, .75, .9, .95, .98, .99, .995, .999, 1}, "model", "endpoint"),
+		notShown: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dynago_agent_unsupported_total", Help: "Blocks and tools of conversations that models were not shown, each time that a prompt was made without them.",
+		}, []string{"api", "kind"}),
 		tokenize: prometheus.NewHistogram(prometheus.HistogramOpts{Name: reference + "tokenize_seconds", Help: "Time to tokenize a prompt.", Buckets: seconds}),
 		template: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: reference + "template_seconds", Help: "Time to render a chat template.",
@@ -137,7 +141,7 @@ func newMetrics(s *Server) (*metrics, error) {
 		m.requests, m.started, m.outputTokens, m.cancelled, m.rejected, m.migrated,
 		m.active, m.inflight, m.queued, m.disconnected,
 		m.duration, m.ttft, m.input, m.output, m.cached, m.itl, m.tokenizer,
-		m.stages, m.tokenize, m.template, m.reuse,
+		m.stages, m.tokenize, m.template, m.reuse, m.notShown,
 		newFleetGauges(s, prefix),
 		newCacheGauges(s),
 		newPromptMetrics(s.Backend),

@@ -175,6 +175,9 @@ func (r *record) stages() {
 		m.tokenize.Observe(n.Tokenize.Seconds())
 		m.tokenizer.WithLabelValues("tokenize").Observe(float64(n.Tokenize) / float64(time.Millisecond))
 		m.stages.WithLabelValues("preprocess").Observe((n.Template + n.Tokenize).Seconds())
+		for kind, count := range n.NotShown {
+			m.notShown.WithLabelValues(strings.TrimSuffix(r.endpoint, "_completions"), kind).Add(float64(count))
+		}
 		if n.Reuse != nil {
 			m.reuse.WithLabelValues(r.model, r.endpoint).Observe(n.Reuse.Ratio())
 		}

@@ -1,5 +1,7 @@
 package pipeline
 
+import "github.com/dynago/dynago/chat"
+
 // For tests from outside.
 var WithoutPreamble = withoutPreamble
 
@@ -35,3 +37,20 @@ func (h Histories) Tokens() (counted, held int) {
 	}
 	return h.h.tokens, held
 }
+
+// Names opens names to tests.
+type Names struct{ n names }
+
+func NamesOf(tools []chat.Tool) Names { return Names{namesOf(tools)} }
+
+// Shown returns the names that a model sees.
+func (n Names) Shown() (list []string) {
+	for _, s := range n.n.shown {
+		if s != "" {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func (n Names) Tell(use *chat.ToolUse) *chat.ToolUse { return n.n.tell(use) }

@@ -108,7 +108,28 @@ func newHouseOf(t testing.TB, c pipeline.Config, routing router.Config, engines 
 	if err != nil {
 		t.Fatal(err)
 	}
+	return newHouseWith(t, model, c, routing, engines...)
+}
+
+// templated is the built-in model with another chat template, and parsers.
+func templated(t testing.TB, template string, p prompt.Parsers) *prompt.Model {
+	t.Helper()
+	model, err := prompt.Load(func(name string) ([]byte, error) {
+		if name == "chat_template.jinja" {
+			return []byte(template), nil
+		}
+		return demo.File(name)
+	}, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return model
+}
+
+func newHouseWith(t testing.TB, model *prompt.Model, c pipeline.Config, routing router.Config, engines ...engine.Engine) *house {
+	t.Helper()
 	h := &house{fleet: fleet.New(fleet.Config{}), model: model}
+	var err error
 	if h.router, err = router.New(routing, h.fleet); err != nil {
 		t.Fatal(err)
 	}

@@ -142,10 +142,7 @@ func (p *Pipeline) Tokenize(r *chat.Request, generationPrompt bool) ([]uint32, i
 	if err != nil {
 		return nil, 0, err
 	}
-	if r, err = p.shown(r, m, new(Notes)); err != nil {
-		return nil, 0, err
-	}
-	ids, err := m.Tokens(r, generationPrompt)
+	ids, err := m.Tokens(p.show(r, m, new(Notes)).chat, generationPrompt)
 	return ids, m.ContextLength, err
 }
 

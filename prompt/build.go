@@ -325,6 +325,15 @@ func (m *Model) Encode(dst []uint32, text string) (ids []uint32, err error) {
 	return m.Tokenizer.Append(dst, text), nil
 }
 
+// IDStyle returns in which form prompts with or without tools show the ids of
+// calls; [chat.NoIDs] if they show none, or the model has no form of its own.
+func (m *Model) IDStyle(tools bool) chat.IDStyle {
+	if m.Template == nil || !m.Template.Traits(tools).RendersIDs {
+		return chat.NoIDs
+	}
+	return m.Family.IDs()
+}
+
 // Markers returns the special tokens that a parser must see in the text.
 func (m *Model) Markers(f parser.Family) []uint32 {
 	var ids []uint32
