@@ -152,3 +152,12 @@ func truth(v []byte, mode bool) *bool {
 	}
 	return &on
 }
+
+// Thinking reads how much to think from the template arguments of a request of
+// another API, and from the effort that it names, or nil. It returns the
+// arguments as a template shall see them, nil for none. The error is a
+// *wire.Error.
+func Thinking(args []byte, effort *string) (chat.Thinking, []byte, error) {
+	b := body{templateArgs: args, reasoningEffort: effort}
+	return b.normaliseThinking()
+}

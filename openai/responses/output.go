@@ -1,0 +1,348 @@
+package responses
+
+import (
+	"strconv"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/internal/wire"
+)
+
+// output is the item that an answer is in the middle of. Its buffers are used
+// again for the next one.
+type output struct {
+	kind    outputKind
+	stopped bool // nothing more comes; only its end has not been sent
+	id      []byte
+	name    []byte // member with the name of the tool
+	header  []byte // members of a call that are known from the beginning
+	// text is what came so far, as the inside of a JSON string.
+	text     []byte
+	logprobs []byte // of the text, without brackets
+	plain    []byte // the text itself, where it is needed
+	sealed   string // the thought in its envelope
+	input    unwrapper
+
+	// The frame of a delta, around its number and its text.
+	before, between, after []byte
+}
+
+// outputKind says what an item is, and by which events it is streamed.
+type outputKind uint8
+
+const (
+	nothing outputKind = iota
+	textOutput
+	refusalOutput
+	summaryOutput    // a thought as its own summary
+	thoughtOutput    // a thought that is not streamed
+	rawThoughtOutput // one that is
+	functionOutput
+	customOutput
+)
+
+// form is how a kind of item goes over the wire.
+type form struct {
+	prefix string // of its id
+	delta  string // event of a delta; empty if there is none
+	at     string // members that say where a delta belongs, besides the item
+	done   string // event that repeats the whole text
+	whole  string // member with the text in it
+	part   string // type of its only part; empty if it has none
+	// added and finished are the events around the part.
+	added, finished string
+}
+
+const (
+	inContent = `,"content_index":0`
+	inSummary = `,"summary_index":0`
+
+	partAdded = "response.content_part.added"
+	partDone  = "response.content_part.done"
+)
+
+var forms = [...]form{
+	textOutput:    {"msg_", "response.output_text.delta", inContent, "response.output_text.done", "text", "output_text", partAdded, partDone},
+	refusalOutput: {"msg_", "response.refusal.delta", inContent, "response.refusal.done", "refusal", "refusal", partAdded, partDone},
+	summaryOutput: {
+		"rs_", "response.reasoning_summary_text.delta", inSummary, "response.reasoning_summary_text.done", "text", "summary_text",
+		"response.reasoning_summary_part.added", "response.reasoning_summary_part.done",
+	},
+	thoughtOutput:    {prefix: "rs_", whole: "text", part: "reasoning_text"},
+	rawThoughtOutput: {"rs_", "response.reasoning_text.delta", inContent, "response.reasoning_text.done", "text", "reasoning_text", partAdded, partDone},
+	functionOutput:   {"fc_", "response.function_call_arguments.delta", "", "response.function_call_arguments.done", "arguments", "", "", ""},
+	customOutput:     {"ctc_", "response.custom_tool_call_input.delta", "", "response.custom_tool_call_input.done", "input", "", "", ""},
+}
+
+// event returns the name under which an event is sent: Open Responses has names
+// of its own for raw thoughts.
+func (e *Encoder) event(name string) string {
+	if e.open.kind == rawThoughtOutput && e.show.raw == RawOpenResponses {
+		switch name {
+		case "response.reasoning_text.delta":
+			return "response.reasoning.delta"
+		case "response.reasoning_text.done":
+			return "response.reasoning.done"
+		}
+	}
+	return name
+}
+
+// begin opens the item of a block.
+func (e *Encoder) begin(dst []byte, event *chat.Event) []byte {
+	o := &e.open
+	o.kind, o.stopped, o.sealed = textOutput, false, ""
+	o.text, o.logprobs, o.plain, o.header = o.text[:0], o.logprobs[:0], o.plain[:0], o.header[:0]
+	switch event.BlockKind {
+	case chat.Thought:
+		switch {
+		case e.show.summary:
+			o.kind = summaryOutput
+		case e.show.raw == RawOpenAI || e.show.raw == RawOpenResponses:
+			o.kind = rawThoughtOutput
+		default:
+			o.kind = thoughtOutput
+		}
+	case chat.Refusal:
+		o.kind = refusalOutput
+	case chat.ToolCall:
+		o.kind = functionOutput
+		e.beginCall(event.Tool)
+	}
+	f := &forms[o.kind]
+	o.id = append(append(o.id[:0], f.prefix...), e.ids...)
+	if n := len(e.finished); n < 16 {
+		o.id = append(o.id, '0')
+	}
+	o.id = strconv.AppendInt(o.id, int64(len(e.finished)), 16)
+	e.frameDeltas(f)
+
+	dst = e.frame(dst, "response.output_item.added")
+	dst = e.appendIndex(dst)
+	dst = o.appendItem(append(dst, `,"item":`...), InProgress)
+	dst = append(dst, "}\n\n"...)
+	if f.added == "" {
+		return dst
+	}
+	dst = e.appendPlace(e.frame(dst, f.added), f)
+	dst = o.appendPart(append(dst, `,"part":`...))
+	return append(dst, "}\n\n"...)
+}
+
+// beginCall notes what is known of a call: its id, and its name as the client
+// knows it.
+func (e *Encoder) beginCall(use *chat.ToolUse) {
+	o := &e.open
+	if use == nil {
+		use = new(chat.ToolUse)
+	}
+	as := tool{toolName: toolName{use.Namespace, use.Name}}
+	if known, ok := e.tools[use.Name]; ok {
+		as = known
+	}
+	if as.call == customCall {
+		o.kind = customOutput
+		o.input.reset()
+	}
+	o.header = wire.AppendString(append(o.header, `,"call_id":`...), use.ID)
+	o.name = wire.AppendString(append(o.name[:0], `,"name":`...), as.name)
+	o.header = append(o.header, o.name...)
+	if as.namespace != "" {
+		o.header = wire.AppendString(append(o.header, `,"namespace":`...), as.namespace)
+	}
+}
+
+// frameDeltas prepares what all deltas of the item have in common.
+func (e *Encoder) frameDeltas(f *form) {
+	o := &e.open
+	o.before, o.between, o.after = o.before[:0], o.between[:0], o.after[:0]
+	if f.delta == "" {
+		return
+	}
+	name := e.event(f.delta)
+	o.before = append(append(o.before, "event: "...), name...)
+	o.before = append(append(o.before, "\ndata: {\"type\":\""...), name...)
+	o.before = append(o.before, `","sequence_number":`...)
+	o.between = append(e.appendPlace(o.between, f), `,"delta":"`...)
+	o.after = append(o.after, '"')
+	if o.kind == textOutput {
+		o.after = append(o.after, `,"logprobs":[`...)
+	}
+}
+
+// appendIndex appends which item an event is about.
+func (e *Encoder) appendIndex(dst []byte) []byte {
+	return strconv.AppendInt(append(dst, `,"output_index":`...), int64(len(e.finished)), 10)
+}
+
+// appendPlace appends which part of which item an event is about.
+func (e *Encoder) appendPlace(dst []byte, f *form) []byte {
+	dst = append(append(dst, `,"item_id":"`...), e.open.id...)
+	dst = e.appendIndex(append(dst, '"'))
+	return append(dst, f.at...)
+}
+
+// delta adds a piece to the open item.
+func (e *Encoder) delta(dst []byte, event *chat.Event) []byte {
+	o := &e.open
+	if o.kind == nothing || o.stopped {
+		return dst
+	}
+	from := len(o.text)
+	switch o.kind {
+	case customOutput:
+		o.text = o.input.append(o.text, event.Text)
+	default:
+		o.text = wire.AppendEscaped(o.text, event.Text)
+	}
+	if (o.kind == summaryOutput || o.kind == thoughtOutput || o.kind == rawThoughtOutput) && e.show.encrypted {
+		o.plain = append(o.plain, event.Text...)
+	}
+	logprobs := e.show.logprobs && o.kind == textOutput && len(event.Logprobs) > 0
+	if len(o.before) == 0 || len(o.text) == from && !logprobs {
+		return dst
+	}
+	dst = strconv.AppendInt(append(dst, o.before...), int64(e.sequence), 10)
+	e.sequence++
+	dst = append(append(dst, o.between...), o.text[from:]...)
+	dst = append(dst, o.after...)
+	if logprobs {
+		begin := len(dst)
+		dst = e.appendLogprobs(dst, event.Logprobs)
+		if len(o.logprobs) > 0 {
+			o.logprobs = append(o.logprobs, ',')
+		}
+		o.logprobs = append(o.logprobs, dst[begin:]...)
+	}
+	if o.kind == textOutput {
+		dst = append(dst, ']')
+	}
+	return append(dst, "}\n\n"...)
+}
+
+// stop notes that nothing more comes for the open item. A call that is complete
+// ends at once, so that whoever waits for it can begin. Whether another item is
+// complete is known with what comes next: an item that is not can only be the
+// last one.
+func (e *Encoder) stop(dst []byte, truncated bool) []byte {
+	o := &e.open
+	if o.kind == nothing || o.stopped {
+		return dst
+	}
+	if o.kind == customOutput {
+		from := len(o.text)
+		if o.text = o.input.finish(o.text); len(o.text) > from {
+			dst = strconv.AppendInt(append(dst, o.before...), int64(e.sequence), 10)
+			e.sequence++
+			dst = append(append(dst, o.between...), o.text[from:]...)
+			dst = append(append(dst, o.after...), "}\n\n"...)
+		}
+	}
+	o.stopped = true
+	if (o.kind == functionOutput || o.kind == customOutput) && !truncated {
+		return e.settle(dst, Completed)
+	}
+	return dst
+}
+
+// end ends the open item, if there is one.
+func (e *Encoder) end(dst []byte, status Status) []byte {
+	return e.settle(e.stop(dst, true), status)
+}
+
+// settle sends the end of an item for which nothing more comes.
+func (e *Encoder) settle(dst []byte, status Status) []byte {
+	o := &e.open
+	if o.kind == nothing || !o.stopped {
+		return dst
+	}
+	if len(o.plain) > 0 {
+		o.sealed = e.box.Seal(string(o.plain), len(e.finished))
+	}
+	f := &forms[o.kind]
+	if f.done != "" {
+		dst = e.appendPlace(e.frame(dst, e.event(f.done)), f)
+		if o.kind == functionOutput {
+			dst = append(dst, o.name...)
+		}
+		dst = append(append(append(dst, `,"`...), f.whole...), `":"`...)
+		dst = append(append(dst, o.text...), '"')
+		if o.kind == textOutput {
+			dst = append(append(append(dst, `,"logprobs":[`...), o.logprobs...), ']')
+		}
+		dst = append(dst, "}\n\n"...)
+	}
+	if f.finished != "" {
+		dst = e.appendPlace(e.frame(dst, f.finished), f)
+		dst = o.appendPart(append(dst, `,"part":`...))
+		dst = append(dst, "}\n\n"...)
+	}
+	if len(e.output) > 0 {
+		e.output = append(e.output, ',')
+	}
+	s := span{from: len(e.output)}
+	e.output = o.appendItem(e.output, status)
+	s.to = len(e.output)
+
+	dst = e.appendIndex(e.frame(dst, "response.output_item.done"))
+	dst = append(append(dst, `,"item":`...), e.output[s.from:s.to]...)
+	dst = append(dst, "}\n\n"...)
+	e.finished = append(e.finished, s)
+	o.kind = nothing
+	return dst
+}
+
+// appendItem appends the item as it is now.
+func (o *output) appendItem(dst []byte, status Status) []byte {
+	empty := len(o.text) == 0 && !o.stopped
+	dst = append(dst, `{"type":"`...)
+	switch o.kind {
+	case textOutput, refusalOutput:
+		dst = append(dst, typeMessage...)
+	case summaryOutput, thoughtOutput, rawThoughtOutput:
+		dst = append(dst, typeReasoning...)
+	case functionOutput:
+		dst = append(dst, typeFunctionCall...)
+	case customOutput:
+		dst = append(dst, typeCustomCall...)
+	}
+	dst = append(append(append(dst, `","id":"`...), o.id...), '"')
+	list := ""
+	switch o.kind {
+	case textOutput, refusalOutput:
+		dst, list = append(dst, `,"role":"assistant"`...), `,"content":[`
+	case summaryOutput:
+		list = `,"summary":[`
+	case thoughtOutput, rawThoughtOutput:
+		dst = append(dst, `,"summary":[]`...)
+		if !empty {
+			list = `,"content":[`
+		}
+	case functionOutput, customOutput:
+		dst = append(dst, o.header...)
+		dst = append(append(append(dst, `,"`...), forms[o.kind].whole...), `":"`...)
+		dst = append(append(dst, o.text...), '"')
+	}
+	if list != "" {
+		dst = append(dst, list...)
+		if !empty {
+			dst = o.appendPart(dst)
+		}
+		dst = append(dst, ']')
+	}
+	if o.sealed != "" {
+		dst = append(append(append(dst, `,"encrypted_content":"`...), o.sealed...), '"')
+	}
+	return append(append(append(dst, `,"status":"`...), status...), `"}`...)
+}
+
+// appendPart appends the only part of the item as it is now.
+func (o *output) appendPart(dst []byte) []byte {
+	f := &forms[o.kind]
+	dst = append(append(append(dst, `{"type":"`...), f.part...), `","`...)
+	dst = append(append(append(dst, f.whole...), `":"`...), o.text...)
+	dst = append(dst, '"')
+	if o.kind == textOutput {
+		dst = append(append(append(dst, `,"annotations":[],"logprobs":[`...), o.logprobs...), ']')
+	}
+	return append(dst, '}')
+}
