@@ -3,94 +3,54 @@
 package e2e_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"strings"
+	"testing"
 )
 
-// usage is what the server counted of one request.
-type usage struct{ prompt, cached, output int }
+// reuse is what a prompt begins with of the turn before it, in tokens, as the
+// server tells in the header x-dynago-debug.
+type reuse struct {
+	First  bool `json:"first"` // of its conversation
+	Prompt int  `json:"prompt_before"`
+	Answer int  `json:"answer_before"`
+	Common int  `json:"common"`
+	// Where the first token differs, and why.
+	Part, Cause string
+	TextBefore  string `json:"text_before"`
+	TextNow     string `json:"text_now"`
 
-// counted reads the usage from an answer in any of the three APIs, a stream or not.
-func (p *trip) counted() (u usage, ok bool) {
-	type counts struct {
-		PromptTokens     int `json:"prompt_tokens"`
-		CompletionTokens int `json:"completion_tokens"`
-		InputTokens      int `json:"input_tokens"`
-		OutputTokens     int `json:"output_tokens"`
-		CacheRead        int `json:"cache_read_input_tokens"`
-		CacheCreation    int `json:"cache_creation_input_tokens"`
-		Prompt           struct {
-			Cached int `json:"cached_tokens"`
-		} `json:"prompt_tokens_details"`
-		Input struct {
-			Cached int `json:"cached_tokens"`
-		} `json:"input_tokens_details"`
-	}
-	var event struct {
-		Usage    *counts
-		Response struct{ Usage *counts }
-	}
-	text := p.text()
-	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
-		line, isEvent := strings.CutPrefix(lines.Text(), "data: ")
-		if !isEvent {
-			line = lines.Text()
-		}
-		event.Usage, event.Response.Usage = nil, nil
-		if json.Unmarshal([]byte(line), &event) != nil {
-			continue
-		}
-		c := event.Usage
-		if c == nil {
-			c = event.Response.Usage
-		}
-		switch {
-		case c == nil:
-		case p.path == "/v1/messages":
-			u, ok = usage{c.InputTokens + c.CacheRead + c.CacheCreation, c.CacheRead, c.OutputTokens}, true
-		case p.path == "/v1/responses":
-			u, ok = usage{c.InputTokens, c.Input.Cached, c.OutputTokens}, true
-		default:
-			u, ok = usage{c.PromptTokens, c.Prompt.Cached, c.CompletionTokens}, true
-		}
-	}
-	return u, ok
+	anew bool // the user has taken the conversation up again
 }
 
-// reuse is what a prompt begins with of the turn before it, in tokens.
-type reuse struct {
-	prompt, ofPrompt int
-	output, ofOutput int
+// ofPrompt and ofAnswer are the shares that are used again.
+func (r reuse) ofPrompt() float64 {
+	return float64(min(r.Common, r.Prompt)) / float64(max(1, r.Prompt))
+}
+
+func (r reuse) ofAnswer() float64 {
+	return float64(max(0, r.Common-r.Prompt)) / float64(max(1, r.Answer))
 }
 
 func (r reuse) String() string {
-	return fmt.Sprintf("%d/%d+%d/%d", r.prompt, r.ofPrompt, r.output, r.ofOutput)
+	return fmt.Sprintf("%d of %d + %d of %d", min(r.Common, r.Prompt), r.Prompt, max(0, r.Common-r.Prompt), r.Answer)
 }
 
-// block is the size of the blocks in which the engines count what is cached.
-const block = 2
-
-// reuses compares each turn of a conversation with the one before it, by what the
-// only worker found in its cache: that is whole blocks, and never the last token
-// of an answer, which is not computed.
-func reuses(talk []*trip) []reuse {
-	var all []reuse
-	var last usage
-	for _, p := range talk {
-		u, ok := p.counted()
-		if !ok {
+// reuses reads what the server told of each turn of a conversation but the first.
+func reuses(t testing.TB, talk []*trip) (all []reuse) {
+	t.Helper()
+	for i, p := range talk {
+		var r reuse
+		if err := json.Unmarshal([]byte(p.answer.Get("X-Dynago-Debug")), &r); err != nil {
+			t.Errorf("turn %d: x-dynago-debug: %v in %q", i+1, err, p.answer.Get("X-Dynago-Debug"))
 			continue
 		}
-		if last.prompt > 0 {
-			r := reuse{ofPrompt: last.prompt / block * block}
-			r.ofOutput = (last.prompt+last.output-1)/block*block - r.ofPrompt
-			r.prompt = min(u.cached, r.ofPrompt)
-			r.output = min(u.cached-r.prompt, r.ofOutput)
+		if r.First != (i == 0) {
+			t.Errorf("turn %d: the server took it for the first of its session: %v", i+1, r.First)
+		}
+		if i > 0 {
 			all = append(all, r)
 		}
-		last = u
 	}
 	return all
 }

@@ -37,7 +37,7 @@ func serveDialect(t testing.TB, d dialect, script string, flags ...string) *serv
 	t.Helper()
 	args := []string{
 		"--model-path", filepath.Join(setting(t, "E2E_MODELS"), d.model), "--mock-script", script, "--speedup-ratio", "0",
-		"--workers", "1", "--kv-cache-block-size", fmt.Sprint(block), "--num-gpu-blocks-override", "200000",
+		"--workers", "1",
 	}
 	return serve(t, append(append(args, d.flags...), flags...)...)
 }
@@ -98,7 +98,7 @@ func testTask(t *testing.T, h harness, d dialect) []reuse {
 	if len(talk) != len(steps) {
 		t.Errorf("%d turns, want %d", len(talk), len(steps))
 	}
-	return reuses(talk)
+	return reuses(t, talk)
 }
 
 // An agent that is interrupted leaves nothing running behind.
@@ -178,13 +178,14 @@ func (r *table) write(t *testing.T) {
 	w := tabwriter.NewWriter(f, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "AGENT\tFAMILY\tTURNS\tPROMPT REUSED\tANSWER REUSED\tDID")
 	for _, l := range r.lines {
-		worstPrompt, worstOutput := 1.0, 1.0
+		prompt, output := 1.0, 1.0
 		for _, u := range l.reuses {
-			worstPrompt = min(worstPrompt, float64(u.prompt)/float64(u.ofPrompt))
-			worstOutput = min(worstOutput, float64(u.output)/float64(max(1, u.ofOutput)))
+			prompt, output = min(prompt, u.ofPrompt()), min(output, u.ofAnswer())
 		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%.1f%%\t%.1f%%\t%s\n", l.harness, l.dialect, len(l.reuses)+1, 100*worstPrompt, 100*worstOutput, strings.Join(l.notes, ", "))
-		fmt.Fprintln(w, "\t", l.reuses)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%.1f%%\t%.1f%%\t%s\n", l.harness, l.dialect, len(l.reuses)+1, 100*prompt, 100*output, strings.Join(l.notes, ", "))
+		for _, u := range l.reuses {
+			fmt.Fprintf(w, "\t%v %s %s\n\t\t%q\n\t\t%q\n", u, u.Part, u.Cause, u.TextBefore, u.TextNow)
+		}
 	}
 	if err := w.Flush(); err != nil {
 		t.Error(err)

@@ -67,6 +67,7 @@ type Pipeline struct {
 	seen   sightings
 	forms  forms
 	past   *histories // nil: none is kept
+	spelt  *spellings
 }
 
 // counters are what a pipeline has done since its start.
@@ -91,6 +92,7 @@ func New(c Config) *Pipeline {
 		Config: c,
 		models: models{fleet: c.Fleet, load: c.Load},
 		seen:   sightings{fleet: c.Fleet},
+		spelt:  newSpellings(spellingBytes),
 	}
 	if n := cmp.Or(c.HistoryTokens, DefaultHistoryTokens); n > 0 {
 		p.past = newHistories(n)
@@ -226,7 +228,7 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	if err := p.checkFormat(r.Chat); err != nil {
 		return nil, err
 	}
-	view := p.show(r.Chat, model, r.Notes)
+	view := p.show(p.spelt.restore(r.Chat), model, r.Notes)
 	asked := r.Chat
 	seen := *r
 	seen.Chat = view.chat
@@ -343,6 +345,7 @@ func (j *job) echoes() bool { return j.request.Chat.Prompt != nil && j.request.C
 // words.
 func (j *job) counted(events iter.Seq2[chat.Event, error]) iter.Seq2[chat.Event, error] {
 	return func(yield func(chat.Event, error) bool) {
+		spelt := listener{to: j.p.spelt}
 		for e, err := range events {
 			if e.Kind == chat.Dropped {
 				j.p.count.dropped.Add(int64(len(e.Text)))
@@ -351,6 +354,7 @@ func (j *job) counted(events iter.Seq2[chat.Event, error]) iter.Seq2[chat.Event,
 			}
 			if err == nil {
 				j.told.event(&e)
+				spelt.event(&e)
 				if e.Tool != nil {
 					e.Tool = j.names.tell(e.Tool)
 				}
