@@ -79,6 +79,10 @@ func (f *fake) Workers() []pipeline.WorkerInfo {
 	}}
 }
 
+func (f *fake) Dropped() []pipeline.DropCount {
+	return []pipeline.DropCount{{Drop: pipeline.Drop{Family: "hermes", Reason: "malformed"}, Count: 3}}
+}
+
 func (f *fake) Caches() pipeline.CacheInfo {
 	return pipeline.CacheInfo{
 		Index: kvindex.Stats{

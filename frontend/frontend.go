@@ -44,6 +44,8 @@ type Backend interface {
 	// Caches tells what the index of KV blocks holds, and how well it knows each
 	// target that has answered.
 	Caches() pipeline.CacheInfo
+	// Dropped tells what parsers had to drop.
+	Dropped() []pipeline.DropCount
 	// Tokenize returns the ids of a request's prompt and the context length of
 	// its model, 0 if unknown.
 	Tokenize(r *chat.Request, generationPrompt bool) ([]uint32, int, error)

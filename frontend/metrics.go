@@ -145,6 +145,7 @@ func newMetrics(s *Server) (*metrics, error) {
 		newFleetGauges(s, prefix),
 		newCacheGauges(s),
 		newPromptMetrics(s.Backend),
+		newDropMetrics(s.Backend),
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	}, s.Collectors...) {

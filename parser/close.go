@@ -2,14 +2,6 @@ package parser
 
 import "github.com/dynago/dynago/chat"
 
-// ToolParser returns the name of the grammar of calls, "none" without one.
-func (f Family) ToolParser() string {
-	if f.calls == nil {
-		return "none"
-	}
-	return f.calls.name
-}
-
 // ThoughtEnd returns the marker that closes a thought, or "".
 func (f Family) ThoughtEnd() string {
 	switch {

@@ -43,8 +43,8 @@ func TestDetect(t *testing.T) {
 		if !slices.Contains(parser.ToolParsers(), tt.tool) {
 			tt.tool = "none"
 		}
-		if f.Tool() != tt.tool || f.Reasoning() != tt.reasoning {
-			t.Errorf("Detect(%q) = %s and %s, want %s and %s", tt.template, f.Tool(), f.Reasoning(), tt.tool, tt.reasoning)
+		if f.ToolParser() != tt.tool || f.ReasoningParser() != tt.reasoning {
+			t.Errorf("Detect(%q) = %s and %s, want %s and %s", tt.template, f.ToolParser(), f.ReasoningParser(), tt.tool, tt.reasoning)
 		}
 	}
 }
@@ -60,8 +60,8 @@ func TestDetectByTokens(t *testing.T) {
 		{"<tool_call>", "<think>", "hermes", "qwen3"},
 	} {
 		f := parser.Detect(tt.template, func(text string) bool { return text == tt.token })
-		if f.Tool() != tt.tool || f.Reasoning() != tt.reasoning {
-			t.Errorf("%q with a token %s: %s and %s, want %s and %s", tt.template, tt.token, f.Tool(), f.Reasoning(), tt.tool, tt.reasoning)
+		if f.ToolParser() != tt.tool || f.ReasoningParser() != tt.reasoning {
+			t.Errorf("%q with a token %s: %s and %s, want %s and %s", tt.template, tt.token, f.ToolParser(), f.ReasoningParser(), tt.tool, tt.reasoning)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func (f Family) With(toolParser, reasoningParser string) (Family, error) {
 		}
 		f.thought, f.shown = g, false
 	}
-	tool, reasoning := f.Tool(), f.Reasoning()
+	tool, reasoning := f.ToolParser(), f.ReasoningParser()
 	if want := pairs[tool]; want != "" && reasoning != want && reasoning != "none" {
 		if !automatic(reasoningParser) {
 			return Family{}, fmt.Errorf("parsers %q for tool calls and %q for reasoning do not go together: with %s goes %s, or none", tool, reasoning, tool, want)
@@ -116,22 +116,22 @@ func automatic(name string) bool { return name == "" || name == "auto" }
 // String returns the name of the tool-call grammar, or else of the reasoning
 // grammar, or else "none".
 func (f Family) String() string {
-	if tool := f.Tool(); tool != "none" {
+	if tool := f.ToolParser(); tool != "none" {
 		return tool
 	}
-	return f.Reasoning()
+	return f.ReasoningParser()
 }
 
-// Tool returns the name of the tool-call grammar, or "none".
-func (f Family) Tool() string {
+// ToolParser returns the name of the tool-call grammar, or "none".
+func (f Family) ToolParser() string {
 	if f.calls == nil {
 		return "none"
 	}
 	return f.calls.name
 }
 
-// Reasoning returns the name of the reasoning grammar, or "none".
-func (f Family) Reasoning() string {
+// ReasoningParser returns the name of the reasoning grammar, or "none".
+func (f Family) ReasoningParser() string {
 	if f.thought == nil {
 		return "none"
 	}

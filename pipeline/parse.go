@@ -1,7 +1,10 @@
 package pipeline
 
 import (
+	"context"
+	"encoding/json"
 	"iter"
+	"log/slog"
 	"strings"
 	"sync"
 
@@ -183,4 +186,93 @@ func finishOf(e *prompt.End) chat.Finish {
 		f.Reason = chat.FinishStop
 	}
 	return f
+}
+
+// thinks says whether thinking is read in the answer. Where the prompt has opened
+// a thought it is, whatever the request says.
+func (j *job) thinks() bool {
+	r := j.request.Chat
+	c := parser.Controls{Thinking: r.Thinking.Enabled, Effort: r.Thinking.Effort}
+	var args struct {
+		Mode   any `json:"thinking_mode"`
+		Effort any `json:"reasoning_effort"`
+	}
+	if len(r.TemplateArgs) > 0 && json.Unmarshal(r.TemplateArgs, &args) == nil {
+		c.Mode, _ = args.Mode.(string)
+		if effort, ok := args.Effort.(string); ok {
+			c.Effort = effort
+		}
+	}
+	return j.prompt.Start == parser.StartReasoning || j.model.Family.ThinksWith(c)
+}
+
+// nonEmpty says whether the client wants thoughts for an answer if there is no
+// other.
+func (j *job) nonEmpty() bool {
+	r := j.request.Chat
+	var args struct {
+		Force any `json:"force_nonempty_content"`
+	}
+	if r.API != chat.APIChat || len(r.TemplateArgs) == 0 || json.Unmarshal(r.TemplateArgs, &args) != nil {
+		return false
+	}
+	return args.Force == true
+}
+
+// nonEmpty makes text of the thoughts of an answer that has nothing else. They
+// wait for what comes behind them, and with them everything.
+func nonEmpty(events iter.Seq2[chat.Event, error]) iter.Seq2[chat.Event, error] {
+	return func(yield func(chat.Event, error) bool) {
+		var held []chat.Event
+		spoken := false
+		release := func() bool {
+			for _, e := range held {
+				if !yield(e, nil) {
+					return false
+				}
+			}
+			held = nil
+			return true
+		}
+		for e, err := range events {
+			switch {
+			case spoken:
+			case err != nil, e.Kind == chat.BlockStart && e.BlockKind != chat.Thought:
+				spoken = true
+			case e.Kind == chat.Finished:
+				for i := range held {
+					asText(&held[i])
+				}
+				spoken = true
+			case len(held) > 0 || e.Kind == chat.BlockStart:
+				held = append(held, e)
+				continue
+			}
+			if !release() || !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// asText makes an event of thinking one of text.
+func asText(e *chat.Event) {
+	switch e.Kind {
+	case chat.BlockStart:
+		e.BlockKind = chat.Text
+	case chat.ThinkingDelta:
+		e.Kind = chat.TextDelta
+	}
+}
+
+// mostShown is how much of what was dropped is logged.
+const mostShown = 200
+
+// dropped counts what the parser had to drop.
+func (j *job) dropped(e *chat.Event) {
+	j.p.drops.add(j.model.Family.String(), e.Reason)
+	if j.p.Logger.Enabled(context.Background(), slog.LevelDebug) {
+		j.p.Logger.Debug("dropped generated text", "request", j.request.ID, "family", j.model.Family.String(),
+			"reason", e.Reason, "bytes", len(e.Text), "text", e.Text[:min(len(e.Text), mostShown)])
+	}
 }

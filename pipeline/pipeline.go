@@ -64,6 +64,7 @@ type Pipeline struct {
 	Config
 	models models
 	count  counters
+	drops  drops
 	seen   sightings
 	forms  forms
 	past   *histories // nil: none is kept
@@ -73,14 +74,12 @@ type Pipeline struct {
 // counters are what a pipeline has done since its start.
 type counters struct {
 	migratedNew, migratedOngoing, tooLong atomic.Int64
-	dropped                               atomic.Int64
 }
 
 // Counters are totals since the start.
 type Counters struct {
 	MigratedNew, MigratedOngoing int64 // retries before and after the first item
 	MigrationTooLong             int64 // retries refused by MigrationMaxTokens
-	DroppedBytes                 int64 // generated text that belonged to no block
 }
 
 // New makes a pipeline. It reads no file yet; see [Pipeline.Preload].
@@ -106,7 +105,6 @@ func (p *Pipeline) Counters() Counters {
 		MigratedNew:      p.count.migratedNew.Load(),
 		MigratedOngoing:  p.count.migratedOngoing.Load(),
 		MigrationTooLong: p.count.tooLong.Load(),
-		DroppedBytes:     p.count.dropped.Load(),
 	}
 }
 
@@ -287,7 +285,7 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 			Named:    j.held.named,
 			Allowed:  r.ToolChoice.Names,
 			ToolsOn:  len(r.Tools) > 0 && r.ToolChoice.Mode != chat.ToolNone,
-			ThinkOn:  r.Prompt == nil,
+			ThinkOn:  r.Prompt == nil && j.thinks(),
 			Parallel: r.ToolChoice.Parallel,
 			History:  j.history(),
 			NewID:    newID(r.API),
@@ -321,6 +319,9 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 	if j.held.check != nil {
 		events = judged(events, j.held.check)
 	}
+	if j.nonEmpty() {
+		events = nonEmpty(events)
+	}
 	return j.counted(events)
 }
 
@@ -348,8 +349,7 @@ func (j *job) counted(events iter.Seq2[chat.Event, error]) iter.Seq2[chat.Event,
 		spelt := listener{to: j.p.spelt}
 		for e, err := range events {
 			if e.Kind == chat.Dropped {
-				j.p.count.dropped.Add(int64(len(e.Text)))
-				j.p.Logger.Debug("dropped generated text", "request", j.request.ID, "reason", e.Reason, "bytes", len(e.Text))
+				j.dropped(&e)
 				continue
 			}
 			if err == nil {

@@ -131,7 +131,7 @@ func (m *modelFiles) tell(log *slog.Logger, model *prompt.Model, given, tokenize
 	}
 	log.Info("model loaded", "model", m.name,
 		"tokenizer", model.Files.Kind, "kind", model.Tokenizer.Kind(), "vocabulary", model.Tokenizer.Size(),
-		"template", template, "tool_parser", model.Family.Tool(), "reasoning_parser", model.Family.Reasoning(),
+		"template", template, "tool_parser", model.Family.ToolParser(), "reasoning_parser", model.Family.ReasoningParser(),
 		"context_length", context, "took", took.Round(time.Millisecond))
 	for _, pattern := range model.Tokenizer.Regexps() {
 		log.Warn("a split pattern is read by the engine of regular expressions, at a twentieth of the usual speed", "pattern", pattern)
