@@ -111,6 +111,10 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a api) *job {
 		j.record.finish(err)
 		return nil
 	}
+	j.call.model = s.resolve(j.call.model)
+	for i, request := range j.call.requests {
+		j.call.requests[i] = s.resolved(request)
+	}
 	j.heed(r.Header)
 	accepted = true
 	return j

@@ -98,6 +98,9 @@ type Config struct {
 
 	// OpenAI is how OpenAI bodies are read and written.
 	OpenAI openai.Options
+	// Aliases are further names of models; the first that matches a name that no
+	// model has counts.
+	Aliases []Alias
 	// OwnedBy is told in the model list; default "dynago".
 	OwnedBy string
 	// ContextWindow and MaxOutputTokens replace numbers in the model list alone;

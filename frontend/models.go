@@ -17,7 +17,8 @@ import (
 func (s *Server) listModels(w http.ResponseWriter, r *http.Request) {
 	created := exchangeOf(r).arrived.Unix()
 	var list []openai.Model
-	for _, m := range s.Backend.Models() {
+	models := s.Backend.Models()
+	for _, m := range models {
 		if !m.Ready {
 			continue
 		}
@@ -25,6 +26,7 @@ func (s *Server) listModels(w http.ResponseWriter, r *http.Request) {
 			list = append(list, s.modelOf(name, m, created))
 		}
 	}
+	list = append(list, s.listed(models, created)...)
 	s.respond(w, http.StatusOK, openai.AppendModels(nil, list)) //nolint:errcheck // the client has gone, and nothing is left to do
 }
 
@@ -100,6 +102,7 @@ func (s *Server) modelReady(w http.ResponseWriter, r *http.Request, id string) {
 }
 
 func (s *Server) lookup(name string) (pipeline.ModelInfo, bool) {
+	name = s.resolve(name)
 	for _, m := range s.Backend.Models() {
 		if m.ID == name || slices.Contains(m.Aliases, name) {
 			return m, true

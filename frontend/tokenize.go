@@ -13,7 +13,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return nil, err
 		}
-		ids, contextLength, err := s.Backend.Tokenize(c.Request, c.GenerationPrompt)
+		ids, contextLength, err := s.Backend.Tokenize(s.resolved(c.Request), c.GenerationPrompt)
 		if err != nil {
 			return nil, err
 		}
@@ -28,7 +28,7 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return nil, err
 		}
-		text, err := s.Backend.Detokenize(c.Model, c.Tokens)
+		text, err := s.Backend.Detokenize(s.resolve(c.Model), c.Tokens)
 		if err != nil {
 			return nil, err
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/frontend"
 	"github.com/dynago/dynago/internal/demo"
 	"github.com/dynago/dynago/parser"
 	"github.com/dynago/dynago/prompt"
@@ -83,6 +84,19 @@ func newModelFiles(s modelSettings, log *slog.Logger) (*modelFiles, error) {
 		return model, nil
 	})
 	return m, nil
+}
+
+// aliases reads the further names of models.
+func (s *modelSettings) aliases() ([]frontend.Alias, error) {
+	var list []frontend.Alias
+	for _, text := range s.Aliases {
+		a, err := frontend.ParseAlias(text)
+		if err != nil {
+			return nil, fmt.Errorf("--model-alias: %w", err)
+		}
+		list = append(list, a)
+	}
+	return list, nil
 }
 
 // template reads the chat template that replaces the model's own.

@@ -193,6 +193,10 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 	}
 	timing := frontend.DefaultTiming()
 	timing.Hold, timing.KeepAlive, timing.Write = c.HTTP.Hold, c.HTTP.KeepAlive, c.HTTP.WriteTimeout
+	aliases, err := c.Model.aliases()
+	if err != nil {
+		return nil, nil, err
+	}
 	server, err := frontend.New(frontend.Config{
 		Backend: sys, Logger: log, Version: versionName(),
 		BodyLimit: c.HTTP.BodyLimitMB << 20, OverloadStatus: c.HTTP.OverloadStatus,
@@ -206,6 +210,7 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 			ForceUsage: c.Requests.ForceUsage, NamedToolStop: c.Model.NamedToolFinish == "stop",
 			ReasoningField: c.Model.ReasoningField,
 		},
+		Aliases: aliases,
 		OwnedBy: c.Model.OwnedBy, ContextWindow: c.Model.ContextWindow, MaxOutputTokens: c.Model.MaxOutputTokens,
 		Paths: map[string]string{
 			frontend.PathChat: c.Paths.Chat, frontend.PathCompletions: c.Paths.Completions, frontend.PathModels: c.Paths.Models,

@@ -43,25 +43,26 @@ type httpSettings struct {
 }
 
 type modelSettings struct {
-	Demo            string `name:"demo" env:"DYN_DEMO" default:"mock" choice:"mock" help:"Engine behind the built-in demo model."`
-	Path            string `name:"model-path" env:"DYN_MODEL_PATH" placeholder:"PATH" help:"Take tokenizer and chat template from a model's folder, its place in a Hugging Face cache, or a file such as tokenizer.json or model.gguf, instead of the demo model."`
-	Name            string `name:"model-name" aliases:"served-model-name" env:"DYN_MODEL_NAME" placeholder:"NAME" help:"Serve the model under this name; otherwise that of the demo, of the folder, or of the repository in a cache."`
-	ChatTemplate    string `name:"chat-template" aliases:"custom-jinja-template" env:"DYN_CHAT_TEMPLATE" placeholder:"FILE" help:"Use this chat template instead of the model's."`
-	Tokenizer       string `name:"tokenizer" env:"DYN_TOKENIZER" default:"default" choice:"default,fastokens,basetenkenizer" help:"Accepted for compatibility: one tokenizer serves, with the ids of all of these."`
-	ToolParser      string `name:"dyn-tool-call-parser" env:"DYN_TOOL_CALL_PARSER" default:"auto" placeholder:"NAME" help:"How the model writes tool calls: auto, none, or the name of a family."`
-	ReasoningParser string `name:"dyn-reasoning-parser" env:"DYN_REASONING_PARSER" default:"auto" placeholder:"NAME" help:"How the model writes its reasoning: auto, none, or the name of a family."`
-	StructuralTag   bool   `name:"dyn-enable-structural-tag" env:"DYN_ENABLE_STRUCTURAL_TAG" negatable:"" help:"Hold tool calls to the model's own form by structural tags, with engines that know them."`
-	TagScope        string `name:"dyn-structural-tag-scope" env:"DYN_STRUCTURAL_TAG_SCOPE" default:"auto" choice:"auto,always" help:"Use them where a tool is strict, one call is all or a call is forced, or for every request with tools."`
-	TagSchema       string `name:"dyn-structural-tag-schema" env:"DYN_STRUCTURAL_TAG_SCHEMA" default:"auto" choice:"auto,strict" help:"Hold the arguments of strict tools to their schemas, or those of all."`
-	ReasoningField  string `name:"reasoning-field-name" env:"DYN_REASONING_FIELD_NAME" default:"reasoning_content" choice:"reasoning_content,reasoning" help:"Member of answers that holds reasoning."`
-	NamedToolFinish string `name:"named-tool-finish" env:"DYN_NAMED_TOOL_FINISH" default:"tool_calls" choice:"tool_calls,stop" help:"Finish reason of an answer to a named tool choice."`
-	AllowSpecial    bool   `name:"allow-special-tokens-in-content" env:"DYN_ALLOW_SPECIAL_TOKENS_IN_CONTENT" negatable:"" help:"Let control tokens that a client writes into its text be control tokens."`
-	CacheBytes      int    `name:"tokenizer-cache-bytes" env:"DYN_TOKENIZER_CACHE_BYTES" default:"67108864" range:"0.." placeholder:"BYTES" help:"Memory for the token ids of earlier turns; 0 is none."`
-	TurnCacheBytes  int    `name:"turn-cache-bytes" env:"DYN_TURN_CACHE_BYTES" default:"268435456" range:"0.." placeholder:"BYTES" help:"Memory for the token ids of answers, which the next prompt then begins with; 0 is none."`
-	ReplayRaw       bool   `name:"replay-raw" env:"DYN_REPLAY_RAW" negatable:"" help:"Put answers into later prompts as the model wrote them, also where its chat template shows them in another way, such as without their thoughts."`
-	OwnedBy         string `name:"owned-by" env:"DYN_OWNED_BY" default:"dynago" placeholder:"NAME" help:"Owner told in the model list."`
-	ContextWindow   int    `name:"context-window" env:"DYN_CONTEXT_WINDOW" default:"0" range:"0.." placeholder:"TOKENS" help:"Context length told in the model list; 0 is the real one."`
-	MaxOutputTokens int    `name:"max-output-tokens" env:"DYN_MAX_OUTPUT_TOKENS" default:"0" range:"0.." placeholder:"TOKENS" help:"Longest answer told in the model list; 0 tells none."`
+	Demo            string   `name:"demo" env:"DYN_DEMO" default:"mock" choice:"mock" help:"Engine behind the built-in demo model."`
+	Path            string   `name:"model-path" env:"DYN_MODEL_PATH" placeholder:"PATH" help:"Take tokenizer and chat template from a model's folder, its place in a Hugging Face cache, or a file such as tokenizer.json or model.gguf, instead of the demo model."`
+	Name            string   `name:"model-name" aliases:"served-model-name" env:"DYN_MODEL_NAME" placeholder:"NAME" help:"Serve the model under this name; otherwise that of the demo, of the folder, or of the repository in a cache."`
+	Aliases         []string `name:"model-alias" env:"DYN_MODEL_ALIAS" placeholder:"PATTERN=NAME" help:"Serve model NAME also where a client asks for a name of this pattern, as in claude-*=my/model; real names come first. Repeatable; the first that matches counts."`
+	ChatTemplate    string   `name:"chat-template" aliases:"custom-jinja-template" env:"DYN_CHAT_TEMPLATE" placeholder:"FILE" help:"Use this chat template instead of the model's."`
+	Tokenizer       string   `name:"tokenizer" env:"DYN_TOKENIZER" default:"default" choice:"default,fastokens,basetenkenizer" help:"Accepted for compatibility: one tokenizer serves, with the ids of all of these."`
+	ToolParser      string   `name:"dyn-tool-call-parser" env:"DYN_TOOL_CALL_PARSER" default:"auto" placeholder:"NAME" help:"How the model writes tool calls: auto, none, or the name of a family."`
+	ReasoningParser string   `name:"dyn-reasoning-parser" env:"DYN_REASONING_PARSER" default:"auto" placeholder:"NAME" help:"How the model writes its reasoning: auto, none, or the name of a family."`
+	StructuralTag   bool     `name:"dyn-enable-structural-tag" env:"DYN_ENABLE_STRUCTURAL_TAG" negatable:"" help:"Hold tool calls to the model's own form by structural tags, with engines that know them."`
+	TagScope        string   `name:"dyn-structural-tag-scope" env:"DYN_STRUCTURAL_TAG_SCOPE" default:"auto" choice:"auto,always" help:"Use them where a tool is strict, one call is all or a call is forced, or for every request with tools."`
+	TagSchema       string   `name:"dyn-structural-tag-schema" env:"DYN_STRUCTURAL_TAG_SCHEMA" default:"auto" choice:"auto,strict" help:"Hold the arguments of strict tools to their schemas, or those of all."`
+	ReasoningField  string   `name:"reasoning-field-name" env:"DYN_REASONING_FIELD_NAME" default:"reasoning_content" choice:"reasoning_content,reasoning" help:"Member of answers that holds reasoning."`
+	NamedToolFinish string   `name:"named-tool-finish" env:"DYN_NAMED_TOOL_FINISH" default:"tool_calls" choice:"tool_calls,stop" help:"Finish reason of an answer to a named tool choice."`
+	AllowSpecial    bool     `name:"allow-special-tokens-in-content" env:"DYN_ALLOW_SPECIAL_TOKENS_IN_CONTENT" negatable:"" help:"Let control tokens that a client writes into its text be control tokens."`
+	CacheBytes      int      `name:"tokenizer-cache-bytes" env:"DYN_TOKENIZER_CACHE_BYTES" default:"67108864" range:"0.." placeholder:"BYTES" help:"Memory for the token ids of earlier turns; 0 is none."`
+	TurnCacheBytes  int      `name:"turn-cache-bytes" env:"DYN_TURN_CACHE_BYTES" default:"268435456" range:"0.." placeholder:"BYTES" help:"Memory for the token ids of answers, which the next prompt then begins with; 0 is none."`
+	ReplayRaw       bool     `name:"replay-raw" env:"DYN_REPLAY_RAW" negatable:"" help:"Put answers into later prompts as the model wrote them, also where its chat template shows them in another way, such as without their thoughts."`
+	OwnedBy         string   `name:"owned-by" env:"DYN_OWNED_BY" default:"dynago" placeholder:"NAME" help:"Owner told in the model list."`
+	ContextWindow   int      `name:"context-window" env:"DYN_CONTEXT_WINDOW" default:"0" range:"0.." placeholder:"TOKENS" help:"Context length told in the model list; 0 is the real one."`
+	MaxOutputTokens int      `name:"max-output-tokens" env:"DYN_MAX_OUTPUT_TOKENS" default:"0" range:"0.." placeholder:"TOKENS" help:"Longest answer told in the model list; 0 tells none."`
 }
 
 type workerSettings struct {
