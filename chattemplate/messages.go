@@ -211,8 +211,8 @@ func (t *traits) resultAsText(m message) message {
 func (t *traits) callsAsText(m message) message {
 	var b strings.Builder
 	b.WriteString(m.text())
-	for _, c := range m.calls {
-		if b.Len() > 0 {
+	for i, c := range m.calls {
+		if b.Len() > 0 && (i > 0 || !strings.HasSuffix(m.text(), "\n")) {
 			b.WriteByte('\n')
 		}
 		name, _ := jinja.ToJSON(c.name) // a string always has a JSON form
@@ -303,6 +303,9 @@ func (t *traits) content(m *message) jinja.Value {
 	if m.merged != nil {
 		parts = []string{m.text()}
 	}
+	if m.calls != nil {
+		parts = withoutGap(parts, t.gap)
+	}
 	if m.thoughts != nil && t.reasoning == "" {
 		var b strings.Builder
 		for _, thought := range m.thoughts {
@@ -324,6 +327,18 @@ func (t *traits) content(m *message) jinja.Value {
 		items[i] = part
 	}
 	return jinja.NewList(items...)
+}
+
+// withoutGap takes the white space off the end of a text that the template puts
+// between it and calls itself: what a model says before it calls ends with it.
+func withoutGap(parts []string, gap string) []string {
+	last := len(parts) - 1
+	if gap == "" || last < 0 || parts[last] == gap || !strings.HasSuffix(parts[last], gap) {
+		return parts
+	}
+	parts = slices.Clone(parts)
+	parts[last] = strings.TrimSuffix(parts[last], gap)
+	return parts
 }
 
 func (t *traits) callValue(c call) jinja.Value {

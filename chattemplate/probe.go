@@ -29,6 +29,9 @@ type traits struct {
 	stringArguments bool
 	// nullContent tells that calls are shown only if the turn's content is None.
 	nullContent bool
+	// gap is the white space that the template puts between a text and the calls
+	// behind it.
+	gap string
 	// shortIDs tells that call ids must be nine letters or digits.
 	shortIDs bool
 	// reasoning is the field for thoughts; empty if they go into the text.
@@ -147,6 +150,12 @@ func (p *prober) tools(t *traits, shown func(string, ...message) bool) {
 	both := shown(another, user, turn(first, second), answer(first.id, "r"), answer(second.id, "r"))
 	t.oneCall = !both && shown(another, user, turn(first), answer(first.id, "r"), turn(second), answer(second.id, "r"))
 	t.stringArguments = t.stringArguments || p.keepsArguments(t, first.id)
+	speaking := turn(first)
+	speaking.parts = []string{another}
+	if out, err := p.render(t, []message{user, speaking, answer(first.id, "r")}); err == nil {
+		_, behind, _ := strings.Cut(out, another)
+		t.gap = behind[:len(behind)-len(strings.TrimLeft(behind, " \n"))]
+	}
 }
 
 // keepsArguments tells that arguments are best handed over as text: the
