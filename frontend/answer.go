@@ -33,7 +33,11 @@ type call struct {
 	model    string
 	// promptCacheKey is the client's name for a family of prompts.
 	promptCacheKey string
+	userID         string // that Messages names in its metadata
 	stream         bool
+	// resolve, if not nil, completes the requests with what this client has said in
+	// earlier calls.
+	resolve func(x *exchange) error
 	// encoder makes what writes the answer, under the model's primary name.
 	encoder func(x *exchange, model string) encoder
 }
@@ -46,6 +50,20 @@ type encoder interface {
 	appendAnswer(dst []byte, answers []chat.Answer) []byte
 	// The rest is what surrounds the events.
 	sse.Protocol
+}
+
+// gatherer is an encoder that folds the events of an answer itself, before its
+// appendAnswer is called.
+type gatherer interface {
+	gather(events iter.Seq2[chat.Event, error]) error
+}
+
+// fold reads an answer to its end, for a client that does not stream.
+func fold(encode encoder, events iter.Seq2[chat.Event, error]) ([]chat.Answer, error) {
+	if g, ok := encode.(gatherer); ok {
+		return nil, g.gather(events)
+	}
+	return chat.Fold(events)
 }
 
 // buffers hold frames while they are encoded. A stream that waits has none.
@@ -105,6 +123,9 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a api) *job {
 	body, err := s.body(w, r)
 	if err == nil {
 		j.call, err = a.decode(r.Header, body)
+	}
+	if err == nil && j.call.resolve != nil {
+		err = j.call.resolve(j.x)
 	}
 	if err != nil {
 		a.refuse(w, err)
@@ -228,7 +249,7 @@ func send(out *sse.Writer, encode encoder, e chat.Event) error {
 
 // unary sends the folded events.
 func (j *job) unary(w http.ResponseWriter, encode encoder, events iter.Seq2[chat.Event, error], notes *pipeline.Notes) error {
-	answers, err := chat.Fold(events)
+	answers, err := fold(encode, events)
 	if context.Cause(j.ctx) == engine.ErrClientGone {
 		err = engine.ErrClientGone
 	}

@@ -22,10 +22,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/dynago/dynago/anthropic"
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/internal/sse"
 	"github.com/dynago/dynago/openai"
+	"github.com/dynago/dynago/openai/responses"
 	"github.com/dynago/dynago/pipeline"
 	"github.com/dynago/dynago/router"
 	"github.com/dynago/dynago/selection"
@@ -96,11 +98,14 @@ type Config struct {
 	// Selection, if not nil, lets operators and dispatchers ask the router itself.
 	Selection *selection.Service
 
-	// OpenAI is how OpenAI bodies are read and written.
-	OpenAI openai.Options
-	// Aliases are further names of models; the first that matches a name that no
-	// model has counts.
-	Aliases []Alias
+	// OpenAI is how OpenAI bodies are read and written, and Anthropic those of
+	// Messages.
+	OpenAI    openai.Options
+	Anthropic anthropic.Options
+	// Responses is how bodies of Responses are read and written.
+	Responses responses.Options
+	// NoMessages removes the routes of Messages.
+	NoMessages bool
 	// OwnedBy is told in the model list; default "dynago".
 	OwnedBy string
 	// ContextWindow and MaxOutputTokens replace numbers in the model list alone;

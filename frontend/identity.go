@@ -29,7 +29,7 @@ func (j *job) heed(h http.Header) {
 		j.call.ext = j.call.ext.WithHeaders(h.Values)
 	}
 	j.beside = beside{
-		identity: nvext.Sources{Header: h.Get, Ext: j.call.ext, PromptCacheKey: j.call.promptCacheKey}.Identity(),
+		identity: nvext.Sources{Header: h.Get, Ext: j.call.ext, UserID: j.call.userID, PromptCacheKey: j.call.promptCacheKey}.Identity(),
 		class:    strings.TrimSpace(h.Get(classHeader)),
 		debug:    wantsDebug(h.Get(debugHeader)),
 	}

@@ -9,24 +9,27 @@ import (
 
 	"github.com/dynago/dynago/internal/wire"
 
+	"github.com/dynago/dynago/anthropic"
 	"github.com/dynago/dynago/openai"
 	"github.com/dynago/dynago/pipeline"
 )
 
 // listModels lists the names that can be asked for now, aliases included.
 func (s *Server) listModels(w http.ResponseWriter, r *http.Request) {
-	created := exchangeOf(r).arrived.Unix()
+	x := exchangeOf(r)
 	var list []openai.Model
-	models := s.Backend.Models()
-	for _, m := range models {
+	for _, m := range s.Backend.Models() {
 		if !m.Ready {
 			continue
 		}
 		for _, name := range append([]string{m.ID}, m.Aliases...) {
-			list = append(list, s.modelOf(name, m, created))
+			list = append(list, s.modelOf(name, m, x.arrived.Unix()))
 		}
 	}
-	list = append(list, s.listed(models, created)...)
+	if x.messages {
+		s.respond(w, http.StatusOK, anthropic.AppendModels(nil, messagesModels(list))) //nolint:errcheck // the client has gone, and nothing is left to do
+		return
+	}
 	s.respond(w, http.StatusOK, openai.AppendModels(nil, list)) //nolint:errcheck // the client has gone, and nothing is left to do
 }
 
@@ -41,24 +44,29 @@ func (s *Server) modelOf(name string, m pipeline.ModelInfo, created int64) opena
 // showModel answers for one model, whose id may have slashes, or tells whether
 // it is ready if the path ends so.
 func (s *Server) showModel(w http.ResponseWriter, r *http.Request) {
-	id := r.PathValue("id")
+	id, x := r.PathValue("id"), exchangeOf(r)
 	m, ok := s.lookup(id)
 	if !ok {
 		if base, isProbe := strings.CutSuffix(id, "/ready"); isProbe {
 			s.modelReady(w, r, base)
 			return
 		}
-		s.refuse(w, unknown(id))
+		s.refuseModel(w, x, id)
 		return
 	}
 	if !m.Ready {
 		e := s.notReady()
 		e.Param = "model"
 		e.Message = "Model `" + clip(id) + "` is not ready to serve requests yet. The deployment may still be starting up or is not fully provisioned. Please retry shortly."
-		s.refuse(w, e)
+		s.refuseTo(w, x, e)
 		return
 	}
-	s.respond(w, http.StatusOK, openai.AppendModel(nil, s.modelOf(id, m, exchangeOf(r).arrived.Unix()))) //nolint:errcheck // the client has gone, and nothing is left to do
+	shown := s.modelOf(id, m, x.arrived.Unix())
+	if x.messages {
+		s.respond(w, http.StatusOK, anthropic.AppendModel(nil, messagesModel(shown))) //nolint:errcheck // the client has gone, and nothing is left to do
+		return
+	}
+	s.respond(w, http.StatusOK, openai.AppendModel(nil, shown)) //nolint:errcheck // the client has gone, and nothing is left to do
 }
 
 type readiness struct {
@@ -86,7 +94,7 @@ type workerType struct {
 func (s *Server) modelReady(w http.ResponseWriter, r *http.Request, id string) {
 	m, ok := s.lookup(id)
 	if !ok {
-		s.refuse(w, unknown(id))
+		s.refuseModel(w, exchangeOf(r), id)
 		return
 	}
 	here := inNamespace{Ready: m.Ready, Reason: m.Reason, Present: []string{}, Missing: []string{}, Types: map[string]workerType{}}
@@ -102,13 +110,21 @@ func (s *Server) modelReady(w http.ResponseWriter, r *http.Request, id string) {
 }
 
 func (s *Server) lookup(name string) (pipeline.ModelInfo, bool) {
-	name = s.resolve(name)
 	for _, m := range s.Backend.Models() {
 		if m.ID == name || slices.Contains(m.Aliases, name) {
 			return m, true
 		}
 	}
 	return pipeline.ModelInfo{}, false
+}
+
+// refuseModel tells that there is no such model, in the client's words.
+func (s *Server) refuseModel(w http.ResponseWriter, x *exchange, id string) {
+	if x.messages {
+		s.refuseMessages(w, unknown(id), id)
+		return
+	}
+	s.refuse(w, unknown(id))
 }
 
 func unknown(model string) *wire.Error {

@@ -48,6 +48,7 @@ func (s *Server) routes() (public, admin http.Handler, err error) {
 	table := []route{
 		{"POST", PathChat, "/v1/chat/completions", s.answer(chatAPI{s})},
 		{"POST", PathCompletions, "/v1/completions", s.answer(completionsAPI{s})},
+		{"POST", "", responsesPath, s.answer(responsesAPI{s})},
 		{"POST", "", "/tokenize", s.tokenize},
 		{"POST", "", "/v1/tokenize", s.tokenize},
 		{"POST", "", "/detokenize", s.detokenize},
@@ -60,6 +61,12 @@ func (s *Server) routes() (public, admin http.Handler, err error) {
 		{"GET", "", "/{$}", s.root},
 		{"GET", "", "/openapi.json", s.openAPI},
 		{"GET", "", "/docs", s.docs},
+	}
+	if !s.NoMessages {
+		table = append(table,
+			route{"POST", "", messagesPath, s.answer(messagesAPI{s})},
+			route{"POST", "", messagesPath + "/count_tokens", s.countTokens},
+		)
 	}
 	metrics := route{"GET", PathMetrics, "/metrics", s.metrics.page().ServeHTTP}
 	private := []route{metrics}
@@ -134,8 +141,12 @@ func (s *Server) mux(table []route) (http.Handler, error) {
 	wrongMethod := http.NewServeMux()
 	for path, allowed := range methods {
 		allow := strings.Join(allowed, ", ")
-		wrongMethod.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
+		wrongMethod.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Allow", allow)
+			if x := exchangeOf(r); x.messages {
+				s.refuseTo(w, x, refusal(http.StatusMethodNotAllowed, "Method not allowed: %s %s takes %s", clip(r.Method), clip(r.URL.Path), allow))
+				return
+			}
 			w.WriteHeader(http.StatusMethodNotAllowed)
 		})
 	}
@@ -144,7 +155,7 @@ func (s *Server) mux(table []route) (http.Handler, error) {
 			h.ServeHTTP(w, r)
 			return
 		}
-		s.refuse(w, refusal(http.StatusNotFound, "Route not found: %s %s", clip(r.Method), clip(r.URL.Path)))
+		s.refuseTo(w, exchangeOf(r), refusal(http.StatusNotFound, "Route not found: %s %s", clip(r.Method), clip(r.URL.Path)))
 	})
 	return s.around(mux), nil
 }
@@ -165,6 +176,7 @@ type exchange struct {
 	route       string // method and path, cut short
 	arrived     time.Time
 	answered    bool // an answer has begun, so a panic has no status left
+	messages    bool // the client speaks Messages, and reads errors of that shape
 }
 
 type exchangeKey struct{}
@@ -190,6 +202,7 @@ func (s *Server) around(next http.Handler) http.Handler {
 		if x.correlation == "" {
 			x.correlation = x.id
 		}
+		x.messages = s.speaksMessages(r)
 		h := w.Header()
 		h["Request-Id"] = []string{x.id}
 		h["X-Request-Id"] = []string{x.correlation}
@@ -199,7 +212,7 @@ func (s *Server) around(next http.Handler) http.Handler {
 			tenant, ok := s.Keys.tenant(r)
 			if !ok {
 				h.Set("WWW-Authenticate", "Bearer")
-				s.refuse(w, refusal(http.StatusUnauthorized, "Incorrect or missing API key: send a key of this server as Authorization: Bearer KEY or x-api-key: KEY"))
+				s.refuseTo(w, x, refusal(http.StatusUnauthorized, "Incorrect or missing API key: send a key of this server as Authorization: Bearer KEY or x-api-key: KEY"))
 				return
 			}
 			x.tenant = tenant
@@ -222,7 +235,7 @@ func (s *Server) recover(w http.ResponseWriter, x *exchange) {
 	}
 	s.Logger.Error("panic", "request_id", x.id, "route", x.route, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	if !x.answered {
-		s.refuse(w, &wire.Error{Status: http.StatusInternalServerError, Message: "Internal server error"})
+		s.refuseTo(w, x, &wire.Error{Status: http.StatusInternalServerError, Message: "Internal server error"})
 	}
 }
 
@@ -245,6 +258,15 @@ func printable(id string) string {
 		return ""
 	}
 	return id
+}
+
+// refuseTo answers with an error in the shape that the client reads.
+func (s *Server) refuseTo(w http.ResponseWriter, x *exchange, err error) {
+	if x.messages {
+		s.refuseMessages(w, err, "")
+		return
+	}
+	s.refuse(w, err)
 }
 
 // refuse answers with an error in the shape of OpenAI's routes.

@@ -39,18 +39,18 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) {
 // quick serves a route that answers a body at once and asks no worker.
 func (s *Server) quick(w http.ResponseWriter, r *http.Request, answer func(body []byte) ([]byte, error)) {
 	if !s.stage.enter() {
-		s.refuse(w, s.notReady())
+		s.refuseTo(w, exchangeOf(r), s.notReady())
 		return
 	}
 	defer s.stage.leave()
 	body, err := s.body(w, r)
 	if err != nil {
-		s.refuse(w, err)
+		s.refuseTo(w, exchangeOf(r), err)
 		return
 	}
 	out, err := answer(body)
 	if err != nil {
-		s.refuse(w, err)
+		s.refuseTo(w, exchangeOf(r), err)
 		return
 	}
 	s.respond(w, http.StatusOK, out) //nolint:errcheck // the client has gone, and nothing is left to do

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -110,7 +109,7 @@ func (m *Model) fill(p *Prompt, r *chat.Request, ext *nvext.Ext, limited, places
 	}
 	if limited {
 		if n := m.fewest(text); m.ContextLength > 0 && n >= m.ContextLength {
-			return nil, m.tooLong(r, fmt.Sprintf("at least %d", n))
+			return nil, m.tooLong(r, n, "at least ")
 		}
 	}
 	begin := time.Now()
@@ -201,7 +200,7 @@ func (m *Model) limit(p *Prompt, r *chat.Request) error {
 	if m.ContextLength > 0 {
 		room = m.ContextLength - len(p.IDs)
 		if room <= 0 {
-			return m.tooLong(r, strconv.Itoa(len(p.IDs)))
+			return m.tooLong(r, len(p.IDs), "")
 		}
 	}
 	p.Stop.MaxTokens = room
@@ -214,10 +213,21 @@ func (m *Model) limit(p *Prompt, r *chat.Request) error {
 	return nil
 }
 
-// tooLong is the error of a prompt that has so many tokens.
-func (m *Model) tooLong(r *chat.Request, tokens string) *engine.Error {
-	e := invalid(fieldOf(r), "This model's maximum context length is %d tokens. However, your messages resulted in %s tokens. Please reduce the length of the messages.", m.ContextLength, tokens)
+// TooLong tells by how much a prompt is longer than its model's context. Tokens is
+// how many it has at least.
+type TooLong struct{ Tokens, Limit int }
+
+// Error returns both numbers.
+func (e *TooLong) Error() string {
+	return fmt.Sprintf("%d tokens in a context of %d", e.Tokens, e.Limit)
+}
+
+// tooLong is the error of a prompt that has so many tokens, or at least so many.
+// It wraps a [TooLong].
+func (m *Model) tooLong(r *chat.Request, tokens int, atLeast string) *engine.Error {
+	e := invalid(fieldOf(r), "This model's maximum context length is %d tokens. However, your messages resulted in %s%d tokens. Please reduce the length of the messages.", m.ContextLength, atLeast, tokens)
 	e.Code = "context_length_exceeded"
+	e.Err = &TooLong{tokens, m.ContextLength}
 	return e
 }
 

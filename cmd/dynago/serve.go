@@ -14,8 +14,10 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/dynago/dynago/anthropic"
 	"github.com/dynago/dynago/frontend"
 	"github.com/dynago/dynago/internal/config"
+	"github.com/dynago/dynago/internal/envelope"
 	"github.com/dynago/dynago/openai"
 )
 
@@ -193,7 +195,7 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 	}
 	timing := frontend.DefaultTiming()
 	timing.Hold, timing.KeepAlive, timing.Write = c.HTTP.Hold, c.HTTP.KeepAlive, c.HTTP.WriteTimeout
-	aliases, err := c.Model.aliases()
+	box, err := envelope.New(c.Requests.EnvelopeKey)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -210,8 +212,12 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 			ForceUsage: c.Requests.ForceUsage, NamedToolStop: c.Model.NamedToolFinish == "stop",
 			ReasoningField: c.Model.ReasoningField,
 		},
-		Aliases: aliases,
-		OwnedBy: c.Model.OwnedBy, ContextWindow: c.Model.ContextWindow, MaxOutputTokens: c.Model.MaxOutputTokens,
+		Anthropic: anthropic.Options{
+			DisableNVExt: c.Requests.NoNVExt, StrictNVExt: c.Requests.StrictNVExt,
+			MarkErrors: c.Requests.ToolErrorPrefix, Envelope: box,
+		},
+		NoMessages: !c.Requests.AnthropicAPI,
+		OwnedBy:    c.Model.OwnedBy, ContextWindow: c.Model.ContextWindow, MaxOutputTokens: c.Model.MaxOutputTokens,
 		Paths: map[string]string{
 			frontend.PathChat: c.Paths.Chat, frontend.PathCompletions: c.Paths.Completions, frontend.PathModels: c.Paths.Models,
 			frontend.PathHealth: c.Paths.Health, frontend.PathLive: c.Paths.Live, frontend.PathMetrics: c.Paths.Metrics,

@@ -26,6 +26,7 @@ type Setting struct {
 	Default string
 	Source  string // flag, default, the variable's name, or file and line
 	Help    string
+	Secret  bool // Value only says whether there is one
 }
 
 // Settings returns the settings of the chosen command, in their order.
@@ -45,6 +46,9 @@ func (p *Parsed) Settings() []Setting {
 			s := Setting{
 				Name: flag.Name, Envs: flag.Envs, Value: show(flag.Target), Default: flag.Default,
 				Source: p.source(flag, given[flag.Value]), Help: flag.Help,
+			}
+			if s.Secret = flag.Tag.Has("secret"); s.Secret && s.Value != "" {
+				s.Value = "(secret)"
 			}
 			if flag.Group != nil {
 				s.Group = flag.Group.Title
@@ -86,7 +90,7 @@ func show(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// Dump writes the settings as a file that sets them again.
+// Dump writes the settings as a file that sets them again, but for secrets.
 func (p *Parsed) Dump(w io.Writer) error {
 	group := ""
 	for _, s := range p.Settings() {
@@ -101,7 +105,7 @@ func (p *Parsed) Dump(w io.Writer) error {
 			return fmt.Errorf("dump %s: %w", s.Name, err)
 		}
 		line := s.Name + ": " + strings.TrimSpace(string(value))
-		if s.Value == "" {
+		if s.Value == "" || s.Secret {
 			line = "# " + s.Name + ":"
 		}
 		if _, err := fmt.Fprintln(w, line); err != nil {

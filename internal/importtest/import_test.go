@@ -94,7 +94,7 @@ var plan = []room{
 
 	{name: "frontend", floor: 6, sees: []string{"internal/envelope", "internal/sse", "internal/wire"}, seenBy: []string{"cmd/dynago"}},
 
-	{name: "cmd/dynago", floor: 7, sees: []string{"internal/config", "internal/demo", "internal/sse"}, seenBy: []string{}},
+	{name: "cmd/dynago", floor: 7, sees: []string{"internal/config", "internal/demo", "internal/envelope", "internal/sse"}, seenBy: []string{}},
 
 	{name: "internal/envelope", outside: true, never: noHTTP},
 	{name: "internal/wire", outside: true, sees: []string{"engine"}},

@@ -1,0 +1,249 @@
+package anthropic
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/internal/wire"
+	"github.com/dynago/dynago/nvext"
+)
+
+// body holds what a client sent, before it is checked and made a chat.Request.
+// Pointers are nil, and values empty, for what is absent or null.
+type body struct {
+	model             string
+	messages          []message
+	system            content
+	maxTokens, topK   *int64
+	temperature, topP *float64
+	stream            bool
+	stop              []string
+	tools             []chat.Tool
+	toolMarks         []mark
+	searches          bool // a tool finds deferred ones
+	choice            choice
+	thinking          thinking
+	keep              *int // thoughts that context_management keeps
+	effort            string
+	format            format
+	userID            string
+	mark              *mark
+	betas             []string
+	nvext             []byte
+
+	unknown []string
+}
+
+// members says how each member of a body is read. A read function that meets
+// null forgets an earlier value, so that of repeated members the last one wins.
+var members = map[string]func(r *wire.Reader, b *body) error{
+	"model":              func(r *wire.Reader, b *body) error { return nullable(r, &b.model, text) },
+	"messages":           readMessages,
+	"system":             func(r *wire.Reader, b *body) (err error) { b.system, err = readContent(r); return err },
+	"max_tokens":         func(r *wire.Reader, b *body) error { return optional(r, &b.maxTokens, integer) },
+	"temperature":        func(r *wire.Reader, b *body) error { return optional(r, &b.temperature, (*wire.Reader).Float) },
+	"top_p":              func(r *wire.Reader, b *body) error { return optional(r, &b.topP, (*wire.Reader).Float) },
+	"top_k":              func(r *wire.Reader, b *body) error { return optional(r, &b.topK, integer) },
+	"stream":             func(r *wire.Reader, b *body) error { return nullable(r, &b.stream, (*wire.Reader).Boolean) },
+	"stop_sequences":     func(r *wire.Reader, b *body) error { return nullable(r, &b.stop, texts) },
+	"tools":              readTools,
+	"tool_choice":        readChoice,
+	"thinking":           readThinking,
+	"context_management": readContextManagement,
+	"output_config":      readOutputConfig,
+	"output_format":      func(r *wire.Reader, b *body) error { return b.format.read(r) },
+	"metadata":           readMetadata,
+	"cache_control":      func(r *wire.Reader, b *body) (err error) { b.mark, err = readMark(r); return err },
+	"betas":              func(r *wire.Reader, b *body) error { return lenient(r, &b.betas, '[', texts) },
+	"nvext":              func(r *wire.Reader, b *body) error { return nullable(r, &b.nvext, (*wire.Reader).Raw) },
+}
+
+// ignored are members that are known and have no effect here.
+var ignored = []string{
+	"billing_policy", "compaction", "container", "diagnostics", "fallbacks", "inference_geo", "mcp_servers",
+	"service_tier", "speed", "thread", "user_profile_id", "workspace_id",
+}
+
+// maxUnknown bounds the list of what was passed over: it goes into a log line.
+const maxUnknown = 32
+
+func (b *body) passOver(what string) {
+	if len(b.unknown) < maxUnknown && !slices.Contains(b.unknown, what) {
+		b.unknown = append(b.unknown, what)
+	}
+}
+
+// read reads a body. One that is broken by raw control characters inside strings
+// is read once more with those escaped.
+func read(doc []byte) (*body, error) {
+	b, err := readOnce(doc)
+	if _, broken := err.(*wire.SyntaxError); broken {
+		if mended, ok := wire.EscapeControls(doc); ok {
+			b, err = readOnce(mended)
+		}
+	}
+	if broken, ok := err.(*wire.SyntaxError); ok {
+		return nil, broken.Cause
+	}
+	return b, err
+}
+
+func readOnce(doc []byte) (*body, error) {
+	r, b := wire.NewReader(doc, ""), new(body)
+	err := r.Object("an object", func(name []byte) error {
+		if read := members[string(name)]; read != nil {
+			return read(r, b)
+		}
+		if unknown := wire.CleanText(string(name)); !slices.Contains(ignored, unknown) {
+			b.passOver(wire.Clip(unknown))
+		}
+		return r.Skip()
+	})
+	if err == nil {
+		err = r.End()
+	}
+	return b, err
+}
+
+// call checks a body and makes its call. A count asks for less than an answer.
+func (b *body) call(d Dialect, o Options, answered bool) (*Call, error) {
+	model := cmp.Or(b.model, o.DefaultModel)
+	switch {
+	case strings.TrimSpace(model) == "":
+		return nil, missing("model")
+	case len(b.messages) == 0:
+		return nil, missing("messages")
+	}
+	request := &chat.Request{API: chat.APIMessages, Model: model, Tools: b.tools}
+	if answered {
+		if err := b.sampling(&request.Sampling); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if request.ToolChoice, err = b.toolChoice(); err != nil {
+		return nil, err
+	}
+	if request.Output, err = b.output(request.ToolChoice); err != nil {
+		return nil, err
+	}
+	request.Thinking = b.thoughts()
+	c := &Call{
+		Request: request, Model: model, UserID: b.userID, Stream: b.stream,
+		omitThoughts: b.thinking.omitted, envelope: o.envelope(),
+	}
+	d.Betas = slices.Concat(d.Betas, b.betas)
+	c.tellsContext = d.tellsContext()
+	if err := b.converse(request, o); err != nil {
+		return nil, err
+	}
+	if n := len(request.Cache); n > 0 {
+		c.marked, c.markedLong = true, request.Cache[n-1].TTL >= longTTL
+	}
+	if b.userID != "" {
+		request.Metadata = map[string]string{"user_id": b.userID}
+	}
+	if c.Ext, err = b.extension(o); err != nil {
+		return nil, err
+	}
+	applyExtension(c.Ext, request)
+	c.Unknown = b.unknown
+	return c, nil
+}
+
+// maxStops bounds the list of stop sequences: each is looked for in every piece
+// of an answer.
+const maxStops = 128
+
+// sampling checks what says how tokens are chosen and when to stop.
+func (b *body) sampling(s *chat.Sampling) error {
+	switch {
+	case b.maxTokens == nil:
+		return missing("max_tokens")
+	case *b.maxTokens < 1:
+		return wire.Invalid("max_tokens", "max_tokens: must be greater than 0")
+	case outside(b.temperature, 0, 2):
+		return wire.Invalid("temperature", "temperature: must be between 0 and 2, got %v", *b.temperature)
+	case outside(b.topP, math.SmallestNonzeroFloat64, 1):
+		return wire.Invalid("top_p", "top_p: must be greater than 0 and at most 1, got %v", *b.topP)
+	case b.topK != nil && *b.topK < -1:
+		return wire.Invalid("top_k", "top_k: must be -1, 0 or greater, got %d", *b.topK)
+	case len(b.stop) > maxStops:
+		return wire.Invalid("stop_sequences", "stop_sequences: must have at most %d elements, got %d", maxStops, len(b.stop))
+	}
+	for i, stop := range b.stop {
+		if stop == "" {
+			path := index("stop_sequences", i)
+			return wire.Invalid(path, "%s: must not be empty", path)
+		}
+	}
+	*s = chat.Sampling{
+		Temperature: b.temperature, TopP: b.topP, Stop: b.stop,
+		MaxTokens: new(int(min(*b.maxTokens, math.MaxInt32))),
+	}
+	if b.topK != nil {
+		s.TopK = new(int(min(*b.topK, math.MaxInt32)))
+		if *s.TopK == 0 {
+			*s.TopK = -1
+		}
+	}
+	return nil
+}
+
+func (b *body) extension(o Options) (*nvext.Ext, error) {
+	if b.nvext == nil || o.DisableNVExt {
+		return nil, nil
+	}
+	ext, unknown, err := nvext.Decode(b.nvext, o.StrictNVExt)
+	if e, ok := err.(*nvext.Error); ok {
+		return nil, wire.Invalid(e.Path, "%s", e)
+	}
+	if err != nil {
+		return nil, wire.Invalid("nvext", "%s", err)
+	}
+	for _, path := range unknown {
+		b.passOver(path)
+	}
+	return ext, nil
+}
+
+// applyExtension applies what the extension says about the answer itself.
+func applyExtension(ext *nvext.Ext, r *chat.Request) {
+	if ext == nil {
+		return
+	}
+	if ext.GreedSampling != nil && *ext.GreedSampling {
+		r.Sampling.Temperature, r.Sampling.TopP, r.Sampling.TopK = new(0.0), nil, nil
+	}
+	if ext.MaxThinkingTokens != nil {
+		r.Thinking.Budget = new(int(*ext.MaxThinkingTokens))
+	}
+}
+
+func readMetadata(r *wire.Reader, b *body) error {
+	b.userID = ""
+	if null, err := r.Null(); null {
+		return err
+	}
+	return r.Object("an object", func(name []byte) error {
+		if string(name) != "user_id" {
+			return r.Skip()
+		}
+		return nullable(r, &b.userID, text)
+	})
+}
+
+// missing is the error of a member that has to be there.
+func missing(path string) *wire.Error { return wire.Missing(path, "%s: field required", path) }
+
+// outside says whether a number that was given lies outside [low, high].
+func outside(p *float64, low, high float64) bool {
+	return p != nil && !(*p >= low && *p <= high)
+}
+
+// index returns the path of an element.
+func index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }

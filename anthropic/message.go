@@ -1,0 +1,153 @@
+package anthropic
+
+import (
+	"github.com/dynago/dynago/internal/wire"
+)
+
+// message is one element of messages, read but not yet checked.
+type message struct {
+	role    string
+	content content
+}
+
+// content is a text or a list of blocks. What some tools of the provider answer
+// is neither, and kept as it is.
+type content struct {
+	given  bool // present, and not null
+	blocks []block
+	other  []byte
+}
+
+// block is one block of content, with the members that any kind of block has:
+// which of them mean something depends on the kind, which may come last.
+type block struct {
+	index int // in its array; -1 for content that is a string
+	kind  string
+	wire  []byte // the whole block as it came
+
+	text      *string
+	thinking  string
+	signature string
+	data      string
+	title     string
+	context   string
+	id        string // of a call
+	name      string
+	callID    string // of the call that a result answers
+	toolName  string
+	input     []byte
+	source    []byte
+	content   content
+	isError   bool
+	mark      *mark
+}
+
+func readMessages(r *wire.Reader, b *body) error {
+	b.messages = nil
+	if null, err := r.Null(); null {
+		return err
+	}
+	return r.Array("an array of messages", func(int) error {
+		b.messages = append(b.messages, message{})
+		m := &b.messages[len(b.messages)-1]
+		return r.Object("a message object", func(name []byte) (err error) {
+			switch string(name) {
+			case "role":
+				return nullable(r, &m.role, text)
+			case "content":
+				m.content, err = readContent(r)
+				return err
+			}
+			return r.Skip()
+		})
+	})
+}
+
+// readContent reads a string, an array of blocks, or null.
+func readContent(r *wire.Reader) (content, error) {
+	switch r.Kind() {
+	case 'n':
+		return content{}, r.Skip()
+	case '"':
+		s, err := text(r)
+		return content{given: true, blocks: []block{{index: -1, kind: "text", text: &s}}}, err
+	case '[':
+		c := content{given: true}
+		err := r.Array("an array of content blocks", func(i int) error {
+			c.blocks = append(c.blocks, block{index: i})
+			return c.blocks[i].read(r)
+		})
+		return c, err
+	}
+	return content{}, r.Mistyped("a string or an array of content blocks")
+}
+
+// read reads a block. What is no object has no type, and nothing else either.
+func (b *block) read(r *wire.Reader) (err error) {
+	switch r.Kind() {
+	case '"':
+		b.kind = "text"
+		return optional(r, &b.text, text)
+	case '{':
+		b.wire, err = r.ObjectRaw("a content block object", func(name []byte) error { return b.member(r, name) })
+		return err
+	}
+	b.wire, err = r.Raw()
+	return err
+}
+
+func (b *block) member(r *wire.Reader, name []byte) (err error) {
+	switch string(name) {
+	case "type":
+		return lenient(r, &b.kind, '"', text)
+	case "text":
+		if r.Kind() != '"' {
+			b.text = nil
+			return r.Skip()
+		}
+		return optional(r, &b.text, text)
+	case "thinking":
+		return lenient(r, &b.thinking, '"', text)
+	case "signature":
+		return lenient(r, &b.signature, '"', text)
+	case "data":
+		return lenient(r, &b.data, '"', text)
+	case "title":
+		return lenient(r, &b.title, '"', text)
+	case "context":
+		return lenient(r, &b.context, '"', text)
+	case "id":
+		return lenient(r, &b.id, '"', text)
+	case "name":
+		return lenient(r, &b.name, '"', text)
+	case "tool_use_id":
+		return lenient(r, &b.callID, '"', text)
+	case "tool_name":
+		return lenient(r, &b.toolName, '"', text)
+	case "input":
+		return nullable(r, &b.input, clean)
+	case "source":
+		return nullable(r, &b.source, clean)
+	case "content":
+		return b.readContent(r)
+	case "is_error":
+		b.isError = r.Kind() == 't'
+		return r.Skip()
+	case "cache_control":
+		b.mark, err = readMark(r)
+		return err
+	}
+	return r.Skip()
+}
+
+// readContent reads the content inside a block, which may be of any type.
+func (b *block) readContent(r *wire.Reader) (err error) {
+	switch r.Kind() {
+	case 'n', '"', '[':
+		b.content, err = readContent(r)
+		return err
+	}
+	b.content = content{given: true}
+	b.content.other, err = clean(r)
+	return err
+}
