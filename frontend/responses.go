@@ -1,0 +1,101 @@
+package frontend
+
+import (
+	"iter"
+	"net/http"
+	"time"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/internal/sse"
+	"github.com/dynago/dynago/internal/wire"
+	"github.com/dynago/dynago/openai/responses"
+)
+
+const responsesPath = "/v1/responses"
+
+// responsesAPI is POST /v1/responses.
+type responsesAPI struct{ *Server }
+
+func (responsesAPI) endpoint() string { return "responses" }
+
+func (a responsesAPI) decode(_ http.Header, body []byte) (call, error) {
+	c, err := responses.Decode(body, a.Responses)
+	if err != nil {
+		return call{}, err
+	}
+	return call{
+		requests: []*chat.Request{c.Request}, ext: c.Ext, model: c.Model, promptCacheKey: c.PromptCacheKey, stream: c.Stream,
+		resolve: func(*exchange) error { return c.Resolve(nil) },
+		encoder: func(x *exchange, model string) encoder {
+			h := responses.Header{ID: responses.NewID(), Model: model, Created: x.arrived.Unix()}
+			return &responsesEncoder{Encoder: c.Encoder(h), server: a.Server, stream: c.Stream}
+		},
+	}, nil
+}
+
+// responsesEncoder is the encoder of Responses.
+type responsesEncoder struct {
+	*responses.Encoder
+	server *Server
+	stream bool
+}
+
+func (e *responsesEncoder) appendEvent(dst []byte, event chat.Event) []byte {
+	return e.AppendEvent(dst, event)
+}
+
+// gather implements [gatherer]: which tokens belong to which item is known while
+// the events pass.
+func (e *responsesEncoder) gather(events iter.Seq2[chat.Event, error]) error {
+	buf := buffers.Get().(*[]byte)
+	defer release(buf)
+	for event, err := range events {
+		if err != nil {
+			return err
+		}
+		*buf = e.AppendEvent((*buf)[:0], event)
+	}
+	return nil
+}
+
+func (e *responsesEncoder) appendAnswer(dst []byte, _ []chat.Answer) []byte {
+	e.Complete(time.Now().Unix())
+	return e.AppendResponse(dst)
+}
+
+func (e *responsesEncoder) AppendEnd(dst []byte) []byte {
+	return e.Encoder.AppendEnd(dst, time.Now().Unix())
+}
+
+func (*responsesEncoder) AppendPing(dst []byte) []byte { return append(dst, sse.Comment...) }
+
+func (e *responsesEncoder) AppendFailure(dst []byte, err error) []byte {
+	return e.Encoder.AppendFailure(dst, e.server.responsesError(err))
+}
+
+// Refuse implements [sse.Protocol]. A conversation that is too long fails inside
+// of its stream: agents compact it then, and give up at a status that is not 200.
+func (e *responsesEncoder) Refuse(w http.ResponseWriter, err error) {
+	told := e.server.responsesError(err)
+	if !e.stream || told.Code != wire.CodeContextLength {
+		e.server.refuse(w, told)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-cache")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	w.Write(e.Encoder.AppendFailure(e.AppendOpening(nil), told)) //nolint:errcheck // the client has gone, and nothing is left to do
+}
+
+// responsesError turns a failure into what clients of Responses are told.
+func (s *Server) responsesError(err error) *wire.Error {
+	e := wire.ErrorOf(err, s.OverloadStatus)
+	if e.Param != "messages" {
+		return e
+	}
+	told := *e
+	told.Param = "input"
+	return &told
+}
