@@ -106,6 +106,9 @@ type Config struct {
 	Responses responses.Options
 	// NoMessages removes the routes of Messages.
 	NoMessages bool
+	// Aliases are further names of models; the first that matches a name that no
+	// model has counts.
+	Aliases []Alias
 	// OwnedBy is told in the model list; default "dynago".
 	OwnedBy string
 	// ContextWindow and MaxOutputTokens replace numbers in the model list alone;

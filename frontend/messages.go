@@ -87,7 +87,7 @@ func (s *Server) countTokens(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return nil, err
 		}
-		ids, _, err := s.Backend.Tokenize(request, true)
+		ids, _, err := s.Backend.Tokenize(s.resolved(request), true)
 		if err != nil {
 			return nil, s.messagesError(err, request.Model)
 		}

@@ -18,7 +18,8 @@ import (
 func (s *Server) listModels(w http.ResponseWriter, r *http.Request) {
 	x := exchangeOf(r)
 	var list []openai.Model
-	for _, m := range s.Backend.Models() {
+	models := s.Backend.Models()
+	for _, m := range models {
 		if !m.Ready {
 			continue
 		}
@@ -26,6 +27,7 @@ func (s *Server) listModels(w http.ResponseWriter, r *http.Request) {
 			list = append(list, s.modelOf(name, m, x.arrived.Unix()))
 		}
 	}
+	list = append(list, s.listed(models, x.arrived.Unix())...)
 	if x.messages {
 		s.respond(w, http.StatusOK, anthropic.AppendModels(nil, messagesModels(list))) //nolint:errcheck // the client has gone, and nothing is left to do
 		return
@@ -110,6 +112,7 @@ func (s *Server) modelReady(w http.ResponseWriter, r *http.Request, id string) {
 }
 
 func (s *Server) lookup(name string) (pipeline.ModelInfo, bool) {
+	name = s.resolve(name)
 	for _, m := range s.Backend.Models() {
 		if m.ID == name || slices.Contains(m.Aliases, name) {
 			return m, true

@@ -19,6 +19,7 @@ import (
 	"github.com/dynago/dynago/internal/config"
 	"github.com/dynago/dynago/internal/envelope"
 	"github.com/dynago/dynago/openai"
+	"github.com/dynago/dynago/openai/responses"
 )
 
 type serveCommand struct{ settings }
@@ -195,6 +196,10 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 	}
 	timing := frontend.DefaultTiming()
 	timing.Hold, timing.KeepAlive, timing.Write = c.HTTP.Hold, c.HTTP.KeepAlive, c.HTTP.WriteTimeout
+	aliases, err := c.Model.aliases()
+	if err != nil {
+		return nil, nil, err
+	}
 	box, err := envelope.New(c.Requests.EnvelopeKey)
 	if err != nil {
 		return nil, nil, err
@@ -216,7 +221,12 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 			DisableNVExt: c.Requests.NoNVExt, StrictNVExt: c.Requests.StrictNVExt,
 			MarkErrors: c.Requests.ToolErrorPrefix, Envelope: box,
 		},
+		Responses: responses.Options{
+			RejectUnknown: !c.Requests.IgnoreUnknown, DisableNVExt: c.Requests.NoNVExt, StrictNVExt: c.Requests.StrictNVExt,
+			Envelope: box, RawReasoning: responses.RawReasoning(c.Requests.RawReasoning),
+		},
 		NoMessages: !c.Requests.AnthropicAPI,
+		Aliases:    aliases,
 		OwnedBy:    c.Model.OwnedBy, ContextWindow: c.Model.ContextWindow, MaxOutputTokens: c.Model.MaxOutputTokens,
 		Paths: map[string]string{
 			frontend.PathChat: c.Paths.Chat, frontend.PathCompletions: c.Paths.Completions, frontend.PathModels: c.Paths.Models,
