@@ -139,6 +139,7 @@ type requestSettings struct {
 	ForceUsage       bool          `name:"enable-force-include-usage" env:"DYN_ENABLE_FORCE_INCLUDE_USAGE" negatable:"" help:"Send usage on every stream."`
 	NoNVExt          bool          `name:"disable-frontend-nvext" env:"DYN_DISABLE_FRONTEND_NVEXT" negatable:"" help:"Ignore the extension member nvext."`
 	StrictNVExt      bool          `name:"strict-nvext" env:"DYN_STRICT_NVEXT" negatable:"" help:"Refuse unknown members inside nvext."`
+	RawReasoning     string        `name:"responses-raw-reasoning" env:"DYN_RESPONSES_RAW_REASONING" default:"off" choice:"off,openai,open_responses" help:"Stream thoughts on /v1/responses of which no summary was asked for, by events of that name; clients of one refuse those of the other."`
 	AnthropicAPI     bool          `name:"enable-anthropic-api" env:"DYN_ENABLE_ANTHROPIC_API" default:"true" negatable:"" help:"Serve /v1/messages."`
 	ToolErrorPrefix  bool          `name:"tool-error-prefix" env:"DYN_TOOL_ERROR_PREFIX" negatable:"" help:"Put \"[error] \" before results of tools that are marked as errors on /v1/messages and do not speak of one."`
 	EnvelopeKey      string        `name:"reasoning-envelope-key" env:"DYN_REASONING_ENVELOPE_KEY" placeholder:"KEY" secret:"" help:"Encrypt the thoughts that clients carry for us; any text. Servers that share sessions need the same one."`

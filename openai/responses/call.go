@@ -80,6 +80,8 @@ func (b *body) check(o Options) error {
 	switch {
 	case strings.TrimSpace(b.model) == "":
 		return wire.Missing("model", "Model cannot be empty")
+	case o.RejectUnknown && len(b.unknown) > 0:
+		return wire.Unsupported(b.unknown[0], "Unsupported parameter(s): `%s`", strings.Join(b.unknown, "`, `"))
 	case b.conversation != nil && b.previousID != "":
 		return wire.Invalid("conversation", "conversation and previous_response_id cannot be used together")
 	case b.conversation != nil:

@@ -21,6 +21,9 @@ import (
 
 // Options are the operator's choices. The zero value is the default.
 type Options struct {
+	// RejectUnknown refuses unknown members of the body instead of listing them in
+	// Call.Unknown.
+	RejectUnknown bool
 	// DisableNVExt drops the member nvext unread; StrictNVExt refuses unknown
 	// members inside it.
 	DisableNVExt, StrictNVExt bool
