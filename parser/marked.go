@@ -330,7 +330,7 @@ func (a *markedArgs) json(s string, escape bool) (n int, args string, st status)
 		// stands inside a string.
 		next := strings.IndexFunc(s[n:], func(r rune) bool { return r < ' ' })
 		if next == 0 && a.val.want == wantString {
-			b.WriteString(escapedControl(s[n]))
+			b.WriteString(escapeText(s[n : n+1]))
 			n++
 			continue
 		}
@@ -343,18 +343,4 @@ func (a *markedArgs) json(s string, escape bool) (n int, args string, st status)
 		n += m
 	}
 	return n, b.String(), st
-}
-
-// escapedControl returns a control character as JSON writes it in a string.
-func escapedControl(c byte) string {
-	const hex = "0123456789abcdef"
-	switch c {
-	case '\n':
-		return `\n`
-	case '\t':
-		return `\t`
-	case '\r':
-		return `\r`
-	}
-	return `\u00` + string([]byte{hex[c>>4], hex[c&15]})
 }

@@ -132,17 +132,20 @@ func (r *literalReader) dict(depth int) bool {
 	return true
 }
 
-// text reads a string in quotes of either kind.
+// text reads a string in quotes of either kind, one or three.
 func (r *literalReader) text() bool {
-	quote := r.s[0]
+	quote := r.s[:1]
+	if three := strings.Repeat(quote, 3); strings.HasPrefix(r.s, three) {
+		quote = three
+	}
 	r.out = append(r.out, '"')
-	for i := 1; i < len(r.s); i++ {
-		switch c := r.s[i]; c {
-		case quote:
-			r.s = r.s[i+1:]
+	for i := len(quote); i < len(r.s); i++ {
+		switch {
+		case strings.HasPrefix(r.s[i:], quote):
+			r.s = r.s[i+len(quote):]
 			r.out = append(r.out, '"')
 			return true
-		case '\\':
+		case r.s[i] == '\\':
 			n, char := unescapeLiteral(r.s[i:])
 			if n == 0 {
 				return false
