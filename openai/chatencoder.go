@@ -22,11 +22,19 @@ func newChatEncoder(c *Call, h Header) *chatEncoder {
 }
 
 // AppendEvent implements [Encoder]. An event gives one chunk, if it holds
-// something to show; the role goes with the first chunk of its choice.
+// something to show; the role goes with the first chunk of its choice. The end of
+// a block may give an event of its own behind it.
 func (f *chatEncoder) AppendEvent(dst []byte, e chat.Event) []byte {
 	c := f.note(&e)
+	dst = f.appendChunk(dst, &e, c)
+	// An agent that goes by these events alone has all of the call then.
+	return f.call.dispatch.gather(dst, &e, c)
+}
+
+// appendChunk appends what an event gives as a chunk.
+func (f *chatEncoder) appendChunk(dst []byte, e *chat.Event, c *choice) []byte {
 	logprobs := f.call.showLogprobs && len(e.Logprobs) > 0
-	speaks := shown(&e, c)
+	speaks := shown(e, c)
 	if !speaks && !logprobs {
 		return dst
 	}
@@ -42,7 +50,7 @@ func (f *chatEncoder) AppendEvent(dst []byte, e chat.Event) []byte {
 		}
 	}
 	if speaks {
-		dst = f.appendDelta(dst, &e, c)
+		dst = f.appendDelta(dst, e, c)
 	}
 	dst = append(dst, `},"finish_reason":`...)
 	if e.Kind == chat.Finished {

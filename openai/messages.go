@@ -202,7 +202,7 @@ func (b *body) chatCall(o Options) (*Call, error) {
 	if ext != nil && ext.MaxThinkingTokens != nil {
 		request.Thinking.Budget = intPointer(*ext.MaxThinkingTokens)
 	}
-	c.Ext, c.choices = ext, s.Choices()
+	c.Ext, c.choices, c.dispatch = ext, s.Choices(), dispatchOf(o, ext)
 	c.namedToolStop = c.namedToolStop && choice.Mode == chat.ToolNamed
 	c.Requests = []*chat.Request{request}
 	return c, nil

@@ -34,6 +34,10 @@ type Options struct {
 	// NamedToolStop ends an answer to a named tool choice with finish reason
 	// stop, as OpenAI's own service does, instead of tool_calls.
 	NamedToolStop bool
+	// ToolDispatch and ReasoningDispatch add events to streams of chat completions
+	// that tell of a call, or of a thought, when it is complete. Clients can ask for
+	// them as well.
+	ToolDispatch, ReasoningDispatch bool
 	// DefaultModel stands in for an absent or empty model.
 	DefaultModel string
 	// ReasoningField is the member that carries reasoning in answers:
@@ -66,6 +70,7 @@ type Call struct {
 	topLogprobs   int  // alternatives to show
 	tokenIDs      bool // tokens are shown as token_id:<id>
 	namedToolStop bool
+	dispatch      dispatch
 	reasoning     string // member name
 	fingerprint   string
 }

@@ -28,6 +28,7 @@ type choice struct {
 	offset   int // characters of the tokens shown so far
 	ids      int // tokens seen
 	usage    chat.Usage
+	block    block // that is open, for dispatch events
 }
 
 func newFrame(c *Call, h Header, prefix, object, chunk string) frame {
@@ -188,7 +189,7 @@ func appendUsage(dst []byte, u chat.Usage) []byte {
 // finishReason names why a choice ended, as a quoted JSON string.
 func (f *frame) finishReason(r chat.FinishReason) string {
 	switch r {
-	case chat.FinishLength:
+	case chat.FinishLength, chat.FinishContext:
 		return `"length"`
 	case chat.FinishContentFilter:
 		return `"content_filter"`

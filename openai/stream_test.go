@@ -115,6 +115,13 @@ var transcripts = []transcript{
 	{name: "chat_tool_first", events: tool},
 	{name: "chat_named_tool", members: named, events: tool},
 	{name: "chat_named_tool_stop", members: named, options: openai.Options{NamedToolStop: true}, events: tool},
+	{name: "chat_dispatch", options: openai.Options{ToolDispatch: true, ReasoningDispatch: true}, events: agentic},
+	{name: "chat_dispatch_asked", members: `"n":2,"nvext":{"extra_fields":["tool_call_dispatch"]}`, events: []chat.Event{
+		start(0, 21), start(1, 21), open(1, 0, chat.Thought), delta(chat.ThinkingDelta, 1, 0, "A"), openTool(0, 0, "call_a", "read"), stop(1, 0),
+		delta(chat.ArgsDelta, 0, 0, `{"a":"<b>"`), openTool(1, 1, "call_b", "list"), delta(chat.ArgsDelta, 1, 1, "{}"), delta(chat.ArgsDelta, 0, 0, "}"),
+		stop(0, 0), finish(0, chat.FinishToolUse, chat.Usage{Prompt: 21, Output: 9}),
+		{Kind: chat.BlockStop, Choice: 1, Index: 1, Truncated: true}, finish(1, chat.FinishContext, chat.Usage{Output: 9}),
+	}},
 	{name: "chat_refusal", events: []chat.Event{
 		start(0, 3), open(0, 0, chat.Refusal), delta(chat.RefusalDelta, 0, 0, "No."), stop(0, 0), finish(0, chat.FinishContentFilter, chat.Usage{Prompt: 3, Output: 2}),
 	}},

@@ -216,6 +216,7 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 			RejectUnknown: !c.Requests.IgnoreUnknown, DisableNVExt: c.Requests.NoNVExt, StrictNVExt: c.Requests.StrictNVExt,
 			ForceUsage: c.Requests.ForceUsage, NamedToolStop: c.Model.NamedToolFinish == "stop",
 			ReasoningField: c.Model.ReasoningField,
+			ToolDispatch:   c.Requests.ToolDispatch, ReasoningDispatch: c.Requests.ThoughtDispatch,
 		},
 		Anthropic: anthropic.Options{
 			DisableNVExt: c.Requests.NoNVExt, StrictNVExt: c.Requests.StrictNVExt,

@@ -143,6 +143,8 @@ type requestSettings struct {
 	AnthropicAPI     bool          `name:"enable-anthropic-api" env:"DYN_ENABLE_ANTHROPIC_API" default:"true" negatable:"" help:"Serve /v1/messages."`
 	ToolErrorPrefix  bool          `name:"tool-error-prefix" env:"DYN_TOOL_ERROR_PREFIX" negatable:"" help:"Put \"[error] \" before results of tools that are marked as errors on /v1/messages and do not speak of one."`
 	EnvelopeKey      string        `name:"reasoning-envelope-key" env:"DYN_REASONING_ENVELOPE_KEY" placeholder:"KEY" secret:"" help:"Encrypt the thoughts that clients carry for us; any text. Servers that share sessions need the same one."`
+	ToolDispatch     bool          `name:"enable-streaming-tool-dispatch" env:"DYN_ENABLE_STREAMING_TOOL_DISPATCH" negatable:"" help:"Tell of each complete tool call by an event of its own, in streams of chat completions; clients can ask for it as well."`
+	ThoughtDispatch  bool          `name:"enable-streaming-reasoning-dispatch" env:"DYN_ENABLE_STREAMING_REASONING_DISPATCH" negatable:"" help:"The same for reasoning."`
 	StripPreamble    bool          `name:"strip-anthropic-preamble" env:"DYN_STRIP_ANTHROPIC_PREAMBLE" default:"true" negatable:"" help:"Take the billing line off system texts, which is another one with every request."`
 }
 
