@@ -49,6 +49,7 @@ var (
 		paramEnd: dsmlSpellings("</｜DSML｜", "parameter>"),
 		open:     dsmlBlocks("<｜DSML｜"),
 		close:    dsmlBlocks("</｜DSML｜"),
+		bracket:  '<',
 		lossy:    true,
 	}
 )

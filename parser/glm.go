@@ -18,7 +18,7 @@ var glmCalls = &callGrammar{
 var glmTags = &xmlDialect{
 	call: glmName, param: glmKey,
 	params: glmKeyTag, paramEnd: []string{"</arg_value>"},
-	open: []string{"<tool_call>"}, close: []string{"</tool_call>"},
+	open: []string{"<tool_call>"}, close: []string{"</tool_call>"}, bracket: '<',
 	entities: entities{"&lt;", "<", "&gt;", ">", "&amp;", "&", "&quot;", `"`, "&apos;", "'"},
 	quirks: quirks{
 		bools:  map[string]string{"1": "true", "yes": "true", "0": "false", "no": "false"},

@@ -27,7 +27,7 @@ var minimaxTags = &xmlDialect{
 	},
 	calls: []string{"<invoke name="}, params: []string{"<parameter name="},
 	callEnd: []string{"</invoke>"}, paramEnd: []string{"</parameter>"},
-	open: []string{"<minimax:tool_call>"}, close: []string{"</minimax:tool_call>"},
+	open: []string{"<minimax:tool_call>"}, close: []string{"</minimax:tool_call>"}, bracket: '<',
 	entities: qwenTags.entities,
 }
 

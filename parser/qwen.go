@@ -25,7 +25,7 @@ var qwenTags = &xmlDialect{
 	},
 	calls: []string{"<function="}, params: []string{"<parameter="},
 	callEnd: []string{"</function>"}, paramEnd: []string{"</parameter>"},
-	open: []string{"<tool_call>"}, close: []string{"</tool_call>"},
+	open: []string{"<tool_call>"}, close: []string{"</tool_call>"}, bracket: '<',
 	layout: true, lenient: true, loose: true,
 	entities: entities{"&lt;", "<", "&gt;", ">", "&amp;", "&", "&quot;", `"`, "&#x27;", "'", "&#39;", "'"},
 }

@@ -269,6 +269,9 @@ func (sc *schema) typeOf(node map[string]any) valueType {
 	return v
 }
 
+// alternatives are the keys under which a declaration may list others.
+var alternatives = []string{"anyOf", "oneOf", "allOf"}
+
 // collect adds the kinds that a declaration allows. Of a list of types a string
 // is tried last, because every text is one; of alternatives each is tried in its
 // place.
@@ -297,7 +300,7 @@ func (sc *schema) collect(v *valueType, node map[string]any, depth int) {
 		return
 	}
 	found := false
-	for _, key := range []string{"anyOf", "oneOf", "allOf"} {
+	for _, key := range alternatives {
 		members, _ := node[key].([]any)
 		for _, m := range members {
 			if m, ok := m.(map[string]any); ok && depth < maxDepth {

@@ -5,8 +5,10 @@ import "strings"
 // xmlGrammars are the grammars whose arguments are written in tags.
 var xmlGrammars = map[string]*callGrammar{
 	"qwen3_coder": qwenCalls, "nemotron_nano": qwenCalls,
-	"glm47":         glmCalls,
-	"minimax_m2":    minimaxCalls,
+	"glm47":      glmCalls,
+	"minimax_m2": minimaxCalls,
+	"minimax_m3": minimaxM3Calls, "minimax-m3": minimaxM3Calls,
+	"minimax_m3_nom": minimaxM3NomCalls, "minimax-m3-nom": minimaxM3NomCalls,
 	"deepseek_v3_2": dsmlV32Calls,
 	"deepseek_v4":   dsmlV4Calls, "deepseek-v4": dsmlV4Calls, "deepseekv4": dsmlV4Calls,
 }
@@ -23,6 +25,11 @@ type xmlDialect struct {
 	calls, params     []string
 	callEnd, paramEnd []string
 	open, close       []string // of the wrapper
+	bracket           byte     // the first byte of every tag
+
+	// tree is how parameters are written whose names are those of their tags, and
+	// whose values may be elements again; nil in families that have no such.
+	tree *xmlTree
 
 	// layout is on if a newline on either side of a value belongs to the format.
 	layout bool
@@ -71,9 +78,10 @@ type xmlCalls struct {
 	read   int  // calls in this wrapper
 	tag    int  // length of the tag that follows
 	called string
-	opened bool // arguments of the call were released
-	given  int  // parameters of the call
-	ended  int  // steps of its end that are done
+	opened bool     // arguments of the call were released
+	given  int      // parameters of the call
+	ended  int      // steps of its end that are done
+	same   []string // values of the last key, which may be given again
 
 	xmlValue
 }
@@ -81,12 +89,16 @@ type xmlCalls struct {
 // xmlValue is the value that is being read.
 type xmlValue struct {
 	xmlParam
-	typ    valueType
-	lead   bool // what it begins with was read
-	begun  bool // a part of it was released
-	closed bool // an end tag was data in it
-	text   textValue
-	raw    []byte // if it is released as a whole
+	typ     valueType
+	endTags []string
+	nested  []string // start tags of the value's own name
+	plain   bool     // a string, which is released as it arrives
+	lead    bool     // what it begins with was read
+	begun   bool     // a part of it was released
+	closed  bool     // an end tag was data in it
+	depth   int      // elements of the value's own name that are open in it
+	text    textValue
+	raw     []byte // of a value that is released as a whole
 }
 
 // xmlPlace is where in a wrapper the reader is.
@@ -184,6 +196,9 @@ func (b *xmlCalls) nextParam(s string, final bool) (n int, t token, args string)
 	if n := spaces(s); n > 0 {
 		return b.pass(n)
 	}
+	if s == "" && final && len(b.same) > 0 {
+		return b.releaseSame()
+	}
 	if s == "" {
 		if final && len(b.callEnd) == 0 && b.given > 0 {
 			b.tag, b.at = 0, atCallEnd
@@ -192,6 +207,9 @@ func (b *xmlCalls) nextParam(s string, final bool) (n int, t token, args string)
 		return 0, tokSyntax, ""
 	}
 	n, p, st := b.param(s)
+	if len(b.same) > 0 && (st != more || final) && p.key != b.key {
+		return b.releaseSame()
+	}
 	if st == done {
 		b.begin(p)
 		return b.pass(n)
@@ -229,14 +247,18 @@ func (b *xmlCalls) pass(n int) (int, token, string) {
 // begin begins the value of a parameter.
 func (b *xmlCalls) begin(p xmlParam) {
 	b.at = inParam
-	b.xmlValue = xmlValue{xmlParam: p, raw: b.raw[:0], lead: !b.layout}
-	switch p.form {
-	case formText:
-	case formJSON:
-		b.typ.kinds = []kind{kindJSON}
-	default:
-		sc := b.schemas.of(b.called)
-		b.typ = sc.typeOf(sc.param(p.key))
+	b.xmlValue = xmlValue{xmlParam: p, endTags: b.paramEnd, raw: b.raw[:0], lead: !b.layout, plain: true}
+	sc := b.schemas.of(b.called)
+	switch {
+	case p.form == formJSON:
+		b.typ.kinds, b.plain = []kind{kindJSON}, false
+	case p.form == formSchema:
+		node := sc.param(p.key)
+		b.typ = sc.typeOf(node)
+		b.plain = b.typ.text() && (b.tree == nil || node != nil)
+	}
+	if b.tree != nil {
+		b.endTags, b.nested = b.tree.tags(p.key)
 	}
 	if !b.keep {
 		b.text.names = b.entities
@@ -255,9 +277,9 @@ func (b *xmlCalls) value(s string, final bool) (n int, t token, args string) {
 		}
 		b.lead = true
 	}
-	e := b.seek(s, b.closed, final)
-	b.closed = e.closed
-	if !b.typ.text() {
+	e := b.seek(s, final)
+	b.closed, b.depth = e.closed, e.depth
+	if !b.plain {
 		return b.whole(s, e)
 	}
 	text, failed := s[:e.at], e.ended && !e.own && !b.lenient
@@ -303,11 +325,26 @@ func (b *xmlCalls) whole(s string, e ending) (n int, t token, args string) {
 		return b.lose(e)
 	}
 	raw := string(b.raw)
+	if b.tree != nil {
+		if !b.tree.balanced(raw) {
+			return b.lose(e)
+		}
+		b.same, b.at = append(b.same, raw), beforeParam
+		return e.next, tokSyntax, ""
+	}
 	if b.text.names != nil {
 		raw = b.text.names.unescape(raw)
 	}
 	b.at = beforeParam
 	return b.release(e.next, b.member()+b.typ.json(raw, &b.quirks))
+}
+
+// releaseSame releases the values of the last key, one or many.
+func (b *xmlCalls) releaseSame() (n int, t token, args string) {
+	sc := b.schemas.of(b.called)
+	args = b.tree.json(b.same, sc.param(b.key), sc)
+	b.same = nil
+	return b.release(0, b.member()+args)
 }
 
 // lose reads to the end of a value that has no end tag, and of which nothing was

@@ -12,66 +12,90 @@ type ending struct {
 	own    bool // by its own end tag
 	next   int  // where to read on: behind the end tag, or at what stands instead
 	closed bool // an end tag was data
+	depth  int  // elements of the value's own name that are open in it
 }
 
-// seek looks for the end of a value in s. Of what is not ended, no more is left
+// seek looks for the end of the value in s. Of what is not ended, no more is left
 // undecided than may become markup.
-func (d *xmlDialect) seek(s string, closed, final bool) ending {
+func (b *xmlCalls) seek(s string, final bool) ending {
+	closed, depth := b.closed, b.depth
 	for i := 0; ; i++ {
-		k := strings.IndexByte(s[i:], '<')
+		k := strings.IndexByte(s[i:], b.bracket)
 		if k < 0 {
-			e := ending{at: len(s), closed: closed}
-			if d.layout && strings.HasSuffix(s, "\n") {
+			e := ending{at: len(s), closed: closed, depth: depth}
+			if b.layout && strings.HasSuffix(s, "\n") {
 				e.at--
 			}
 			return e
 		}
 		i += k
-		n, own, st := d.ends(s[i:], closed, final)
+		if n, change, st := b.nesting(s[i:], depth); st != bad {
+			if st == more {
+				return ending{at: i, closed: closed, depth: depth}
+			}
+			depth += change
+			i += n - 1
+			continue
+		}
+		n, own, st := b.ends(s[i:], closed, final)
 		if st == bad {
 			closed = closed || own
 			continue
 		}
-		e := ending{at: i, ended: st == done, own: own, next: i + n, closed: closed}
-		if d.layout && i > 0 && s[i-1] == '\n' {
+		e := ending{at: i, ended: st == done, own: own, next: i + n, closed: closed, depth: depth}
+		if b.layout && i > 0 && s[i-1] == '\n' {
 			e.at--
 		}
 		return e
 	}
 }
 
-// ends says whether a value ends before s, which begins with a bracket: by its
+// nesting reads a tag of n bytes inside a value of elements, which opens or closes
+// another element of the value's own name.
+func (b *xmlCalls) nesting(s string, depth int) (n, change int, st status) {
+	if b.tree == nil || b.plain {
+		return 0, 0, bad
+	}
+	n, st = oneOf(s, b.nested)
+	if st == bad && depth > 0 {
+		n, st = oneOf(s, b.endTags)
+		return n, -1, st
+	}
+	return n, 1, st
+}
+
+// ends says whether the value ends before s, which begins with a bracket: by its
 // own end tag of n bytes, or by a tag that should stand behind that.
-func (d *xmlDialect) ends(s string, closed, final bool) (n int, own bool, st status) {
-	if n, st := oneOf(s, d.paramEnd); st != bad {
+func (b *xmlCalls) ends(s string, closed, final bool) (n int, own bool, st status) {
+	if n, st := oneOf(s, b.endTags); st != bad {
 		if st == done {
-			return n, true, d.behindParam(s[n:], final)
+			return n, true, b.behindParam(s[n:], final)
 		}
 		return 0, true, st
 	}
 	if closed {
 		return 0, false, bad
 	}
-	if _, st := oneOf(s, d.params); st != bad {
-		_, _, st = d.param(s)
+	if _, st := oneOf(s, b.params); st != bad {
+		_, _, st = b.param(s)
 		return 0, false, st
 	}
-	if n, st := oneOf(s, d.callEnd); st != bad {
+	if n, st := oneOf(s, b.callEnd); st != bad {
 		if st == done {
-			st = d.behindCall(s[n:], final)
+			st = b.behindCall(s[n:], final)
 		}
 		return 0, false, st
 	}
-	if _, st := oneOf(s, d.calls); st != bad && !d.lenient {
-		n, _, st := d.call(s)
+	if _, st := oneOf(s, b.calls); st != bad && !b.lenient {
+		n, _, st := b.call(s)
 		if st == done {
-			_, st = behind(s[n:], final, d.params, d.callEnd)
+			_, st = behind(s[n:], final, b.params, b.callEnd)
 		}
 		return 0, false, st
 	}
-	if n, st := oneOf(s, d.close); st != bad {
+	if n, st := oneOf(s, b.close); st != bad {
 		if st == done {
-			st = d.behindWrapper(s[n:], final)
+			st = b.behindWrapper(s[n:], final)
 		}
 		return 0, false, st
 	}
@@ -79,19 +103,24 @@ func (d *xmlDialect) ends(s string, closed, final bool) (n int, own bool, st sta
 }
 
 // behindParam says whether the format goes on with s behind a parameter.
-func (d *xmlDialect) behindParam(s string, final bool) status {
-	s, st := behind(s, final, d.params, d.callEnd, d.calls, d.open)
+func (b *xmlCalls) behindParam(s string, final bool) status {
+	s, st := behind(s, final, b.params, b.callEnd, b.calls, b.open)
 	if st != bad {
 		return st
 	}
-	n, st := oneOf(s, d.close)
+	if b.tree != nil {
+		if st := b.tree.sibling(s, b.schemas.of(b.called)); st != bad {
+			return cut(st, final)
+		}
+	}
+	n, st := oneOf(s, b.close)
 	switch {
 	case st != done:
 		return cut(st, final)
-	case len(d.callEnd) == 0:
+	case len(b.callEnd) == 0:
 		return done
 	}
-	return d.behindWrapper(s[n:], final)
+	return b.behindWrapper(s[n:], final)
 }
 
 // behindCall says whether the format goes on with s behind a call.
