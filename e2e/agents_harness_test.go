@@ -117,7 +117,45 @@ func (a *agent) say(line, prompt string) string {
 	return out.String()
 }
 
-var harnesses = []harness{openCode}
+var harnesses = []harness{codex, openCode, claudeCode}
+
+var codex = harness{
+	name: "Codex CLI", program: "codex", api: "/v1/responses", session: "Thread-Id",
+	configure: func(a *agent) { a.save(".codex/config.toml", a.printed()) },
+	start:     `exec --dangerously-bypass-approvals-and-sandbox "$1" </dev/null`,
+	resume:    `exec resume --last --dangerously-bypass-approvals-and-sandbox "$1" </dev/null`,
+
+	run:  func(command string) call { return call{"exec_command", []arg{{"cmd", command}}} },
+	read: func(file string) call { return call{"exec_command", []arg{{"cmd", "cat " + file}}} },
+	edit: func(file, old, new string) call {
+		return call{"exec_command", []arg{{"cmd", "sed -i 's/" + old + "/" + new + "/' " + file + " && echo done"}}}
+	},
+	look: func(file string) call { return call{"view_image", []arg{{"path", file}}} },
+	delegate: func(task string) call {
+		return call{"spawn_agent", []arg{{"message", task}}}
+	},
+	editor: "exec_command",
+}
+
+var claudeCode = harness{
+	name: "Claude Code", program: "claude", api: "/v1/messages", session: "X-Claude-Code-Session-Id",
+	configure: func(a *agent) { a.profile = append(a.profile, a.printed()) },
+	start:     `--print --allowedTools Bash,Edit,Read,Agent -- "$1"`,
+	resume:    `--print --continue --allowedTools Bash,Edit,Read,Agent -- "$1"`,
+
+	run: func(command string) call {
+		return call{"Bash", []arg{{"command", command}, {"description", "Run " + command}}}
+	},
+	read: func(file string) call { return call{"Read", []arg{{"file_path", file}}} },
+	edit: func(file, old, new string) call {
+		return call{"Edit", []arg{{"file_path", file}, {"old_string", old}, {"new_string", new}}}
+	},
+	look: func(file string) call { return call{"Read", []arg{{"file_path", file}}} },
+	delegate: func(task string) call {
+		return call{"Agent", []arg{{"description", "Look around"}, {"prompt", task}, {"subagent_type", "general-purpose"}}}
+	},
+	editor: "Edit",
+}
 
 var openCode = harness{
 	name: "OpenCode", program: "opencode", api: "/v1/chat/completions", session: "X-Session-Id",
