@@ -84,8 +84,12 @@ func shown(e *chat.Event, c *choice) bool {
 func (f *chatEncoder) appendDelta(dst []byte, e *chat.Event, c *choice) []byte {
 	switch e.Kind {
 	case chat.TextDelta:
-		dst = append(dst, `"content":`...)
-		dst = wire.AppendString(dst, e.Text)
+		dst = append(dst, `"content":"`...)
+		if c.apart {
+			dst = append(dst, textSeparator...)
+		}
+		dst = append(wire.AppendEscaped(dst, e.Text), '"')
+		c.spoke, c.apart = true, false
 	case chat.ThinkingDelta:
 		dst = append(dst, f.thought...)
 		dst = wire.AppendString(dst, e.Text)
@@ -120,12 +124,12 @@ func (f *chatEncoder) appendChoice(dst []byte, i int, a *chat.Answer) []byte {
 	dst = append(dst, `{"index":`...)
 	dst = strconv.AppendInt(dst, int64(i), 10)
 	dst = append(dst, `,"message":{"role":"assistant","content":`...)
-	dst, any := appendBlocks(dst, "", a.Blocks, chat.Text)
+	dst, any := appendBlocks(dst, "", a.Blocks, chat.Text, textSeparator)
 	if !any {
 		dst = append(dst, "null"...)
 	}
-	dst, _ = appendBlocks(dst, ","+f.thought, a.Blocks, chat.Thought)
-	dst, _ = appendBlocks(dst, `,"refusal":`, a.Blocks, chat.Refusal)
+	dst, _ = appendBlocks(dst, ","+f.thought, a.Blocks, chat.Thought, "")
+	dst, _ = appendBlocks(dst, `,"refusal":`, a.Blocks, chat.Refusal, "")
 	dst = appendCalls(dst, a.Blocks)
 	dst = append(dst, `},"finish_reason":`...)
 	dst = append(dst, f.finishReason(a.Finish.Reason)...)
@@ -138,9 +142,13 @@ func (f *chatEncoder) appendChoice(dst []byte, i int, a *chat.Answer) []byte {
 	return append(dst, '}')
 }
 
+// textSeparator stands between the texts of an answer, escaped: the API has one
+// text for all of them.
+const textSeparator = `\n`
+
 // appendBlocks appends the joined text of all blocks of a kind as a string
 // behind key, if there is any text.
-func appendBlocks(dst []byte, key string, blocks []chat.Block, kind chat.Kind) ([]byte, bool) {
+func appendBlocks(dst []byte, key string, blocks []chat.Block, kind chat.Kind, separator string) ([]byte, bool) {
 	any := false
 	for i := range blocks {
 		if blocks[i].Kind != kind || blocks[i].Text == "" {
@@ -149,6 +157,8 @@ func appendBlocks(dst []byte, key string, blocks []chat.Block, kind chat.Kind) (
 		if !any {
 			any = true
 			dst = append(append(dst, key...), '"')
+		} else {
+			dst = append(dst, separator...)
 		}
 		dst = wire.AppendEscaped(dst, blocks[i].Text)
 	}

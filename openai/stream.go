@@ -29,6 +29,8 @@ type choice struct {
 	ids      int // tokens seen
 	usage    chat.Usage
 	block    block // that is open, for dispatch events
+	spoke    bool  // some text was shown
+	apart    bool  // what comes next is another text
 }
 
 func newFrame(c *Call, h Header, prefix, object, chunk string) frame {
@@ -74,6 +76,8 @@ func (f *frame) note(e *chat.Event) *choice {
 	c := &f.choices[e.Choice]
 	c.ids += len(e.IDs)
 	switch e.Kind {
+	case chat.BlockStart:
+		c.apart = c.apart || c.spoke && e.BlockKind == chat.Text
 	case chat.Start:
 		// Whichever choice begins first tells how long the prompt is.
 		if first := &f.choices[e.Choice-e.Choice%f.call.choices]; first == c {

@@ -120,7 +120,13 @@ var transcripts = []transcript{
 		start(0, 21), start(1, 21), open(1, 0, chat.Thought), delta(chat.ThinkingDelta, 1, 0, "A"), openTool(0, 0, "call_a", "read"), stop(1, 0),
 		delta(chat.ArgsDelta, 0, 0, `{"a":"<b>"`), openTool(1, 1, "call_b", "list"), delta(chat.ArgsDelta, 1, 1, "{}"), delta(chat.ArgsDelta, 0, 0, "}"),
 		stop(0, 0), finish(0, chat.FinishToolUse, chat.Usage{Prompt: 21, Output: 9}),
-		{Kind: chat.BlockStop, Choice: 1, Index: 1, Truncated: true}, finish(1, chat.FinishContext, chat.Usage{Output: 9}),
+		{Kind: chat.BlockStop, Choice: 1, Index: 1, Truncated: true},
+		finish(1, chat.FinishContext, chat.Usage{Output: 9}),
+	}},
+	{name: "chat_texts", events: []chat.Event{
+		start(0, 21), open(0, 0, chat.Text), delta(chat.TextDelta, 0, 0, "I"), delta(chat.TextDelta, 0, 0, " look."), stop(0, 0),
+		open(0, 1, chat.Text), stop(0, 1), open(0, 2, chat.Text), delta(chat.TextDelta, 0, 2, "Done"), delta(chat.TextDelta, 0, 2, "."), stop(0, 2),
+		finish(0, chat.FinishStop, chat.Usage{Prompt: 21, Output: 9}),
 	}},
 	{name: "chat_refusal", events: []chat.Event{
 		start(0, 3), open(0, 0, chat.Refusal), delta(chat.RefusalDelta, 0, 0, "No."), stop(0, 0), finish(0, chat.FinishContentFilter, chat.Usage{Prompt: 3, Output: 2}),

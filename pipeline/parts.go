@@ -90,21 +90,37 @@ func blockSum(b *chat.Block) uint64 {
 
 // saying gathers what an answer says, by kind: APIs keep kinds apart, and so it
 // does not count how they stood to each other.
-type saying struct{ thoughts, text, calls xxh3.Hasher }
+type saying struct {
+	thoughts, text, calls xxh3.Hasher
+	spoke, apart          bool // some text has come; what comes next is another one
+}
 
 func (s *saying) event(e *chat.Event) {
 	switch e.Kind {
 	case chat.BlockStart:
+		s.apart = s.apart || e.BlockKind == chat.Text
 		if e.Tool != nil {
 			s.call(e.Tool.Name)
 		}
 	case chat.ThinkingDelta:
 		s.thoughts.WriteString(e.Text) //nolint:errcheck // it never fails
 	case chat.TextDelta, chat.RefusalDelta:
-		s.text.WriteString(e.Text) //nolint:errcheck // it never fails
+		s.say(e.Text)
 	case chat.ArgsDelta:
 		s.calls.WriteString(e.Text) //nolint:errcheck // it never fails
 	}
+}
+
+// say adds text. Some APIs make one text of several, of lines.
+func (s *saying) say(text string) {
+	if text == "" {
+		return
+	}
+	if s.apart && s.spoke {
+		s.text.WriteString("\n") //nolint:errcheck // it never fails
+	}
+	s.spoke, s.apart = true, false
+	s.text.WriteString(text) //nolint:errcheck // it never fails
 }
 
 func (s *saying) call(name string) {
@@ -126,7 +142,8 @@ func saidBy(t *chat.Turn) said {
 		case chat.Thought:
 			s.thoughts.WriteString(b.Text) //nolint:errcheck // it never fails
 		case chat.Text, chat.Refusal:
-			s.text.WriteString(b.Text) //nolint:errcheck // it never fails
+			s.apart = true
+			s.say(b.Text)
 		case chat.ToolCall:
 			s.call(b.Use.Name)
 			s.calls.WriteString(b.Use.Args) //nolint:errcheck // it never fails

@@ -9,23 +9,40 @@ import (
 
 // Saying is what an answer says, block by block, by which the answer is known
 // when a client sends it back. APIs keep thoughts, text and calls apart, so that
-// how these stood to each other does not count. The zero value says nothing.
-type Saying struct{ thoughts, text, calls strings.Builder }
+// how these stood to each other does not count; and some make one text of several,
+// of lines. The zero value says nothing.
+type Saying struct {
+	thoughts, text, calls strings.Builder
+	apart                 bool // the text that comes next is another one
+}
 
 // Event adds one event of an answer.
 func (s *Saying) Event(e *chat.Event) {
 	switch e.Kind {
 	case chat.BlockStart:
+		s.apart = s.apart || e.BlockKind == chat.Text
 		if e.Tool != nil {
 			s.calls.WriteString("\x00" + e.Tool.Name + "\x00")
 		}
 	case chat.ThinkingDelta:
 		s.thoughts.WriteString(e.Text)
 	case chat.TextDelta, chat.RefusalDelta:
-		s.text.WriteString(e.Text)
+		s.say(e.Text)
 	case chat.ArgsDelta:
 		s.calls.WriteString(e.Text)
 	}
+}
+
+// say adds text.
+func (s *Saying) say(text string) {
+	if text == "" {
+		return
+	}
+	if s.apart && s.text.Len() > 0 {
+		s.text.WriteByte('\n')
+	}
+	s.apart = false
+	s.text.WriteString(text)
 }
 
 // sayingOf is what a turn says.
@@ -36,7 +53,8 @@ func sayingOf(blocks []chat.Block) *Saying {
 		case chat.Thought:
 			s.thoughts.WriteString(b.Text)
 		case chat.Text, chat.Refusal:
-			s.text.WriteString(b.Text)
+			s.apart = true
+			s.say(b.Text)
 		case chat.ToolCall:
 			s.calls.WriteString("\x00" + b.Use.Name + "\x00" + b.Use.Args)
 		}
