@@ -3,9 +3,11 @@ package pipeline
 import (
 	"bytes"
 	"container/list"
+	"slices"
 	"sync"
 
 	"github.com/dynago/dynago/chat"
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/zeebo/xxh3"
 )
@@ -18,7 +20,8 @@ const spellingBytes = 32 << 20
 // when they send a conversation back, with other blanks, escapes and numbers, and
 // then the prompt would part from what the engine has in its cache.
 //
-// Arguments that mean the same are put back; what a client changed is the client's.
+// Arguments that mean the same are put back, also where the client has added what
+// a tool's schema gives as default; what a client changed is the client's.
 // An id is random, so that no conversation needs to be told from another. It is
 // safe for concurrent use.
 type spellings struct {
@@ -70,8 +73,8 @@ func (s *spellings) drop(e *list.Element) {
 }
 
 // of returns what the model wrote where the client's arguments mean that and are
-// spelled in another way.
-func (s *spellings) of(use *chat.ToolUse) (string, bool) {
+// spelled in another way. The tools are those of the request.
+func (s *spellings) of(use *chat.ToolUse, tools []chat.Tool) (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.known[use.ID]
@@ -85,7 +88,7 @@ func (s *spellings) of(use *chat.ToolUse) (string, bool) {
 	}
 	sum := xxh3.HashString(use.Args) | 1
 	if call.same != sum {
-		if !means(call.args, use) {
+		if !means(call.args, use, tools) {
 			return "", false
 		}
 		call.same = sum
@@ -95,7 +98,7 @@ func (s *spellings) of(use *chat.ToolUse) (string, bool) {
 
 // means tells that a client's call has these arguments. A tool that takes free text
 // is called by the model with an object that holds it.
-func means(args string, use *chat.ToolUse) bool {
+func means(args string, use *chat.ToolUse, tools []chat.Tool) bool {
 	theirs := jsontext.Value(use.Args)
 	if use.Kind == chat.ToolCustom {
 		text, err := jsontext.AppendQuote(nil, use.Args)
@@ -103,11 +106,60 @@ func means(args string, use *chat.ToolUse) bool {
 			return false
 		}
 		theirs = append(append([]byte(`{"input":`), text...), '}')
-	} else {
-		theirs = theirs.Clone()
 	}
-	ours := jsontext.Value(args)
-	return ours.Canonicalize() == nil && theirs.Canonicalize() == nil && bytes.Equal(ours, theirs)
+	var ours, given map[string]jsontext.Value
+	if json.Unmarshal([]byte(args), &ours) != nil || json.Unmarshal(theirs, &given) != nil {
+		return false
+	}
+	for name, value := range ours {
+		if theirs, ok := given[name]; !ok || !equal(value, theirs) {
+			return false
+		}
+	}
+	if len(given) == len(ours) {
+		return true
+	}
+	defaults := defaultsOf(use, tools)
+	for name, value := range given {
+		if _, ok := ours[name]; !ok && !equal(value, defaults[name]) {
+			return false
+		}
+	}
+	return true
+}
+
+// equal tells that two values mean the same. Nothing is equal to no value.
+func equal(a, b jsontext.Value) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	a, b = a.Clone(), b.Clone()
+	return a.Canonicalize() == nil && b.Canonicalize() == nil && bytes.Equal(a, b)
+}
+
+// defaultsOf returns what the schema of the tool that is called gives as defaults
+// of its arguments.
+func defaultsOf(use *chat.ToolUse, tools []chat.Tool) map[string]jsontext.Value {
+	i := slices.IndexFunc(tools, func(t chat.Tool) bool { return t.Name == use.Name && t.Namespace == use.Namespace })
+	if i < 0 {
+		return nil
+	}
+	var schema struct {
+		Properties map[string]jsontext.Value `json:"properties"`
+	}
+	if json.Unmarshal(tools[i].Schema, &schema) != nil {
+		return nil
+	}
+	defaults := map[string]jsontext.Value{}
+	for name, property := range schema.Properties {
+		var p struct {
+			Default jsontext.Value `json:"default"`
+		}
+		if json.Unmarshal(property, &p) == nil {
+			defaults[name] = p.Default
+		}
+	}
+	return defaults
 }
 
 // restore returns a request whose calls are spelled as the model did. One that
@@ -120,7 +172,7 @@ func (s *spellings) restore(r *chat.Request) *chat.Request {
 			if use == nil {
 				continue
 			}
-			args, ok := s.of(use)
+			args, ok := s.of(use, r.Tools)
 			if !ok {
 				continue
 			}

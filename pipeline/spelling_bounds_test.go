@@ -12,7 +12,7 @@ import (
 func TestSpellingsAreBounded(t *testing.T) {
 	s := newSpellings(20 * (spellingOverhead + 100))
 	known := func(id string) bool {
-		_, ok := s.of(&chat.ToolUse{ID: id, Kind: chat.ToolFunction, Args: `{}`})
+		_, ok := s.of(&chat.ToolUse{ID: id, Kind: chat.ToolFunction, Args: `{}`}, nil)
 		return ok
 	}
 	s.put("kept", "{ }")

@@ -14,6 +14,7 @@ import (
 // it wrote them, unless they mean something else.
 func TestCallsKeepTheirSpelling(t *testing.T) {
 	const args = `{"city": "K\u00f6ln", "days": 1.0, "10": {"2": [], "1": "<>"}}`
+	const schema = `{"properties": {"city": true, "hourly": {"type": "boolean", "default": false}, "unit": {"type": "string"}}}`
 	for name, tc := range map[string]struct {
 		back  string // the arguments as the client sends them back
 		kind  chat.ToolKind
@@ -24,6 +25,9 @@ func TestCallsKeepTheirSpelling(t *testing.T) {
 		"as they were":      {back: args, same: true},
 		"by JSON.stringify": {back: `{"10":{"1":"<>","2":[]},"city":"Köln","days":1}`, same: true},
 		"by json.dumps":     {back: `{"city": "K\u00f6ln", "days": 1.0, "10": {"2": [], "1": "\u003c>"}}`, same: true},
+		"with a default":    {back: `{"10":{"1":"<>","2":[]},"city":"Köln","days":1,"hourly":false}`, same: true},
+		"not the default":   {back: `{"10":{"1":"<>","2":[]},"city":"Köln","days":1,"hourly":true}`},
+		"without a default": {back: `{"10":{"1":"<>","2":[]},"city":"Köln","days":1,"unit":null}`},
 		"changed":           {back: `{"city":"Bonn","days":1,"10":{"1":"<>","2":[]}}`},
 		"one is missing":    {back: `{"city":"Köln","days":1}`},
 		"not JSON":          {back: `{"city":`},
@@ -45,7 +49,7 @@ func TestCallsKeepTheirSpelling(t *testing.T) {
 				t.Helper()
 				f.generate = h.say(raw, 3, engine.FinishEOS)
 				r := request("Weather?")
-				r.Chat.Tools = []chat.Tool{{Kind: tc.kind, Name: "weather", Wire: []byte(`{"type":"function","function":{"name":"weather"}}`)}}
+				r.Chat.Tools = []chat.Tool{{Kind: tc.kind, Name: "weather", Schema: []byte(schema), Wire: []byte(`{"type":"function","function":{"name":"weather"}}`)}}
 				r.Chat.Turns = append(r.Chat.Turns, turns...)
 				answers, err := chat.Fold(h.Run(t.Context(), r))
 				if err != nil {
