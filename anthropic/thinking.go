@@ -21,16 +21,10 @@ func readThinking(r *wire.Reader, b *body) error {
 		return err
 	}
 	t := &b.thinking
-	return r.Object("an object", func(name []byte) error {
+	err := r.Object("an object", func(name []byte) error {
 		switch string(name) {
 		case "type":
-			if err := nullable(r, &t.kind, text); err != nil {
-				return err
-			}
-			if !slices.Contains([]string{"enabled", "adaptive", "disabled", "between_tools"}, t.kind) {
-				return wire.Invalid("thinking.type", "thinking.type: must be enabled, adaptive, disabled or between_tools, got %q", wire.Clip(t.kind))
-			}
-			return nil
+			return nullable(r, &t.kind, text)
 		case "budget_tokens":
 			return optional(r, &t.budget, func(r *wire.Reader) (int64, error) { return r.Integer(0, math.MaxInt32) })
 		case "display":
@@ -41,9 +35,14 @@ func readThinking(r *wire.Reader, b *body) error {
 		}
 		return r.Skip()
 	})
+	if err == nil && t.kind == "" {
+		err = missing("thinking.type")
+	}
+	return err
 }
 
-// thoughts puts together what the client says of thinking. Unless it says
+// thoughts puts together what the client says of thinking, in the modes enabled,
+// adaptive, between_tools, whatever may come, and disabled. Unless it says
 // otherwise the thoughts of earlier answers stay in the prompt, so that a new
 // user turn does not change how the prompt begins.
 func (b *body) thoughts() chat.Thinking {
