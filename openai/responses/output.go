@@ -201,10 +201,7 @@ func (e *Encoder) delta(dst []byte, event *chat.Event) []byte {
 	if len(o.before) == 0 || len(o.text) == from && !logprobs {
 		return dst
 	}
-	dst = strconv.AppendInt(append(dst, o.before...), int64(e.sequence), 10)
-	e.sequence++
-	dst = append(append(dst, o.between...), o.text[from:]...)
-	dst = append(dst, o.after...)
+	dst = e.appendDelta(dst, from)
 	if logprobs {
 		begin := len(dst)
 		dst = e.appendLogprobs(dst, event.Logprobs)
@@ -228,20 +225,32 @@ func (e *Encoder) stop(dst []byte, truncated bool) []byte {
 	if o.kind == nothing || o.stopped {
 		return dst
 	}
-	if o.kind == customOutput {
-		from := len(o.text)
-		if o.text = o.input.finish(o.text); len(o.text) > from {
-			dst = strconv.AppendInt(append(dst, o.before...), int64(e.sequence), 10)
-			e.sequence++
-			dst = append(append(dst, o.between...), o.text[from:]...)
-			dst = append(append(dst, o.after...), "}\n\n"...)
-		}
+	from := len(o.text)
+	switch {
+	case o.kind == customOutput:
+		o.text = o.input.finish(o.text)
+	case o.kind == functionOutput && from == 0 && !truncated:
+		// Clients read arguments as JSON, which nothing is not.
+		o.text = append(o.text, "{}"...)
+	}
+	if len(o.text) > from {
+		dst = append(e.appendDelta(dst, from), "}\n\n"...)
 	}
 	o.stopped = true
 	if (o.kind == functionOutput || o.kind == customOutput) && !truncated {
 		return e.settle(dst, Completed)
 	}
 	return dst
+}
+
+// appendDelta appends the event that tells what has come since the text was so
+// long, up to what else it has to say.
+func (e *Encoder) appendDelta(dst []byte, from int) []byte {
+	o := &e.open
+	dst = strconv.AppendInt(append(dst, o.before...), int64(e.sequence), 10)
+	e.sequence++
+	dst = append(append(dst, o.between...), o.text[from:]...)
+	return append(dst, o.after...)
 }
 
 // end ends the open item, if there is one.

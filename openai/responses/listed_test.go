@@ -1,0 +1,31 @@
+package responses_test
+
+import (
+	"testing"
+
+	"github.com/dynago/dynago/openai/responses"
+)
+
+func TestListedItems(t *testing.T) {
+	for _, c := range []struct{ item, want string }{
+		{`{"role":"user","content":"hi"}`, `{"id":"x","role":"user","type":"message","status":"completed","content":[{"type":"input_text","text":"hi"}]}`},
+		{
+			`{"type":"message","role":"assistant","content":"h\u00e9","phase":"commentary"}`,
+			`{"id":"x","type":"message","role":"assistant","phase":"commentary","status":"completed","content":[{"type":"output_text","annotations":[],"text":"h\u00e9"}]}`,
+		},
+		{
+			`{"id":"y","type":"message","role":"user","content":[{"type":"input_text","text":"hi"}],"status":"incomplete"}`,
+			`{"id":"x","type":"message","role":"user","content":[{"type":"input_text","text":"hi"}],"status":"incomplete"}`,
+		},
+		{
+			`{"type":"function_call_output","call_id":"c","output":"ok","status":null}`,
+			`{"id":"x","type":"function_call_output","call_id":"c","output":"ok","status":"completed"}`,
+		},
+		{`{"type":"strange","content":"kept"}`, `{"id":"x","type":"strange","status":"completed","content":"kept"}`},
+		{`[1]`, `[1]`},
+	} {
+		if got := string(responses.AppendListed(nil, []byte(c.item), "x")); got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.item, got, c.want)
+		}
+	}
+}
