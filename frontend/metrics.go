@@ -34,7 +34,7 @@ type metrics struct {
 	stages                                *prometheus.HistogramVec
 	template, tokenize                    prometheus.Histogram
 	reuse                                 *prometheus.HistogramVec
-	notShown                              *prometheus.CounterVec
+	notShown, forms, budgets              *prometheus.CounterVec
 
 	mu     sync.RWMutex
 	series map[seriesKey]*series
@@ -131,6 +131,12 @@ func newMetrics(s *Server) (*metrics, error) {
 		notShown: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dynago_agent_unsupported_total", Help: "Blocks and tools of conversations that models were not shown, each time that a prompt was made without them.",
 		}, []string{"api", "kind"}),
+		forms: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dynago_structured_output_total", Help: "Answers that were to have a form, by who saw to it and whether it was kept.",
+		}, []string{"model", "by", "result"}),
+		budgets: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dynago_thinking_budget_total", Help: "Requests with a thinking budget, by who saw to it.",
+		}, []string{"model", "by"}),
 		tokenize: prometheus.NewHistogram(prometheus.HistogramOpts{Name: reference + "tokenize_seconds", Help: "Time to tokenize a prompt.", Buckets: seconds}),
 		template: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: reference + "template_seconds", Help: "Time to render a chat template.",
@@ -141,7 +147,7 @@ func newMetrics(s *Server) (*metrics, error) {
 		m.requests, m.started, m.outputTokens, m.cancelled, m.rejected, m.migrated,
 		m.active, m.inflight, m.queued, m.disconnected,
 		m.duration, m.ttft, m.input, m.output, m.cached, m.itl, m.tokenizer,
-		m.stages, m.tokenize, m.template, m.reuse, m.notShown,
+		m.stages, m.tokenize, m.template, m.reuse, m.notShown, m.forms, m.budgets,
 		newFleetGauges(s, prefix),
 		newCacheGauges(s),
 		newPromptMetrics(s.Backend),

@@ -244,6 +244,30 @@ func TestMigrationMetrics(t *testing.T) {
 	s.metric(`dynamo_frontend_model_migration_total{migration_type="ongoing_request",model="acme/demo"} 3`)
 }
 
+// An answer of the wrong form is counted and told of in the log, and what was to
+// be seen to is counted by who saw to it.
+func TestFormMetrics(t *testing.T) {
+	backend := newFake()
+	backend.run = func(_ context.Context, requests []*pipeline.Request) iter.Seq2[chat.Event, error] {
+		n := requests[0].Notes
+		n.FormBy, n.BudgetBy = pipeline.ByUs, pipeline.ByEngine
+		events := helloEvents()
+		if requests[0].Chat.Sampling.Seed != nil {
+			events[len(events)-1].Finish.Mismatch = "it is no JSON"
+		}
+		return then(events, func(func(chat.Event, error) bool) {})
+	}
+	s := start(t, backend)
+	s.do("POST", "/v1/chat/completions", ask)
+	s.do("POST", "/v1/chat/completions", strings.Replace(ask, "{", `{"seed":1,`, 1))
+	s.metric(`dynago_structured_output_total{by="dynago",model="acme/demo",result="kept"} 1`)
+	s.metric(`dynago_structured_output_total{by="dynago",model="acme/demo",result="broken"} 1`)
+	s.metric(`dynago_thinking_budget_total{by="engine",model="acme/demo"} 2`)
+	if log := s.log.String(); !strings.Contains(log, "it is no JSON") {
+		t.Errorf("the log says nothing of it: %s", log)
+	}
+}
+
 // Clients cannot make labels: what they call a model is one label if there is
 // none.
 func TestUnknownModelsShareALabel(t *testing.T) {

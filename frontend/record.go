@@ -35,6 +35,7 @@ type record struct {
 	counted     int       // of these, already in the counter
 	usage       chat.Usage
 	cachedKnown bool
+	mismatches  int // answers that break their form
 }
 
 // begin starts the record of a request whose model is not known yet.
@@ -87,6 +88,10 @@ func (r *record) event(e *chat.Event) {
 		r.begun = max(1, r.notes[0].Attempts)
 	}
 	if e.Kind == chat.Finished {
+		if e.Finish.Mismatch != "" {
+			r.mismatches++
+			r.server.Logger.Warn("an answer breaks its form", "request_id", r.x.id, "model", r.model, "fault", e.Finish.Mismatch)
+		}
 		r.usage.Prompt += e.Usage.Prompt
 		r.usage.Output += e.Usage.Output
 		if e.Usage.Cached != nil {
@@ -183,6 +188,19 @@ func (r *record) stages() {
 		}
 		if n.Attempts > 0 {
 			m.stages.WithLabelValues("route").Observe((n.Routing + n.Queue).Seconds())
+		}
+	}
+	if len(r.notes) > 0 {
+		n := &r.notes[0]
+		if n.FormBy != "" && r.fault == nil {
+			result := "kept"
+			if r.mismatches > 0 {
+				result = "broken"
+			}
+			m.forms.WithLabelValues(r.model, n.FormBy, result).Inc()
+		}
+		if n.BudgetBy != "" {
+			m.budgets.WithLabelValues(r.model, n.BudgetBy).Inc()
 		}
 	}
 	if prompt > 0 {
