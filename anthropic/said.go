@@ -116,6 +116,7 @@ func (c *conversation) media(b *block, kind chat.Kind, path string, now bool) ([
 	case m == nil:
 		return []chat.Block{b.opaque()}, nil
 	}
+	m.Path = index(path, b.index)
 	return []chat.Block{{Kind: kind, Media: m}}, nil
 }
 

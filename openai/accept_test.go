@@ -79,7 +79,9 @@ func TestMessages(t *testing.T) {
 	call := func(id, name, args string) chat.Block {
 		return chat.Block{Kind: chat.ToolCall, Use: &chat.ToolUse{ID: id, Name: name, Kind: chat.ToolFunction, Args: args}}
 	}
-	image := chat.Block{Kind: chat.Image, Media: &chat.Media{Source: "base64", MediaType: "image/png", Data: "AAAA", Detail: "low"}}
+	image := func(path string) chat.Block {
+		return chat.Block{Kind: chat.Image, Media: &chat.Media{Source: "base64", MediaType: "image/png", Data: "AAAA", Detail: "low", Path: path}}
+	}
 	const (
 		png   = `{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA","detail":"low"}}`
 		calls = `"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{\"x\": 1.0}"}},{"id":"b","type":"function","function":{"name":"g","arguments":{"y": 1e2}}}]`
@@ -128,13 +130,13 @@ func TestMessages(t *testing.T) {
 		// Tools' answers.
 		`{"role":"tool","tool_call_id":"a","content":"R"},{"role":"tool","tool_call_id":"b","content":[{"type":"text","text":"x"},` + png + `]},{"role":"function","name":"f","content":"F"},{"role":"tool","tool_call_id":"c","content":null}`: {
 			{Role: chat.RoleTool, Blocks: []chat.Block{{Kind: chat.ToolResult, Result: &chat.Result{ID: "a", Blocks: []chat.Block{text("R")}}}}},
-			{Role: chat.RoleTool, Blocks: []chat.Block{{Kind: chat.ToolResult, Result: &chat.Result{ID: "b", Blocks: []chat.Block{text("x"), image}}}}},
+			{Role: chat.RoleTool, Blocks: []chat.Block{{Kind: chat.ToolResult, Result: &chat.Result{ID: "b", Blocks: []chat.Block{text("x"), image("messages[1].content[1]")}}}}},
 			{Role: chat.RoleTool, Blocks: []chat.Block{{Kind: chat.ToolResult, Result: &chat.Result{Name: "f", Blocks: []chat.Block{text("F")}}}}},
 			{Role: chat.RoleTool, Blocks: []chat.Block{{Kind: chat.ToolResult, Result: &chat.Result{ID: "c"}}}},
 		},
 		// History is never refused: images and parts that no one knows.
 		`{"role":"user","content":[` + png + `,{"type":"hologram","x":1}]},{"role":"assistant","content":[{"type":"text","text":"y"},{"type":"thinking","thinking":"T"},{"type":"thinking","thinking":[1]}]},{"role":"user","content":"z"}`: {
-			{Role: chat.RoleUser, Blocks: []chat.Block{image, {Kind: chat.Opaque, Wire: json.RawMessage(`{"type":"hologram","x":1}`)}}},
+			{Role: chat.RoleUser, Blocks: []chat.Block{image("messages[0].content[0]"), {Kind: chat.Opaque, Wire: json.RawMessage(`{"type":"hologram","x":1}`)}}},
 			{Role: chat.RoleAssistant, Blocks: []chat.Block{text("y"), thought("T"), {Kind: chat.Opaque, Wire: json.RawMessage(`{"type":"thinking","thinking":[1]}`)}}},
 			{Role: chat.RoleUser, Blocks: []chat.Block{text("z")}},
 		},
@@ -142,9 +144,9 @@ func TestMessages(t *testing.T) {
 			{Role: chat.RoleUser, Blocks: []chat.Block{
 				{Kind: chat.Opaque, Wire: json.RawMessage(`{"type":"input_audio","input_audio":{"data":"AA"}}`)},
 				{Kind: chat.Opaque, Wire: json.RawMessage(`{"type":"image_url"}`)},
-				{Kind: chat.Image, Media: &chat.Media{Source: "url", Data: "http://h/i"}},
-				{Kind: chat.Image, Media: &chat.Media{Source: "file", Data: "u1"}},
-				{Kind: chat.Document, Media: &chat.Media{Source: "file", Data: "f1"}},
+				{Kind: chat.Image, Media: &chat.Media{Source: "url", Data: "http://h/i", Path: "messages[0].content[2]"}},
+				{Kind: chat.Image, Media: &chat.Media{Source: "file", Data: "u1", Path: "messages[0].content[3]"}},
+				{Kind: chat.Document, Media: &chat.Media{Source: "file", Data: "f1", Path: "messages[0].content[4]"}},
 			}},
 			{Role: chat.RoleAssistant, Blocks: []chat.Block{text("y")}},
 		},
@@ -152,11 +154,8 @@ func TestMessages(t *testing.T) {
 		same(t, messages, request(t, talk(messages)).Turns, want)
 	}
 
-	c, err := openai.DecodeChat([]byte(talk(`{"role":"user","content":[`+png+`]}`)), openai.Options{Images: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	same(t, "images allowed", c.Requests[0].Turns[0].Blocks, []chat.Block{image})
+	// Whether a model is shown those of the newest turn is not decided here.
+	same(t, "newest", request(t, talk(`{"role":"user","content":[`+png+`]}`)).Turns[0].Blocks, []chat.Block{image("messages[0].content[0]")})
 }
 
 func TestTools(t *testing.T) {

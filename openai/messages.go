@@ -171,7 +171,7 @@ func (b *body) chatCall(o Options) (*Call, error) {
 	if b.audioOut {
 		return nil, wire.Unsupported("modalities", "modalities: audio output is not supported")
 	}
-	turns, err := b.turns(o)
+	turns, err := b.turns()
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +242,7 @@ func (b *body) chatLogprobs(c *Call, s *chat.Sampling) error {
 }
 
 // turns makes the messages into turns.
-func (b *body) turns(o Options) ([]chat.Turn, error) {
+func (b *body) turns() ([]chat.Turn, error) {
 	if len(b.messages) == 0 {
 		return nil, wire.Missing("messages", "The 'messages' field cannot be empty. At least one message is required.")
 	}
@@ -255,7 +255,7 @@ func (b *body) turns(o Options) ([]chat.Turn, error) {
 	}
 	for i := range b.messages {
 		m := &b.messages[i]
-		in := partContext{path: index("messages", i), model: b.model, images: o.Images}
+		in := partContext{path: index("messages", i), model: b.model}
 		var err error
 		switch m.role {
 		case "system", "developer":

@@ -27,10 +27,6 @@ type Options struct {
 	StrictNVExt bool
 	// ForceUsage treats every stream as if it had asked for usage.
 	ForceUsage bool
-	// Images lets images, and files, into the newest user turn: the model takes
-	// them, or a placeholder stands for them. Without it they are refused there;
-	// in earlier turns and in tool results they are always accepted.
-	Images bool
 	// NamedToolStop ends an answer to a named tool choice with finish reason
 	// stop, as OpenAI's own service does, instead of tool_calls.
 	NamedToolStop bool

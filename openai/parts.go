@@ -68,7 +68,6 @@ type partContext struct {
 	model    string
 	strict   bool // refuse what cannot be served, instead of keeping it
 	textOnly bool // refuse everything but text
-	images   bool // the model takes images
 }
 
 // blocks checks parts and makes them blocks. History is never refused: what no
@@ -128,12 +127,13 @@ func (in partContext) block(p *part) (chat.Block, error) {
 	case "audio_url", "input_audio":
 		sense, kind = "audio", chat.Opaque
 	}
-	if in.strict && (kind == chat.Opaque || !in.images) {
+	if in.strict && kind == chat.Opaque {
 		return chat.Block{}, wire.Unsupported(path, "Model '%s' does not support %s input: %s", in.model, sense, path)
 	}
 	if kind == chat.Opaque {
 		return p.opaque(), nil
 	}
+	media.Path = path
 	return chat.Block{Kind: kind, Media: media}, nil
 }
 

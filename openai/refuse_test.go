@@ -197,7 +197,6 @@ var chatRefusals = []refusal{
 	{talk(`{"role":"user","content":[{"text":"a"}]}`), 0, "messages[0].content[0].type", "missing_required_parameter", validation + "messages[0].content[0].type is required"},
 	{talk(`{"role":"user","content":[{}]}`), 0, "messages[0].content[0].type", "missing_required_parameter", validation + "messages[0].content[0].type is required"},
 	{talk(`{"role":"system","content":[{"type":"image_url","image_url":{"url":"http://x/y.png"}}]}`), 0, "messages[0].content[0].type", "", validation + `messages[0].content[0].type must be text, got "image_url"`},
-	{talk(`{"role":"user","content":[{"type":"image_url","image_url":{"url":"http://x/y.png"}}]}`), 0, "messages[0].content[0]", "unsupported_parameter", validation + "Model 'm' does not support image input: messages[0].content[0]"},
 	{talk(`{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}}]}`), 0, "messages[0].content[0]", "unsupported_parameter", validation + "Model 'm' does not support audio input: messages[0].content[0]"},
 	{talk(`{"role":"user","content":[{"type":"video_url","video_url":{"url":"http://x/y.mp4"}}]}`), 0, "messages[0].content[0]", "unsupported_parameter", validation + "Model 'm' does not support video input: messages[0].content[0]"},
 	{talk(`{"role":"user","content":[{"type":"image_url"}]}`), 0, "messages[0].content[0]", "missing_required_parameter", validation + "messages[0].content[0] part has neither `url` nor `uuid`; at least one is required"},

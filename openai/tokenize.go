@@ -47,8 +47,7 @@ var detokenizeFields = []field{
 	}},
 }
 
-// DecodeTokenize decodes the body of a tokenize request. Unlike an answer, a
-// tokenization takes images in any turn: it counts what would be rendered.
+// DecodeTokenize decodes the body of a tokenize request.
 func DecodeTokenize(body []byte, o Options) (*TokenizeCall, error) {
 	b, err := decode(body, tokenizeTable, o)
 	if err != nil {
@@ -75,8 +74,7 @@ func DecodeTokenize(body []byte, o Options) (*TokenizeCall, error) {
 	case len(b.messages) == 0:
 		return nil, wire.Missing("prompt", "At least one of 'prompt' or 'messages' must be provided")
 	}
-	o.Images = true
-	if call.Request.Turns, err = b.turns(o); err != nil {
+	if call.Request.Turns, err = b.turns(); err != nil {
 		return nil, err
 	}
 	call.Request.Thinking, call.Request.TemplateArgs, err = b.normaliseThinking()

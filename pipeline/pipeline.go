@@ -52,6 +52,9 @@ type Config struct {
 	// KeepPreamble leaves the lines in the system text that name an agent's program
 	// and are other ones with every request.
 	KeepPreamble bool
+	// ImagePlaceholder lets a short text stand for images and documents of the newest
+	// user turn as well, instead of refusing them.
+	ImagePlaceholder bool
 	// HistoryTokens is how many tokens of the latest requests of sessions are kept,
 	// to tell what of them is used again; 0 means [DefaultHistoryTokens], and less
 	// keeps none.
@@ -224,6 +227,9 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	}
 	r.Notes.Model = name
 	if err := p.checkFormat(r.Chat); err != nil {
+		return nil, err
+	}
+	if err := p.checkMedia(r.Chat); err != nil {
 		return nil, err
 	}
 	view := p.show(p.spelt.restore(r.Chat), model, r.Notes)

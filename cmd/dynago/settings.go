@@ -145,6 +145,7 @@ type requestSettings struct {
 	EnvelopeKey      string        `name:"reasoning-envelope-key" env:"DYN_REASONING_ENVELOPE_KEY" placeholder:"KEY" secret:"" help:"Encrypt the thoughts that clients carry for us; any text. Servers that share sessions need the same one."`
 	ToolDispatch     bool          `name:"enable-streaming-tool-dispatch" env:"DYN_ENABLE_STREAMING_TOOL_DISPATCH" negatable:"" help:"Tell of each complete tool call by an event of its own, in streams of chat completions; clients can ask for it as well."`
 	ThoughtDispatch  bool          `name:"enable-streaming-reasoning-dispatch" env:"DYN_ENABLE_STREAMING_REASONING_DISPATCH" negatable:"" help:"The same for reasoning."`
+	ImagePlaceholder bool          `name:"image-placeholder" env:"DYN_IMAGE_PLACEHOLDER" negatable:"" help:"Let a short text stand for an image in the newest user turn, instead of refusing it; in earlier turns, and in results of tools, it does so anyway."`
 	StripPreamble    bool          `name:"strip-anthropic-preamble" env:"DYN_STRIP_ANTHROPIC_PREAMBLE" default:"true" negatable:"" help:"Take the billing line off system texts, which is another one with every request."`
 }
 

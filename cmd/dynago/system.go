@@ -79,7 +79,7 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 		Tags:           pipeline.Tags{Use: s.Model.StructuralTag, Always: s.Model.TagScope == "always", Schemas: s.Model.TagSchema == "strict"},
 		MigrationLimit: s.Router.MigrationLimit, MigrationMaxTokens: value(s.Router.MigrationMaxTokens),
 		Limits: limits, Logger: logs.target("pipeline"),
-		KeepPreamble: !s.Requests.StripPreamble, HistoryTokens: orNone(s.Observe.HistoryTokens),
+		KeepPreamble: !s.Requests.StripPreamble, ImagePlaceholder: s.Requests.ImagePlaceholder, HistoryTokens: orNone(s.Observe.HistoryTokens),
 	})
 	if err := sys.workers(&s.Workers); err != nil {
 		sys.fleet.Close() //nolint:errcheck // the first error is the one to tell

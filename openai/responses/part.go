@@ -171,7 +171,7 @@ func (p *part) image(path func() string) (chat.Block, *wire.Error) {
 	from := p.source()
 	switch {
 	case from.imageURL != "":
-		m := &chat.Media{Detail: from.detail}
+		m := &chat.Media{Detail: from.detail, Path: path()}
 		m.Source, m.MediaType, m.Data = splitURL(from.imageURL)
 		return chat.Block{Kind: chat.Image, Media: m}, nil
 	case from.id != "":
