@@ -35,6 +35,8 @@ type call struct {
 	promptCacheKey string
 	userID         string // that Messages names in its metadata
 	stream         bool
+	// background says that nobody waits for the answer: the encoder outlives it.
+	background bool
 	// resolve, if not nil, completes the requests with what this client has said in
 	// earlier calls.
 	resolve func(x *exchange) error
@@ -56,6 +58,14 @@ type encoder interface {
 // appendAnswer is called.
 type gatherer interface {
 	gather(events iter.Seq2[chat.Event, error]) error
+}
+
+// lasting is an encoder whose answer others can see, and stop, from other requests.
+type lasting interface {
+	// begin comes before the first event; stop ends the work.
+	begin(stop context.CancelCauseFunc)
+	// end comes when the answer has ended, and says how. Only the first call counts.
+	end(err error)
 }
 
 // fold reads an answer to its end, for a client that does not stream.
@@ -144,6 +154,10 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a api) *job {
 // start answers, for a stream in a goroutine of its own if that can be.
 func (j *job) start(w http.ResponseWriter, r *http.Request) {
 	j.ctx, j.cancel = context.WithCancelCause(context.WithValue(j.base, exchangeKey{}, j.x))
+	if j.call.background {
+		j.startBackground(w, r)
+		return
+	}
 	gone := func() { j.cancel(engine.ErrClientGone) }
 	if j.call.stream {
 		if d := j.detach(w, r, gone); d != nil {
@@ -174,10 +188,20 @@ func (j *job) run(w http.ResponseWriter) {
 	events := j.record.watch(j.Backend.Run(j.ctx, j.requests(notes)...), notes)
 	// A long answer shall not keep the conversation here.
 	j.call = call{stream: j.call.stream}
+	last, lasts := encode.(lasting)
+	if lasts {
+		last.begin(j.cancel)
+		defer last.end(errPanicked)
+	}
+	var err error
 	if j.call.stream {
-		j.record.finish(j.stream(w, encode, events, &notes[0]))
+		err = j.stream(w, encode, events, &notes[0])
 	} else {
-		j.record.finish(j.unary(w, encode, events, &notes[0]))
+		err = j.unary(w, encode, events, &notes[0])
+	}
+	j.record.finish(err)
+	if lasts {
+		last.end(err)
 	}
 }
 

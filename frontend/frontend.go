@@ -28,6 +28,7 @@ import (
 	"github.com/dynago/dynago/internal/sse"
 	"github.com/dynago/dynago/openai"
 	"github.com/dynago/dynago/openai/responses"
+	"github.com/dynago/dynago/openai/responses/store"
 	"github.com/dynago/dynago/pipeline"
 	"github.com/dynago/dynago/router"
 	"github.com/dynago/dynago/selection"
@@ -104,6 +105,12 @@ type Config struct {
 	Anthropic anthropic.Options
 	// Responses is how bodies of Responses are read and written.
 	Responses responses.Options
+	// ResponsesStore, if not nil, keeps responses, for other requests to go on
+	// from. Without one, Responses.NoStore is set.
+	ResponsesStore *store.Store
+	// MaxBackground bounds the responses that are made while no client waits;
+	// default 256.
+	MaxBackground int
 	// NoMessages removes the routes of Messages.
 	NoMessages bool
 	// Aliases are further names of models; the first that matches a name that no
@@ -136,6 +143,8 @@ func (c *Config) defaults() {
 	set(&c.ReadTimeout, 60*time.Second)
 	set(&c.IdleTimeout, 120*time.Second)
 	set(&c.OwnedBy, "dynago")
+	set(&c.MaxBackground, 256)
+	c.Responses.NoStore = c.Responses.NoStore || c.ResponsesStore == nil
 	set(&c.MetricsPrefix, "dynamo_frontend")
 	set(&c.Version, "dev")
 	if c.Timing == nil {
@@ -157,6 +166,7 @@ type Server struct {
 	stage   lifecycle
 	names   modelNames
 	metrics *metrics
+	keeper  keeper
 	handler http.Handler
 	admin   http.Handler
 
@@ -177,6 +187,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{Config: c}
 	s.names.backend = c.Backend
+	s.keeper.store = c.ResponsesStore
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	var err error
 	if s.metrics, err = newMetrics(s); err != nil {

@@ -54,6 +54,13 @@ func (l *lifecycle) enter() bool {
 	return true
 }
 
+// join takes a further permit for one who holds one, whatever the stage.
+func (l *lifecycle) join() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inflight++
+}
+
 func (l *lifecycle) leave() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

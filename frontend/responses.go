@@ -23,12 +23,21 @@ func (a responsesAPI) decode(_ http.Header, body []byte) (call, error) {
 	if err != nil {
 		return call{}, err
 	}
+	var earlier past
 	return call{
-		requests: []*chat.Request{c.Request}, ext: c.Ext, model: c.Model, promptCacheKey: c.PromptCacheKey, stream: c.Stream,
-		resolve: func(*exchange) error { return c.Resolve(nil) },
+		requests: []*chat.Request{c.Request}, ext: c.Ext, model: c.Model, promptCacheKey: c.PromptCacheKey,
+		stream: c.Stream, background: c.Background,
+		resolve: func(x *exchange) error {
+			earlier = past{store: a.ResponsesStore, tenant: x.tenant}
+			return c.Resolve(&earlier)
+		},
 		encoder: func(x *exchange, model string) encoder {
 			h := responses.Header{ID: responses.NewID(), Model: model, Created: x.arrived.Unix()}
-			return &responsesEncoder{Encoder: c.Encoder(h), server: a.Server, stream: c.Stream}
+			e := &responsesEncoder{Encoder: c.Encoder(h), server: a.Server, stream: c.Stream}
+			if !c.Store {
+				return e
+			}
+			return a.keep(x, c, e, h.ID, earlier.before)
 		},
 	}, nil
 }
@@ -76,17 +85,26 @@ func (e *responsesEncoder) AppendFailure(dst []byte, err error) []byte {
 // Refuse implements [sse.Protocol]. A conversation that is too long fails inside
 // of its stream: agents compact it then, and give up at a status that is not 200.
 func (e *responsesEncoder) Refuse(w http.ResponseWriter, err error) {
-	told := e.server.responsesError(err)
-	if !e.stream || told.Code != wire.CodeContextLength {
-		e.server.refuse(w, told)
+	if !e.failsInStream(err) {
+		e.server.refuse(w, e.server.responsesError(err))
 		return
 	}
+	openStream(w)
+	w.Write(e.AppendFailure(e.AppendOpening(nil), err)) //nolint:errcheck // the client has gone, and nothing is left to do
+}
+
+// failsInStream says whether a failure before the first event is told by events.
+func (e *responsesEncoder) failsInStream(err error) bool {
+	return e.stream && e.server.responsesError(err).Code == wire.CodeContextLength
+}
+
+// openStream begins a stream of events that will not wait for anything.
+func openStream(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-cache")
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
-	w.Write(e.Encoder.AppendFailure(e.AppendOpening(nil), told)) //nolint:errcheck // the client has gone, and nothing is left to do
 }
 
 // responsesError turns a failure into what clients of Responses are told.

@@ -62,6 +62,7 @@ func (s *Server) routes() (public, admin http.Handler, err error) {
 		{"GET", "", "/openapi.json", s.openAPI},
 		{"GET", "", "/docs", s.docs},
 	}
+	table = append(table, s.responsesRoutes()...)
 	if !s.NoMessages {
 		table = append(table,
 			route{"POST", "", messagesPath, s.answer(messagesAPI{s})},

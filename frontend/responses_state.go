@@ -1,0 +1,154 @@
+package frontend
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/dynago/dynago/internal/wire"
+	"github.com/dynago/dynago/openai/responses/store"
+)
+
+// responsesRoutes are the routes for what is left of responses.
+func (s *Server) responsesRoutes() []route {
+	const one = responsesPath + "/{id}"
+	return []route{
+		{"GET", "", one, s.showResponse},
+		{"DELETE", "", one, s.deleteResponse},
+		{"POST", "", one + "/cancel", s.cancelResponse},
+		{"GET", "", one + "/input_items", s.listInputItems},
+	}
+}
+
+// responseNotFound is the error of an id that this client cannot ask for.
+func responseNotFound(id string) *wire.Error {
+	return &wire.Error{
+		Status: http.StatusNotFound, Message: "Response with id '" + clip(id) + "' not found.",
+		Type: "invalid_request_error", Param: "response_id", Code: "response_not_found",
+	}
+}
+
+// keyOf returns which response a path names, to this client.
+func keyOf(r *http.Request) owned { return owned{exchangeOf(r).tenant, r.PathValue("id")} }
+
+// stored returns a finished response.
+func (s *Server) stored(key owned) (*store.Record, error) {
+	if s.ResponsesStore != nil {
+		if r, ok := s.ResponsesStore.Get(key.tenant, key.id); ok {
+			return r, nil
+		}
+	}
+	return nil, responseNotFound(key.id)
+}
+
+// showResponse answers GET /v1/responses/{id}: with the response as it is now, or
+// with its events.
+func (s *Server) showResponse(w http.ResponseWriter, r *http.Request) {
+	key, query := keyOf(r), r.URL.Query()
+	stream, err := flagOf(query.Get("stream"), "stream")
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	first := 0
+	if after := query.Get("starting_after"); after != "" {
+		n, err := strconv.Atoi(after)
+		if err != nil || n < 0 || !stream {
+			s.refuse(w, wire.Invalid("starting_after", "starting_after must be the number of an event, together with stream=true, got %q", wire.Clip(after)))
+			return
+		}
+		first = n + 1
+	}
+	if !s.stage.enter() {
+		s.refuse(w, s.notReady())
+		return
+	}
+	defer s.stage.leave()
+	if k := s.keeper.find(key); k != nil {
+		if stream {
+			s.replay(w, r, k, first)
+		} else {
+			s.respond(w, http.StatusOK, k.object()) //nolint:errcheck // the client has gone, and nothing is left to do
+		}
+		return
+	}
+	record, err := s.stored(key)
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	if !stream {
+		s.respond(w, http.StatusOK, record.AppendObject(nil)) //nolint:errcheck // the client has gone, and nothing is left to do
+		return
+	}
+	tape, err := store.OpenTape(record.Events)
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	s.replay(w, r, finished{tape}, first)
+}
+
+// finished is a stream that has ended. It implements [recorded].
+type finished struct{ tape *store.Tape }
+
+func (f finished) from(n int) ([]byte, int, <-chan struct{}, error) {
+	if n >= f.tape.Len() {
+		return nil, n, nil, nil
+	}
+	events, next, err := f.tape.From(n)
+	return events, next, nil, err
+}
+
+// deleteResponse answers DELETE /v1/responses/{id}. A response that is being made
+// is stopped.
+func (s *Server) deleteResponse(w http.ResponseWriter, r *http.Request) {
+	key := keyOf(r)
+	found := false
+	if k := s.keeper.find(key); k != nil {
+		found = true
+		if k.halt(r.Context(), true) != nil {
+			return // the client has gone
+		}
+	}
+	if s.ResponsesStore != nil && s.ResponsesStore.Delete(key.tenant, key.id) {
+		found = true
+	}
+	if !found {
+		s.refuse(w, responseNotFound(key.id))
+		return
+	}
+	body := wire.AppendString([]byte(`{"id":`), key.id)
+	s.respond(w, http.StatusOK, append(body, `,"object":"response","deleted":true}`...)) //nolint:errcheck // the client has gone, and nothing is left to do
+}
+
+// cancelResponse answers POST /v1/responses/{id}/cancel with the response as it
+// has become. One that has ended stays as it is.
+func (s *Server) cancelResponse(w http.ResponseWriter, r *http.Request) {
+	key := keyOf(r)
+	if k := s.keeper.find(key); k != nil {
+		if k.halt(r.Context(), false) != nil {
+			return // the client has gone
+		}
+		s.respond(w, http.StatusOK, k.object()) //nolint:errcheck // the client has gone, and nothing is left to do
+		return
+	}
+	record, err := s.stored(key)
+	if err != nil {
+		s.refuse(w, err)
+		return
+	}
+	s.respond(w, http.StatusOK, record.AppendObject(nil)) //nolint:errcheck // the client has gone, and nothing is left to do
+}
+
+// flagOf reads a query parameter that is true or false; absent is false.
+func flagOf(text, name string) (bool, error) {
+	switch text {
+	case "":
+		return false, nil
+	case "true", "True", "1":
+		return true, nil
+	case "false", "False", "0":
+		return false, nil
+	}
+	return false, wire.Invalid(name, "%s must be true or false, got %q", name, wire.Clip(text))
+}
