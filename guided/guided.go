@@ -130,7 +130,9 @@ func oneLine(err error) string {
 	text := strings.NewReplacer(schemaURL+"#", "", schemaURL, "the schema").Replace(err.Error())
 	var parts []string
 	for line := range strings.Lines(text) {
-		if line = strings.TrimLeft(strings.TrimSpace(line), "- "); line != "" && !strings.HasPrefix(line, "jsonschema") {
+		line = strings.TrimLeft(strings.TrimSpace(line), "- ")
+		// What only says that something below it has failed tells nothing.
+		if line != "" && !strings.HasPrefix(line, "jsonschema") && !strings.HasSuffix(line, " failed") {
 			parts = append(parts, line)
 		}
 	}
