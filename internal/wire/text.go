@@ -119,6 +119,11 @@ func CleanRaw(raw []byte) []byte {
 // hasBadEscape says whether a JSON value has an escape that stands for a bad
 // unit. It may err on the side of yes.
 func hasBadEscape(raw []byte) bool {
+	first := bytes.Index(raw, []byte(`\u`))
+	if first < 0 {
+		return false
+	}
+	raw = raw[first:]
 	return bytes.Contains(raw, []byte(`\u0000`)) ||
 		bytes.Contains(raw, []byte(`\ud`)) || bytes.Contains(raw, []byte(`\uD`))
 }
