@@ -76,6 +76,9 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	defer cancel()
 	go sys.router.Run(ctx)
 	go sys.policies.run(ctx)
+	if kept := server.ResponsesStore; kept != nil {
+		go kept.Run(ctx)
+	}
 	if every := c.Workers.Churn; every > 0 {
 		go sys.churn(ctx, every, c.Workers.Count)
 	}
@@ -204,6 +207,10 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 	if err != nil {
 		return nil, nil, err
 	}
+	kept, err := c.Stored.open(log)
+	if err != nil {
+		return nil, nil, err
+	}
 	server, err := frontend.New(frontend.Config{
 		Backend: sys, Logger: log, Version: versionName(),
 		BodyLimit: c.HTTP.BodyLimitMB << 20, OverloadStatus: c.HTTP.OverloadStatus,
@@ -226,6 +233,7 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 			RejectUnknown: !c.Requests.IgnoreUnknown, DisableNVExt: c.Requests.NoNVExt, StrictNVExt: c.Requests.StrictNVExt,
 			Envelope: box, RawReasoning: responses.RawReasoning(c.Requests.RawReasoning),
 		},
+		ResponsesStore: kept, MaxBackground: c.Stored.Background,
 		NoMessages: !c.Requests.AnthropicAPI,
 		Aliases:    aliases,
 		OwnedBy:    c.Model.OwnedBy, ContextWindow: c.Model.ContextWindow, MaxOutputTokens: c.Model.MaxOutputTokens,

@@ -14,6 +14,7 @@ type settings struct {
 	Workers  workerSettings        `embed:"" group:"Workers (mock engines)"`
 	Router   routerSettings        `embed:"" group:"Router"`
 	Requests requestSettings       `embed:"" group:"Requests"`
+	Stored   responsesSettings     `embed:"" group:"Stored responses"`
 	Observe  observabilitySettings `embed:"" group:"Logs and metrics"`
 	Paths    pathSettings          `embed:"" group:"Paths of routes"`
 	Ignored  ignoredSettings       `embed:"" group:"Accepted for compatibility"`
