@@ -216,24 +216,10 @@ func asTemplateError(err error) error {
 	return fmt.Errorf("render chat template: %w", err)
 }
 
-// variables returns what a template sees beside the conversation. Thinking is
-// spelled in every way that templates know.
+// variables returns what a template sees beside the conversation.
 func (t *Template) variables(v *variant, r *chat.Request, g *guard) *jinja.Dict {
 	vars := specials(t.cfg)
-	if on := r.Thinking.Enabled; on != nil {
-		vars.Set("thinking", *on)
-		vars.Set("enable_thinking", *on)
-		if v.thinkingMode {
-			mode := "disabled"
-			if *on {
-				mode = "enabled"
-			}
-			vars.Set("thinking_mode", mode)
-		}
-	}
-	if r.Thinking.Effort != "" {
-		vars.Set("reasoning_effort", g.text(r.Thinking.Effort))
-	}
+	v.setThinking(vars, r, g)
 	return vars
 }
 

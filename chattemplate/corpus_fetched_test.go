@@ -59,7 +59,7 @@ func TestTraitsOfFetched(t *testing.T) {
 		}
 		traits := tmpl.Traits(true)
 		for trait, on := range map[string]bool{
-			"all": true, "reasoning field": traits.ReasoningField != "", "shows thinking": traits.ShowsThinking, "keeps thinking": traits.KeepsThinking,
+			"all": true, "reasoning field": traits.ReasoningField != "", "shows thinking": traits.ShowsThinking, "keeps thinking": traits.KeepsThinking, "preserves thinking": traits.PreservesThinking,
 			"late system": traits.LateSystem, "calls": traits.Calls, "parallel calls": traits.ParallelCalls, "results": traits.Results,
 			"arguments as text": traits.ArgumentsAsText, "renders ids": traits.RendersIDs,
 		} {
@@ -99,7 +99,7 @@ func TestTraitsOfFetched(t *testing.T) {
 	t.Log(counts)
 	for name, want := range map[string]chattemplate.Traits{
 		"qwen3/tokenizer_config.json":        {ReasoningField: "reasoning_content", ShowsThinking: true, LateSystem: true, Calls: true, ParallelCalls: true, Results: true, ArgumentsAsText: true},
-		"llama.cpp/moonshotai-Kimi-K2.jinja": {ShowsThinking: true, KeepsThinking: true, LateSystem: true, Calls: true, ParallelCalls: true, Results: true, RendersIDs: true},
+		"llama.cpp/moonshotai-Kimi-K2.jinja": {ShowsThinking: true, KeepsThinking: true, PreservesThinking: true, LateSystem: true, Calls: true, ParallelCalls: true, Results: true, RendersIDs: true},
 	} {
 		named, ok := templates[name]
 		if !ok {

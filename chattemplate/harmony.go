@@ -222,6 +222,7 @@ func readHarmony(r *chat.Request, args *jinja.Dict) (harmonySettings, error) {
 			h.python = h.python || item == "python"
 		}
 	}
+	h.keepThoughts = keepsSome(r)
 	if v, ok := args.Get("truncate_history_thinking"); ok {
 		h.keepThoughts = v == false
 	}

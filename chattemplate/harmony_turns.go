@@ -105,6 +105,7 @@ func (w *harmonyWriter) rendered(controls *Controls) Rendered {
 // built-in tools and their results are in it.
 func (w *harmonyWriter) keptThoughts(turns []chat.Turn) []bool {
 	kept := make([]bool, len(turns))
+	from := keptFrom(w.request) - (len(w.request.Turns) - len(turns))
 	var answered, takenUp, within bool
 	for i := len(turns) - 1; i >= 0; i-- {
 		switch turn := &turns[i]; {
@@ -113,7 +114,7 @@ func (w *harmonyWriter) keptThoughts(turns []chat.Turn) []bool {
 		case turn.Role == chat.RoleAssistant && !within:
 			within, answered = true, endsFinal(turn)
 		}
-		kept[i] = w.keepThoughts || !(answered && takenUp)
+		kept[i] = i >= from && (w.keepThoughts || !(answered && takenUp))
 	}
 	return kept
 }

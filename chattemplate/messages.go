@@ -16,10 +16,12 @@ type message struct {
 	name     string
 	parts    []string // of text
 	thoughts []string
-	calls    []call
-	callID   string // of a tool's result
-	toolName string
-	sep      string // joins parts where content must be one string
+	// thoughtAt tells of each thought how many calls stand before it.
+	thoughtAt []int
+	calls     []call
+	callID    string // of a tool's result
+	toolName  string
+	sep       string // joins parts where content must be one string
 	// merged holds the texts of the turns that were made one, if not nil, and
 	// stands in for parts.
 	merged []string
@@ -54,6 +56,7 @@ func flatten(r *chat.Request, g *guard) []message {
 		m.add(r.System, g)
 		out = append(out, m)
 	}
+	kept := keptFrom(r)
 	for i := range r.Turns {
 		turn := &r.Turns[i]
 		m := message{role: string(turn.Role), name: g.text(turn.Name), sep: separator(r.API)}
@@ -67,6 +70,10 @@ func flatten(r *chat.Request, g *guard) []message {
 			case chat.ToolCall:
 				names[b.Use.ID] = b.Use.Name
 				m.calls = append(m.calls, call{g.text(b.Use.ID), g.text(b.Use.Name), b.Use.Args, b.Use.Kind == chat.ToolCustom, g})
+			case chat.Thought:
+				if i >= kept {
+					m.add(turn.Blocks[j:j+1], g)
+				}
 			default:
 				m.add(turn.Blocks[j:j+1], g)
 			}
@@ -99,7 +106,7 @@ func (m *message) add(blocks []chat.Block, g *guard) {
 		case chat.Text, chat.Refusal, chat.ToolReference:
 			m.parts = append(m.parts, g.text(b.Text))
 		case chat.Thought:
-			m.thoughts = append(m.thoughts, g.text(b.Text))
+			m.thoughts, m.thoughtAt = append(m.thoughts, g.text(b.Text)), append(m.thoughtAt, len(m.calls))
 		case chat.Image, chat.Document:
 			m.parts = append(m.parts, g.text(placeholder(b)))
 		}
@@ -170,7 +177,7 @@ func (t *traits) join(out []message, m message) []message {
 		last.append(m)
 	case m.role == "assistant" && t.mergeAssistants && last.calls == nil:
 		last.append(m)
-		last.thoughts = append(last.thoughts, m.thoughts...)
+		last.thoughts, last.thoughtAt = append(last.thoughts, m.thoughts...), append(last.thoughtAt, m.thoughtAt...)
 		last.calls = m.calls
 	default:
 		return append(out, m)
@@ -245,7 +252,7 @@ func splitCalls(in []message) []message {
 			one := m
 			one.calls = []call{c}
 			if n > 0 {
-				one.parts, one.merged, one.thoughts = nil, nil, nil
+				one.parts, one.merged, one.thoughts, one.thoughtAt = nil, nil, nil, nil
 			}
 			out = append(out, one)
 			if places := byID[c.id]; len(places) > 0 {
@@ -285,7 +292,11 @@ func (t *traits) value(m *message) jinja.Value {
 		d.Set("tool_call_id", t.callID(m.callID))
 	}
 	d.Set("content", t.content(m))
-	if m.thoughts != nil && t.reasoning != "" {
+	switch {
+	case m.thoughts == nil || t.reasoning == "":
+	case t.segments && m.calls != nil:
+		d.Set(t.reasoning, m.segments())
+	default:
 		d.Set(t.reasoning, strings.Join(m.thoughts, "\n"))
 	}
 	if m.calls != nil {

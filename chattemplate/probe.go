@@ -38,8 +38,15 @@ type traits struct {
 	reasoning string
 	// showsThinking, keepsThinking and rendersIDs are as in Traits.
 	showsThinking, keepsThinking, rendersIDs bool
-	// thinkingMode tells that the template reads that variable.
-	thinkingMode bool
+	// preservesThinking tells that the thoughts that are not kept are if the client
+	// wants them to.
+	preservesThinking bool
+	// segments tells that the field for thoughts takes a list, of which each is
+	// shown before the call that it led to.
+	segments bool
+	// thinkingMode tells that the template reads that variable, adaptive that it may
+	// have that value.
+	thinkingMode, adaptive bool
 }
 
 // Texts that no template contains.
@@ -53,8 +60,9 @@ type prober struct {
 	tmpl *jinja.Template
 	cfg  Config
 	// limits are those of a conversation, but for Time, which all have together.
-	limits jinja.Limits
-	began  time.Time
+	limits  jinja.Limits
+	began   time.Time
+	keeping bool // thoughts are asked to be kept
 	// slow is the error of a conversation that took too long. What else would the
 	// clock decide: the template is not read then.
 	slow error
@@ -67,6 +75,7 @@ func probe(tmpl *jinja.Template, source string, cfg Config, limits jinja.Limits)
 	p := &prober{tmpl: tmpl, cfg: cfg, limits: limits, began: time.Now()}
 	t := traits{
 		thinkingMode: strings.Contains(source, "thinking_mode"),
+		adaptive:     adaptiveMode.MatchString(source),
 		partsFor:     map[string]bool{},
 	}
 	for _, role := range []string{"user", "system", "assistant", "tool"} {
@@ -107,11 +116,26 @@ func (p *prober) thinking(t *traits, shown func(string, ...message) bool) {
 		id = "zqProbe01"
 	}
 	// The answer goes on to speak, since some templates show thoughts only there.
-	calling := message{role: "assistant", parts: []string{"a"}, thoughts: []string{mark}, calls: []call{{id: id, name: "f", args: "{}"}}}
+	calling := message{role: "assistant", parts: []string{"a"}, thoughts: []string{mark}, thoughtAt: []int{0}, calls: []call{{id: id, name: "f", args: "{}"}}}
 	result := message{role: "tool", callID: id, toolName: "f", parts: []string{"r"}}
 	rewritten := func(m ...message) []message { return t.rewrite(m) }
 	t.showsThinking = shown(mark, rewritten(user, calling, result)...)
-	t.keepsThinking = shown(mark, rewritten(user, message{role: "assistant", parts: []string{"a"}, thoughts: []string{mark}}, user)...)
+	answered := rewritten(user, message{role: "assistant", parts: []string{"a"}, thoughts: []string{mark}}, user)
+	t.keepsThinking = shown(mark, answered...)
+	p.keeping = true
+	t.preservesThinking = t.keepsThinking || shown(mark, answered...)
+	p.keeping = false
+	if t.reasoning != "" && t.calls {
+		as := *t
+		as.segments = true
+		between := calling
+		between.thoughts, between.thoughtAt = []string{mark, another}, []int{0, 1}
+		between.calls = []call{{id: id, name: "zqCalled", args: "{}"}}
+		out, err := p.render(&as, rewritten(user, between, result))
+		_, rest, _ := strings.Cut(out, mark)
+		_, rest, ok := strings.Cut(rest, "zqCalled")
+		t.segments = err == nil && ok && strings.Contains(rest, another)
+	}
 	t.rendersIDs = t.calls && shown(id, rewritten(user, calling, result)...)
 }
 
@@ -246,6 +270,9 @@ func (p *prober) render(t *traits, messages []message) (string, error) {
 	vars.Set("messages", t.values(messages))
 	vars.Set("tools", probeTools)
 	vars.Set("add_generation_prompt", true)
+	if p.keeping {
+		keepAll(vars)
+	}
 	limits := p.limits
 	limits.Time = max(limits.Time-time.Since(p.began), 1)
 	text, err := p.tmpl.Render(vars, jinja.Env{Now: probeTime, Limits: limits})

@@ -10,8 +10,9 @@ type Traits struct {
 	// ShowsThinking tells that the thoughts of an answer that is still calling
 	// tools are shown, KeepsThinking that those of answers before the last
 	// question are too: a template that drops them changes the prefix with each
-	// question.
-	ShowsThinking, KeepsThinking bool
+	// question. PreservesThinking tells that such thoughts are shown at least where
+	// [chat.Thinking].Keep asks for it.
+	ShowsThinking, KeepsThinking, PreservesThinking bool
 	// LateSystem tells that system turns behind others are shown where they
 	// stand; else they become wrapped user turns.
 	LateSystem bool
@@ -31,21 +32,22 @@ type Traits struct {
 // the one that serves those without.
 func (t *Template) Traits(tools bool) Traits {
 	if t.native {
-		return Traits{ShowsThinking: true, LateSystem: true, Calls: true, ParallelCalls: true, Results: true, ArgumentsAsText: true}
+		return Traits{ShowsThinking: true, PreservesThinking: true, LateSystem: true, Calls: true, ParallelCalls: true, Results: true, ArgumentsAsText: true}
 	}
 	v := t.plain
 	if tools {
 		v = t.tools
 	}
 	return Traits{
-		ReasoningField:  v.reasoning,
-		ShowsThinking:   v.showsThinking,
-		KeepsThinking:   v.keepsThinking,
-		LateSystem:      v.lateSystem,
-		Calls:           v.calls,
-		ParallelCalls:   v.calls && !v.oneCall,
-		Results:         v.results,
-		ArgumentsAsText: v.stringArguments,
-		RendersIDs:      v.rendersIDs,
+		ReasoningField:    v.reasoning,
+		ShowsThinking:     v.showsThinking,
+		KeepsThinking:     v.keepsThinking,
+		PreservesThinking: v.preservesThinking,
+		LateSystem:        v.lateSystem,
+		Calls:             v.calls,
+		ParallelCalls:     v.calls && !v.oneCall,
+		Results:           v.results,
+		ArgumentsAsText:   v.stringArguments,
+		RendersIDs:        v.rendersIDs,
 	}
 }

@@ -13,13 +13,13 @@ import (
 
 func TestTraits(t *testing.T) {
 	for name, want := range map[string]chattemplate.Traits{
-		"turns.jinja":    {ReasoningField: "reasoning_content", ShowsThinking: true, Calls: true, ParallelCalls: true, Results: true, ArgumentsAsText: true},
-		"headers.jinja":  {ShowsThinking: false, KeepsThinking: true, LateSystem: true, Calls: true, Results: true},
-		"brackets.jinja": {KeepsThinking: true, Calls: true, ParallelCalls: true, Results: true, RendersIDs: true},
-		"elements.jinja": {ReasoningField: "reasoning_content", ShowsThinking: true, LateSystem: true, Calls: true, ParallelCalls: true, Results: true},
+		"turns.jinja":    {ReasoningField: "reasoning_content", ShowsThinking: true, PreservesThinking: true, Calls: true, ParallelCalls: true, Results: true, ArgumentsAsText: true},
+		"headers.jinja":  {ShowsThinking: false, KeepsThinking: true, PreservesThinking: true, LateSystem: true, Calls: true, Results: true},
+		"brackets.jinja": {KeepsThinking: true, PreservesThinking: true, Calls: true, ParallelCalls: true, Results: true, RendersIDs: true},
+		"elements.jinja": {ReasoningField: "reasoning_content", ShowsThinking: true, PreservesThinking: true, LateSystem: true, Calls: true, ParallelCalls: true, Results: true},
 		"channels.jinja": {ReasoningField: "reasoning_content", ShowsThinking: true, Calls: true, Results: true},
 		"flags.jinja":    {ShowsThinking: true, Calls: true, ParallelCalls: true, Results: true, ArgumentsAsText: true},
-		"grounded.jinja": {ShowsThinking: true, KeepsThinking: true, LateSystem: true, Calls: true, ParallelCalls: true, Results: true},
+		"grounded.jinja": {ShowsThinking: true, KeepsThinking: true, PreservesThinking: true, LateSystem: true, Calls: true, ParallelCalls: true, Results: true},
 	} {
 		source, err := os.ReadFile(filepath.Join(corpus, "templates", name))
 		if err != nil {
@@ -53,7 +53,7 @@ func TestTraitsByName(t *testing.T) {
 // other.
 func TestCallsByID(t *testing.T) {
 	got := compile(t, "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}[{{ c.id }} {{ c.function.arguments | tojson }}]{% endfor %}{% endfor %}").Traits(true)
-	want := chattemplate.Traits{KeepsThinking: true, LateSystem: true, Calls: true, ParallelCalls: true, Results: true, RendersIDs: true, ShowsThinking: true}
+	want := chattemplate.Traits{KeepsThinking: true, PreservesThinking: true, LateSystem: true, Calls: true, ParallelCalls: true, Results: true, RendersIDs: true, ShowsThinking: true}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
