@@ -156,7 +156,7 @@ func naiveInput(args string) string {
 		}
 		end++
 	}
-	return naiveUnescape(rest[:min(end, len(rest))])
+	return naiveUnescape(rest[:min(end, len(rest))], end < len(rest))
 }
 
 func cutTokens(s string, tokens ...string) (string, bool) {
@@ -170,8 +170,9 @@ func cutTokens(s string, tokens ...string) (string, bool) {
 	return s, true
 }
 
-// naiveUnescape looks at the whole text at once.
-func naiveUnescape(s string) string {
+// naiveUnescape looks at the whole text at once. In one that was not closed, the
+// beginning of an escape sequence at its end is nothing yet.
+func naiveUnescape(s string, closed bool) string {
 	var b strings.Builder
 	for len(s) > 0 {
 		if s[0] != '\\' {
@@ -196,7 +197,7 @@ func naiveUnescape(s string) string {
 			b.WriteRune(utf8.RuneError)
 		case text != "":
 			b.WriteString(text)
-		case len(s) == 1 || s[1] == 'u' && len(s) < 6 && allHex(s[2:]): // cut off
+		case !closed && (len(s) == 1 || s[1] == 'u' && len(s) < 6 && allHex(s[2:])):
 			return b.String()
 		default:
 			b.WriteByte('\\')

@@ -156,8 +156,12 @@ func (b *toolbox) readNamespace(inner []byte, path, name string, list *[]declare
 // would be the same, that of its namespace before it.
 func (b *toolbox) name(list []declared) {
 	count := make(map[string]int, len(list))
+	seen := make(map[toolName]bool, len(list))
 	for i := range list {
-		count[list[i].Name]++
+		if as := (toolName{list[i].Namespace, list[i].Name}); !seen[as] {
+			seen[as] = true
+			count[as.name]++
+		}
 	}
 	if b.known == nil {
 		b.known = make(map[string]tool, len(list))
