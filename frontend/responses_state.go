@@ -12,6 +12,8 @@ import (
 func (s *Server) responsesRoutes() []route {
 	const one = responsesPath + "/{id}"
 	return []route{
+		{"POST", "", responsesPath + "/compact", s.answer(compactAPI{s})},
+		{"POST", "", responsesPath + "/input_tokens", s.countInput},
 		{"GET", "", one, s.showResponse},
 		{"DELETE", "", one, s.deleteResponse},
 		{"POST", "", one + "/cancel", s.cancelResponse},
