@@ -30,8 +30,9 @@ type body interface {
 
 // innerBody is a body that must know when a call has no wrapper.
 type innerBody interface {
-	// unwrapped follows reset where the body begins with an inner marker.
-	unwrapped()
+	// unwrapped follows reset where the body begins with an inner marker of n
+	// bytes. If it is not a call, the body reads them before it says so.
+	unwrapped(n int)
 }
 
 // token is what bytes inside a tool-call wrapper mean. The bytes of tokSyntax,
@@ -51,7 +52,8 @@ const (
 	// tokBad ends the body: what follows the bytes is not a call. A call that is
 	// open is cut. The machine looks for the end of the wrapper, or for the next
 	// call (open or inner), and drops what stands before, unless it is white
-	// space: this is how a body ends in front of its closing marker, too.
+	// space: this is how a body ends in front of its closing marker, too. A body
+	// that reads nothing of the beginning of a call (inner) gives that up.
 	tokBad
 	// tokText ends the body: all of the wrapper is text. No call was opened in it.
 	// The opening marker of the wrapper is removed, what was read behind it is

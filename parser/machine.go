@@ -348,7 +348,7 @@ func (p *Parser) reopen() bool {
 
 func (p *Parser) enterBody() {
 	p.calls.reset()
-	p.state, p.complete, p.bare, p.doubtful, p.rejected, p.start = inBody, false, false, false, false, 0
+	p.state, p.complete, p.bare, p.doubtful, p.rejected, p.moved, p.start = inBody, false, false, false, false, false, 0
 	p.muted, p.reason = !p.opts.ToolsOn, DroppedMalformed
 	if p.muted {
 		p.reason = DroppedToolsOff
@@ -360,7 +360,7 @@ func (p *Parser) enterBody() {
 func (p *Parser) enterInner(n int) int {
 	p.enterBody()
 	if b, ok := p.calls.(innerBody); ok {
-		b.unwrapped()
+		b.unwrapped(n)
 	}
 	p.bare, p.start = true, n
 	return 0
@@ -368,6 +368,10 @@ func (p *Parser) enterInner(n int) int {
 
 func (p *Parser) readBody(s string, final bool) (n int, wait bool) {
 	n, t, args := p.calls.scan(s, final)
+	if n == 0 && t == tokBad && p.bare && !p.moved { // what began a call must not begin it again
+		n = p.start
+	}
+	p.moved = p.moved || n > 0
 	if t == tokArgs && !p.muted {
 		p.skip(len(p.held))
 		p.held = p.held[:0]

@@ -1,9 +1,6 @@
 package parser
 
-import (
-	"strings"
-	"unicode/utf8"
-)
+import "strings"
 
 const hexDigits = "0123456789abcdef"
 
@@ -180,10 +177,13 @@ func (v *textValue) end() string {
 	return escapeText(v.names.replace(s))
 }
 
-// isName says whether s may be the name of a tool or a parameter: anything that
-// has no white space, brackets, quotes or control characters in it.
+// isName says whether s may be the name of a tool or a parameter, or begin one:
+// anything that has no white space, brackets, quotes or control characters in it.
 func isName(s string) bool {
-	return s != "" && len(s) <= maxTag && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
-		return r <= ' ' || r == '<' || r == '>' || r == '"' || r == '\''
-	})
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c == '<' || c == '>' || c == '"' || c == '\'' {
+			return false
+		}
+	}
+	return s != "" && len(s) <= maxTag
 }

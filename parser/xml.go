@@ -74,9 +74,9 @@ type xmlCalls struct {
 	keep    bool // entities are not replaced
 
 	at     xmlPlace
-	inner  bool // the call has no wrapper
-	read   int  // calls in this wrapper
-	tag    int  // length of the tag that follows
+	inner  int // length of the marker that the call begins with, if it has no wrapper
+	read   int // calls in this wrapper
+	tag    int // length of the tag that follows
 	called string
 	opened bool     // arguments of the call were released
 	given  int      // parameters of the call
@@ -122,10 +122,10 @@ func (b *xmlCalls) reset() {
 	*b = xmlCalls{xmlDialect: b.xmlDialect, schemas: b.schemas, keep: b.keep, xmlValue: xmlValue{raw: b.raw[:0]}}
 }
 
-func (b *xmlCalls) unwrapped()     { b.inner = true }
-func (b *xmlCalls) name() string   { return b.called }
-func (b *xmlCalls) native() string { return "" }
-func (b *xmlCalls) explicit() bool { return true }
+func (b *xmlCalls) unwrapped(n int) { b.inner = n }
+func (b *xmlCalls) name() string    { return b.called }
+func (b *xmlCalls) native() string  { return "" }
+func (b *xmlCalls) explicit() bool  { return true }
 
 func (b *xmlCalls) scan(s string, final bool) (n int, t token, args string) {
 	for {
@@ -185,7 +185,11 @@ func (b *xmlCalls) nextCall(s string) (n int, t token, args string) {
 // refuse says that what follows is no call. If none has begun, the wrapper was a
 // word in a text, maybe.
 func (b *xmlCalls) refuse() (n int, t token, args string) {
-	if !b.opened && (b.inner || b.loose && b.at == beforeCall) {
+	switch {
+	case b.opened:
+	case b.inner > 0 && b.at == beforeCall:
+		return b.inner, tokText, ""
+	case b.inner > 0, b.loose && b.at == beforeCall:
 		return 0, tokText, ""
 	}
 	return 0, tokBad, ""

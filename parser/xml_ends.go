@@ -236,9 +236,12 @@ func attrTag(s string, openers []string, wanted ...*attr) (n int, st status) {
 		n += k + 1
 		var value string
 		if n < len(s) && (s[n] == '"' || s[n] == '\'') {
-			k = strings.IndexByte(s[n+1:], s[n])
-			if k < 0 {
+			k = strings.IndexAny(s[n+1:], s[n:n+1]+"<\n")
+			switch {
+			case k < 0:
 				return 0, unlessLong(s)
+			case s[n+1+k] != s[n]:
+				return 0, bad
 			}
 			value = s[n+1 : n+1+k]
 			n += k + 2
