@@ -95,6 +95,7 @@ type Parser struct {
 	bare     bool   // the body has no wrapper
 	doubtful bool   // and need not be a call
 	start    int    // bytes of the marker that the body begins with or behind
+	moved    bool   // the body has read something
 	spoken   bool   // the response has text or a call
 	thought  bool   // a thought is open
 	pondered bool   // a thought was closed
