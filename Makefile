@@ -19,7 +19,7 @@ export CGO_ENABLED := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: build test lint fuzz bench bench-short nightly soak e2e zmq templates vocabularies generate help
+.PHONY: build test lint fuzz bench bench-short nightly soak e2e e2e-agents zmq templates vocabularies generate help
 
 build: ## static binary bin/dynago
 	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/dynago ./cmd/dynago
@@ -56,8 +56,11 @@ nightly: ## the index against its model, some 20 million steps (SCALE=100, SEED:
 soak: ## ten minutes of load, aborts and worker churn
 	$(GO) run ./bench -id B16
 
-e2e: build ## the built binary against the official OpenAI SDKs
+e2e: build ## the built binary against the official SDKs of OpenAI and Anthropic, and Vercel's
 	e2e/run
+
+e2e-agents: build ## Codex CLI, OpenCode and Claude Code at work, against models of three families
+	e2e/agents/run
 
 zmq: ## kvevent and its sockets against libzmq
 	e2e/zmq/run

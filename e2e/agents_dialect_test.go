@@ -22,7 +22,10 @@ type call struct {
 	args []arg
 }
 
-type arg struct{ key, value string }
+type arg struct {
+	key   string
+	value any // of JSON
+}
 
 // json writes the arguments as chat templates do, with blanks behind colons and
 // commas.
@@ -35,12 +38,12 @@ func (c call) json(t testing.TB) string {
 	return "{" + strings.Join(members, ", ") + "}"
 }
 
-func quote(t testing.TB, s string) string {
+func quote(t testing.TB, v any) string {
 	t.Helper()
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(s); err != nil {
+	if err := enc.Encode(v); err != nil {
 		t.Fatal(err)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
@@ -55,14 +58,15 @@ type dialect struct {
 	write func(testing.TB, saying) string
 	// one says that such a model makes one call at a time.
 	one bool
-	// keeps says that the template shows thoughts of turns before the user's last
-	// words.
-	keeps bool
+	// replays says that --replay-raw puts thoughts back that the template leaves
+	// out when the user has taken the conversation up again.
+	replays bool
 }
 
 var dialects = []dialect{
-	{name: "hermes", model: "qwen3", write: writeHermes},
+	{name: "hermes", model: "qwen3", write: writeHermes, replays: true},
 	{name: "harmony", model: "gpt-oss", write: writeHarmony, one: true},
+	{name: "glm47", model: "glm-4.7-flash", write: writeGLM, replays: true},
 }
 
 func writeHermes(t testing.TB, s saying) string {
@@ -96,4 +100,22 @@ func writeHarmony(t testing.TB, s saying) string {
 		messages = append(messages, "<|channel|>final<|message|>"+s.text)
 	}
 	return strings.Join(messages, "<|start|>assistant")
+}
+
+// writeGLM begins within a thought, which the prompt has opened.
+func writeGLM(t testing.TB, s saying) string {
+	var b strings.Builder
+	b.WriteString(s.thought + "</think>" + s.text)
+	for _, c := range s.calls {
+		b.WriteString("<tool_call>" + c.tool)
+		for _, a := range c.args {
+			value, isText := a.value.(string)
+			if !isText {
+				value = quote(t, a.value)
+			}
+			fmt.Fprintf(&b, "<arg_key>%s</arg_key><arg_value>%s</arg_value>", a.key, value)
+		}
+		b.WriteString("</tool_call>")
+	}
+	return b.String()
 }

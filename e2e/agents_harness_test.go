@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 // called.
 type harness struct {
 	name    string
+	pkg     string // of npm
 	program string // in node_modules/.bin
 	api     string // the route that it asks
 	session string // the header that names a conversation
@@ -28,12 +30,29 @@ type harness struct {
 	// MODEL is the model's name, and $1 the prompt.
 	start, resume string
 
-	run      func(command string) call
-	read     func(file string) call
-	edit     func(file, old, new string) call
-	look     func(file string) call
-	delegate func(task string) call
-	editor   string // name of the tool that edits
+	run    func(command string) call
+	read   func(file string) call
+	edit   func(file, old, new string) call
+	editor string // name of the tool that edits
+	look   func(file string) call
+	// delegate are the steps in which a sub-agent is given a task, up to the one
+	// that is told what it says.
+	delegate func(task string) []step
+	// pictures makes a harness send pictures that does not do so by itself.
+	pictures func(a *agent)
+}
+
+// version returns the name with the version that is installed.
+func (h harness) version(t testing.TB) string {
+	text, err := os.ReadFile(filepath.Join(setting(t, "E2E_AGENTS"), "node_modules", filepath.FromSlash(h.pkg), "package.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p struct{ Version string }
+	if err := json.Unmarshal(text, &p); err != nil {
+		t.Fatal(err)
+	}
+	return h.name + " " + p.Version
 }
 
 // agent is a harness with a home of its own, in a scratch repository, in front of
@@ -120,7 +139,7 @@ func (a *agent) say(line, prompt string) string {
 var harnesses = []harness{codex, openCode, claudeCode}
 
 var codex = harness{
-	name: "Codex CLI", program: "codex", api: "/v1/responses", session: "Thread-Id",
+	name: "Codex CLI", pkg: "@openai/codex", program: "codex", api: "/v1/responses", session: "Thread-Id",
 	configure: func(a *agent) { a.save(".codex/config.toml", a.printed()) },
 	start:     `exec --dangerously-bypass-approvals-and-sandbox "$1" </dev/null`,
 	resume:    `exec resume --last --dangerously-bypass-approvals-and-sandbox "$1" </dev/null`,
@@ -131,17 +150,26 @@ var codex = harness{
 		return call{"exec_command", []arg{{"cmd", "sed -i 's/" + old + "/" + new + "/' " + file + " && echo done"}}}
 	},
 	look: func(file string) call { return call{"view_image", []arg{{"path", file}}} },
-	delegate: func(task string) call {
-		return call{"spawn_agent", []arg{{"message", task}}}
+	delegate: func(task string) []step {
+		return []step{
+			{when{}, saying{thought: "Somebody else can do that.", calls: []call{{"spawn_agent", []arg{{"message", task}}}}}},
+			{
+				when{"result_regexp": `"agent_id": ?"([^"]+)"`},
+				saying{thought: "Now I wait.", calls: []call{{"wait_agent", []arg{{"targets", []string{"{{result.1|json}}"}}}}}},
+			},
+		}
 	},
 	editor: "exec_command",
 }
 
 var claudeCode = harness{
-	name: "Claude Code", program: "claude", api: "/v1/messages", session: "X-Claude-Code-Session-Id",
-	configure: func(a *agent) { a.profile = append(a.profile, a.printed()) },
-	start:     `--print --allowedTools Bash,Edit,Read,Agent -- "$1"`,
-	resume:    `--print --continue --allowedTools Bash,Edit,Read,Agent -- "$1"`,
+	name: "Claude Code", pkg: "@anthropic-ai/claude-code", program: "claude", api: "/v1/messages", session: "X-Claude-Code-Session-Id",
+	configure: func(a *agent) {
+		// The system text has what git says when a conversation begins, or goes on.
+		a.profile = append(a.profile, a.printed(), "export CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS=1")
+	},
+	start:  `--print --allowedTools Bash,Edit,Read,Agent -- "$1"`,
+	resume: `--print --continue --allowedTools Bash,Edit,Read,Agent -- "$1"`,
 
 	run: func(command string) call {
 		return call{"Bash", []arg{{"command", command}, {"description", "Run " + command}}}
@@ -151,14 +179,15 @@ var claudeCode = harness{
 		return call{"Edit", []arg{{"file_path", file}, {"old_string", old}, {"new_string", new}}}
 	},
 	look: func(file string) call { return call{"Read", []arg{{"file_path", file}}} },
-	delegate: func(task string) call {
-		return call{"Agent", []arg{{"description", "Look around"}, {"prompt", task}, {"subagent_type", "general-purpose"}}}
+	delegate: func(task string) []step {
+		c := call{"Agent", []arg{{"description", "Look around"}, {"prompt", task}, {"subagent_type", "general-purpose"}}}
+		return []step{{when{}, saying{thought: "Somebody else can do that.", calls: []call{c}}}}
 	},
 	editor: "Edit",
 }
 
 var openCode = harness{
-	name: "OpenCode", program: "opencode", api: "/v1/chat/completions", session: "X-Session-Id",
+	name: "OpenCode", pkg: "opencode-ai", program: "opencode", api: "/v1/chat/completions", session: "X-Session-Id",
 	configure: func(a *agent) {
 		a.save(".config/opencode/opencode.json", a.printed())
 		a.profile = append(a.profile, "export OPENCODE_DISABLE_AUTOUPDATE=1 OPENCODE_DISABLE_MODELS_FETCH=1 OPENCODE_DISABLE_LSP_DOWNLOAD=1")
@@ -172,8 +201,17 @@ var openCode = harness{
 		return call{"edit", []arg{{"filePath", file}, {"oldString", old}, {"newString", new}}}
 	},
 	look: func(file string) call { return call{"read", []arg{{"filePath", file}}} },
-	delegate: func(task string) call {
-		return call{"task", []arg{{"description", "Look around"}, {"prompt", task}, {"subagent_type", "general"}}}
+	delegate: func(task string) []step {
+		c := call{"task", []arg{{"description", "Look around"}, {"prompt", task}, {"subagent_type", "general"}}}
+		return []step{{when{}, saying{thought: "Somebody else can do that.", calls: []call{c}}}}
 	},
 	editor: "edit",
+	pictures: func(a *agent) {
+		text := a.printed()
+		plain, able := quote(a.t, a.s.model)+": {}", quote(a.t, a.s.model)+`: {"attachment": true, "modalities": {"input": ["text", "image"], "output": ["text"]}}`
+		if !strings.Contains(text, plain) {
+			a.t.Fatalf("%s is not in %s", plain, text)
+		}
+		a.save(".config/opencode/opencode.json", strings.Replace(text, plain, able, 1))
+	},
 }

@@ -20,7 +20,7 @@ type reuse struct {
 	TextBefore  string `json:"text_before"`
 	TextNow     string `json:"text_now"`
 
-	anew bool // the user has taken the conversation up again
+	again bool // the user has taken the conversation up again
 }
 
 // ofPrompt and ofAnswer are the shares that are used again.
@@ -37,7 +37,7 @@ func (r reuse) String() string {
 }
 
 // reuses reads what the server told of each turn of a conversation but the first.
-func reuses(t testing.TB, talk []*trip) (all []reuse) {
+func reuses(t testing.TB, talk []*trip, steps []step) (all []reuse) {
 	t.Helper()
 	for i, p := range talk {
 		var r reuse
@@ -49,8 +49,33 @@ func reuses(t testing.TB, talk []*trip) (all []reuse) {
 			t.Errorf("turn %d: the server took it for the first of its session: %v", i+1, r.First)
 		}
 		if i > 0 {
+			_, r.again = steps[min(i, len(steps)-1)].when["user"]
 			all = append(all, r)
 		}
 	}
 	return all
+}
+
+// worst returns the least shares of the turns that the user took up, or of the
+// others; 1 where there are none.
+func worst(all []reuse, again bool) (ofPrompt, ofAnswer float64) {
+	ofPrompt, ofAnswer = 1, 1
+	for _, r := range all {
+		if r.again == again {
+			ofPrompt, ofAnswer = min(ofPrompt, r.ofPrompt()), min(ofAnswer, r.ofAnswer())
+		}
+	}
+	return ofPrompt, ofAnswer
+}
+
+// Each turn must begin with the one before it, or nearly.
+const leastOfPrompt, leastOfAnswer = 0.99, 0.95
+
+func checkReuse(t testing.TB, all []reuse, again bool) {
+	t.Helper()
+	for i, r := range all {
+		if r.again == again && (r.ofPrompt() < leastOfPrompt || r.ofAnswer() < leastOfAnswer) {
+			t.Errorf("turn %d begins with %v of the turn before it: it differs in %s, since %s:\nbefore %q\nnow    %q", i+2, r, r.Part, r.Cause, r.TextBefore, r.TextNow)
+		}
+	}
 }

@@ -140,3 +140,37 @@ func fixing(h harness, repo string) []step {
 		{when{"result": "1 file changed"}, saying{thought: "One line.", text: again}},
 	}
 }
+
+// Somebody else counts files.
+const (
+	askOther = "Let a sub-agent count the files here."
+	subtask  = "Count the files of this folder and name the number."
+	found    = "There are two files"
+	relayed  = "The sub-agent counted two."
+)
+
+// delegating are the conversations of the agent and of its sub-agent.
+func delegating(h harness) (lead, sub []step) {
+	lead = h.delegate(subtask)
+	lead[0].when = when{"user": askOther}
+	lead = append(lead, step{when{"result": found}, saying{thought: "That is it.", text: relayed}})
+	sub = []step{
+		{when{"user": subtask}, saying{thought: "I list them.", calls: []call{h.run("ls")}}},
+		{when{"result": "greet.py"}, saying{thought: "Two.", text: found + "."}},
+	}
+	return lead, sub
+}
+
+// Looking at a picture.
+const (
+	askLook = "What is in shot.png?"
+	seen    = "A red line is in the picture."
+)
+
+func looking(h harness, repo string) []step {
+	c := h.look(filepath.Join(repo, picture))
+	return []step{
+		{when{}, saying{thought: "I look at it.", calls: []call{c}}},
+		{when{"tool": c.tool}, saying{thought: "There it is.", text: seen}},
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,10 +24,18 @@ func TestAgents(t *testing.T) {
 	for _, h := range harnesses {
 		for _, d := range dialects {
 			t.Run(h.program+"/"+d.name, func(t *testing.T) {
-				line := &result{harness: h.name, dialect: d.name}
-				report.lines = append(report.lines, line)
+				line := report.line(h.version(t), d.name)
 				line.note("task", t.Run("task", func(t *testing.T) { line.reuses = testTask(t, h, d) }))
+				line.note("sub-agent", t.Run("sub-agent", func(t *testing.T) { testDelegate(t, h, d) }))
+				line.note("picture", t.Run("picture", func(t *testing.T) { testLook(t, h, d) }))
 				line.note("ctrl-c", t.Run("interrupt", func(t *testing.T) { testInterrupt(t, h, d) }))
+				if d.replays {
+					line := report.line(h.version(t), d.name+" --replay-raw")
+					line.note("task", t.Run("replayed", func(t *testing.T) {
+						line.reuses = testTask(t, h, d, "--replay-raw")
+						checkReuse(t, line.reuses, true)
+					}))
+				}
 			})
 		}
 	}
@@ -80,10 +89,10 @@ func (a *agent) sound() {
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-func testTask(t *testing.T, h harness, d dialect) []reuse {
+func testTask(t *testing.T, h harness, d dialect, flags ...string) []reuse {
 	repo := scratch(t)
 	steps := fixing(h, repo)
-	a := newAgent(t, h, serveDialect(t, d, play(t, d, steps)), repo)
+	a := newAgent(t, h, serveDialect(t, d, play(t, d, steps), flags...), repo)
 	for _, run := range []struct{ line, prompt, want string }{{h.start, ask, answer}, {h.resume, askAgain, again}} {
 		if out := a.say(run.line, run.prompt); !strings.Contains(out, run.want) {
 			t.Errorf("it printed no %q:\n%s", run.want, out)
@@ -98,7 +107,44 @@ func testTask(t *testing.T, h harness, d dialect) []reuse {
 	if len(talk) != len(steps) {
 		t.Errorf("%d turns, want %d", len(talk), len(steps))
 	}
-	return reuses(t, talk)
+	all := reuses(t, talk, steps)
+	checkReuse(t, all, false)
+	return all
+}
+
+func testDelegate(t *testing.T, h harness, d dialect) {
+	repo := scratch(t)
+	lead, sub := delegating(h)
+	a := newAgent(t, h, serveDialect(t, d, play(t, d, lead, sub)), repo)
+	if out := a.say(h.start, askOther); !strings.Contains(out, relayed) {
+		t.Errorf("it printed no %q:\n%s", relayed, out)
+	}
+	a.sound()
+	sessions := map[string]bool{}
+	for _, p := range a.wire.all() {
+		if p.path == h.api && strings.Contains(string(p.request), `"tools":[{`) {
+			sessions[p.header.Get(h.session)+" "+p.header.Get("X-Claude-Code-Agent-Id")] = true
+		}
+	}
+	if len(sessions) != 2 {
+		t.Errorf("%d conversations, want that of the agent and that of its sub-agent: %v", len(sessions), sessions)
+	}
+}
+
+func testLook(t *testing.T, h harness, d dialect) {
+	repo := scratch(t)
+	// Some harnesses send what a tool has found as if it were from the user.
+	a := newAgent(t, h, serveDialect(t, d, play(t, d, looking(h, repo)), "--image-placeholder"), repo)
+	if h.pictures != nil {
+		h.pictures(a)
+	}
+	if out := a.say(h.start, askLook); !strings.Contains(out, seen) {
+		t.Errorf("it printed no %q:\n%s", seen, out)
+	}
+	a.sound()
+	if !slices.ContainsFunc(a.wire.all(), func(p *trip) bool { return strings.Contains(string(p.request), "iVBORw0KGgo") }) {
+		t.Error("no picture was sent")
+	}
 }
 
 // An agent that is interrupted leaves nothing running behind.
@@ -167,6 +213,12 @@ func (r *result) note(what string, ok bool) {
 
 type table struct{ lines []*result }
 
+func (r *table) line(harness, dialect string) *result {
+	l := &result{harness: harness, dialect: dialect}
+	r.lines = append(r.lines, l)
+	return l
+}
+
 // write writes the table to the file that E2E_REPORT names.
 func (r *table) write(t *testing.T) {
 	f, err := os.Create(setting(t, "E2E_REPORT"))
@@ -176,16 +228,13 @@ func (r *table) write(t *testing.T) {
 	}
 	defer f.Close()
 	w := tabwriter.NewWriter(f, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "AGENT\tFAMILY\tTURNS\tPROMPT REUSED\tANSWER REUSED\tDID")
+	fmt.Fprintln(w, "\t\t\tOF THE TURN BEFORE\tTAKEN UP AGAIN\t")
+	fmt.Fprintln(w, "AGENT\tFAMILY\tTURNS\tPROMPT + ANSWER\tPROMPT + ANSWER\tDID")
 	for _, l := range r.lines {
-		prompt, output := 1.0, 1.0
-		for _, u := range l.reuses {
-			prompt, output = min(prompt, u.ofPrompt()), min(output, u.ofAnswer())
-		}
-		fmt.Fprintf(w, "%s\t%s\t%d\t%.1f%%\t%.1f%%\t%s\n", l.harness, l.dialect, len(l.reuses)+1, 100*prompt, 100*output, strings.Join(l.notes, ", "))
-		for _, u := range l.reuses {
-			fmt.Fprintf(w, "\t%v %s %s\n\t\t%q\n\t\t%q\n", u, u.Part, u.Cause, u.TextBefore, u.TextNow)
-		}
+		prompt, output := worst(l.reuses, false)
+		promptAgain, outputAgain := worst(l.reuses, true)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%.1f%% + %.1f%%\t%.1f%% + %.1f%%\t%s\n",
+			l.harness, l.dialect, len(l.reuses)+1, 100*prompt, 100*output, 100*promptAgain, 100*outputAgain, strings.Join(l.notes, ", "))
 	}
 	if err := w.Flush(); err != nil {
 		t.Error(err)
