@@ -152,8 +152,10 @@ func TestBadBytes(t *testing.T) {
 }
 
 func TestMessages(t *testing.T) {
-	png := chat.Block{Kind: chat.Image, Media: &chat.Media{Source: "base64", MediaType: "image/png", Data: "AAAA"}}
-	pdf := chat.Block{Kind: chat.Document, Media: &chat.Media{Source: "base64", MediaType: "application/pdf", Data: "AAAA"}}
+	media := func(kind chat.Kind, source, mediaType, data, path string) chat.Block {
+		return chat.Block{Kind: kind, Media: &chat.Media{Source: source, MediaType: mediaType, Data: data, Path: path}}
+	}
+	png := func(path string) chat.Block { return media(chat.Image, "base64", "image/png", "AAAA", path) }
 	const (
 		image    = `{"type":"image","source":{"type":"base64","media_type":"image/png","data":"AAAA"},"transformations":[]}`
 		document = `{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"AAAA"}}`
@@ -174,7 +176,7 @@ func TestMessages(t *testing.T) {
 		`{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"thinking","thinking":"A","signature":"` + signed + `"},{"type":"text","text":"I look."},{"type":"thinking","thinking":"B","signature":"erased"},{"type":"tool_use","id":"toolu_1","name":"Read","input":{"b": 1.0, "a":  "x"},"caller":{"type":"direct"}},{"type":"text","text":"And."},{"type":"tool_use","input":{},"id":"toolu_2","name":"ls"}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"one"},{"type":"tool_result","tool_use_id":"toolu_2","is_error":true,"content":[{"type":"text","text":"two"},` + image + `]},{"type":"text","text":"Well?"}]}`: {
 			hi,
 			model(thought("A"), block("I look."), thought("B"), use("toolu_1", "Read", `{"b": 1.0, "a":  "x"}`), block("And."), use("toolu_2", "ls", `{}`)),
-			user(result("toolu_1", false, block("one")), result("toolu_2", true, block("two"), png), block("Well?")),
+			user(result("toolu_1", false, block("one")), result("toolu_2", true, block("two"), png("messages[2].content[1].content[1]")), block("Well?")),
 		},
 		// Thoughts that the client did not see are in the envelope; what another
 		// server has sealed is kept without effect.
@@ -191,13 +193,13 @@ func TestMessages(t *testing.T) {
 		},
 		// Images and documents.
 		`{"role":"user","content":[` + image + `,{"type":"image","source":{"type":"url","url":"https://x/y.png"}},` + document + `]}`: {
-			user(png, chat.Block{Kind: chat.Image, Media: &chat.Media{Source: "url", Data: "https://x/y.png"}}, pdf),
+			user(png("messages[0].content[0]"), media(chat.Image, "url", "", "https://x/y.png", "messages[0].content[1]"), media(chat.Document, "base64", "application/pdf", "AAAA", "messages[0].content[2]")),
 		},
 		`{"role":"user","content":[{"type":"image","source":{"type":"file","file_id":"f_1"}},{"type":"image"},{"type":"document","source":5}]},{"role":"assistant","content":"I see."},{"role":"user","content":"What?"}`: {
-			user(chat.Block{Kind: chat.Image, Media: &chat.Media{Source: "file", Data: "f_1"}}, opaque(`{"type":"image"}`), opaque(`{"type":"document","source":5}`)), model(block("I see.")), user(block("What?")),
+			user(media(chat.Image, "file", "", "f_1", "messages[0].content[0]"), opaque(`{"type":"image"}`), opaque(`{"type":"document","source":5}`)), model(block("I see.")), user(block("What?")),
 		},
 		`{"role":"user","content":[{"type":"document","title":"T","context":"C","source":{"type":"text","media_type":"text/plain","data":"line"}},{"type":"document","source":{"type":"content","content":"plain\n"}},{"type":"document","title":"U","source":{"type":"content","content":[{"type":"text","text":"x"},` + image + `]}}]}`: {
-			user(block("T\nC\nline\n"), block("plain\n"), block("\n"), block("U\n"), block("x"), png, block("\n")),
+			user(block("T\nC\nline\n"), block("plain\n"), block("\n"), block("U\n"), block("x"), png("messages[0].content[2].source.content[1]"), block("\n")),
 		},
 		`{"role":"user","content":[{"type":"search_result","source":"https://s","title":"S","content":[{"type":"text","text":"found"},{"type":"text","text":"more"}]}]}`: {user(block("S\nhttps://s\nfound\nmore\n"))},
 		`{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"tool_reference","tool_name":"mcp.x"},{"type":"tool_reference"},{"type":"later","y":1}]}]}`: {
@@ -281,7 +283,7 @@ func TestTools(t *testing.T) {
 	for i, want := range []chat.Tool{
 		{Kind: chat.ToolFunction, Name: "mcp.fs-read", Description: "Reads.", Schema: json.RawMessage(`{"$schema":"x", "type":"object","properties":{"b":{},"a":{}}}`)},
 		{Kind: chat.ToolFunction, Name: "b", Schema: json.RawMessage(`{}`), Strict: new(true)},
-		{Kind: chat.ToolFunction, Name: "c", Schema: json.RawMessage(`{}`)}, // nothing finds deferred tools here
+		{Kind: chat.ToolFunction, Name: "c", Schema: json.RawMessage(`{}`), Deferred: true},
 		{Kind: chat.ToolServer, Name: "web_search"},
 		{Kind: chat.ToolServer},
 		{Kind: chat.ToolServer, Name: "computer"},
@@ -318,23 +320,6 @@ func TestTools(t *testing.T) {
 	}
 	if got[9].Description != "Mine." || !strings.Contains(got[10].Description, "1024 x 768") {
 		t.Errorf("descriptions %q and %q", got[9].Description, got[10].Description)
-	}
-}
-
-// A tool waits to be found only where something can find it.
-func TestDeferredTools(t *testing.T) {
-	const deferred = `{"name":"later","input_schema":{},"defer_loading":true}`
-	for other, want := range map[string]bool{
-		`{"type":"tool_search_tool_regex_20251119","name":"tool_search_tool_regex"}`: true,
-		`{"type":"tool_search_tool_bm25","name":"tool_search_tool_bm25"}`:            true,
-		`{"name":"ToolSearch","input_schema":{}}`:                                    true,
-		`{"name":"search_tools","input_schema":{}}`:                                  true,
-		`{"name":"search","input_schema":{}}`:                                        false,
-	} {
-		r := decode(t, ask(`"tools":[`+deferred+`,`+other+`]`)).Request
-		if r.Tools[0].Deferred != want || r.Tools[1].Deferred {
-			t.Errorf("beside %s: deferred %v", other, r.Tools[0].Deferred)
-		}
 	}
 }
 

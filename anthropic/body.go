@@ -24,7 +24,6 @@ type body struct {
 	stop              []string
 	tools             []chat.Tool
 	toolMarks         []mark
-	searches          bool // a tool finds deferred ones
 	choice            choice
 	thinking          thinking
 	keep              *int // thoughts that context_management keeps

@@ -31,9 +31,6 @@ func (b *body) converse(r *chat.Request, o Options) error {
 	for c.newest > 0 && b.messages[c.newest-1].role != string(chat.RoleAssistant) {
 		c.newest--
 	}
-	for i := range r.Tools {
-		r.Tools[i].Deferred = r.Tools[i].Deferred && b.searches
-	}
 	system, err := c.system(&b.system, "system", -1)
 	if err != nil {
 		return err

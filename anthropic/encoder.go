@@ -69,8 +69,12 @@ func (e *Encoder) AppendPing(dst []byte) []byte {
 	return append(dst, "event: ping\ndata: {\"type\":\"ping\"}\n\n"...)
 }
 
-// AppendEvent appends the complete frames that an event gives, or nothing.
+// AppendEvent appends the complete frames that an event gives, or nothing. The API
+// has one choice: events of others give nothing.
 func (e *Encoder) AppendEvent(dst []byte, event chat.Event) []byte {
+	if event.Choice > 0 {
+		return dst
+	}
 	switch event.Kind {
 	case chat.Start:
 		usage := event.Usage

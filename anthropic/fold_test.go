@@ -196,18 +196,25 @@ func events(t *rapid.T) []chat.Event {
 	}
 	out := []chat.Event{{Kind: chat.Start, Usage: usage}}
 	for i := range rapid.IntRange(0, 5).Draw(t, "blocks") {
-		kind := rapid.SampledFrom([]chat.Kind{chat.Text, chat.Thought, chat.ToolCall, chat.Refusal}).Draw(t, "kind")
+		kind := rapid.SampledFrom([]chat.Kind{chat.Text, chat.Thought, chat.ToolCall, chat.Refusal, chat.Opaque}).Draw(t, "kind")
 		begin := chat.Event{Kind: chat.BlockStart, Index: i, BlockKind: kind}
 		pieces := rapid.SliceOfN(texts, 0, 4).Draw(t, "pieces")
 		if kind == chat.ToolCall {
 			begin.Tool = &chat.ToolUse{ID: rapid.SampledFrom([]string{"call_1", "a1B2c3D4e", "x\"y"}).Draw(t, "id"), Name: texts.Draw(t, "name")}
+			if rapid.IntRange(0, 9).Draw(t, "nameless") == 0 {
+				begin.Tool = nil
+			}
 			if rapid.Bool().Draw(t, "valid") {
 				pieces = []string{`{"path": `, `"` + rapid.StringMatching(`[a-z]*`).Draw(t, "path") + `", "n":`, ` 1.50}`}
 			}
 		}
 		out = append(out, begin)
 		for _, s := range pieces {
-			out = append(out, chat.Event{Kind: deltas[kind], Index: i, Text: s})
+			delta := deltas[kind]
+			if delta == 0 {
+				delta = chat.TextDelta
+			}
+			out = append(out, chat.Event{Kind: delta, Index: i, Text: s})
 			if rapid.IntRange(0, 9).Draw(t, "dropped") == 0 {
 				out = append(out, chat.Event{Kind: chat.Dropped, Text: "junk"}, chat.Event{Kind: chat.UsageUpdate, Usage: usage})
 			}
@@ -224,7 +231,12 @@ func events(t *rapid.T) []chat.Event {
 	if finish.Reason == chat.FinishStopSequence {
 		finish.StopText = texts.Draw(t, "stop")
 	}
-	return append(out, chat.Event{Kind: chat.Finished, Finish: finish, Usage: usage})
+	out = append(out, chat.Event{Kind: chat.Finished, Finish: finish, Usage: usage})
+	if rapid.IntRange(0, 9).Draw(t, "choices") == 0 { // which this API has not
+		out = slices.Insert(out, 1, chat.Event{Kind: chat.Start, Choice: 1}, chat.Event{Kind: chat.BlockStart, Choice: 1, BlockKind: chat.Text},
+			chat.Event{Kind: chat.BlockStop, Choice: 1}, chat.Event{Kind: chat.Finished, Choice: 1})
+	}
+	return out
 }
 
 // A stream adds up to the message that a client receives who does not stream.
@@ -274,8 +286,7 @@ func shape(blocks []chat.Block) []string {
 	for _, b := range blocks {
 		s := strings.ReplaceAll(b.Text, "\x00", "\uFFFD")
 		switch {
-		case b.Use != nil && b.Use.Name == "":
-			continue
+		case b.Kind == chat.Opaque, b.Kind == chat.ToolCall && (b.Use == nil || b.Use.Name == ""):
 		case b.Use != nil:
 			var v any
 			args := strings.ReplaceAll(b.Use.Args, "\x00", "\uFFFD")

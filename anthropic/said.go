@@ -105,17 +105,18 @@ func (s *source) media() *chat.Media {
 // media makes a block of an image or a document that is no text.
 func (c *conversation) media(b *block, kind chat.Kind, path string, now bool) ([]chat.Block, error) {
 	s, err := b.readSource()
-	m := s.media()
+	m, at := s.media(), index(path, b.index)
 	switch {
 	case now && (err != nil || m == nil):
-		at := index(path, b.index) + ".source"
+		at += ".source"
 		return nil, wire.Invalid(at, "%s: must be an object with type base64 and data, or type url and url", at)
 	case now && s.kind == "file":
-		at := index(path, b.index) + ".source"
+		at += ".source"
 		return nil, wire.Unsupported(at, "%s: files are not kept here: send the %s itself", at, kind)
 	case m == nil:
 		return []chat.Block{b.opaque()}, nil
 	}
+	m.Path = at
 	m.Path = index(path, b.index)
 	return []chat.Block{{Kind: kind, Media: m}}, nil
 }

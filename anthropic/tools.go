@@ -16,7 +16,7 @@ const (
 
 // readTools reads the tools and keeps each as it came.
 func readTools(r *wire.Reader, b *body) error {
-	b.tools, b.toolMarks, b.searches = nil, nil, false
+	b.tools, b.toolMarks = nil, nil
 	if null, err := r.Null(); null {
 		return err
 	}
@@ -71,20 +71,12 @@ func (b *body) readTool(r *wire.Reader, i int) (chat.Tool, mark, error) {
 		return t, marked, err
 	}
 	t.Wire = wire.CleanRaw(raw)
-	b.searches = b.searches || strings.HasPrefix(kind, "tool_search_tool") || searches(t.Name)
 	if kind != "" && kind != "custom" && !builtIn(&t, kind, screen) {
 		b.passOver(path + ".type=" + wire.Clip(kind))
 		t.Kind = chat.ToolServer
 		return t, marked, nil
 	}
 	return t, marked, checkTool(&t, path)
-}
-
-// searches says whether a tool of this name is a client's own way to find
-// deferred tools.
-func searches(name string) bool {
-	letters := strings.NewReplacer("_", "", "-", "", ".", "").Replace(strings.ToLower(name))
-	return strings.Contains(letters, "toolsearch") || strings.Contains(letters, "searchtools")
 }
 
 func checkTool(t *chat.Tool, path string) error {
