@@ -212,6 +212,8 @@ type ToolChoice struct {
 	// stay in the prompt with the others, so that the choice changes no prefix.
 	Names    []string
 	Parallel *bool
+	// Hidden keeps the tools out of the prompt.
+	Hidden bool
 }
 
 // Thinking says how much the model shall reason.

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/internal/models"
 	"github.com/dynago/dynago/prompt"
 )
@@ -54,9 +53,7 @@ func TestFetchedHarmony(t *testing.T) {
 				} else {
 					r.TemplateArgs = append([]byte(`{"conversation_start_date":"2025-06-28",`), g.Args[1:]...)
 				}
-				if o.HideTools {
-					r.ToolChoice.Mode = chat.ToolNone
-				}
+				r.ToolChoice.Hidden = o.HideTools
 				ids, err := m.Tokens(r, o.AddGenerationPrompt)
 				if err != nil {
 					t.Errorf("%s: %v", g.Name, err)

@@ -219,7 +219,7 @@ func TestThinking(t *testing.T) {
 		`"thinking":true`:                                                                    {chat.Thinking{Enabled: on}, `{"thinking":true,"enable_thinking":true}`},
 		`"thinking":{"type":"disabled"}`:                                                     {chat.Thinking{Enabled: off}, `{"thinking":false,"enable_thinking":false}`},
 		`"thinking":{"type":"enabled","budget_tokens":64}`:                                   {chat.Thinking{Enabled: on, Budget: p(64)}, `{"thinking":true,"enable_thinking":true}`},
-		`"thinking":{"type":"adaptive"}`:                                                     {chat.Thinking{}, ``},
+		`"thinking":{"type":"adaptive"}`:                                                     {chat.Thinking{Adaptive: true}, ``},
 		`"thinking":false,"reasoning_effort":"high"`:                                         {chat.Thinking{Enabled: off, Effort: "high"}, `{"thinking":false,"enable_thinking":false,"reasoning_effort":"high"}`},
 		`"chat_template_kwargs":{"enable_thinking":false,"x": 1.50}`:                         {chat.Thinking{Enabled: off}, `{"enable_thinking":false,"x":1.50,"thinking":false}`},
 		`"chat_template_args":{"thinking":1}`:                                                {chat.Thinking{Enabled: on}, `{"thinking":true,"enable_thinking":true}`},

@@ -12,8 +12,9 @@ import (
 
 // thinking is the member of that name at the root.
 type thinking struct {
-	enabled *bool
-	budget  *int64
+	enabled  *bool
+	adaptive bool
+	budget   *int64
 }
 
 func readThinking(r *wire.Reader, b *body) error {
@@ -38,7 +39,7 @@ func readThinking(r *wire.Reader, b *body) error {
 				on := kind == "enabled"
 				b.thinking.enabled = &on
 			case "adaptive":
-				b.thinking.enabled = nil
+				b.thinking.enabled, b.thinking.adaptive = nil, true
 			default:
 				return wire.Invalid("thinking.type", "thinking.type must be enabled, disabled or adaptive, got %q", wire.Clip(kind))
 			}
@@ -73,8 +74,11 @@ func (b *body) normaliseThinking() (chat.Thinking, []byte, error) {
 	if args, err = b.setRootArgs(args); err != nil {
 		return out, nil, err
 	}
-	out.Enabled = b.thinking.enabled
-	for _, alias := range []string{"thinking", "enable_thinking", "thinking_mode"} {
+	out.Enabled, out.Adaptive = b.thinking.enabled, b.thinking.adaptive
+	if out.Adaptive {
+		args = slices.DeleteFunc(args, func(a arg) bool { return slices.Contains(switches, a.name) })
+	}
+	for _, alias := range switches {
 		if out.Enabled != nil {
 			break
 		}
@@ -82,7 +86,7 @@ func (b *body) normaliseThinking() (chat.Thinking, []byte, error) {
 	}
 	if effort != nil {
 		out.Effort = *effort
-		if out.Enabled == nil {
+		if out.Enabled == nil && !out.Adaptive {
 			on := *effort != "none"
 			out.Enabled = &on
 		}
@@ -92,6 +96,9 @@ func (b *body) normaliseThinking() (chat.Thinking, []byte, error) {
 	}
 	return out, b.writeArgs(args, out), nil
 }
+
+// switches are the template arguments that switch thinking on and off.
+var switches = []string{"thinking", "enable_thinking", "thinking_mode"}
 
 var efforts = []string{"none", "minimal", "low", "medium", "high", "xhigh", "max"}
 

@@ -151,6 +151,15 @@ func (f Family) Thinks() bool { return f.thought != nil }
 // Calls says whether the family has a grammar for tool calls.
 func (f Family) Calls() bool { return f.calls != nil }
 
+// CallOpeners returns the markers that begin calls, in all spellings; none if the
+// family's calls begin with a header.
+func (f Family) CallOpeners() []string {
+	if f.calls == nil || f.harmony() {
+		return nil
+	}
+	return f.calls.open
+}
+
 // IDs returns how the family's models write the ids of calls.
 func (f Family) IDs() chat.IDStyle {
 	if f.calls == nil {

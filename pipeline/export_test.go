@@ -54,3 +54,7 @@ func (n Names) Shown() (list []string) {
 }
 
 func (n Names) Tell(use *chat.ToolUse) *chat.ToolUse { return n.n.tell(use) }
+
+func (p *Pipeline) ThinkingOf(r *chat.Request, grammar string) chat.Thinking {
+	return p.thinkingOf(r, grammar)
+}

@@ -138,11 +138,11 @@ func (p *Pipeline) Preload() error {
 // Tokenize returns the ids of a request's prompt, and the model's context
 // length. Without generation prompt a conversation ends with its last turn.
 func (p *Pipeline) Tokenize(r *chat.Request, generationPrompt bool) ([]uint32, int, error) {
-	m, _, err := p.model(r.Model)
+	m, name, err := p.model(r.Model)
 	if err != nil {
 		return nil, 0, err
 	}
-	ids, err := m.Tokens(p.show(r, m, new(Notes)).chat, generationPrompt)
+	ids, err := m.Tokens(p.show(p.spelt.restore(r), m, name, new(Notes)).chat, generationPrompt)
 	return ids, m.ContextLength, err
 }
 

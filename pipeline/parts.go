@@ -51,8 +51,8 @@ func settingsSum(r *chat.Request) uint64 {
 	if r.Thinking.Keep != nil {
 		keep = strconv.Itoa(*r.Thinking.Keep)
 	}
-	hidden := strconv.FormatBool(r.ToolChoice.Mode == chat.ToolNone)
-	return sum(string(r.TemplateArgs), on, keep, r.Thinking.Effort, hidden, string(r.Output.Kind), string(r.Output.Schema))
+	hidden, adaptive := strconv.FormatBool(r.ToolChoice.Hidden), strconv.FormatBool(r.Thinking.Adaptive)
+	return sum(string(r.TemplateArgs), on, adaptive, keep, r.Thinking.Effort, hidden, string(r.Output.Kind), string(r.Output.Schema))
 }
 
 // toolSum names a tool as it is shown: only where the API has the shape that

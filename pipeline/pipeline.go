@@ -55,6 +55,12 @@ type Config struct {
 	// ImagePlaceholder lets a short text stand for images and documents of the newest
 	// user turn as well, instead of refusing them.
 	ImagePlaceholder bool
+	// DefaultThinking is whether models think of which clients say nothing; nil leaves
+	// it to the models.
+	DefaultThinking *bool
+	// ExcludeTools says whether tools stay out of the prompts of requests that forbid
+	// calls; nil does so only where a model cannot be kept from calling otherwise.
+	ExcludeTools *bool
 	// HistoryTokens is how many tokens of the latest requests of sessions are kept,
 	// to tell what of them is used again; 0 means [DefaultHistoryTokens], and less
 	// keeps none.
@@ -232,7 +238,7 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	if err := p.checkMedia(r.Chat); err != nil {
 		return nil, err
 	}
-	view := p.show(p.spelt.restore(r.Chat), model, r.Notes)
+	view := p.show(p.spelt.restore(r.Chat), model, name, r.Notes)
 	asked := r.Chat
 	seen := *r
 	seen.Chat = view.chat

@@ -15,8 +15,8 @@ type view struct {
 	names names // that the way up needs, to tell of calls in the client's words
 }
 
-// show returns what a model is to see of a request.
-func (p *Pipeline) show(r *chat.Request, m *prompt.Model, notes *Notes) view {
+// show returns what a model of a primary name is to see of a request.
+func (p *Pipeline) show(r *chat.Request, m *prompt.Model, name string, notes *Notes) view {
 	v := view{chat: r}
 	if r.Prompt != nil {
 		return v
@@ -37,6 +37,8 @@ func (p *Pipeline) show(r *chat.Request, m *prompt.Model, notes *Notes) view {
 		v.names.show(&c)
 	}
 	withNativeIDs(&c, style)
+	c.Thinking = p.thinkingOf(&c, m.Family.ReasoningParser())
+	p.withoutCalls(&c, m, name)
 	v.chat = &c
 	return v
 }

@@ -156,7 +156,7 @@ func (m *Model) text(p *Prompt, r *chat.Request, ext *nvext.Ext) (string, encodi
 		return "", encoding{}, invalid("model", "model %q has no chat template; use the completions API", r.Model)
 	}
 	begin := time.Now()
-	text, how, err := m.render(r, chattemplate.Options{AddGenerationPrompt: true, HideTools: r.ToolChoice.Mode == chat.ToolNone})
+	text, how, err := m.render(r, chattemplate.Options{AddGenerationPrompt: true, HideTools: r.ToolChoice.Hidden})
 	p.Render = time.Since(begin)
 	return text, how, err
 }

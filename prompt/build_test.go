@@ -66,7 +66,7 @@ func TestBuild(t *testing.T) {
 		"ids that open a thought":    {request: func(r *chat.Request) { r.Prompt = &chat.Prompt{IDs: demo.Tokenizer.Append(nil, "hello <think>\n")} }, text: "hello <think>\n", start: parser.StartReasoning},
 		"tools that may not be called": {
 			request: func(r *chat.Request) {
-				r.Tools, r.ToolChoice.Mode = []chat.Tool{{Name: "ls", Wire: []byte(`{"type":"function","function":{"name":"ls"}}`)}}, chat.ToolNone
+				r.Tools, r.ToolChoice.Hidden = []chat.Tool{{Name: "ls", Wire: []byte(`{"type":"function","function":{"name":"ls"}}`)}}, true
 			},
 		},
 		"the client's goes first":    {model: func(m *prompt.Model) { m.MaxNewTokens = 9 }, request: func(r *chat.Request) { r.Sampling.MaxTokens = number(12) }, stop: engine.Stop{MaxTokens: 12}},

@@ -97,7 +97,7 @@ func blockOf(r *chat.Request, at chat.Breakpoint) int {
 func (m *Model) common(w *walk, r *chat.Request, at chat.Breakpoint) int {
 	n, rendered := len(w.text), 0
 	for _, other := range others(r, at) {
-		text, how, err := m.render(other, chattemplate.Options{AddGenerationPrompt: true, HideTools: r.ToolChoice.Mode == chat.ToolNone})
+		text, how, err := m.render(other, chattemplate.Options{AddGenerationPrompt: true, HideTools: r.ToolChoice.Hidden})
 		if err != nil {
 			continue
 		}

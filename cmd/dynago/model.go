@@ -86,6 +86,14 @@ func newModelFiles(s modelSettings, log *slog.Logger) (*modelFiles, error) {
 	return m, nil
 }
 
+// defaultThinking returns whether models think by default; nil is their own.
+func (s *modelSettings) defaultThinking() *bool {
+	if s.DefaultThinking == nil {
+		return nil
+	}
+	return new(*s.DefaultThinking == "enabled")
+}
+
 // aliases reads the further names of models.
 func (s *modelSettings) aliases() ([]frontend.Alias, error) {
 	var list []frontend.Alias

@@ -55,6 +55,7 @@ type modelSettings struct {
 	StructuralTag   bool     `name:"dyn-enable-structural-tag" env:"DYN_ENABLE_STRUCTURAL_TAG" negatable:"" help:"Hold tool calls to the model's own form by structural tags, with engines that know them."`
 	TagScope        string   `name:"dyn-structural-tag-scope" env:"DYN_STRUCTURAL_TAG_SCOPE" default:"auto" choice:"auto,always" help:"Use them where a tool is strict, one call is all or a call is forced, or for every request with tools."`
 	TagSchema       string   `name:"dyn-structural-tag-schema" env:"DYN_STRUCTURAL_TAG_SCHEMA" default:"auto" choice:"auto,strict" help:"Hold the arguments of strict tools to their schemas, or those of all."`
+	DefaultThinking *string  `name:"dyn-default-thinking-mode" env:"DYN_DEFAULT_THINKING_MODE" choice:"enabled,disabled" placeholder:"MODE" help:"Whether models think where the client says nothing of it; otherwise they decide."`
 	ReasoningField  string   `name:"reasoning-field-name" env:"DYN_REASONING_FIELD_NAME" default:"reasoning_content" choice:"reasoning_content,reasoning" help:"Member of answers that holds reasoning."`
 	NamedToolFinish string   `name:"named-tool-finish" env:"DYN_NAMED_TOOL_FINISH" default:"tool_calls" choice:"tool_calls,stop" help:"Finish reason of an answer to a named tool choice."`
 	AllowSpecial    bool     `name:"allow-special-tokens-in-content" env:"DYN_ALLOW_SPECIAL_TOKENS_IN_CONTENT" negatable:"" help:"Let control tokens that a client writes into its text be control tokens."`
@@ -147,6 +148,7 @@ type requestSettings struct {
 	ToolDispatch     bool          `name:"enable-streaming-tool-dispatch" env:"DYN_ENABLE_STREAMING_TOOL_DISPATCH" negatable:"" help:"Tell of each complete tool call by an event of its own, in streams of chat completions; clients can ask for it as well."`
 	ThoughtDispatch  bool          `name:"enable-streaming-reasoning-dispatch" env:"DYN_ENABLE_STREAMING_REASONING_DISPATCH" negatable:"" help:"The same for reasoning."`
 	ImagePlaceholder bool          `name:"image-placeholder" env:"DYN_IMAGE_PLACEHOLDER" negatable:"" help:"Let a short text stand for an image in the newest user turn, instead of refusing it; in earlier turns, and in results of tools, it does so anyway."`
+	ExcludeTools     *bool         `name:"exclude-tools-when-tool-choice-none" env:"DYN_EXCLUDE_TOOLS_WHEN_TOOL_CHOICE_NONE" negatable:"" help:"Leave tools out of the prompt where no call may be made; otherwise only where the engines cannot keep a model from calling."`
 	StripPreamble    bool          `name:"strip-anthropic-preamble" env:"DYN_STRIP_ANTHROPIC_PREAMBLE" default:"true" negatable:"" help:"Take the billing line off system texts, which is another one with every request."`
 }
 

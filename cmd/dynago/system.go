@@ -79,6 +79,7 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 		Tags:           pipeline.Tags{Use: s.Model.StructuralTag, Always: s.Model.TagScope == "always", Schemas: s.Model.TagSchema == "strict"},
 		MigrationLimit: s.Router.MigrationLimit, MigrationMaxTokens: value(s.Router.MigrationMaxTokens),
 		Limits: limits, Logger: logs.target("pipeline"),
+		DefaultThinking: s.Model.defaultThinking(), ExcludeTools: s.Requests.ExcludeTools,
 		KeepPreamble: !s.Requests.StripPreamble, ImagePlaceholder: s.Requests.ImagePlaceholder, HistoryTokens: orNone(s.Observe.HistoryTokens),
 	})
 	if err := sys.workers(&s.Workers); err != nil {

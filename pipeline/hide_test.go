@@ -1,0 +1,54 @@
+package pipeline_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/pipeline"
+)
+
+// Tools of which none may be called stay in the prompt, so that it begins as the
+// others of the session, if the model can be kept from calling them.
+func TestToolsThatMayNotBeCalled(t *testing.T) {
+	for name, tc := range map[string]struct {
+		features engine.Features
+		exclude  *bool
+		mode     chat.ToolMode
+		shown    bool
+		banned   bool
+	}{
+		"they may":               {engine.Features{engine.FeatureLogitBias}, nil, chat.ToolAuto, true, false},
+		"the engine bans":        {engine.Features{engine.FeatureLogitBias}, nil, chat.ToolNone, true, true},
+		"it cannot":              {nil, nil, chat.ToolNone, false, false},
+		"it cannot, and shall":   {nil, new(false), chat.ToolNone, true, false},
+		"it bans, and shall not": {engine.Features{engine.FeatureLogitBias}, new(true), chat.ToolNone, false, false},
+	} {
+		f := &fake{features: tc.features}
+		h := newHouse(t, pipeline.Config{ExcludeTools: tc.exclude}, f)
+		f.generate = h.say("<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>", 100, engine.FinishEOS)
+		r := request("Hello")
+		r.Chat.Tools, r.Chat.ToolChoice.Mode = []chat.Tool{function("", "f")}, tc.mode
+		r.Chat.Sampling.LogitBias = map[uint32]float64{7: 1}
+		r.Chat.Cache = []chat.Breakpoint{{Turn: -2}}
+		answers, err := chat.Fold(h.Run(t.Context(), r))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		sent := f.sent()[0]
+		text, _ := h.model.Text(sent.TokenIDs)
+		marker, _ := h.model.Tokenizer.ID("<tool_call>")
+		if shown := strings.Contains(text, `"name": "f"`); shown != tc.shown {
+			t.Errorf("%s: shown %t", name, shown)
+		}
+		if bias := sent.Sampling.LogitBias; (bias[marker] == -100) != tc.banned || bias[7] != 1 || len(r.Chat.Sampling.LogitBias) != 1 {
+			t.Errorf("%s: bias %v", name, bias)
+		}
+		// Whoever calls all the same is not heard.
+		if calls := len(answers[0].Blocks); (calls == 1) != (tc.mode == chat.ToolAuto) {
+			t.Errorf("%s: answered %+v", name, answers[0].Blocks)
+		}
+	}
+}
