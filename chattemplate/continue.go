@@ -2,6 +2,7 @@ package chattemplate
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"unicode"
 
@@ -11,6 +12,10 @@ import (
 // tag ends the text that a model is to go on with, while a template works on it.
 // The blank tells afterwards whether the template trimmed that text.
 const tag = "\U00010332 "
+
+// ErrNotShown is wrapped by the error of a text that is to be gone on with and that
+// the template does not show.
+var ErrNotShown = errors.New("the template does not show the text of the last turn")
 
 var errContinuesAndBegins = argsErrorf("continue_final_message and add_generation_prompt exclude each other: either the last turn goes on, or a new one begins")
 
@@ -44,7 +49,7 @@ func cutAtTag(text string) (string, error) {
 	i := strings.LastIndex(text, letter)
 	switch {
 	case i < 0:
-		return "", errors.New("continue_final_message: the template does not show the text of the last turn")
+		return "", fmt.Errorf("continue_final_message: %w", ErrNotShown)
 	case strings.HasPrefix(text[i:], tag):
 		return text[:i], nil
 	}

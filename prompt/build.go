@@ -183,6 +183,12 @@ func (m *Model) render(r *chat.Request, o chattemplate.Options) (string, encodin
 	switch {
 	case err == nil:
 		return out.Text, how, nil
+	case errors.Is(err, chattemplate.ErrNotShown) && r.API == chat.APIMessages:
+		// There the last turn is gone on with where that can be, and nobody has
+		// said that it must.
+		history := *r
+		history.TemplateArgs = nil
+		return m.render(&history, o)
 	case errors.As(err, &tool):
 		return "", encoding{}, invalid("tools", "%v", tool)
 	case errors.As(err, &args):

@@ -28,6 +28,16 @@ func ask(text string) *chat.Request {
 	return &chat.Request{Model: demo.Name, Turns: []chat.Turn{{Role: chat.RoleUser, Blocks: []chat.Block{{Kind: chat.Text, Text: text}}}}}
 }
 
+// forgetful is a template that shows what users say alone.
+func forgetful(t *testing.T) *chattemplate.Template {
+	t.Helper()
+	tmpl, err := chattemplate.Compile(`{% for m in messages %}{% if m.role == "user" %}{{ m.content }}{% endif %}{% endfor %}{% if add_generation_prompt %}|{% endif %}`, chattemplate.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tmpl
+}
+
 func TestBuild(t *testing.T) {
 	demo := demoModel(t)
 	yes, no := true, false
@@ -53,6 +63,14 @@ func TestBuild(t *testing.T) {
 				r.TemplateArgs = []byte(`{"continue_final_message":true}`)
 			},
 			text: "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\nWell, ",
+		},
+		"a turn to go on with that is not shown": {
+			model: func(m *prompt.Model) { m.Template = forgetful(t) },
+			request: func(r *chat.Request) {
+				r.API, r.TemplateArgs = chat.APIMessages, []byte(`{"continue_final_message":true}`)
+				r.Turns = append(r.Turns, said(chat.RoleAssistant, "Well, "))
+			},
+			text: "hello|",
 		},
 		"raw":                        {ext: nvext.Ext{UseRawPrompt: &yes}, text: "hello"},
 		"a bare prompt":              {request: func(r *chat.Request) { r.Prompt = &chat.Prompt{Text: "hello <think>"} }, text: "hello <think>", start: parser.StartReasoning},
