@@ -49,6 +49,8 @@ type Config struct {
 	MigrationMaxTokens int
 	Limits             Limits
 	Tags               Tags
+	// KeepEntities leaves &lt; and its like in arguments, whatever the model.
+	KeepEntities bool
 	// KeepPreamble leaves the lines in the system text that name an agent's program
 	// and are other ones with every request.
 	KeepPreamble bool
@@ -301,6 +303,8 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 			Parallel: r.ToolChoice.Parallel,
 			History:  j.history(),
 			NewID:    newID(r.API),
+
+			KeepEntities: j.p.KeepEntities,
 		}),
 		oneCall: r.ToolChoice.Parallel != nil && !*r.ToolChoice.Parallel,
 		remember: func(ids []uint32, said *prompt.Saying) {

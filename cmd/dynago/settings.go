@@ -52,6 +52,7 @@ type modelSettings struct {
 	Tokenizer       string   `name:"tokenizer" env:"DYN_TOKENIZER" default:"default" choice:"default,fastokens,basetenkenizer" help:"Accepted for compatibility: one tokenizer serves, with the ids of all of these."`
 	ToolParser      string   `name:"dyn-tool-call-parser" env:"DYN_TOOL_CALL_PARSER" default:"auto" placeholder:"NAME" help:"How the model writes tool calls: auto, none, or the name of a family."`
 	ReasoningParser string   `name:"dyn-reasoning-parser" env:"DYN_REASONING_PARSER" default:"auto" placeholder:"NAME" help:"How the model writes its reasoning: auto, none, or the name of a family."`
+	Unescape        bool     `name:"parser-unescape" env:"DYN_PARSER_UNESCAPE" default:"true" negatable:"" help:"Read &lt; and its like as characters in arguments of models that write them in tags, where an argument has no raw bracket."`
 	StructuralTag   bool     `name:"dyn-enable-structural-tag" env:"DYN_ENABLE_STRUCTURAL_TAG" negatable:"" help:"Hold tool calls to the model's own form by structural tags, with engines that know them."`
 	TagScope        string   `name:"dyn-structural-tag-scope" env:"DYN_STRUCTURAL_TAG_SCOPE" default:"auto" choice:"auto,always" help:"Use them where a tool is strict, one call is all or a call is forced, or for every request with tools."`
 	TagSchema       string   `name:"dyn-structural-tag-schema" env:"DYN_STRUCTURAL_TAG_SCHEMA" default:"auto" choice:"auto,strict" help:"Hold the arguments of strict tools to their schemas, or those of all."`

@@ -76,6 +76,7 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 	limits := pipeline.Limits{FirstItem: s.Requests.FirstItemTimeout, Inactivity: s.Requests.StreamTimeout}
 	sys.Pipeline = pipeline.New(pipeline.Config{
 		Fleet: sys.fleet, Router: sys.router, Load: sys.files.forCard,
+		KeepEntities:   !s.Model.Unescape,
 		Tags:           pipeline.Tags{Use: s.Model.StructuralTag, Always: s.Model.TagScope == "always", Schemas: s.Model.TagSchema == "strict"},
 		MigrationLimit: s.Router.MigrationLimit, MigrationMaxTokens: value(s.Router.MigrationMaxTokens),
 		Limits: limits, Logger: logs.target("pipeline"),
