@@ -35,6 +35,7 @@ type Encoder struct {
 	thoughts int       // begun
 	digest   envelope.Digest
 	hidden   []byte // what the open thought says, if the client is not shown it
+	invalid  int    // inputs that were no objects
 	finished bool
 }
 
@@ -286,7 +287,7 @@ func (e *Encoder) appendBlock(dst []byte, b *chat.Block, more bool) []byte {
 		dst = append(wire.AppendString(dst, shown), `,"signature":`...)
 		return append(wire.AppendString(dst, e.signature()), '}')
 	case b.Kind == chat.ToolCall && b.Use != nil:
-		return append(appendInput(appendCall(dst, b.Use), b.Use.Args), '}')
+		return append(e.appendInput(appendCall(dst, b.Use), b.Use.Args), '}')
 	}
 	return nil
 }
@@ -294,7 +295,7 @@ func (e *Encoder) appendBlock(dst []byte, b *chat.Block, more bool) []byte {
 // appendInput appends arguments, which have to be an object. Those that are none
 // are shown as what they are, so that the client's check of them fails and the
 // model is told.
-func appendInput(dst []byte, args string) []byte {
+func (e *Encoder) appendInput(dst []byte, args string) []byte {
 	v := jsontext.Value(strings.Trim(args, " \t\r\n"))
 	switch {
 	case len(v) == 0:
@@ -302,6 +303,11 @@ func appendInput(dst []byte, args string) []byte {
 	case v[0] == '{' && v.IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)):
 		return append(dst, wire.CleanRaw(v)...)
 	}
+	e.invalid++
 	dst = append(dst, `{"`+invalidJSON+`":`...)
 	return append(wire.AppendString(dst, args), '}')
 }
+
+// InvalidInputs returns how many calls of a whole answer had arguments that are no
+// object.
+func (e *Encoder) InvalidInputs() int { return e.invalid }

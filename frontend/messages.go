@@ -68,7 +68,9 @@ func (e messagesEncoder) appendEvent(dst []byte, event chat.Event) []byte {
 }
 
 func (e messagesEncoder) appendAnswer(dst []byte, answers []chat.Answer) []byte {
-	return e.AppendAnswer(dst, answers)
+	dst = e.AppendAnswer(dst, answers)
+	e.server.metrics.invalidInputs.Add(float64(e.InvalidInputs()))
+	return dst
 }
 
 func (e messagesEncoder) AppendFailure(dst []byte, err error) []byte {

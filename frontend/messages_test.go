@@ -182,6 +182,32 @@ func TestCountTokens(t *testing.T) {
 	}
 }
 
+// Arguments that are no object are shown as what they are, and counted.
+func TestInvalidInputs(t *testing.T) {
+	backend := newFake()
+	backend.run = func(context.Context, []*pipeline.Request) iter.Seq2[chat.Event, error] {
+		return func(yield func(chat.Event, error) bool) {
+			for _, e := range []chat.Event{
+				{Kind: chat.Start},
+				{Kind: chat.BlockStart, BlockKind: chat.ToolCall, Tool: &chat.ToolUse{ID: "call_1", Name: "ls"}},
+				{Kind: chat.ArgsDelta, Text: `{"path":`},
+				{Kind: chat.BlockStop, Truncated: true},
+				{Kind: chat.Finished, Finish: chat.Finish{Reason: chat.FinishLength}},
+			} {
+				if !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+	s := start(t, backend)
+	got := s.do("POST", "/v1/messages", message)
+	if got.status != 200 || !strings.Contains(got.body, `"input":{"__invalid_json":"{\"path\":"}`) {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+	s.metric("dynago_agent_invalid_inputs_total 1")
+}
+
 // Claude Code's probe before its first call.
 func TestProbe(t *testing.T) {
 	if got := start(t, newFake()).do("HEAD", "/", ""); got.status != 200 || got.body != "" {

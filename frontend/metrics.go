@@ -30,6 +30,7 @@ type metrics struct {
 	active, inflight, queued              *prometheus.GaugeVec
 	duration, ttft, input, output, cached *prometheus.HistogramVec
 	disconnected                          prometheus.Gauge
+	invalidInputs                         prometheus.Counter
 	tokenizer                             *prometheus.HistogramVec
 	stages                                *prometheus.HistogramVec
 	template, tokenize                    prometheus.Histogram
@@ -131,6 +132,9 @@ func newMetrics(s *Server) (*metrics, error) {
 		notShown: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dynago_agent_unsupported_total", Help: "Blocks and tools of conversations that models were not shown, each time that a prompt was made without them.",
 		}, []string{"api", "kind"}),
+		invalidInputs: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dynago_agent_invalid_inputs_total", Help: "Calls in whole answers of Messages whose arguments were no JSON object, and were shown as __invalid_json.",
+		}),
 		forms: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dynago_structured_output_total", Help: "Answers that were to have a form, by who saw to it and whether it was kept.",
 		}, []string{"model", "by", "result"}),
@@ -145,7 +149,7 @@ func newMetrics(s *Server) (*metrics, error) {
 	}
 	for _, c := range append([]prometheus.Collector{
 		m.requests, m.started, m.outputTokens, m.cancelled, m.rejected, m.migrated,
-		m.active, m.inflight, m.queued, m.disconnected,
+		m.active, m.inflight, m.queued, m.disconnected, m.invalidInputs,
 		m.duration, m.ttft, m.input, m.output, m.cached, m.itl, m.tokenizer,
 		m.stages, m.tokenize, m.template, m.reuse, m.notShown, m.forms, m.budgets,
 		newFleetGauges(s, prefix),

@@ -82,6 +82,7 @@ func TestMetricNames(t *testing.T) {
 		"dynamo_frontend_tokenizer_cache_cached_tokens_total counter":   "model",
 		"dynamo_frontend_tokenizer_cache_uncached_tokens_total counter": "model",
 		"dynamo_component_kv_cache_events_applied counter":              "event_type status",
+		"dynago_agent_invalid_inputs_total counter":                     "",
 		"dynago_parser_dropped_total counter":                           "family reason",
 		"dynago_index_conflicts_total counter":                          "",
 		"dynago_index_targets gauge":                                    "",
