@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/parser"
@@ -166,30 +165,6 @@ var kindNames = map[chat.EventKind]string{
 	chat.BlockStop: "stop", chat.Dropped: "dropped",
 }
 
-// Every id comes out once and in order, whatever the text is.
-func TestIDsAreKept(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		c := genCase(rt)
-		text := genText(rt, c)
-		p := parser.New(c.family, c.opts)
-		var events []chat.Event
-		var want, got []uint32
-		for rest := text; rest != ""; {
-			n := min(len(rest), rapid.IntRange(0, 9).Draw(rt, "cut"))
-			id := uint32(len(want))
-			events = p.Push(events, chat.Piece{Text: rest[:n], IDs: []uint32{id}})
-			want, rest = append(want, id), rest[n:]
-		}
-		events, _ = p.Finish(events, chat.FinishStop)
-		for _, e := range events {
-			got = append(got, e.IDs...)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			rt.Fatalf("%q: ids (-want +got):\n%s", text, diff)
-		}
-	})
-}
-
 // Calls inside a thought are held until it is decided what they are; then a
 // thousand times as many must not take a million times as long. These take a
 // fifth of a second, and half a minute if each event touched all that wait.
@@ -210,48 +185,6 @@ func TestManyHeldCalls(t *testing.T) {
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("took %v", took)
 	}
-}
-
-// While no marker is open, no more is held back than may become one, and white
-// space that may be layout.
-func TestHoldBack(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		f := families[rapid.SampledFrom([]string{"hermes", "think"}).Draw(rt, "family")]
-		longest := len("\n</think>")
-		if f.Calls() {
-			longest = len("</tool_call>")
-		}
-		p := parser.New(f, parser.Options{ThinkOn: true, ToolsOn: true, Start: rapid.SampledFrom([]parser.Start{parser.StartNone, parser.StartReasoning}).Draw(rt, "start")})
-		pieces := rapid.SliceOf(rapid.SampledFrom([]string{"a", "<", "</", "</tool_cal", "</think", "\n", "<think", "bc", "<<", "{", "}", "<tool_call"})).Draw(rt, "pieces")
-		p.Push(nil, chat.Piece{Text: "x"})
-		for i, s := range pieces {
-			p.Push(nil, chat.Piece{Text: s})
-			if p.Held() >= longest {
-				rt.Fatalf("%d bytes are held after %q", p.Held(), strings.Join(pieces[:i+1], ""))
-			}
-		}
-	})
-}
-
-// Text that leaves the parser has no marker in it, except as data in arguments
-// and inside thoughts.
-func TestNoMarkerLeaks(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		c := &testCase{family: families[rapid.SampledFrom([]string{"hermes", "harmony"}).Draw(rt, "family")]}
-		text := genText(rt, c)
-		p := parser.New(c.family, parser.Options{ThinkOn: true, ToolsOn: true})
-		events, _ := p.Finish(p.Push(nil, chat.Piece{Text: text}), chat.FinishStop)
-		for _, e := range events {
-			if e.Kind != chat.TextDelta {
-				continue
-			}
-			for _, m := range c.family.Markers() {
-				if strings.Contains(e.Text, m) {
-					rt.Fatalf("%q: %q leaked into %q", text, m, e.Text)
-				}
-			}
-		}
-	})
 }
 
 func TestCalls(t *testing.T) {

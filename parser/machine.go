@@ -368,7 +368,7 @@ func (p *Parser) enterInner(n int) int {
 
 func (p *Parser) readBody(s string, final bool) (n int, wait bool) {
 	n, t, args := p.calls.scan(s, final)
-	if n == 0 && t == tokBad && p.bare && !p.moved { // what began a call must not begin it again
+	if n == 0 && t >= tokItemEnd && p.bare && !p.moved { // what began a call must not begin it again
 		n = p.start
 	}
 	p.moved = p.moved || n > 0

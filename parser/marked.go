@@ -197,8 +197,12 @@ func (b *markedCalls) readFence(s string, final bool) (n int, wait bool) {
 
 func (b *markedCalls) readValue(s string, final bool) (n int, t token, args string, wait bool) {
 	n, args, st := b.args.scan(s, &b.marks, b.form.escape, b.fenced, final)
-	wait = st == more && (n == len(s) || n == 0)
-	if st == done {
+	switch {
+	case st == bad && n > 0: // what stands before comes first
+		st = more
+	case st == more:
+		wait = n == len(s) || n == 0
+	case st == done:
 		b.at = markedDone
 	}
 	switch {

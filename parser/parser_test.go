@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"pgregory.net/rapid"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/parser"
@@ -158,9 +157,16 @@ func numbered(o parser.Options) parser.Options {
 	return o
 }
 
+// tester is a test, or a check of one.
+type tester interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // render writes events the way the files in testdata do. It joins the deltas of
 // a block, and checks that the events are in order.
-func render(t testing.TB, events []chat.Event, reason chat.FinishReason) []string {
+func render(t tester, events []chat.Event, reason chat.FinishReason) []string {
 	t.Helper()
 	answers, err := chat.Fold(func(yield func(chat.Event, error) bool) {
 		_ = yield(chat.Event{Kind: chat.Start}, nil)
@@ -226,7 +232,7 @@ func render(t testing.TB, events []chat.Event, reason chat.FinishReason) []strin
 }
 
 // parse pushes a text in the given pieces.
-func parse(t testing.TB, c *testCase, pieces ...string) []string {
+func parse(t tester, c *testCase, pieces ...string) []string {
 	t.Helper()
 	p := parser.New(c.family, numbered(c.opts))
 	var events []chat.Event
@@ -234,6 +240,7 @@ func parse(t testing.TB, c *testCase, pieces ...string) []string {
 		events = p.Push(events, chat.Piece{Text: s})
 	}
 	events, reason := p.Finish(events, c.reason)
+	checkOrder(t, strings.Join(pieces, ""), events)
 	out := 0
 	for _, e := range events {
 		out += len(e.Text)
@@ -242,6 +249,25 @@ func parse(t testing.TB, c *testCase, pieces ...string) []string {
 		t.Errorf("%d bytes in, %d out or dropped, %d markup, %d held", in, out, p.Markup(), p.Held())
 	}
 	return render(t, events, reason)
+}
+
+// checkOrder fails the test if what was said does not stand in the text in the
+// same order. Arguments may be written anew, and are left out.
+func checkOrder(t tester, text string, events []chat.Event) {
+	t.Helper()
+	for _, e := range events {
+		if e.Kind == chat.ArgsDelta || e.Text == "" {
+			continue
+		}
+		for i := range len(e.Text) {
+			at := strings.IndexByte(text, e.Text[i])
+			if at < 0 {
+				t.Errorf("%q is not in its place", e.Text)
+				return
+			}
+			text = text[at+1:]
+		}
+	}
 }
 
 func TestCases(t *testing.T) {
@@ -273,89 +299,4 @@ func TestBlocksDoNotDependOnTheReason(t *testing.T) {
 			}
 		}
 	}
-}
-
-// fragments are what generated texts consist of, sane and not.
-var fragments = []string{
-	"<think>", "</think>", "<tool_call>", "</tool_call>", "\n", " ", "\t\n", "<", "</", "<t", ">", "text", "漢字", "naïve ",
-	`{"name": "ls", "arguments": {"p": "/tmp"}}`, `{"arguments":{"a":[1,-2.5e3,true,null]},"name":"cat"}`,
-	`{"name": "ls", "arguments": "{\"p\": 1}"}`, `{"name":"ls"}`, `{"name":"ls","arguments":{"s":"</tool_call></think>\n\"<think>"}}`,
-	`{"name":"ls","arguments":{"a":oops}}`, `[`, `]`, `,`, `{`, `}`, `"`, `\`, `{"name"`, `:`, `"x"`, `not json`,
-}
-
-// harmonyFragments are the same for Harmony.
-var harmonyFragments = []string{
-	"<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>", "<|call|>", "<|return|>", "<|start|>assistant", "<|channel|>analysis<|message|>",
-	"<|channel|>commentary to=functions.ls <|constrain|>json<|message|>", "<|start|>assistant to=functions.cat<|channel|>commentary json<|message|>",
-	"<|channel|>final<|message|>", "<|start|>user<|message|>", " to=", "functions.", "functions.ls", "assistant", "json", "code", "final", " ", "\n", "<", "<|", "|>",
-	"text", "naïve 漢字", `{"p": "/tmp"}`, `{"s":"<|call|>\"<|end|>"}`, `{"s":"`, `"`, `\`, "}", "]", "[1", `{"a":oops}`, "print(1)",
-}
-
-func genText(t *rapid.T, c *testCase) string {
-	from := fragments
-	if c.family.String() == "harmony" {
-		from = harmonyFragments
-	}
-	return strings.Join(rapid.SliceOfN(rapid.SampledFrom(from), 0, 14).Draw(t, "fragments"), "")
-}
-
-func genCase(t *rapid.T) *testCase {
-	c := &testCase{reason: chat.FinishStop}
-	c.family = families[rapid.SampledFrom([]string{"hermes", "hermes", "hermes", "harmony", "harmony", "think", "none"}).Draw(t, "family")]
-	c.opts.ThinkOn = rapid.IntRange(0, 4).Draw(t, "think") > 0
-	c.opts.ToolsOn = rapid.IntRange(0, 4).Draw(t, "tools") > 0
-	if rapid.Bool().Draw(t, "given") {
-		c.opts.Tools = []chat.Tool{{Name: "ls"}}
-	}
-	c.opts.Start = rapid.SampledFrom([]parser.Start{parser.StartNone, parser.StartReasoning, parser.StartResponse}).Draw(t, "start")
-	if rapid.IntRange(0, 4).Draw(t, "single") == 0 {
-		c.opts.Parallel = new(false)
-	}
-	return c
-}
-
-// However a text is cut, the blocks are the same, and no byte is lost.
-func TestSplitInvariance(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
-		c := genCase(rt)
-		text := genText(rt, c)
-		want := parse(t, c, text)
-		var pieces []string
-		for rest := text; rest != ""; {
-			n := min(len(rest), rapid.IntRange(0, 9).Draw(rt, "cut"))
-			pieces = append(pieces, rest[:n])
-			rest = rest[n:]
-		}
-		if diff := cmp.Diff(want, parse(t, c, pieces...)); diff != "" {
-			rt.Fatalf("%q as %q (-whole +cut):\n%s", text, pieces, diff)
-		}
-	})
-}
-
-func FuzzParser(f *testing.F) {
-	for _, c := range readCases(f) {
-		f.Add(c.text, uint64(0x123456789), c.opts.ToolsOn, c.opts.ThinkOn, c.opts.Start == parser.StartReasoning, len(c.opts.Tools) > 0, c.family.String() == "harmony")
-	}
-	f.Fuzz(func(t *testing.T, text string, cuts uint64, tools, think, reasoning, given, harmony bool) {
-		c := &testCase{family: hermes, reason: chat.FinishStop, opts: parser.Options{ToolsOn: tools, ThinkOn: think}}
-		if harmony {
-			c.family = families["harmony"]
-		}
-		if reasoning {
-			c.opts.Start = parser.StartReasoning
-		}
-		if given {
-			c.opts.Tools = []chat.Tool{{Name: "ls"}}
-		}
-		want := parse(t, c, text)
-		var pieces []string
-		for rest := text; rest != ""; cuts = cuts>>3 | cuts<<61 {
-			n := min(len(rest), int(cuts&7)+1)
-			pieces = append(pieces, rest[:n])
-			rest = rest[n:]
-		}
-		if diff := cmp.Diff(want, parse(t, c, pieces...)); diff != "" {
-			t.Fatalf("%q as %q (-whole +cut):\n%s", text, pieces, diff)
-		}
-	})
 }
