@@ -11,6 +11,7 @@ import (
 var jsonGrammars = map[string]*callGrammar{
 	"kimi_k2":       kimiK2,
 	"nemotron_deci": nemotronDeci, "jamba": jamba, "phi4": phi4, "llama3_json": llama3,
+	"kimi_k3": kimiK3, "kimi-k3": kimiK3,
 	"pythonic": pythonic, "gemma4": gemma4, "gemma-4": gemma4,
 	"mistral":     mistral,
 	"deepseek_v3": deepseekCalls, "deepseek_v3_1": deepseekCalls,

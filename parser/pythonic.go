@@ -47,6 +47,8 @@ type pythonCalls struct {
 	open  uint8 // how much of call was handed on
 }
 
+var _ innerBody = (*pythonCalls)(nil)
+
 type pythonCall struct{ name, args string }
 
 // pythonPlace is where in a list the reader is.
@@ -64,7 +66,7 @@ func (b *pythonCalls) reset() {
 	*b = pythonCalls{tools: b.tools, text: b.text[:0], ready: b.ready[:0], sure: true, first: true}
 }
 
-func (b *pythonCalls) unwrapped()     { b.bare, b.sure = true, false }
+func (b *pythonCalls) unwrapped(int)  { b.bare, b.sure = true, false }
 func (b *pythonCalls) name() string   { return b.call.name }
 func (b *pythonCalls) native() string { return "" }
 func (b *pythonCalls) explicit() bool { return true }

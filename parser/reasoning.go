@@ -87,11 +87,9 @@ var (
 		name: "minimax_m3", open: []string{"<mm:think>"}, close: []string{"</mm:think>"}, off: unlessDisabled,
 	}
 	kimiK3Thinks = &thoughtGrammar{
-		name: "kimi_k3", open: []string{"<|open|>think<|sep|>"}, close: []string{"<|close|>think<|sep|>"},
-		exits: []string{"<|open|>", "<|close|>", "<|end_of_msg|>"}, off: unlessOff,
-		strip: []string{
-			"<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|open|>message<|sep|>", "<|close|>message<|sep|>", "<|end_of_msg|>",
-		},
+		name: "kimi_k3", open: xtml(xtmlOpen, "think"), close: xtml(xtmlClose, "think"),
+		exits: []string{xtmlOpen, xtmlClose, "<|end_of_msg|>"}, off: unlessOff,
+		strip: xtmlMessage,
 	}
 	granite = &thoughtGrammar{
 		name: "granite", once: true,
