@@ -141,7 +141,7 @@ func (b *xmlCalls) scan(s string, final bool) (n int, t token, args string) {
 func (b *xmlCalls) step(s string, final bool) (n int, t token, args string) {
 	switch b.at {
 	case beforeCall:
-		return b.nextCall(s)
+		return b.nextCall(s, final)
 	case beforeCallTag:
 		b.at = beforeParam
 		return b.tag, tokSyntax, ""
@@ -156,7 +156,7 @@ func (b *xmlCalls) step(s string, final bool) (n int, t token, args string) {
 
 // nextCall looks for a start tag of a call. White space before it is left where
 // it is: it may be the beginning of text.
-func (b *xmlCalls) nextCall(s string) (n int, t token, args string) {
+func (b *xmlCalls) nextCall(s string, final bool) (n int, t token, args string) {
 	n = spaces(s)
 	s = s[n:]
 	if s == "" {
@@ -174,10 +174,13 @@ func (b *xmlCalls) nextCall(s string) (n int, t token, args string) {
 	case st == more, end == more:
 		return 0, tokSyntax, ""
 	case b.read > 0: // nobody closed the wrapper
-		if _, st := oneOf(s, b.open); st == bad {
-			return 0, tokEnd, ""
+		switch _, st := oneOf(s, b.open); {
+		case st == done:
+			return 0, tokBad, ""
+		case st == more && !final:
+			return 0, tokSyntax, ""
 		}
-		return 0, tokBad, ""
+		return 0, tokEnd, ""
 	}
 	return b.refuse()
 }
