@@ -53,7 +53,12 @@ func (e *Encoder) AppendOpening(dst []byte) []byte {
 	}
 	dst = append(dst, "event: message_start\ndata: "+`{"type":"message_start","message":`...)
 	dst = append(e.appendHead(dst), `[],"stop_reason":null,"stop_sequence":null,"usage":`...)
-	return append(appendUsage(dst, &chat.Usage{Prompt: usage.Prompt, Cached: usage.Cached, Written: usage.Written}), "}}}\n\n"...)
+	usage = &chat.Usage{Prompt: usage.Prompt, Cached: usage.Cached, Written: usage.Written}
+	dst = appendUsage(dst, usage)
+	if e.call.marked {
+		dst = e.call.appendCreation(append(dst, `,"cache_creation":`...), usage)
+	}
+	return append(dst, "}}}\n\n"...)
 }
 
 // appendHead appends a message up to its content.
@@ -273,7 +278,9 @@ func (e *Encoder) appendBlock(dst []byte, b *chat.Block, more bool) []byte {
 	switch {
 	case b.Kind == chat.Text, b.Kind == chat.Refusal:
 		dst = append(dst, `{"type":"text","text":`...)
-		return append(wire.AppendString(dst, b.Text), `,"citations":null}`...)
+		// Members that may be null in the API's own types are left out here: some
+		// clients know them only as absent.
+		return append(wire.AppendString(dst, b.Text), '}')
 	case b.Kind == chat.Thought:
 		e.thoughts++
 		shown := ""

@@ -97,8 +97,6 @@ func accumulate(t tb, stream string) map[string]any {
 				}
 			case "tool_use":
 				block["input"] = parsed(input)
-			case "text":
-				block["citations"] = nil
 			}
 			block = nil
 		case "message_delta":

@@ -61,7 +61,7 @@ func (g *generation) events(pieces []string) []chat.Event {
 		Tools: []chat.Tool{{Name: "read"}, {Name: "list"}}, ToolsOn: true, ThinkOn: true,
 		NewID: func() string { id++; return fmt.Sprintf("call_%024d", id) },
 	})
-	out := []chat.Event{{Kind: chat.Start, Usage: chat.Usage{Prompt: g.usage.Prompt, Cached: g.usage.Cached}}}
+	out := []chat.Event{{Kind: chat.Start, Usage: chat.Usage{Prompt: g.usage.Prompt, Cached: g.usage.Cached, Written: g.usage.Written}}}
 	for _, s := range pieces {
 		out = p.Push(out, chat.Piece{Text: s})
 	}

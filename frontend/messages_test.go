@@ -28,7 +28,7 @@ func TestMessages(t *testing.T) {
 	s := start(t, backend)
 	got := s.do("POST", "/v1/messages?beta=true", message, "Anthropic-Version", "2023-06-01", "Anthropic-Beta", "a,b", "X-Api-Key", "any")
 	id := got.header.Get("Request-Id")
-	want := `{"id":"msg_` + strings.ReplaceAll(id, "-", "") + `","type":"message","role":"assistant","model":"acme/demo","content":[{"type":"text","text":"Hello world","citations":null}],"stop_reason":"end_turn","stop_sequence":null,"stop_details":null,"container":null,"usage":{"input_tokens":3,"output_tokens":2,"cache_read_input_tokens":4,"cache_creation_input_tokens":0,"cache_creation":null,"server_tool_use":null,"service_tier":null}}`
+	want := `{"id":"msg_` + strings.ReplaceAll(id, "-", "") + `","type":"message","role":"assistant","model":"acme/demo","content":[{"type":"text","text":"Hello world"}],"stop_reason":"end_turn","stop_sequence":null,"stop_details":null,"container":null,"usage":{"input_tokens":3,"output_tokens":2,"cache_read_input_tokens":4,"cache_creation_input_tokens":0,"cache_creation":null,"server_tool_use":null,"service_tier":null}}`
 	if got.status != 200 || got.body != want || got.header.Get("Content-Type") != "application/json" {
 		t.Errorf("got %d %s\nwant %s", got.status, got.body, want)
 	}
