@@ -88,9 +88,9 @@ func (b *body) check(o Options) error {
 		return wire.Unsupported("conversation", "conversation is not supported: send the items as input, or use previous_response_id")
 	case b.prompt != nil:
 		return wire.Unsupported("prompt", "prompt is not supported: there is no store of prompts; send instructions and input")
-	case !b.hasInput && b.previousID == "":
+	case !b.hasInput && b.previousID == "" && !o.EmptyInput:
 		return wire.Missing("input", "input is required: a string or an array of items")
-	case len(b.input) == 0 && b.previousID == "":
+	case len(b.input) == 0 && b.previousID == "" && !o.EmptyInput:
 		return wire.Invalid("input", "input cannot be empty")
 	case isTrue(b.background) && o.NoStore:
 		return wire.Unsupported("background", "background is not supported: responses are not stored here")

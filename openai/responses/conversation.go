@@ -90,8 +90,14 @@ func (t *talk) add(item *Item) {
 		if item.side == result {
 			role = chat.RoleTool
 		}
-		t.turns = append(t.turns, chat.Turn{Role: role, Blocks: blocks, Phase: item.phase})
+		// Whoever appends to these blocks must not write into the item.
+		t.turns = append(t.turns, chat.Turn{Role: role, Blocks: slices.Clip(blocks), Phase: item.phase})
 		t.mark(item, 0)
+	case nobody:
+		// It says nothing, and stands where it can be counted.
+		if last := len(t.turns) - 1; last >= 0 && item.strange != nil {
+			t.turns[last].Blocks = append(t.turns[last].Blocks, chat.Block{Kind: chat.Opaque, Wire: item.Wire})
+		}
 	case assistant:
 		blocks := t.opened(item)
 		if len(blocks) == 0 {
@@ -99,7 +105,6 @@ func (t *talk) add(item *Item) {
 		}
 		last := len(t.turns) - 1
 		if last < 0 || t.turns[last].Role != chat.RoleAssistant {
-			// Whoever appends to these blocks must not write into the item.
 			t.turns = append(t.turns, chat.Turn{Role: chat.RoleAssistant, Blocks: slices.Clip(blocks), Phase: item.phase})
 			t.mark(item, 0)
 			return
@@ -122,32 +127,21 @@ func (t *talk) mark(item *Item, before int) {
 	}
 }
 
-// opened returns the blocks of an item as the model shall see them: envelopes
-// opened, and tools named as in the prompt. It returns nil for a thought that
-// nothing is left of.
+// opened returns the blocks of an item as the model shall see them, out of their
+// envelope. It returns nil for a thought that nothing is left of.
 func (t *talk) opened(item *Item) []chat.Block {
 	if len(item.blocks) == 0 {
 		return nil
 	}
 	b := item.blocks[0]
-	if item.sealed != "" && t.call.box != nil {
+	if item.sealed != "" {
 		if content, ok := t.call.box.Open(item.sealed); ok && content.HasText {
 			b.Text = content.Text
 			return []chat.Block{b}
 		}
 	}
-	switch {
-	case item.Type == typeReasoning || item.Type == typeCompaction:
-		if b.Text == "" {
-			return nil
-		}
-	case b.Kind == chat.ToolCall:
-		if name := t.call.tools.rendered(b.Use.Namespace, b.Use.Name); name != b.Use.Name {
-			use := *b.Use
-			use.Name = name
-			b.Use = &use
-			return []chat.Block{b}
-		}
+	if b.Text == "" && (item.Type == typeReasoning || item.Type == typeCompaction) {
+		return nil
 	}
 	return item.blocks
 }

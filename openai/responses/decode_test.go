@@ -105,7 +105,8 @@ func TestConversation(t *testing.T) {
 		},
 		{
 			"strangers", `[{"role":"user","content":"a"},{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search"}},{"role":"assistant","content":"b"},{"type":"mcp_list_tools","tools":[{"name":"x"}]},{"type":"from_the_future","content":7,"output":{}},{"role":"assistant","content":"c"},{"type":"ghost_snapshot"},{"type":"compaction_trigger"}]`,
-			"user: text(a)\nassistant: text(b) text(c)",
+			"user: text(a) opaque({\"type\":\"web_search_call\",\"id\":\"ws_1\",\"status\":\"completed\",\"action\":{\"type\":\"search\"}})\n" +
+				"assistant: text(b) opaque({\"type\":\"mcp_list_tools\",\"tools\":[{\"name\":\"x\"}]}) opaque({\"type\":\"from_the_future\",\"content\":7,\"output\":{}}) text(c)",
 		},
 		{
 			"shells", `[{"type":"local_shell_call","id":"l","call_id":"c1","status":"completed","action":{"type":"exec","command":["ls"]}},
@@ -113,7 +114,7 @@ func TestConversation(t *testing.T) {
 			{"type":"local_shell_call_output","id":"c1","output":"o1"},
 			{"type":"shell_call_output","call_id":"c2","output":[{"stdout":"a","stderr":"b\n","outcome":{"type":"exit","exit_code":2}},{"stdout":"","stderr":"","outcome":{"type":"timeout"}},{"stdout":"ok","stderr":"","outcome":{"type":"exit","exit_code":0}}]},
 			{"type":"apply_patch_call_output","call_id":"c3","status":"failed","output":"no file"},{"type":"apply_patch_call_output","call_id":"c3","status":"completed"}]`,
-			`assistant: function(c1 local_shell {"type":"exec","command":["ls"]}) function(c2 shell {"commands":["ls"]}) function(c3 apply_patch {"type":"delete_file","path":"a"})` + "\n" +
+			`assistant: function(c1 local_shell {"command": ["ls"]}) function(c2 shell {"commands": ["ls"]}) function(c3 apply_patch {"type":"delete_file","path":"a"})` + "\n" +
 				"tool: result(c1 text(o1))\ntool: result(c2 text(a\nb\n[exit code 2]\n[timed out]\nok))\ntool: result(c3 failed text(no file))\ntool: result(c3 text(completed))",
 		},
 		{

@@ -9,16 +9,18 @@ import (
 	"github.com/dynago/dynago/internal/wire"
 )
 
-// echoOf returns the members of a response object that repeat the request. They
-// stand on one line: what ends a line in JSON that a client sent is blank space
-// between tokens, or one of the separators of Unicode inside a string.
-func (b *body) echoOf(c *Call) []byte {
-	dst := b.appendEcho(nil, c)
-	if !bytes.ContainsAny(dst, "\r\n\u0085\u2028\u2029") {
-		return dst
+// echoOf returns the members of a response object that repeat the request.
+func (b *body) echoOf(c *Call) []byte { return oneLine(b.appendEcho(nil, c)) }
+
+// oneLine returns JSON on one line: what ends a line in JSON that somebody else
+// wrote is blank space between tokens, or one of the separators of Unicode inside
+// a string.
+func oneLine(doc []byte) []byte {
+	if !bytes.ContainsAny(doc, "\r\n\u0085\u2028\u2029") {
+		return doc
 	}
-	flat := make([]byte, 0, len(dst)+16)
-	for _, r := range string(dst) {
+	flat := make([]byte, 0, len(doc)+16)
+	for _, r := range string(doc) {
 		switch r {
 		case '\r', '\n':
 			flat = append(flat, ' ')

@@ -54,9 +54,9 @@ func ResponseOf(itemID string) (id string, ok bool) {
 type Encoder struct {
 	show       shown
 	box        *envelope.Box
-	tools      map[string]tool // nil if all go by the names that the model uses
-	head, tail []byte          // of the response object, around what changes
-	ids        string          // what item ids begin with, after their prefix
+	tools      map[toolName]callKind // nil if all calls are those of functions
+	head, tail []byte                // of the response object, around what changes
+	ids        string                // what item ids begin with, after their prefix
 
 	sequence int // of the next event
 	status   Status
@@ -228,7 +228,7 @@ func (e *Encoder) AppendResponse(dst []byte) []byte {
 		dst = append(append(append(dst, `{"reason":"`...), e.reason...), `"}`...)
 	}
 	dst = append(append(dst, `,"output":[`...), e.output...)
-	if e.open.kind != nothing {
+	if e.open.kind != nothing && e.open.kind != actionOutput {
 		if len(e.output) > 0 {
 			dst = append(dst, ',')
 		}
@@ -250,15 +250,15 @@ func (e *Encoder) AppendResponse(dst []byte) []byte {
 	return append(append(dst, e.tail...), '}')
 }
 
-// Items returns the finished items of the output.
+// Items returns the finished items of the output, but for those that a client
+// could not send back either: calls of tools without a name.
 func (e *Encoder) Items() []Item {
 	items := make([]Item, 0, len(e.finished))
 	for _, s := range e.finished {
 		item, err := ParseItem(append([]byte(nil), e.output[s.from:s.to]...))
-		if err != nil {
-			panic("responses: an item of ours cannot be read: " + err.Error())
+		if err == nil {
+			items = append(items, item)
 		}
-		items = append(items, item)
 	}
 	return items
 }

@@ -27,7 +27,7 @@ var (
 
 // anyCall draws a request for which an answer can have every form.
 func anyCall(t *rapid.T) *responses.Call {
-	members := []string{`"tools":[` + read + `,` + group + `,` + patch + `]`}
+	members := []string{`"tools":[` + read + `,` + group + `,` + patch + `,{"type":"shell"}]`}
 	for _, m := range []string{`"reasoning":{"summary":"auto"}`, `"include":["reasoning.encrypted_content","message.output_text.logprobs"],"top_logprobs":1`, `"background":true`} {
 		if rapid.Bool().Draw(t, "member") {
 			members = append(members, m)
@@ -51,8 +51,12 @@ func anyAnswer(t *rapid.T) []block {
 	for i := range rapid.IntRange(0, 5).Draw(t, "blocks") {
 		b := block{kind: rapid.SampledFrom(kinds).Draw(t, "kind"), pieces: rapid.SliceOfN(pieces, 0, 5).Draw(t, "pieces")}
 		if b.kind == chat.ToolCall {
-			b.tool = chat.ToolUse{ID: fmt.Sprint("call_", i), Name: rapid.SampledFrom([]string{"read", "mcp__read", "list", "apply_patch", "unknown"}).Draw(t, "name")}
+			name := rapid.SampledFrom([]string{"read", "mcp/read", "mcp/list", "apply_patch", "unknown", "shell"}).Draw(t, "name")
+			b.tool = calls(fmt.Sprint("call_", i), name).tool
 			b.truncated = rapid.Bool().Draw(t, "truncated")
+			if name == "shell" && rapid.Bool().Draw(t, "well") {
+				b.pieces = []string{`{"commands":`, `["ls"]}`}
+			}
 		}
 		blocks = append(blocks, b)
 	}
@@ -108,6 +112,12 @@ func TestItemsSayTheBlocks(t *testing.T) {
 		}
 		for i, b := range blocks {
 			item, text := items[i].(object), strings.Join(b.pieces, "")
+			if action, ok := item["action"]; ok {
+				if d := cmp.Diff(object{"commands": []any{"ls"}, "timeout_ms": nil, "max_output_length": nil}, action); d != "" || b.truncated || text != `{"commands":["ls"]}` {
+					t.Fatalf("%s became %s", text, action)
+				}
+				continue
+			}
 			if got := textOf(item); got != naive(b, text) {
 				t.Fatalf("item %d says %q, block says %q", i, got, naive(b, text))
 			}

@@ -37,7 +37,7 @@ func TestConversationGoesOn(t *testing.T) {
 	first := decode(t, tools+`,"include":["reasoning.encrypted_content"]`, responses.Options{})
 	enc := first.Encoder(header)
 	for _, e := range answer(chat.FinishToolUse, thought("Look\n", "first."), words("I look."),
-		calls("call_a", "mcp__read", `{"path": "a"}`), calls("call_b", "apply_patch", `{"input": "*** é\n"}`)) {
+		calls("call_a", "mcp/read", `{"path": "a"}`), calls("call_b", "apply_patch", `{"input": "*** é\n"}`)) {
 		enc.AppendEvent(nil, e)
 	}
 	enc.Complete(ended)
@@ -55,7 +55,7 @@ func TestConversationGoesOn(t *testing.T) {
 	const user, results = `{"role":"user","content":"Hi"},`, `{"type":"function_call_output","call_id":"call_a","output":"x"},{"type":"custom_tool_call_output","call_id":"call_b","output":"y"}`
 	want := `user: text(Hi)
 assistant: thinking(Look
-first.) text(I look.) function(call_a mcp__read {"path": "a"}) custom(call_b apply_patch *** é
+first.) text(I look.) function(call_a read {"path": "a"}) custom(call_b apply_patch *** é
 )
 tool: result(call_a text(x))
 tool: result(call_b text(y))`
@@ -189,7 +189,12 @@ func TestItemsSurviveStorage(t *testing.T) {
 		for _, e := range answer(chat.FinishStop, anyAnswer(t)...) {
 			enc.AppendEvent(nil, e)
 		}
-		for _, item := range enc.Items() {
+		items := enc.Items()
+		var o object
+		if err := json.Unmarshal(enc.AppendResponse(nil), &o); err != nil || len(items) != len(o["output"].([]any)) {
+			t.Fatalf("%d items of %v, %v", len(items), o["output"], err)
+		}
+		for _, item := range items {
 			again, err := responses.ParseItem(item.Wire)
 			if err != nil {
 				t.Fatal(err)

@@ -176,11 +176,11 @@ func (d *draft) finish() error {
 	case typeCustomCall:
 		return d.call(d.name, chat.ToolCustom, d.input)
 	case typeLocalShell:
-		return d.call(nameLocalShell, chat.ToolFunction, string(wire.CleanRaw(d.action)))
+		return d.call(nameLocalShell, chat.ToolFunction, argsOf(localShellCall, d.action))
 	case typeShell:
-		return d.call(nameShell, chat.ToolFunction, string(wire.CleanRaw(d.action)))
+		return d.call(nameShell, chat.ToolFunction, argsOf(shellCall, d.action))
 	case typeApplyPatch:
-		return d.call(nameApplyPatch, chat.ToolFunction, string(wire.CleanRaw(d.operation)))
+		return d.call(nameApplyPatch, chat.ToolFunction, argsOf(applyPatchCall, d.operation))
 	case "function_call_output", "custom_tool_call_output", "local_shell_call_output":
 		return d.answer(false)
 	case "shell_call_output":

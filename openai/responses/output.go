@@ -21,6 +21,7 @@ type output struct {
 	plain    []byte // the text itself, where it is needed
 	sealed   string // the thought in its envelope
 	input    unwrapper
+	call     callKind // of an actionOutput
 
 	// The frame of a delta, around its number and its text.
 	before, between, after []byte
@@ -38,6 +39,10 @@ const (
 	rawThoughtOutput // one that is
 	functionOutput
 	customOutput
+	localShellOutput
+	shellOutput
+	applyPatchOutput
+	actionOutput // a call with a form of its own, which is known when it is complete
 )
 
 // form is how a kind of item goes over the wire.
@@ -70,7 +75,21 @@ var forms = [...]form{
 	thoughtOutput:    {prefix: "rs_", whole: "text", part: "reasoning_text"},
 	rawThoughtOutput: {"rs_", "response.reasoning_text.delta", inContent, "response.reasoning_text.done", "text", "reasoning_text", partAdded, partDone},
 	functionOutput:   {"fc_", "response.function_call_arguments.delta", "", "response.function_call_arguments.done", "arguments", "", "", ""},
+	localShellOutput: {prefix: "lsh_", whole: "action"},
+	shellOutput:      {prefix: "sh_", whole: "action"},
+	applyPatchOutput: {prefix: "apc_", whole: "operation"},
 	customOutput:     {"ctc_", "response.custom_tool_call_input.delta", "", "response.custom_tool_call_input.done", "input", "", "", ""},
+}
+
+// actions are the kinds of items that calls with a form of their own become, and
+// the names of their tools.
+var actions = [...]struct {
+	kind outputKind
+	name string
+}{
+	localShellCall: {localShellOutput, nameLocalShell},
+	shellCall:      {shellOutput, nameShell},
+	applyPatchCall: {applyPatchOutput, nameApplyPatch},
 }
 
 // event returns the name under which an event is sent: Open Responses has names
@@ -108,12 +127,16 @@ func (e *Encoder) begin(dst []byte, event *chat.Event) []byte {
 		o.kind = functionOutput
 		e.beginCall(event.Tool)
 	}
-	f := &forms[o.kind]
-	o.id = append(append(o.id[:0], f.prefix...), e.ids...)
-	if n := len(e.finished); n < 16 {
-		o.id = append(o.id, '0')
+	if o.kind == actionOutput {
+		return dst
 	}
-	o.id = strconv.AppendInt(o.id, int64(len(e.finished)), 16)
+	return e.announce(dst)
+}
+
+// announce sends the beginning of the open item.
+func (e *Encoder) announce(dst []byte) []byte {
+	o, f := &e.open, &forms[e.open.kind]
+	o.identify(f.prefix, e.ids, len(e.finished))
 	e.frameDeltas(f)
 
 	dst = e.frame(dst, "response.output_item.added")
@@ -128,6 +151,15 @@ func (e *Encoder) begin(dst []byte, event *chat.Event) []byte {
 	return append(dst, "}\n\n"...)
 }
 
+// identify makes the id of the item: so many were before it in its response.
+func (o *output) identify(prefix, response string, before int) {
+	o.id = append(append(o.id[:0], prefix...), response...)
+	if before < 16 {
+		o.id = append(o.id, '0')
+	}
+	o.id = strconv.AppendInt(o.id, int64(before), 16)
+}
+
 // beginCall notes what is known of a call: its id, and its name as the client
 // knows it.
 func (e *Encoder) beginCall(use *chat.ToolUse) {
@@ -135,19 +167,28 @@ func (e *Encoder) beginCall(use *chat.ToolUse) {
 	if use == nil {
 		use = new(chat.ToolUse)
 	}
-	as := tool{toolName: toolName{use.Namespace, use.Name}}
-	if known, ok := e.tools[use.Name]; ok {
-		as = known
-	}
-	if as.call == customCall {
+	call, known := e.tools[toolName{use.Namespace, use.Name}]
+	switch {
+	case call == customCall, !known && use.Kind == chat.ToolCustom:
 		o.kind = customOutput
 		o.input.reset()
+	case call != functionCall:
+		o.kind, o.call = actionOutput, call
 	}
 	o.header = wire.AppendString(append(o.header, `,"call_id":`...), use.ID)
-	o.name = wire.AppendString(append(o.name[:0], `,"name":`...), as.name)
+	if o.kind == actionOutput {
+		return
+	}
+	e.nameCall(use.Namespace, use.Name)
+}
+
+// nameCall notes the name of the tool that is called.
+func (e *Encoder) nameCall(namespace, name string) {
+	o := &e.open
+	o.name = wire.AppendString(append(o.name[:0], `,"name":`...), name)
 	o.header = append(o.header, o.name...)
-	if as.namespace != "" {
-		o.header = wire.AppendString(append(o.header, `,"namespace":`...), as.namespace)
+	if namespace != "" {
+		o.header = wire.AppendString(append(o.header, `,"namespace":`...), namespace)
 	}
 }
 
@@ -189,6 +230,9 @@ func (e *Encoder) delta(dst []byte, event *chat.Event) []byte {
 	}
 	from := len(o.text)
 	switch o.kind {
+	case actionOutput:
+		o.plain = append(o.plain, event.Text...)
+		return dst
 	case customOutput:
 		o.text = o.input.append(o.text, event.Text)
 	default:
@@ -225,6 +269,9 @@ func (e *Encoder) stop(dst []byte, truncated bool) []byte {
 	if o.kind == nothing || o.stopped {
 		return dst
 	}
+	if o.kind == actionOutput {
+		return e.act(dst, truncated)
+	}
 	from := len(o.text)
 	switch {
 	case o.kind == customOutput:
@@ -241,6 +288,26 @@ func (e *Encoder) stop(dst []byte, truncated bool) []byte {
 		return e.settle(dst, Completed)
 	}
 	return dst
+}
+
+// act sends a call with a form of its own, as a whole. Arguments that do not have
+// the form are those of a function, which nobody runs by accident.
+func (e *Encoder) act(dst []byte, truncated bool) []byte {
+	o := &e.open
+	args := string(o.plain)
+	o.plain = o.plain[:0]
+	action, ok := appendAction(o.text[:0], o.call, args)
+	if ok && !truncated {
+		o.text, o.kind = action, actions[o.call].kind
+		dst = e.announce(dst)
+		o.stopped = true
+		return e.settle(dst, Completed)
+	}
+	o.text, o.kind = o.text[:0], functionOutput
+	e.nameCall("", actions[o.call].name)
+	dst = e.announce(dst)
+	dst = e.delta(dst, &chat.Event{Text: args})
+	return e.stop(dst, truncated)
 }
 
 // appendDelta appends the event that tells what has come since the text was so
@@ -313,6 +380,12 @@ func (o *output) appendItem(dst []byte, status Status) []byte {
 		dst = append(dst, typeFunctionCall...)
 	case customOutput:
 		dst = append(dst, typeCustomCall...)
+	case localShellOutput:
+		dst = append(dst, typeLocalShell...)
+	case shellOutput:
+		dst = append(dst, typeShell...)
+	case applyPatchOutput:
+		dst = append(dst, typeApplyPatch...)
 	}
 	dst = append(append(append(dst, `","id":"`...), o.id...), '"')
 	list := ""
@@ -330,6 +403,10 @@ func (o *output) appendItem(dst []byte, status Status) []byte {
 		dst = append(dst, o.header...)
 		dst = append(append(append(dst, `,"`...), forms[o.kind].whole...), `":"`...)
 		dst = append(append(dst, o.text...), '"')
+	case localShellOutput, shellOutput, applyPatchOutput:
+		dst = append(dst, o.header...)
+		dst = append(append(append(dst, `,"`...), forms[o.kind].whole...), `":`...)
+		dst = append(dst, o.text...)
 	}
 	if list != "" {
 		dst = append(dst, list...)

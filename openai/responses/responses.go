@@ -34,6 +34,8 @@ type Options struct {
 	NoStore bool
 	// Envelope makes and reads encrypted_content. Nil is a box without a key.
 	Envelope *envelope.Box
+	// EmptyInput lets a call say nothing yet.
+	EmptyInput bool
 	// RawReasoning says whether thoughts are streamed as they come.
 	RawReasoning RawReasoning
 }

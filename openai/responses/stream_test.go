@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -73,8 +74,11 @@ func answer(reason chat.FinishReason, blocks ...block) []chat.Event {
 func words(pieces ...string) block   { return block{kind: chat.Text, pieces: pieces} }
 func thought(pieces ...string) block { return block{kind: chat.Thought, pieces: pieces} }
 
+// calls is a call of a tool, or of one in a namespace, as in mcp/read.
 func calls(id, name string, pieces ...string) block {
-	return block{kind: chat.ToolCall, tool: chat.ToolUse{ID: id, Name: name}, pieces: pieces}
+	namespace, name := path.Split(name)
+	use := chat.ToolUse{ID: id, Name: name, Namespace: strings.TrimSuffix(namespace, "/")}
+	return block{kind: chat.ToolCall, tool: use, pieces: pieces}
 }
 
 func cut(b block) block {
@@ -87,6 +91,8 @@ const (
 	patch = `{"type":"custom","name":"apply_patch","description":"Edit files","format":{"type":"grammar","syntax":"lark","definition":"start: /.+/"}}`
 	group = `{"type":"namespace","name":"mcp","description":"a server","tools":[{"type":"function","name":"read"},{"type":"function","name":"list"}]}`
 )
+
+const shells = `{"type":"local_shell"},{"type":"shell","environment":{"type":"local"}},{"type":"apply_patch"}`
 
 // transcript is one answer as it goes over the wire.
 type transcript struct {
@@ -105,7 +111,7 @@ var transcripts = []transcript{
 	{name: "raw_openai", options: responses.Options{RawReasoning: responses.RawOpenAI}, events: answer(chat.FinishStop, thought("Two\n", "rivers."), words("Rhine"))},
 	{name: "raw_open_responses", options: responses.Options{RawReasoning: responses.RawOpenResponses}, events: answer(chat.FinishStop, thought("Two\n", "rivers."), words("Rhine"))},
 	{name: "text_call", members: `"tools":[` + read + `]`, events: answer(chat.FinishToolUse, words("I look."), calls("call_a", "read", `{"path":`, `"a"}`))},
-	{name: "call_call", members: `"tools":[` + read + `,` + group + `]`, events: answer(chat.FinishToolUse, calls("call_a", "read", `{}`), calls("call_b", "mcp__read", `{"path":"b"}`), calls("call_c", "list"))},
+	{name: "call_call", members: `"tools":[` + read + `,` + group + `]`, events: answer(chat.FinishToolUse, calls("call_a", "read", `{}`), calls("call_b", "mcp/read", `{"path":"b"}`), calls("call_c", "mcp/list"))},
 	{name: "interleaved", members: `"reasoning":{"summary":"detailed"},"tools":[` + read + `]`, events: answer(chat.FinishStop,
 		thought("First."), calls("call_a", "read", `{"path":"a"}`), thought("Then."), calls("call_b", "read", `{"path":"b"}`), words("Both."))},
 	{name: "truncated_text", members: `"max_output_tokens":30`, events: answer(chat.FinishLength, words("Rhi"))},
@@ -114,6 +120,11 @@ var transcripts = []transcript{
 	{name: "custom_call", members: `"tools":[` + patch + `]`, events: answer(chat.FinishToolUse, calls("call_a", "apply_patch", `{"in`, `put": "*** Begin`, ` Patch\n+\u00`, `e9 \"x\"\ud83d`, `\ude00`, `"`, `}`))},
 	{name: "custom_call_bare", members: `"tools":[` + patch + `]`, events: answer(chat.FinishToolUse, calls("call_a", "apply_patch", "*** Begin", " Patch\n"))},
 	{name: "truncated_custom_call", members: `"tools":[` + patch + `]`, events: answer(chat.FinishLength, cut(calls("call_a", "apply_patch", `{"input":"*** Begin\`)))},
+	{name: "shells", members: `"tools":[` + shells + `]`, events: answer(chat.FinishToolUse,
+		calls("call_a", "local_shell", `{"command": ["ls"],`, "\n", `"timeout_ms": 5}`), calls("call_b", "shell", `{"commands":["ls","pwd"]}`),
+		calls("call_c", "apply_patch", `{"type":"update_file","path":"a","diff":"@@\n-a\n+b"}`))},
+	{name: "shells_misused", members: `"tools":[` + shells + `]`, events: answer(chat.FinishLength,
+		calls("call_a", "local_shell", `{"command": "ls"}`), cut(calls("call_b", "shell", `{"commands":["rm","-r`)))},
 	{name: "empty", events: answer(chat.FinishStop)},
 	{name: "refusal", events: answer(chat.FinishContentFilter, block{kind: chat.Refusal, pieces: []string{"No", "."}})},
 	{name: "logprobs", members: `"top_logprobs":1,"include":["message.output_text.logprobs"]`, events: []chat.Event{
@@ -200,18 +211,18 @@ func TestTranscripts(t *testing.T) {
 
 func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
-	path := filepath.Join("testdata", name)
+	file := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
+		if err := os.WriteFile(file, got, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile(path)
+	want, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if string(got) != string(want) {
-		t.Errorf("%s:\n got %s\nwant %s", path, got, want)
+		t.Errorf("%s:\n got %s\nwant %s", file, got, want)
 	}
 }
 

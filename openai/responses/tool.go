@@ -15,17 +15,14 @@ const (
 	maxToolNameSize = 256 // bytes
 )
 
-// toolbox holds the tools of a conversation: as the model sees them, and as the
-// client knows them.
+// toolbox holds the tools of a conversation.
 type toolbox struct {
-	// list is what the model may call, in the client's order.
+	// list is all of them, in the client's order. What nobody here can run is in it
+	// for those who count that.
 	list []chat.Tool
-	// known are those of the list, under the names that the model sees.
-	known map[string]tool
-	// names are those under which the model sees the tools of a namespace, where
-	// they differ.
-	names map[toolName]string
-	// hosted are the types of tools that somebody else would have to run.
+	// known are those that the model may call, and how it does so on the wire.
+	known map[toolName]callKind
+	// hosted are the others, for the log.
 	hosted []string
 	count  int
 }
@@ -33,25 +30,16 @@ type toolbox struct {
 // toolName is how a client names a tool; most are in no namespace.
 type toolName struct{ namespace, name string }
 
-// tool is what an answer needs to know about a tool.
-type tool struct {
-	toolName
-	call callKind
-}
-
 // callKind is how a call of a tool goes over the wire.
 type callKind uint8
 
 const (
 	functionCall callKind = iota
 	customCall
+	localShellCall
+	shellCall
+	applyPatchCall
 )
-
-// declared is one callable tool as it was read.
-type declared struct {
-	chat.Tool
-	path string
-}
 
 // add takes in a JSON array of tools, which stands at path. Tools that are there
 // already stay what they are.
@@ -59,30 +47,24 @@ func (b *toolbox) add(raw []byte, path string) error {
 	if len(raw) == 0 {
 		return nil
 	}
-	var list []declared
 	r := wire.NewReader(raw, path)
 	err := r.Array("an array of tools", func(i int) error {
-		return b.read(r, index(path, i), "", &list)
+		return b.read(r, index(path, i), "")
 	})
 	if err == nil {
 		err = r.End()
 	}
-	if err != nil {
-		return err
+	if err == nil && b.count > maxTools {
+		err = wire.Invalid(path, "Maximum of %d tools are supported, got %d", maxTools, b.count)
 	}
-	if b.count > maxTools {
-		return wire.Invalid(path, "Maximum of %d tools are supported, got %d", maxTools, b.count)
-	}
-	b.name(list)
-	return nil
+	return err
 }
 
 // read reads one tool, or a namespace of tools.
-func (b *toolbox) read(r *wire.Reader, path, namespace string, list *[]declared) error {
-	t := declared{path: path}
-	t.Namespace = namespace
-	var kind, definition string
-	var format, inner []byte
+func (b *toolbox) read(r *wire.Reader, path, namespace string) error {
+	t := chat.Tool{Namespace: namespace}
+	var kind string
+	var format, inner, environment []byte
 	raw, err := r.ObjectRaw("a tool object", func(name []byte) (err error) {
 		switch string(name) {
 		case "type":
@@ -99,6 +81,8 @@ func (b *toolbox) read(r *wire.Reader, path, namespace string, list *[]declared)
 			format, err = nullableRaw(r)
 		case "tools":
 			inner, err = nullableRaw(r)
+		case "environment":
+			environment, err = nullableRaw(r)
 		default:
 			err = r.Skip()
 		}
@@ -108,6 +92,7 @@ func (b *toolbox) read(r *wire.Reader, path, namespace string, list *[]declared)
 		return err
 	}
 	b.count++
+	call := functionCall
 	switch kind {
 	case "function":
 		t.Kind, t.Wire = chat.ToolFunction, wire.CleanRaw(raw)
@@ -115,106 +100,56 @@ func (b *toolbox) read(r *wire.Reader, path, namespace string, list *[]declared)
 			return wire.Invalid(path+".parameters", "%s.parameters must be a JSON Schema object", path)
 		}
 	case "custom":
-		t.Kind = chat.ToolCustom
+		t.Kind, call = chat.ToolCustom, customCall
 		if t.Grammar, err = readGrammar(format, path+".format"); err != nil {
 			return err
 		}
-		t.Description, definition = withGrammar(t.Description, t.Grammar), "the text to pass to the tool"
-		if t.Grammar != nil {
-			definition = "must follow the " + t.Grammar.Syntax + " grammar in the description"
-		}
-		t.Schema = inputSchema(definition)
+		t.Description, t.Schema = withGrammar(t.Description, t.Grammar), inputSchema(t.Grammar)
 	case "namespace":
-		return b.readNamespace(inner, path, t.Name, list)
+		return b.readNamespace(inner, path, t.Name)
 	case "":
 		return wire.Missing(path+".type", "%s.type is required", path)
 	default:
-		b.hosted = append(b.hosted, path+".type="+wire.Clip(kind))
-		return nil
+		builtin, ok := builtins[kind]
+		if !ok || isHosted(environment) {
+			b.hosted = append(b.hosted, path+".type="+wire.Clip(kind))
+			b.list = append(b.list, chat.Tool{Kind: chat.ToolServer, Name: kind, Wire: wire.CleanRaw(raw)})
+			return nil
+		}
+		t, call = builtin.Tool, builtin.call
 	}
 	if err := checkName(t.Name, path+".name"); err != nil {
 		return err
 	}
-	*list = append(*list, t)
+	as := toolName{t.Namespace, t.Name}
+	if _, ok := b.known[as]; ok {
+		return nil
+	}
+	if b.known == nil {
+		b.known = map[toolName]callKind{}
+	}
+	b.known[as] = call
+	b.list = append(b.list, t)
 	return nil
 }
 
 // readNamespace reads the tools of a group. Groups in groups are not known to
 // anybody.
-func (b *toolbox) readNamespace(inner []byte, path, name string, list *[]declared) error {
+func (b *toolbox) readNamespace(inner []byte, path, name string) error {
 	if err := checkName(name, path+".name"); err != nil || inner == nil {
 		return err
 	}
 	path += ".tools"
 	r := wire.NewReader(inner, path)
 	return r.Array("an array of tools", func(i int) error {
-		return b.read(r, index(path, i), name, list)
+		return b.read(r, index(path, i), name)
 	})
 }
 
-// name gives each tool the name that the model sees: its own, or, where two
-// would be the same, that of its namespace before it.
-func (b *toolbox) name(list []declared) {
-	count := make(map[string]int, len(list))
-	seen := make(map[toolName]bool, len(list))
-	for i := range list {
-		if as := (toolName{list[i].Namespace, list[i].Name}); !seen[as] {
-			seen[as] = true
-			count[as.name]++
-		}
-	}
-	if b.known == nil {
-		b.known = make(map[string]tool, len(list))
-	}
-	for i := range list {
-		t := &list[i]
-		as := toolName{t.Namespace, t.Name}
-		if b.knows(as) {
-			continue
-		}
-		if _, taken := b.known[t.Name]; t.Namespace != "" && (taken || count[t.Name] > 1) {
-			t.Name = t.Namespace + "__" + t.Name
-			for _, taken := b.known[t.Name]; taken; _, taken = b.known[t.Name] {
-				t.Name += "_"
-			}
-			// The name as the client wrote it is no longer the tool's.
-			t.Wire = nil
-			if b.names == nil {
-				b.names = map[toolName]string{}
-			}
-			b.names[as] = t.Name
-		}
-		call := functionCall
-		if t.Kind == chat.ToolCustom {
-			call = customCall
-		}
-		b.known[t.Name] = tool{as, call}
-		b.list = append(b.list, t.Tool)
-	}
-}
-
-// knows says whether the tool is in the list already.
-func (b *toolbox) knows(as toolName) bool {
-	t, ok := b.known[b.rendered(as.namespace, as.name)]
-	return ok && t.toolName == as
-}
-
-// rendered returns the name under which the model sees a tool.
-func (b *toolbox) rendered(namespace, name string) string {
-	if namespace == "" || b.names == nil {
-		return name
-	}
-	if as, ok := b.names[toolName{namespace, name}]; ok {
-		return as
-	}
-	return name
-}
-
-// plain says whether all tools are functions that go by the names that the model
-// sees.
+// plain says whether all calls go over the wire as those of functions.
 func (b *toolbox) plain() bool {
-	for _, t := range b.known {
-		if t.call != functionCall || t.namespace != "" {
+	for _, call := range b.known {
+		if call != functionCall {
 			return false
 		}
 	}
@@ -285,13 +220,17 @@ func withGrammar(description string, g *chat.Grammar) string {
 
 // inputSchema describes the arguments of a custom tool as a model writes them:
 // templates and models know functions alone.
-func inputSchema(note string) json.RawMessage {
+func inputSchema(g *chat.Grammar) json.RawMessage {
+	note := "the text to pass to the tool"
+	if g != nil {
+		note = "must follow the " + g.Syntax + " grammar in the description"
+	}
 	s := append([]byte(nil), `{"type":"object","properties":{"input":{"type":"string","description":`...)
 	s = wire.AppendString(s, note)
 	return append(s, `}},"required":["input"],"additionalProperties":false}`...)
 }
 
-// choice reads tool_choice. Names are those that the model sees.
+// choice reads tool_choice. A tool in a namespace is named as namespace__name.
 func (b *toolbox) choice(raw []byte, parallel *bool) (chat.ToolChoice, error) {
 	choice := chat.ToolChoice{Parallel: parallel}
 	if raw == nil {
@@ -355,7 +294,7 @@ func (b *toolbox) mode(choice chat.ToolChoice, mode, path string) (chat.ToolChoi
 		return choice, nil
 	case chat.ToolRequired:
 		switch {
-		case len(b.list) > 0:
+		case len(b.known) > 0:
 			choice.Mode = chat.ToolRequired
 		case len(b.hosted) == 0:
 			return choice, wire.Invalid(path, "%s is \"required\" but tools is empty", path)
@@ -421,20 +360,22 @@ func (b *toolbox) allow(choice chat.ToolChoice, mode string, allowed []allowedTo
 	return b.mode(choice, mode, "tool_choice.mode")
 }
 
-// find returns the name under which the model sees a tool. A client that leaves
-// the namespace out means the only tool of that name.
+// find returns the name of a tool in a choice. A client that leaves the namespace
+// out means the first tool of that name.
 func (b *toolbox) find(as toolName) (string, bool) {
-	if b.knows(as) {
-		return b.rendered(as.namespace, as.name), true
+	if _, ok := b.known[as]; !ok {
+		i := slices.IndexFunc(b.list, func(t chat.Tool) bool {
+			return as.namespace == "" && t.Callable() && t.Name == as.name
+		})
+		if i < 0 {
+			return "", false
+		}
+		as.namespace = b.list[i].Namespace
 	}
 	if as.namespace != "" {
-		return "", false
+		return as.namespace + "__" + as.name, true
 	}
-	i := slices.IndexFunc(b.list, func(t chat.Tool) bool { return b.known[t.Name].name == as.name })
-	if i < 0 {
-		return "", false
-	}
-	return b.list[i].Name, true
+	return as.name, true
 }
 
 func unknownTool(path, name string) error {

@@ -1,6 +1,7 @@
 package responses_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -24,19 +25,25 @@ func TestTools(t *testing.T) {
 	for _, tt := range []struct{ name, tools, want string }{
 		{"none", `[]`, ``},
 		{"order", `[{"type":"function","name":"z"},{"type":"function","name":"a"}]`, "function /z, function /a"},
-		{"hosted", `[{"type":"web_search","external_web_access":false},{"type":"mcp","server_label":"s"},{"type":"file_search","name":7},{"type":"new"},` + read + `]`, "function /read"},
+		{"hosted", `[{"type":"web_search","external_web_access":false},{"type":"mcp","server_label":"s"},` + read + `,{"type":"file_search","name":7},{"type":"new"}]`, "server /web_search, server /mcp, function /read, server /file_search, server /new"},
 		{"a namespace", `[` + group + `]`, "function mcp/read, function mcp/list"},
-		{"two namespaces", `[` + group + `,` + other + `]`, "function mcp/mcp__read, function mcp/list, function web/web__read, custom web/run"},
-		{"a namespace and a function", `[` + read + `,` + group + `]`, "function /read, function mcp/mcp__read, function mcp/list"},
-		{"the new name is taken", `[` + read + `,{"type":"function","name":"mcp__read"},` + group + `]`, "function /read, function /mcp__read, function mcp/mcp__read_, function mcp/list"},
-		{"twice the same", `[` + read + `,` + read + `,` + group + `,` + group + `]`, "function /read, function mcp/mcp__read, function mcp/list"},
+		{"two namespaces", `[` + group + `,` + other + `]`, "function mcp/read, function mcp/list, function web/read, custom web/run"},
+		{"a namespace and a function", `[` + read + `,` + group + `]`, "function /read, function mcp/read, function mcp/list"},
+		{"twice the same", `[` + read + `,` + read + `,` + group + `,` + group + `]`, "function /read, function mcp/read, function mcp/list"},
 		{"an empty namespace", `[{"type":"namespace","name":"n"}]`, ``},
 		{"dots", `[{"type":"function","name":"mcp.fs-read"}]`, `function /mcp.fs-read`},
+		{"shells", `[` + shells + `]`, `function /local_shell, function /shell, function /apply_patch`},
+		{"a shell elsewhere", `[{"type":"shell","environment":{"type":"container_auto"}}]`, `server /shell`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := decode(t, `"tools":`+tt.tools, responses.Options{})
 			if got := named(c.Request.Tools); got != tt.want {
 				t.Errorf("got %s, want %s", got, tt.want)
+			}
+			for _, tool := range c.Request.Tools {
+				if tool.Schema != nil && !json.Valid(tool.Schema) || tool.Kind == chat.ToolServer && len(tool.Wire) == 0 {
+					t.Errorf("%+v", tool)
+				}
 			}
 		})
 	}
@@ -77,7 +84,7 @@ func TestToolChoice(t *testing.T) {
 		{`"tool_choice":"required"`, chat.ToolChoice{Mode: chat.ToolRequired}},
 		{`"tool_choice":{"type":"function","name":"read"}`, chat.ToolChoice{Mode: chat.ToolNamed, Names: []string{"read"}}},
 		{`"tool_choice":{"type":"function","name":"read","namespace":"mcp"}`, chat.ToolChoice{Mode: chat.ToolNamed, Names: []string{"mcp__read"}}},
-		{`"tool_choice":{"type":"function","name":"list"}`, chat.ToolChoice{Mode: chat.ToolNamed, Names: []string{"list"}}},
+		{`"tool_choice":{"type":"function","name":"list"}`, chat.ToolChoice{Mode: chat.ToolNamed, Names: []string{"mcp__list"}}},
 		{`"tool_choice":{"type":"custom","name":"apply_patch"}`, chat.ToolChoice{Mode: chat.ToolNamed, Names: []string{"apply_patch"}}},
 		{`"tool_choice":{"type":"allowed_tools","mode":"required","tools":[{"type":"function","name":"read"},{"type":"custom","name":"apply_patch"},{"type":"web_search"}]}`, chat.ToolChoice{Mode: chat.ToolRequired, Names: []string{"read", "apply_patch"}}},
 		{`"tool_choice":{"type":"allowed_tools","tools":[{"type":"function","name":"read"}]}`, chat.ToolChoice{Mode: chat.ToolAuto, Names: []string{"read"}}},
@@ -94,7 +101,7 @@ func TestToolChoice(t *testing.T) {
 			if d := cmp.Diff(tt.want, c.Request.ToolChoice); d != "" {
 				t.Errorf("-want +got\n%s", d)
 			}
-			if len(c.Request.Tools) != 4 {
+			if len(c.Request.Tools) != 5 {
 				t.Errorf("the choice changes the prompt: %s", named(c.Request.Tools))
 			}
 		})
@@ -107,18 +114,39 @@ func TestToolChoice(t *testing.T) {
 	}
 }
 
-// TestCallsInHistory holds that the model sees a call of the history under the
-// name that it has used, whatever the client calls it.
+// TestCallsInHistory holds that a call keeps the namespace that tells it from
+// others of its name.
 func TestCallsInHistory(t *testing.T) {
-	c := decode(t, `"tools":[`+read+`,`+group+`],"input":[
-		{"type":"function_call","call_id":"a","name":"read","namespace":"mcp","arguments":"{}"},
-		{"type":"function_call","call_id":"b","name":"read","arguments":"{}"},
-		{"type":"function_call","call_id":"c","name":"list","namespace":"mcp","arguments":"{}"},
-		{"type":"function_call","call_id":"d","name":"read","namespace":"gone","arguments":"{}"}]`, responses.Options{})
-	if got, want := script(c.Request.Turns), `assistant: function(a mcp__read {}) function(b read {}) function(c list {}) function(d read {})`; got != want {
-		t.Errorf("got %s\nwant %s", got, want)
+	c := decode(t, `"input":[{"type":"function_call","call_id":"a","name":"read","namespace":"mcp","arguments":"{}"},{"type":"function_call","call_id":"b","name":"read","arguments":"{}"}]`, responses.Options{})
+	for i, want := range []string{"mcp", ""} {
+		if use := c.Request.Turns[0].Blocks[i].Use; use.Namespace != want || use.Name != "read" {
+			t.Errorf("call %d is of %s/%s", i, use.Namespace, use.Name)
+		}
 	}
 }
+
+// TestShellsComeBack holds that the call of a shell is put before the model as it
+// was made, but for blank space.
+func TestShellsComeBack(t *testing.T) {
+	for _, tt := range []struct{ name, args string }{
+		{"local_shell", `{"command": ["ls"], "timeout_ms": 5}`},
+		{"local_shell", `{"command": ["ls"], "env": {"A": "b"}}`},
+		{"shell", `{"commands": ["ls"], "max_output_length": 7}`},
+		{"apply_patch", `{"type": "delete_file", "path": "a"}`},
+	} {
+		enc := decode(t, `"tools":[`+shells+`]`, responses.Options{}).Encoder(header)
+		for _, e := range answer(chat.FinishToolUse, calls("call_a", tt.name, tt.args)) {
+			enc.AppendEvent(nil, e)
+		}
+		c := decode(t, `"input":[`+string(enc.Items()[0].Wire)+`]`, responses.Options{})
+		use := c.Request.Turns[0].Blocks[0].Use
+		if got, want := blank.Replace(use.Args), blank.Replace(tt.args); got != want || use.Name != tt.name || use.ID != "call_a" {
+			t.Errorf("%s(%s) came back as %s(%s)", tt.name, tt.args, use.Name, use.Args)
+		}
+	}
+}
+
+var blank = strings.NewReplacer(" ", "")
 
 // TestAddedTools holds that tools which come in the course of a conversation
 // stand behind those that were there, and change none of them.
@@ -127,7 +155,7 @@ func TestAddedTools(t *testing.T) {
 		{"type":"tool_search_output","call_id":"c","tools":[`+group+`]},
 		{"type":"additional_tools","tools":[{"type":"function","name":"late"},`+read+`,{"broken":true}]},
 		{"type":"additional_tools","tools":[{"type":"function","name":"later"}]}]`, responses.Options{})
-	if got, want := named(c.Request.Tools), "function /read, function mcp/mcp__read, function mcp/list, function /later"; got != want {
+	if got, want := named(c.Request.Tools), "function /read, function mcp/read, function mcp/list, function /late, function /later"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if len(c.Unknown) != 1 || !strings.Contains(c.Unknown[0], "tools[2]") {
