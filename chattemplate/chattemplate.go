@@ -160,12 +160,20 @@ func (t *Template) render(r *chat.Request, o Options, g *guard) (text string, ra
 	if g != nil && g.found && !g.marking {
 		return "", false, nil
 	}
-	text, err = p.variant.tmpl.Render(p.vars, jinja.Env{Now: t.cfg.Now()})
+	text, err = p.variant.tmpl.Render(p.vars, jinja.Env{Now: t.today(r)})
 	if err == nil && p.continues {
 		text, err = cutAtTag(text)
 		return text, true, err
 	}
 	return text, true, asTemplateError(err)
+}
+
+// today is the date that a prompt tells.
+func (t *Template) today(r *chat.Request) time.Time {
+	if !r.Date.IsZero() {
+		return r.Date
+	}
+	return t.cfg.Now()
 }
 
 // prepared is a conversation in the form that its template shows.

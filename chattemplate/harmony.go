@@ -122,7 +122,7 @@ func (t *Template) harmonyText(r *chat.Request, o Options, controls *Controls) (
 	}
 	w.text.Grow(sizeOf(r))
 	if w.date == "" {
-		w.date = t.cfg.Now().Format("2006-01-02")
+		w.date = t.today(r).Format("2006-01-02")
 	}
 	w.system()
 	turns, err := w.developer()

@@ -1,6 +1,10 @@
 package pipeline
 
-import "github.com/dynago/dynago/chat"
+import (
+	"time"
+
+	"github.com/dynago/dynago/chat"
+)
 
 // For tests from outside.
 var WithoutPreamble = withoutPreamble
@@ -58,3 +62,29 @@ func (n Names) Tell(use *chat.ToolUse) *chat.ToolUse { return n.n.tell(use) }
 func (p *Pipeline) ThinkingOf(r *chat.Request, grammar string) chat.Thinking {
 	return p.thinkingOf(r, grammar)
 }
+
+// Cut is what is left out of a conversation, and what is left of it.
+type Cut struct {
+	Left    []int
+	Request *chat.Request
+}
+
+func Cuts(r *chat.Request) (list []Cut) {
+	for _, c := range cutsOf(r.Turns) {
+		cut := Cut{Request: c.apply(r)}
+		for i := range r.Turns {
+			if c.leaves(i) {
+				cut.Left = append(cut.Left, i)
+			}
+		}
+		list = append(list, cut)
+	}
+	return list
+}
+
+// Beginnings opens beginnings to tests.
+type Beginnings struct{ b *beginnings }
+
+func NewBeginnings(limit int) Beginnings { return Beginnings{newBeginnings(limit)} }
+
+func (b Beginnings) Of(name string, now time.Time) time.Time { return b.b.of(session{id: name}, now) }

@@ -79,6 +79,7 @@ type Pipeline struct {
 	seen   sightings
 	forms  forms
 	past   *histories // nil: none is kept
+	begun  *beginnings
 	spelt  *spellings
 }
 
@@ -103,6 +104,7 @@ func New(c Config) *Pipeline {
 		models: models{fleet: c.Fleet, load: c.Load},
 		seen:   sightings{fleet: c.Fleet},
 		spelt:  newSpellings(spellingBytes),
+		begun:  newBeginnings(mostBeginnings),
 	}
 	if n := cmp.Or(c.HistoryTokens, DefaultHistoryTokens); n > 0 {
 		p.past = newHistories(n)
@@ -243,7 +245,12 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	view := p.show(p.spelt.restore(r.Chat), model, name, r.Notes)
 	asked := r.Chat
 	seen := *r
-	seen.Chat = view.chat
+	if s, ok := sessionOf(r, name); ok {
+		view.chat.Date = p.begun.of(s, time.Now())
+	}
+	if seen.Chat, err = truncated(view.chat, model); err != nil {
+		return nil, err
+	}
 	r = &seen
 	built, err := model.Build(r.Chat, r.Ext)
 	if err != nil {
@@ -369,6 +376,7 @@ func (j *job) counted(events iter.Seq2[chat.Event, error]) iter.Seq2[chat.Event,
 				continue
 			}
 			if err == nil {
+				j.completeUsage(&e)
 				j.told.event(&e)
 				spelt.event(&e)
 				if e.Tool != nil {
