@@ -233,6 +233,11 @@ func TestTools(t *testing.T) {
 			chat.Tool{Kind: chat.ToolCustom, Name: "sh", Description: "run", Wire: []byte(`{"type":"custom"}`)},
 			`{"type": "function", "function": {"name": "sh", "description": "run", "parameters": {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}}}`,
 		},
+		{
+			"free text, described",
+			chat.Tool{Kind: chat.ToolCustom, Name: "sh", Schema: []byte(`{"type":"object","properties":{"input":{"type":"string","description":"a line"}}}`)},
+			`{"type": "function", "function": {"name": "sh", "description": "", "parameters": {"type": "object", "properties": {"input": {"type": "string", "description": "a line"}}}}}`,
+		},
 	} {
 		r := &chat.Request{Turns: []chat.Turn{user("q")}, Tools: []chat.Tool{c.tool, {Kind: chat.ToolServer, Name: "web"}}}
 		for range 2 { // the second time from memory

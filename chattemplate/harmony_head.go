@@ -115,13 +115,13 @@ func (w *harmonyWriter) functions() (string, error) {
 func parametersOf(t *chat.Tool) (*jinja.Dict, error) {
 	var schema jinja.Value
 	switch {
-	case t.Kind == chat.ToolCustom:
-		schema = freeText()
 	case len(t.Schema) > 0:
 		var err error
 		if schema, err = jinja.FromJSON(t.Schema); err != nil {
 			return nil, err
 		}
+	case t.Kind == chat.ToolCustom:
+		schema = freeText()
 	}
 	d, ok := schema.(*jinja.Dict)
 	if !ok || isEmpty(d) {

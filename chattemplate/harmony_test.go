@@ -119,7 +119,7 @@ func (g *golden) request() (*chat.Request, chattemplate.Options) {
 	for _, gt := range g.Tools {
 		tool := chat.Tool{Kind: chat.ToolFunction, Name: gt.Name, Description: gt.Description, Schema: gt.Parameters}
 		if gt.Custom {
-			tool.Kind = chat.ToolCustom
+			tool.Kind, tool.Schema = chat.ToolCustom, nil
 		}
 		r.Tools = append(r.Tools, tool)
 	}

@@ -136,14 +136,14 @@ func build(t *chat.Tool) (jinja.Value, error) {
 	function.Set("name", t.Name)
 	function.Set("description", t.Description)
 	switch {
-	case t.Kind == chat.ToolCustom:
-		function.Set("parameters", freeText())
 	case len(t.Schema) > 0:
 		schema, err := jinja.FromJSON(t.Schema)
 		if err != nil {
 			return nil, err
 		}
 		function.Set("parameters", schema)
+	case t.Kind == chat.ToolCustom:
+		function.Set("parameters", freeText())
 	}
 	complete(function)
 	tool := jinja.NewDict(2)
@@ -152,8 +152,8 @@ func build(t *chat.Tool) (jinja.Value, error) {
 	return tool, nil
 }
 
-// freeText is the schema of a tool that takes free text, in the form in which
-// its calls are shown too.
+// freeText is the schema of a tool that takes free text and has none of its own,
+// in the form in which its calls are shown too.
 func freeText() jinja.Value {
 	input := jinja.NewDict(1)
 	input.Set("type", "string")
