@@ -80,8 +80,8 @@ func (b *gemmaCalls) scan(s string, final bool) (n int, t token, args string) {
 		return 0, tokDone, ""
 	}
 	for wait := false; !wait && t == tokSyntax && b.at != gemmaDone; {
-		if (b.at == gemmaBare || b.at == gemmaWord) && len(b.out) > 0 {
-			break // a word may be cut: its bytes are not those of what stands before
+		if len(b.out) > 0 && b.silent(s[n:]) {
+			break // what may be cut before it says anything is not read with what stands before
 		}
 		var m int
 		m, t, wait = b.step(s[n:], final)
@@ -97,6 +97,18 @@ func (b *gemmaCalls) scan(s string, final bool) (n int, t token, args string) {
 		return n, tokOpen, args
 	}
 	return n, tokArgs, args
+}
+
+// silent says whether what s begins with adds nothing to the arguments as it is
+// read.
+func (b *gemmaCalls) silent(s string) bool {
+	switch b.at {
+	case gemmaBare, gemmaWord:
+		return true
+	case gemmaQuoted, gemmaString, gemmaJSON:
+		return false
+	}
+	return s != "" && (s[0] == ',' || isSpace(s[0]))
 }
 
 // step reads a part of s. If that means nothing yet, it says whether it needs

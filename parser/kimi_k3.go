@@ -102,8 +102,8 @@ func (b *xtmlCalls) scan(s string, final bool) (n int, t token, args string) {
 		return b.readEnd(s)
 	}
 	for wait := false; !wait && t == tokSyntax && b.at != xtmlDone; {
-		if b.at == xtmlValue && len(b.out) > 0 {
-			break // a value may be cut: its bytes are not those of what stands before
+		if len(b.out) > 0 && (b.at == xtmlArg || b.at == xtmlValue) {
+			break // what may be cut before it says anything is not read with what stands before
 		}
 		var m int
 		m, t, wait = b.step(s[n:], final)

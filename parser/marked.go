@@ -22,9 +22,8 @@ type markedForm struct {
 type markedCalls struct {
 	form  markedForm
 	marks markers
-	// resolve returns the name of the call that a header stands for. If it is not
-	// sure it is asked again with the complete arguments, and must be. An empty
-	// name makes no call.
+	// resolve returns the name of the call that a header stands for, which is not
+	// empty. If it is not sure it is asked again with the complete arguments.
 	resolve func(header, args string) (name string, sure bool)
 
 	at     markedPlace
@@ -142,6 +141,11 @@ func (b *markedCalls) readHeader(s string, final bool) (n int, t token, args str
 	switch act {
 	case actNone, actPartial:
 		return at, tokSyntax, "", true
+	}
+	if b.native() == "" {
+		return at, tokBad, "", false
+	}
+	switch act {
 	case actMessage:
 		b.at = markedFence
 		if b.form.fence != "" && b.native() == b.form.fence {
@@ -217,14 +221,11 @@ func (b *markedCalls) readValue(s string, final bool) (n int, t token, args stri
 	if len(b.held) == 0 || !b.resolved(st) {
 		return n, tokSyntax, "", wait
 	}
-	if b.called == "" {
-		return n, tokBad, "", false
-	}
 	b.opened = true
 	return n, tokOpen, string(b.held), false
 }
 
-// resolved says whether the name of the call is settled, be it that it has none.
+// resolved says whether the name of the call is settled.
 func (b *markedCalls) resolved(st status) (ok bool) {
 	b.called, ok = b.resolve(b.native(), "")
 	if !ok && st == done {
@@ -301,25 +302,32 @@ func (a *markedArgs) scan(s string, marks *markers, escape, fenced, final bool) 
 	}
 	at, _, act := marks.next(s, final)
 	text := a.tail + s[:at]
-	var end string
+	end := len(text)
 	switch {
-	case act == actEnd && fenced:
-		end = strings.TrimRight(strings.TrimSuffix(strings.TrimRight(text, white), "```"), white)
+	case act == actEnd:
+		if text = strings.TrimRight(text, white); fenced {
+			text = strings.TrimRight(strings.TrimSuffix(text, "```"), white)
+		}
+		end = len(text)
+	case act != actNone && act != actPartial || final: // nothing follows: all of it was meant
 	case fenced:
-		end = strings.TrimRight(text, white+"`")
+		end = len(strings.TrimRight(text, white+"`"))
 	default:
-		end = strings.TrimRight(text, white)
+		end = len(strings.TrimRight(text, white))
 	}
-	a.wrote, a.tail = a.wrote || end != "", text[len(end):]
+	args, a.tail = text[:end], text[end:]
+	a.wrote = a.wrote || end > 0
 	switch {
 	case act == actNone || act == actPartial:
-		return at, end, more
-	case act != actEnd:
-		return at, end, bad
-	case !a.wrote:
+		return at, args, more
+	case act == actEnd && !a.wrote:
 		return at, "{}", done
+	case act == actEnd:
+		return at, args, done
+	case args != "":
+		return at, args, more
 	}
-	return at, end, done
+	return at, "", bad
 }
 
 // json reads a part of an object.
