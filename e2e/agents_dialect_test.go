@@ -66,7 +66,7 @@ type dialect struct {
 var dialects = []dialect{
 	{name: "hermes", model: "qwen3", write: writeHermes, replays: true},
 	{name: "harmony", model: "gpt-oss", write: writeHarmony, one: true},
-	{name: "glm47", model: "glm-4.7-flash", write: writeGLM, replays: true},
+	{name: "glm47", model: "glm-4.7-flash", write: writeGLM},
 }
 
 func writeHermes(t testing.TB, s saying) string {
