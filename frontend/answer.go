@@ -37,6 +37,8 @@ type call struct {
 	stream         bool
 	// background says that nobody waits for the answer: the encoder outlives it.
 	background bool
+	// answer, if not nil, stands in for the backend.
+	answer func(ctx context.Context, requests ...*pipeline.Request) iter.Seq2[chat.Event, error]
 	// resolve, if not nil, completes the requests with what this client has said in
 	// earlier calls.
 	resolve func(x *exchange) error
@@ -112,7 +114,12 @@ type job struct {
 // accept takes a permit, reads a body and decodes it. It returns nil if the
 // request was refused.
 func (s *Server) accept(w http.ResponseWriter, r *http.Request, a api) *job {
-	j := &job{Server: s, x: exchangeOf(r), trace: traceContext(r.Header)}
+	return s.understand(w, exchangeOf(r), r.Header, a, func() ([]byte, error) { return s.body(w, r) })
+}
+
+// understand is [Server.accept] for a body that comes in any way.
+func (s *Server) understand(w http.ResponseWriter, x *exchange, header http.Header, a api, read func() ([]byte, error)) *job {
+	j := &job{Server: s, x: x, trace: traceContext(header)}
 	j.record = s.metrics.begin(s, j.x, a.endpoint())
 	accepted, entered := false, false
 	defer func() {
@@ -130,9 +137,9 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a api) *job {
 		j.record.finish(err)
 		return nil
 	}
-	body, err := s.body(w, r)
+	body, err := read()
 	if err == nil {
-		j.call, err = a.decode(r.Header, body)
+		j.call, err = a.decode(header, body)
 	}
 	if err == nil && j.call.resolve != nil {
 		err = j.call.resolve(j.x)
@@ -146,7 +153,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a api) *job {
 	for i, request := range j.call.requests {
 		j.call.requests[i] = s.resolved(request)
 	}
-	j.heed(r.Header)
+	j.heed(header)
 	accepted = true
 	return j
 }
@@ -185,7 +192,11 @@ func (j *job) run(w http.ResponseWriter) {
 	j.record.accept(model, j.call.stream)
 	encode := j.call.encoder(j.x, model)
 	notes := make([]pipeline.Notes, len(j.call.requests))
-	events := j.record.watch(j.Backend.Run(j.ctx, j.requests(notes)...), notes)
+	run := j.Backend.Run
+	if j.call.answer != nil {
+		run = j.call.answer
+	}
+	events := j.record.watch(run(j.ctx, j.requests(notes)...), notes)
 	// A long answer shall not keep the conversation here.
 	j.call = call{stream: j.call.stream}
 	last, lasts := encode.(lasting)

@@ -111,6 +111,9 @@ type Config struct {
 	// MaxBackground bounds the responses that are made while no client waits;
 	// default 256.
 	MaxBackground int
+	// SocketIdle is how long a WebSocket may wait for its next request; default
+	// 30 minutes.
+	SocketIdle time.Duration
 	// NoMessages removes the routes of Messages.
 	NoMessages bool
 	// Aliases are further names of models; the first that matches a name that no
@@ -144,6 +147,7 @@ func (c *Config) defaults() {
 	set(&c.IdleTimeout, 120*time.Second)
 	set(&c.OwnedBy, "dynago")
 	set(&c.MaxBackground, 256)
+	set(&c.SocketIdle, 30*time.Minute)
 	c.Responses.NoStore = c.Responses.NoStore || c.ResponsesStore == nil
 	set(&c.MetricsPrefix, "dynamo_frontend")
 	set(&c.Version, "dev")
@@ -249,6 +253,7 @@ const cutGrace = 2 * time.Second
 // listeners are closed. Drain returns the number of requests that it cut.
 func (s *Server) Drain(ctx context.Context) int {
 	s.stage.set(Draining)
+	s.keeper.drain()
 	s.stage.wait(ctx)
 	s.stage.set(Stopping)
 	cut := s.stage.busy()
@@ -258,6 +263,7 @@ func (s *Server) Drain(ctx context.Context) int {
 	defer cancel()
 	s.stage.wait(grace)
 	s.kept.hangUp()
+	s.keeper.hangUp()
 	s.mu.Lock()
 	servers := s.servers
 	s.mu.Unlock()

@@ -23,23 +23,33 @@ func (a responsesAPI) decode(_ http.Header, body []byte) (call, error) {
 	if err != nil {
 		return call{}, err
 	}
-	var earlier past
+	return a.responsesCall(c, nil), nil
+}
+
+// responsesCall is a call that came by itself, or by a connection that knows what
+// it has said.
+func (s *Server) responsesCall(c *responses.Call, conn *socket) call {
+	earlier := &past{store: s.ResponsesStore, conn: conn}
 	return call{
 		requests: []*chat.Request{c.Request}, ext: c.Ext, model: c.Model, promptCacheKey: c.PromptCacheKey,
 		stream: c.Stream, background: c.Background,
 		resolve: func(x *exchange) error {
-			earlier = past{store: a.ResponsesStore, tenant: x.tenant}
-			return c.Resolve(&earlier)
+			earlier.tenant = x.tenant
+			return c.Resolve(earlier)
 		},
 		encoder: func(x *exchange, model string) encoder {
 			h := responses.Header{ID: responses.NewID(), Model: model, Created: x.arrived.Unix()}
-			e := &responsesEncoder{Encoder: c.Encoder(h), server: a.Server, stream: c.Stream}
-			if !c.Store {
-				return e
+			e := &responsesEncoder{Encoder: c.Encoder(h), server: s, stream: c.Stream}
+			var encode encoder = e
+			if c.Store {
+				encode = s.keep(x, c, e, h.ID, earlier.before)
 			}
-			return a.keep(x, c, e, h.ID, earlier.before)
+			if conn != nil {
+				encode = &spoken{encoder: encode, response: e.Encoder, conn: conn, id: h.ID, before: earlier.before, input: storedItems(c.Input)}
+			}
+			return encode
 		},
-	}, nil
+	}
 }
 
 // responsesEncoder is the encoder of Responses.

@@ -13,12 +13,18 @@ import (
 // of it. The client may leave; the work ends when it is done, when somebody
 // cancels it, or with the server.
 func (j *job) startBackground(w http.ResponseWriter, r *http.Request) {
-	k := j.call.encoder(j.x, j.names.primary(j.call.model)).(*kept)
-	if !j.keeper.admit(j.MaxBackground) {
-		err := &wire.Error{
+	model := j.names.primary(j.call.model)
+	var err *wire.Error
+	switch {
+	case model == "":
+		err = unknown(j.call.model)
+	case !j.keeper.admit(j.MaxBackground):
+		err = &wire.Error{
 			Status: http.StatusTooManyRequests, Type: "rate_limit_error", Code: wire.CodeRateLimit, RetryAfter: 5 * time.Second, Param: "background",
 			Message: "Too many responses are being made in the background: wait until one has ended, or cancel one",
 		}
+	}
+	if err != nil {
 		j.refuse(w, err)
 		j.record.finish(err)
 		j.record.end()
@@ -26,6 +32,7 @@ func (j *job) startBackground(w http.ResponseWriter, r *http.Request) {
 		j.stage.leave()
 		return
 	}
+	k := j.call.encoder(j.x, model).(*kept)
 	j.x.answered = true // what goes wrong from now on is told by the response
 	stream := j.call.stream
 	j.call.stream = false

@@ -30,6 +30,7 @@ type keeper struct {
 	mu         sync.Mutex
 	making     map[owned]*kept
 	background int
+	sockets    map[*socket]bool
 }
 
 // owned is the id of a response, and whose it is.
@@ -299,20 +300,24 @@ func storedItems(items []responses.Item) []store.Item {
 type past struct {
 	store  *store.Store // nil if nothing is kept
 	tenant string
+	conn   *socket // that the request came by, or nil
 	// before is the conversation that was found.
 	before []store.Item
 }
 
 // Conversation implements [responses.History].
 func (p *past) Conversation(id string) ([]responses.Item, bool) {
-	if p.store == nil {
+	before, ok := p.conn.recall(id)
+	if !ok && p.store != nil {
+		var r *store.Record
+		if r, before, ok = p.store.Conversation(p.tenant, id); ok {
+			before, ok = append(before, r.Output...), r.Continuable()
+		}
+	}
+	if !ok {
 		return nil, false
 	}
-	r, before, ok := p.store.Conversation(p.tenant, id)
-	if !ok || !r.Continuable() {
-		return nil, false
-	}
-	p.before = append(before, r.Output...)
+	p.before = before
 	items := make([]responses.Item, len(p.before))
 	for i, item := range p.before {
 		var err error

@@ -14,6 +14,7 @@ func (s *Server) responsesRoutes() []route {
 	return []route{
 		{"POST", "", responsesPath + "/compact", s.answer(compactAPI{s})},
 		{"POST", "", responsesPath + "/input_tokens", s.countInput},
+		{"GET", "", responsesPath, s.talk},
 		{"GET", "", one, s.showResponse},
 		{"DELETE", "", one, s.deleteResponse},
 		{"POST", "", one + "/cancel", s.cancelResponse},

@@ -46,13 +46,13 @@ func NewRecord(r Record, object []byte) (*Record, error) {
 		return nil, err
 	}
 	r.head, r.tail = bytes.Clone(object[:begin]), bytes.Clone(object[end:])
-	r.Input, r.Output = cloned(r.Input), cloned(r.Output)
+	r.Input, r.Output = Clone(r.Input), Clone(r.Output)
 	return &r, nil
 }
 
-// cloned copies items into one piece of memory, so that they keep nothing else
+// Clone copies items into one piece of memory, so that they keep nothing else
 // alive.
-func cloned(items []Item) []Item {
+func Clone(items []Item) []Item {
 	size := 0
 	for i := range items {
 		size += len(items[i].JSON)

@@ -181,7 +181,7 @@ func (s *Store) Put(r *Record, before []Item) bool {
 	if parent != nil {
 		stands = parent.id
 	} else if len(before) > 0 {
-		kept.Input = append(cloned(before), kept.Input...)
+		kept.Input = append(Clone(before), kept.Input...)
 	}
 	total, extra := kept.size()
 	var err error
