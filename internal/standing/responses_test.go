@@ -58,8 +58,11 @@ func TestThePrefixSurvivesResponses(t *testing.T) {
 			input := []any{object{"type": "message", "role": "developer", "content": []any{object{"type": "input_text", "text": "Be kind."}}}}
 			var before *generation
 			for i, text := range []string{"plain", "call", "", "think", "edit", "", "call", "", "plain", "think"} {
-				if last, _ := input[len(input)-1].(object)["type"].(string); text == "" && last != "function_call_output" {
+				if last := input[len(input)-1].(object)["type"]; text == "" && last != "function_call_output" {
 					continue // the answer was cut before a call
+				}
+				if text == "edit" && tc.more["max_output_tokens"] != nil {
+					continue // of half a call nothing is left that a client could bring back
 				}
 				if text != "" {
 					input = append(input, object{"type": "message", "role": "user", "content": []any{object{"type": "input_text", "text": text}}})
@@ -90,7 +93,7 @@ func TestThePrefixSurvivesResponses(t *testing.T) {
 						delete(item, name)
 					}
 					input = append(input, item)
-					if text == "edit" && n == 0 && tc.more["max_output_tokens"] == nil && item["input"] != "*** Begin Patch\n+ü \"x\" </tool_call>\n" {
+					if text == "edit" && n == 0 && item["input"] != "*** Begin Patch\n+ü \"x\" </tool_call>\n" {
 						t.Errorf("the patch is %v", item)
 					}
 				}
