@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/dynago/dynago/openai"
+	"github.com/dynago/dynago/openai/responses"
 )
 
 //go:embed docs.html
@@ -20,5 +21,5 @@ func (s *Server) docs(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
-	s.respond(w, http.StatusOK, openai.OpenAPI("dynago", s.Version, s.OverloadStatus)) //nolint:errcheck // the client has gone, and nothing is left to do
+	s.respond(w, http.StatusOK, openai.OpenAPI("dynago", s.Version, s.OverloadStatus, responses.Description())) //nolint:errcheck // the client has gone, and nothing is left to do
 }

@@ -2,32 +2,40 @@ package openai
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/dynago/dynago/internal/wire"
 )
 
-// operation is one route of the OpenAPI document.
-type operation struct {
-	method, path string
-	id, summary  string
-	body         *table // of the request, or nil
-	answer       string // schema of the 200 answer
-	streams      bool   // answers with server-sent events if asked to
-	params       string // OpenAPI parameters, or empty
+// Operation is one route of the OpenAPI document.
+type Operation struct {
+	Method, Path string
+	ID, Summary  string
+	Body         any    // schema of the request, or nil
+	Answer       string // schema of the 200 answer
+	Streams      bool   // answers with server-sent events if asked to
+	Params       string // OpenAPI parameters, or empty
+}
+
+// Description is what another package tells of its routes.
+type Description struct {
+	Operations []Operation
+	Schemas    map[string]string // that its operations refer to, by name
 }
 
 const modelParameter = `[{"name":"model","in":"path","required":true,"description":"may hold slashes","schema":{"type":"string"}}]`
 
-var operations = []operation{
-	{"post", "/v1/chat/completions", "createChatCompletion", "Answer a conversation", chatTable, ref("ChatCompletion"), true, ""},
-	{"post", "/v1/completions", "createCompletion", "Continue one or several prompts", completionTable, ref("Completion"), true, ""},
+var operations = []Operation{
+	{"post", "/v1/chat/completions", "createChatCompletion", "Answer a conversation", chatTable.schema(), ref("ChatCompletion"), true, ""},
+	{"post", "/v1/completions", "createCompletion", "Continue one or several prompts", completionTable.schema(), ref("Completion"), true, ""},
 	{"get", "/v1/models", "listModels", "List the models that can serve now", nil, ref("ModelList"), false, ""},
 	{"get", "/v1/models/{model}", "retrieveModel", "Describe one model", nil, ref("Model"), false, modelParameter},
-	{"post", "/tokenize", "tokenize", "Turn a prompt or a conversation into token IDs", tokenizeTable, ref("Tokens"), false, ""},
-	{"post", "/v1/tokenize", "tokenizeV1", "The same as /tokenize", tokenizeTable, ref("Tokens"), false, ""},
-	{"post", "/detokenize", "detokenize", "Turn token IDs into text", detokenizeTable, ref("Prompt"), false, ""},
-	{"post", "/v1/detokenize", "detokenizeV1", "The same as /detokenize", detokenizeTable, ref("Prompt"), false, ""},
+	{"post", "/tokenize", "tokenize", "Turn a prompt or a conversation into token IDs", tokenizeTable.schema(), ref("Tokens"), false, ""},
+	{"post", "/v1/tokenize", "tokenizeV1", "The same as /tokenize", tokenizeTable.schema(), ref("Tokens"), false, ""},
+	{"post", "/detokenize", "detokenize", "Turn token IDs into text", detokenizeTable.schema(), ref("Prompt"), false, ""},
+	{"post", "/v1/detokenize", "detokenizeV1", "The same as /detokenize", detokenizeTable.schema(), ref("Prompt"), false, ""},
 }
 
 func ref(name string) string { return `{"$ref":"#/components/schemas/` + name + `"}` }
@@ -53,15 +61,20 @@ var schemas = map[string]string{
 // OpenAPI returns the OpenAPI 3.1 document of the routes whose bodies this
 // package knows, as JSON. Request schemas come from the tables that decode them.
 // overloadStatus is the status for "all busy"; 0 means [wire.StatusOverloaded].
-func OpenAPI(title, version string, overloadStatus int) []byte {
+// Routes of other packages stand in more.
+func OpenAPI(title, version string, overloadStatus int, more ...Description) []byte {
 	if overloadStatus == 0 {
 		overloadStatus = wire.StatusOverloaded
 	}
 	type object = map[string]any
 	paths := map[string]object{}
-	for _, op := range operations {
-		content := object{"application/json": object{"schema": json.RawMessage(op.answer)}}
-		if op.streams {
+	all := Description{operations, schemas}
+	for _, d := range more {
+		all = all.with(d)
+	}
+	for _, op := range all.Operations {
+		content := object{"application/json": object{"schema": json.RawMessage(op.Answer)}}
+		if op.Streams {
 			content["text/event-stream"] = object{"schema": object{"type": "string"}}
 		}
 		responses := object{"200": object{"description": "OK", "content": content}}
@@ -74,22 +87,22 @@ func OpenAPI(title, version string, overloadStatus int) []byte {
 				"application/json": object{"schema": json.RawMessage(ref("Error"))},
 			}}
 		}
-		entry := object{"operationId": op.id, "summary": op.summary, "responses": responses}
-		if op.body != nil {
+		entry := object{"operationId": op.ID, "summary": op.Summary, "responses": responses}
+		if op.Body != nil {
 			entry["requestBody"] = object{"required": true, "content": object{
-				"application/json": object{"schema": op.body.schema()},
+				"application/json": object{"schema": op.Body},
 			}}
 		}
-		if op.params != "" {
-			entry["parameters"] = json.RawMessage(op.params)
+		if op.Params != "" {
+			entry["parameters"] = json.RawMessage(op.Params)
 		}
-		if paths[op.path] == nil {
-			paths[op.path] = object{}
+		if paths[op.Path] == nil {
+			paths[op.Path] = object{}
 		}
-		paths[op.path][op.method] = entry
+		paths[op.Path][op.Method] = entry
 	}
-	components := make(map[string]json.RawMessage, len(schemas))
-	for name, schema := range schemas {
+	components := make(map[string]json.RawMessage, len(all.Schemas))
+	for name, schema := range all.Schemas {
 		components[name] = json.RawMessage(schema)
 	}
 	doc, err := json.Marshal(object{
@@ -100,6 +113,13 @@ func OpenAPI(title, version string, overloadStatus int) []byte {
 		panic("openai: a schema in the tables is no JSON: " + err.Error())
 	}
 	return doc
+}
+
+// with returns what both tell.
+func (d Description) with(more Description) Description {
+	both := maps.Clone(d.Schemas)
+	maps.Copy(both, more.Schemas)
+	return Description{slices.Concat(d.Operations, more.Operations), both}
 }
 
 // schema returns the JSON schema of a body.

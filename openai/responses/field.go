@@ -70,6 +70,9 @@ var fields = []field{
 	{"client_metadata", anyValue, accept},
 }
 
+// required are the members that every body has.
+var required = []string{"model"}
+
 var byName = func() map[string]func(*wire.Reader, *body) error {
 	m := make(map[string]func(*wire.Reader, *body) error, len(fields))
 	for _, f := range fields {
