@@ -10,7 +10,7 @@ func (p *Parser) Held() int   { return int(p.in - p.pos) }
 func (p *Parser) Idle() bool { return p.state == inText || p.state == inThought && !p.fresh }
 
 func (p *Parser) LongestMarker() (n int) {
-	for _, set := range []*markers{&p.textMarks, &p.thoughtMarks} {
+	for _, set := range []*markers{&p.sets.text, &p.sets.thought} {
 		for _, m := range set.list {
 			n = max(n, len(m.text))
 		}

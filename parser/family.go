@@ -19,6 +19,8 @@ type Family struct {
 	// shown says that the reasoning grammar was found in a chat template. Such a
 	// template opens thoughts and closes them; no switch of the request does.
 	shown bool
+	// tokens are the markers that a vocabulary has as tokens; nil for none.
+	tokens *tokens
 }
 
 // callGrammar says how a family marks calls. The machine finds the markers; what
@@ -37,6 +39,8 @@ type callGrammar struct {
 	// bare says whether a response that begins with s begins with a call that has
 	// no wrapper, or that more of the response would tell; nil if none may.
 	bare func(s string) (ok, more bool)
+	// certain says that what begins so is a call, whatever it calls.
+	certain bool
 	// ids is how the model writes the ids of calls.
 	ids chat.IDStyle
 	// body makes a reader of what stands in wrappers. It is used for all the

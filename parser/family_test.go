@@ -149,7 +149,7 @@ func TestIDs(t *testing.T) {
 	}
 	want := []string{
 		`start "" [0 1]`, `thinking "hm" [2]`, `thinking "m" [3]`, `stop "" [4 5]`,
-		`start "" [6]`, `text "a" [7]`, `text " " []`, `text "<b" [8 9]`, `stop "" [10 11 12 13 14]`,
+		`start "" [6]`, `text "a" [7]`, `text " " []`, `text "<" [8]`, `text "b" [9]`, `stop "" [10 11 12 13 14]`,
 		`start "" []`, `args "{\"x\"" [15 16]`, `args ": 1}" [17]`, `stop "" [18 19]`, `dropped "" [20 21]`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -26,7 +26,6 @@ const maxHeader = 1024
 // The markers are found in the text. Inside a string of a call's arguments they
 // are data, unless the string never ends.
 type harmonyReader struct {
-	marks    markers
 	thinks   bool // thoughts are blocks of their own
 	begun    bool // a message was read
 	withRole bool // the header begins with a role
@@ -42,13 +41,7 @@ type harmonyReader struct {
 // startHarmony makes the machine read Harmony.
 func (p *Parser) startHarmony() {
 	h := &harmonyReader{thinks: p.opts.ThinkOn && p.family.thought == gptOSS, doubt: -1}
-	for marker, act := range map[string]action{
-		harmony.Start: actStart, harmony.Channel: actChannel, harmony.Constrain: actFormat, harmony.Message: actMessage,
-		harmony.End: actEnd, harmony.Call: actEnd, harmony.Return: actEnd,
-	} {
-		h.marks.add(marker, act)
-	}
-	p.harmony, p.textMarks, p.thoughtMarks = h, h.marks, h.marks
+	p.harmony = h
 	switch p.opts.Start {
 	case StartReasoning:
 		p.enterMessage(header{channel: "analysis"})
@@ -69,7 +62,7 @@ func (p *Parser) stepHarmony(s string, final bool) (n int, wait bool) {
 	case inJSON:
 		return p.readJSON(s)
 	}
-	at, n, act := p.harmony.marks.next(s, final)
+	at, n, act := p.sets.text.next(s, final)
 	switch {
 	case act == actPartial && at == 0:
 		return 0, true
@@ -108,7 +101,7 @@ func (p *Parser) readLead(s string, final bool) (n int, wait bool) {
 		p.hold(s[:i])
 		return i, false
 	}
-	n, act := p.harmony.marks.match(s, final)
+	n, act := p.sets.text.match(s, final)
 	switch act {
 	case actPartial:
 		return 0, true
@@ -183,7 +176,7 @@ func (p *Parser) breakHeader(reason string) {
 		p.state = inText
 	}
 	for rest := h.rest; rest != ""; {
-		at, n, _ := p.harmony.marks.next(rest, true)
+		at, n, _ := p.sets.text.next(rest, true)
 		p.readMessage(rest[:at])
 		p.skip(n)
 		rest = rest[at+n:]

@@ -81,7 +81,7 @@ func (p *Parser) step(s string, final bool) (n int, wait bool) {
 }
 
 func (p *Parser) readText(s string, final bool) (n int, wait bool) {
-	at, n, act := p.textMarks.next(s, final)
+	at, n, act := p.sets.text.next(s, final)
 	switch {
 	case at > 0:
 		p.respond(s[:at])
@@ -120,9 +120,9 @@ func (p *Parser) readGap(s string, final bool) (n int, wait bool) {
 		p.hold(s[:i])
 		return i, false
 	}
-	set := &p.textMarks
+	set := &p.sets.text
 	if p.thought {
-		set = &p.thoughtMarks
+		set = &p.sets.thought
 	}
 	n, act := set.match(s, final)
 	bare, more := p.mayBeBare(s)
@@ -130,7 +130,7 @@ func (p *Parser) readGap(s string, final bool) (n int, wait bool) {
 	case act == actPartial, more && !final:
 		return 0, true
 	case act == actStrip:
-		if p.after { // the end of a wrapper that did not begin
+		if p.after || !p.spoken { // the end of a wrapper that did not begin, or a header
 			p.skip(len(p.unhold()))
 		}
 		p.skip(n)
@@ -142,7 +142,7 @@ func (p *Parser) readGap(s string, final bool) (n int, wait bool) {
 		return 0, false
 	case bare:
 		p.enterBody()
-		p.bare, p.doubtful = true, true
+		p.bare, p.doubtful = true, !p.family.calls.certain
 		return 0, false
 	}
 	p.leaveGap()
@@ -152,7 +152,10 @@ func (p *Parser) readGap(s string, final bool) (n int, wait bool) {
 // mayBeBare says whether s begins with a call without a wrapper, or may do so
 // when more of it is there. Such calls stand where the response begins.
 func (p *Parser) mayBeBare(s string) (ok, more bool) {
-	if p.native == nil || !p.opts.ToolsOn || p.spoken || p.thought || p.family.calls.bare == nil {
+	if p.native == nil || p.spoken || p.thought || p.family.calls.bare == nil {
+		return false, false
+	}
+	if !p.opts.ToolsOn && !p.family.calls.certain {
 		return false, false
 	}
 	return p.family.calls.bare(s)
@@ -182,8 +185,9 @@ func (p *Parser) leaveThought() {
 		p.stop(false)
 	}
 	p.thought, p.state, p.layout, p.after = false, inGap, 2, false
-	if p.pondered = true; p.family.thought.once {
-		p.compileText()
+	if p.family.thought.once {
+		p.key.pondered = true
+		p.sets = p.key.sets()
 	}
 }
 
@@ -193,7 +197,7 @@ func (p *Parser) readThought(s string, final bool) (n int, wait bool) {
 			return n, wait
 		}
 	}
-	at, n, act := p.thoughtMarks.next(s, final)
+	at, n, act := p.sets.thought.next(s, final)
 	switch {
 	case at > 0:
 		p.fresh = false
@@ -264,7 +268,7 @@ func (p *Parser) readFresh(s string, final bool) (n int, wait, ok bool) {
 
 // readDraft reads a thought behind a call in it.
 func (p *Parser) readDraft(s string, final bool) (n int, wait bool) {
-	at, n, act := p.draftMarks.next(s, final)
+	at, n, act := p.sets.draft.next(s, final)
 	switch {
 	case at > 0:
 		p.hold(s[:at])
@@ -586,9 +590,9 @@ func (p *Parser) leaveBody() {
 
 // readSkip looks for the end of a wrapper.
 func (p *Parser) readSkip(s string, final bool) (n int, wait bool) {
-	set := &p.skipMarks
+	set := &p.sets.skip
 	if p.draft.on {
-		set = &p.draftMarks
+		set = &p.sets.draft
 	}
 	at, n, act := set.next(s, final)
 	switch {

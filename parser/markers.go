@@ -111,3 +111,22 @@ func (m *markers) match(s string, final bool) (n int, act action) {
 	}
 	return n, act
 }
+
+// goesOn says whether s may make a marker of a tail of what was held back, or of
+// all of it.
+func (m *markers) goesOn(held, s string) bool {
+	for i := 0; i < len(held); i++ {
+		k := m.candidate(held[i:])
+		if k < 0 {
+			break
+		}
+		i += k
+		for _, k := range m.list {
+			tail, found := strings.CutPrefix(k.text, held[i:])
+			if found && (strings.HasPrefix(s, tail) || strings.HasPrefix(tail, s)) || strings.HasPrefix(held[i:], k.text) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -62,6 +62,9 @@ func (o *out) event(kind chat.EventKind) *chat.Event {
 	// A call that was held with a thousand others releases a few at a time: they
 	// are cut off, not moved.
 	clear(o.waiting[:n])
+	if n == len(o.waiting) {
+		n, o.waiting = 0, o.waiting[:0]
+	}
 	o.waiting = o.waiting[n:]
 	return e
 }

@@ -79,7 +79,8 @@ type Parser struct {
 	family Family
 	opts   Options
 
-	textMarks, thoughtMarks, draftMarks, skipMarks markers // by state
+	key  setKey
+	sets *sets // for the text that is being read
 
 	state    state
 	calls    body   // that is being read, or would be; nil if the family has none
@@ -98,7 +99,6 @@ type Parser struct {
 	moved    bool   // the body has read something
 	spoken   bool   // the response has text or a call
 	thought  bool   // a thought is open
-	pondered bool   // a thought was closed
 	fresh    bool   // nothing was read behind the opener but layout
 	layout   int    // newlines that may still be layout
 	after    bool   // the gap follows a call
@@ -117,11 +117,11 @@ func New(f Family, o Options) *Parser {
 	p := &Parser{family: f, opts: o}
 	p.guide = o.guide()
 	p.single = o.Parallel != nil && !*o.Parallel
+	p.compile()
 	if f.harmony() {
 		p.startHarmony()
 		return p
 	}
-	p.compile()
 	start := o.Start
 	if start == StartNone && f.thought != nil && f.thought.forced && !f.shown {
 		start = StartReasoning
@@ -139,51 +139,23 @@ func New(f Family, o Options) *Parser {
 	return p
 }
 
-// compile collects the markers that mean something in each state.
+// compile gets the markers that mean something in each state.
 func (p *Parser) compile() {
-	if c := p.family.calls; c != nil && (p.opts.ToolsOn || len(p.opts.Tools) > 0) {
+	p.key = setKey{
+		family: p.family, calls: p.opts.ToolsOn || len(p.opts.Tools) > 0, callsOn: p.opts.ToolsOn, thinkOn: p.opts.ThinkOn,
+	}
+	p.sets = p.key.sets()
+	if c := p.family.calls; c != nil && p.key.calls && !p.family.harmony() {
 		p.native = c.body(&p.opts)
 		p.calls = p.native
-		p.skipMarks.all(c.open, actCall)
-		p.skipMarks.all(c.inner, actInner)
-		p.skipMarks.all(c.close, actCallEnd)
-		if p.opts.ToolsOn {
-			for _, set := range []*markers{&p.thoughtMarks, &p.draftMarks} {
-				set.all(c.open, actCall)
-				set.all(c.inner, actInner)
-			}
-			p.draftMarks.all(c.close, actCallEnd)
-		}
 	}
-	if t := p.family.thought; t != nil && p.opts.ThinkOn {
-		p.thoughtMarks.all(t.exits, actExit)
-		for _, set := range []*markers{&p.thoughtMarks, &p.draftMarks} {
-			set.all(t.close, actThought)
-		}
-		for _, closer := range t.close {
-			p.thoughtMarks.add("\n"+closer, actThought)
-		}
-	}
-	p.compileText()
 }
 
-// compileText collects the markers that mean something in a response.
-func (p *Parser) compileText() {
-	p.textMarks = markers{}
-	if t := p.family.thought; t != nil && !t.once {
-		p.textMarks.all(t.strip, actStrip)
-		p.textMarks.all(t.open, actStrip)
-		p.textMarks.all(t.close, actStrip)
-	}
-	if t := p.family.thought; t != nil && p.opts.ThinkOn && !(t.once && p.pondered) {
-		p.textMarks.all(t.open, actThink)
-	}
-	if p.native != nil {
-		c := p.family.calls
-		p.textMarks.all(c.strip, actStrip)
-		p.textMarks.all(c.close, actStrip)
-		p.textMarks.all(c.inner, actInner)
-		p.textMarks.all(c.open, actCall)
+// literally says whether the text that follows holds no markers that are tokens.
+func (p *Parser) literally(literal bool) {
+	if p.key.literal != literal {
+		p.key.literal = literal
+		p.sets = p.key.sets()
 	}
 }
 
@@ -194,17 +166,68 @@ func (p *Parser) compileText() {
 // their piece. Those of a marker go with what the marker closes, or else with
 // the next event.
 func (p *Parser) Push(dst []chat.Event, piece chat.Piece) []chat.Event {
-	if p.plain(piece.Text) {
-		return p.pass(dst, piece)
+	if p.family.tokens == nil || len(piece.IDs) == 0 {
+		p.literally(false)
+		return p.push(dst, piece)
+	}
+	part, literal, ids := p.family.tokens.part(piece.Text, piece.IDs)
+	p.literally(literal)
+	if len(part) == len(piece.Text) {
+		return p.push(dst, piece)
 	}
 	p.dst = dst
 	p.arrive(piece)
-	s := piece.Text
+	for rest := piece.Text; ; {
+		p.read(part)
+		if rest = rest[len(part):]; rest == "" {
+			return p.flush()
+		}
+		part, literal, ids = p.family.tokens.part(rest, ids)
+		p.literally(literal)
+	}
+}
+
+// push reads a piece that either is a marker or has none that is a token.
+func (p *Parser) push(dst []chat.Event, piece chat.Piece) []chat.Event {
+	p.dst = dst
+	if p.rest != "" {
+		p.letGo(piece.Text)
+	}
+	if p.plain(piece.Text) {
+		return p.pass(p.flush(), piece)
+	}
+	p.arrive(piece)
+	p.read(piece.Text)
+	return p.flush()
+}
+
+// read reads a part of the text.
+func (p *Parser) read(s string) {
 	if p.rest != "" {
 		s = p.rest + s
 	}
 	p.rest = p.run(s, false)
-	return p.flush()
+}
+
+// openMarks returns the markers that may end the text or the thought that is open, or
+// nil if something else is.
+func (p *Parser) openMarks() *markers {
+	switch {
+	case p.state == inText && p.kind == chat.Text:
+		return &p.sets.text
+	case p.state == inThought && p.kind == chat.Thought:
+		return &p.sets.thought
+	}
+	return nil
+}
+
+// letGo releases what was held back of text or of a thought, if it is no marker
+// now that s follows.
+func (p *Parser) letGo(s string) {
+	if m := p.openMarks(); m != nil && !p.shut() && !m.goesOn(p.rest, s) {
+		p.say(p.kind, p.rest)
+		p.rest = ""
+	}
 }
 
 // plain says whether text is nothing but more of the block that is open, which
@@ -213,13 +236,12 @@ func (p *Parser) plain(text string) bool {
 	if p.rest != "" || len(p.waiting) > 0 || text == "" || p.shut() {
 		return false
 	}
-	switch {
-	case p.state == inText && p.kind == chat.Text:
-		return p.textMarks.candidate(text) < 0
-	case p.state == inThought && p.kind == chat.Thought:
-		return p.thoughtMarks.candidate(text) < 0
+	m := p.openMarks()
+	if m == nil {
+		return false
 	}
-	return false
+	_, _, act := m.next(text, false)
+	return act == actNone
 }
 
 // Finish ends the sequence: it releases what was held back, closes what is open,

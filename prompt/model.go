@@ -114,8 +114,15 @@ func (s *Snapshot) Load(parsers Parsers) (_ *Model, err error) {
 		}
 	}
 	shown := m.withHarmony(c.templates["default"]+c.templates[toolUse], cfg)
-	m.Family, err = parser.Detect(shown, m.isToken).With(parsers.Tool, parsers.Reasoning)
+	family, err := parser.Detect(shown, m.isToken).With(parsers.Tool, parsers.Reasoning)
+	m.Family = family.Bind(m.special)
 	return m, err
+}
+
+// special returns the id of a text that is one special token.
+func (m *Model) special(text string) (uint32, bool) {
+	id, ok := m.Tokenizer.ID(text)
+	return id, ok && m.Tokenizer.IsSpecial(id)
 }
 
 // isToken says whether a text is one token.

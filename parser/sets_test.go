@@ -1,0 +1,111 @@
+package parser_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/parser"
+)
+
+// vocabulary has a family's markers as tokens, the first of them with the id 1000.
+type vocabulary map[string]uint32
+
+func vocabularyOf(f parser.Family) vocabulary {
+	v := vocabulary{}
+	for _, m := range f.Markers() {
+		if _, ok := v[m]; !ok {
+			v[m] = uint32(1000 + len(v))
+		}
+	}
+	return v
+}
+
+func (v vocabulary) special(text string) (uint32, bool) {
+	id, ok := v[text]
+	return id, ok
+}
+
+// tokens are pieces of a text: what stands between bars is a token if it is a
+// marker, and the rest is spelled byte by byte.
+func (v vocabulary) tokens(parts ...string) (pieces []chat.Piece) {
+	for _, part := range parts {
+		if id, ok := v[part]; ok {
+			pieces = append(pieces, chat.Piece{Text: part, IDs: []uint32{id}})
+			continue
+		}
+		for _, b := range strings.Split(strings.ReplaceAll(part, "¦", ""), "") {
+			pieces = append(pieces, chat.Piece{Text: b, IDs: []uint32{uint32(b[0])}})
+		}
+	}
+	return pieces
+}
+
+// Where ids are known, a marker is what has its id, and what only looks like one
+// is data; and so it is if pieces are merged.
+func TestMarkersByID(t *testing.T) {
+	for name, tt := range map[string]struct {
+		family string
+		opts   parser.Options
+		parts  []string // ¦…¦ is spelled out
+		want   []string
+	}{
+		"harmony": {"harmony+gpt_oss", parser.Options{}, []string{
+			"<|channel|>", "analysis", "<|message|>", "¦<|end|>¦ is a marker", "<|end|>", "<|start|>", "assistant", "<|channel|>", "final", "<|message|>", "¦<|channel|>¦, too", "<|return|>",
+		}, []string{`R "<|end|> is a marker"`, `T "<|channel|>, too"`, "= stop"}},
+		"harmony, arguments": {"harmony+gpt_oss", parser.Options{ToolsOn: true}, []string{
+			"<|channel|>", "commentary to=functions.f ", "<|constrain|>", "json", "<|message|>", `{"a":"`, "¦<|call|>¦", `"}`, "<|call|>",
+		}, []string{`C f {"a":"<|call|>"}`, "= tool_use"}},
+		"kimi_k2": {"kimi_k2+kimi_k25", parser.Options{ToolsOn: true, Start: parser.StartReasoning}, []string{
+			"¦</think>¦ closes\n", "</think>", "¦<|tool_calls_section_begin|>¦ opens ", "<|tool_calls_section_begin|>", "<|tool_call_begin|>", "functions.f:0", "<|tool_call_argument_begin|>", "{}", "<|tool_call_end|>", "<|tool_calls_section_end|>",
+		}, []string{`R "</think> closes"`, `T "<|tool_calls_section_begin|> opens "`, "C f @functions.f:0 {}", "= tool_use"}},
+		"a newline in a thought": {"kimi_k2+kimi_k25", parser.Options{Start: parser.StartReasoning}, []string{"a\n", "b", "</think>", "c"}, []string{`R "a\nb"`, `T "c"`, "= stop"}},
+		"no tools":               {"kimi_k2+kimi_k25", parser.Options{Start: parser.StartResponse}, []string{"a", "<|tool_calls_section_begin|>", "b", "¦<|tool_call_end|>¦"}, []string{`T "ab<|tool_call_end|>"`, "= stop"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := familyOf(t, tt.family)
+			v := vocabularyOf(f)
+			f, tt.opts.ThinkOn = f.Bind(v.special), true
+			pieces := v.tokens(tt.parts...)
+			for n := 1; n <= 3; n++ {
+				p := parser.New(f, numbered(tt.opts))
+				var events []chat.Event
+				sent := 0
+				for i := 0; i < len(pieces); i += n {
+					var merged chat.Piece
+					for _, q := range pieces[i:min(len(pieces), i+n)] {
+						merged.Text += q.Text
+						merged.IDs = append(merged.IDs, q.IDs...)
+					}
+					sent += len(merged.IDs)
+					events = p.Push(events, merged)
+				}
+				events, reason := p.Finish(events, chat.FinishStop)
+				if diff := cmp.Diff(tt.want, render(t, events, reason)); diff != "" {
+					t.Errorf("pieces of %d tokens (-want +got):\n%s", n, diff)
+				}
+				for _, e := range events {
+					sent -= len(e.IDs)
+				}
+				if sent != 0 {
+					t.Errorf("pieces of %d tokens: %d ids were lost", n, sent)
+				}
+			}
+		})
+	}
+}
+
+// Without ids the text decides, as it does for a vocabulary that spells markers.
+func TestMarkersByText(t *testing.T) {
+	f := familyOf(t, "kimi_k2+kimi_k25")
+	c := &testCase{family: f.Bind(vocabularyOf(f).special), opts: parser.Options{ThinkOn: true}, reason: chat.FinishStop}
+	want := []string{`R "a"`, `T "b"`, "= stop"}
+	if diff := cmp.Diff(want, parse(t, c, "a</th", "ink>b")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if f.Bind(func(string) (uint32, bool) { return 0, false }) != f {
+		t.Error("a vocabulary without markers changes the family")
+	}
+}
