@@ -154,6 +154,7 @@ func newMetrics(s *Server) (*metrics, error) {
 		m.stages, m.tokenize, m.template, m.reuse, m.notShown, m.forms, m.budgets,
 		newFleetGauges(s, prefix),
 		newCacheGauges(s),
+		newResponsesGauges(s),
 		newPromptMetrics(s.Backend),
 		newDropMetrics(s.Backend),
 		collectors.NewGoCollector(),

@@ -559,6 +559,29 @@ func TestDrainCutsBackground(t *testing.T) {
 	}
 }
 
+func TestMetricsOfResponses(t *testing.T) {
+	g := newGate()
+	f := newFake()
+	s := start(t, f, storing(t, store.Options{Bytes: 20_000}))
+	first := s.create(`{"model":"demo","input":"one"}`)
+	s.do("GET", "/v1/responses/"+first.ID, "")
+	s.do("GET", "/v1/responses/resp_x", "")
+	s.create(`{"model":"demo","input":"` + strings.Repeat("x", 30_000) + `"}`)
+	f.run = g.run
+	s.create(`{"model":"demo","background":true,"input":"one"}`)
+	within(t, g.reached)
+	s.talk()
+	for _, line := range []string{
+		"store_entries 1", "store_hits_total 1", "store_misses_total 1", `store_evictions_total{reason="size"} 1`,
+		`store_evictions_total{reason="room"} 0`, "store_failed_writes_total 0", "in_flight 1", "background 1", "sockets 1",
+	} {
+		s.metric("dynago_responses_" + line)
+	}
+	close(g.open)
+	s.metric("dynago_responses_background 0")
+	s.metric("dynago_responses_store_entries 2")
+}
+
 func readAll(t *testing.T, resp *http.Response) string {
 	t.Helper()
 	var b strings.Builder
