@@ -161,6 +161,7 @@ const endMarker = "data: [DONE]\n\n"
 
 // AppendTerminal appends the event that ends the stream, and nothing behind it.
 func (e *Encoder) AppendTerminal(dst []byte, now int64) []byte {
+	dst = e.settle(dst, Completed)
 	e.Complete(now)
 	return e.appendTerminal(dst)
 }
