@@ -169,11 +169,15 @@ func (b *gemmaCalls) begin(s string, final bool) (n int, t token, wait bool) {
 func (b *gemmaCalls) readName(s string) (n int, t token, wait bool) {
 	end := strings.IndexAny(s, "{<")
 	if end < 0 {
-		b.called = append(b.called, s...)
-		return len(s), tokSyntax, true
+		end = len(s)
 	}
 	b.called = append(b.called, s[:end]...)
-	if s[end] == '<' || b.name() == "" {
+	switch {
+	case len(b.called) > longestName:
+		return end, tokBad, false
+	case end == len(s):
+		return end, tokSyntax, true
+	case s[end] == '<' || b.name() == "":
 		return end, tokBad, false
 	}
 	b.push('{')

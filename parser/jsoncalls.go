@@ -12,6 +12,7 @@ var jsonGrammars = map[string]*callGrammar{
 	"kimi_k2":       kimiK2,
 	"nemotron_deci": nemotronDeci, "jamba": jamba, "phi4": phi4, "llama3_json": llama3,
 	"kimi_k3": kimiK3, "kimi-k3": kimiK3,
+	"inkling": inkling, "muse": muse, "muse_glimmer": muse,
 	"pythonic": pythonic, "gemma4": gemma4, "gemma-4": gemma4,
 	"mistral":     mistral,
 	"deepseek_v3": deepseekCalls, "deepseek_v3_1": deepseekCalls,
@@ -25,6 +26,8 @@ type jsonForm struct {
 	close    string // the marker, if it is there nevertheless
 	word     string // what they begin with, up to the bracket of an array, which is its last byte
 	semi     bool   // a semicolon may stand between calls
+	// argsKey is another key of the arguments, in quotes.
+	argsKey string
 	// ids stand in calls, be it behind the arguments: a call is opened when it has
 	// been read.
 	ids bool
@@ -228,7 +231,7 @@ func (b *jsonCalls) begin(p place) {
 // choose decides by the key what the value is that begins with c. Once a call is
 // complete, none of its values means anything.
 func (b *jsonCalls) choose(c byte) (n int, t token) {
-	args := b.key == `"arguments"` || b.key == `"parameters"`
+	args := b.key == `"arguments"` || b.key == `"parameters"` || b.key == b.form.argsKey
 	switch {
 	case b.form.ids && b.key == `"id"` && c == '"' && b.id == "":
 		b.begin(inID)

@@ -37,6 +37,7 @@ type pythonCalls struct {
 	at     pythonPlace
 	text   []byte // of a call
 	depth  int    // brackets open in it
+	arg    pythonArg
 	quote  string // of the string that is open in it
 	escape bool   // the next byte of the string is not its end
 	sure   bool   // these are calls
@@ -62,6 +63,33 @@ const (
 	pythonEnd                      // behind the list
 )
 
+// pythonArg is where in an argument the reader is. What has no name and no equals
+// sign is no argument, and need not be waited for.
+type pythonArg uint8
+
+const (
+	argBefore pythonArg = iota // the name
+	argName
+	argBehind // the name
+	argValue
+	argWrong
+)
+
+// next returns the place behind c.
+func (a pythonArg) next(c byte) pythonArg {
+	switch {
+	case isSpace(c) && a == argName:
+		return argBehind
+	case isSpace(c):
+		return a
+	case c == '=' && a != argBefore:
+		return argValue
+	case a != argBehind && (isAlnum(c) || c == '_' || c >= 0x80):
+		return argName
+	}
+	return argWrong
+}
+
 func (b *pythonCalls) reset() {
 	*b = pythonCalls{tools: b.tools, text: b.text[:0], ready: b.ready[:0], sure: true, first: true}
 }
@@ -78,10 +106,34 @@ func (b *pythonCalls) scan(s string, final bool) (n int, t token, args string) {
 		}
 		m, t := b.step(s[n:], final)
 		n += m
-		if t != tokSyntax || m == 0 && (!b.sure || len(b.ready) == 0) {
+		switch {
+		case t != tokSyntax:
 			return n, t, ""
+		case m > 0 || b.sure && len(b.ready) > 0:
+		case final && n == len(s) && b.conclude():
+		case final && b.bare && !b.sure && !b.knows():
+			return n, tokText, ""
+		default:
+			return n, tokSyntax, ""
 		}
 	}
+}
+
+// conclude takes a call behind which the text ends, and says whether it did.
+func (b *pythonCalls) conclude() bool {
+	if b.at != pythonNext || !b.sure && !(b.first && knownTool(b.tools, b.call.name)) {
+		return false
+	}
+	b.take()
+	b.at = pythonEnd
+	return true
+}
+
+// knows says whether the call that is being read is the first of its list, and
+// one of a tool that the request has.
+func (b *pythonCalls) knows() bool {
+	name, _, ok := strings.Cut(string(b.text), "(")
+	return ok && b.first && b.at == pythonBody && knownTool(b.tools, strings.TrimSpace(name))
 }
 
 // hand hands on the next step of a call that was read.
@@ -149,11 +201,17 @@ func (b *pythonCalls) readCall(s string) (n int, t token) {
 		case b.quote != "":
 			b.readString(c)
 		case b.depth == 0 && c == '(':
-			b.depth = 1
+			b.depth, b.arg = 1, argBefore
 		case b.depth == 0:
 			if !inPythonName(c) || len(b.text) > longestName {
 				return n, b.wrong()
 			}
+		case b.depth == 1 && b.arg != argValue && c != ')':
+			if b.arg = b.arg.next(c); b.arg == argWrong {
+				return n, b.wrong()
+			}
+		case b.depth == 1 && c == ',':
+			b.arg = argBefore
 		case c == '\'' || c == '"':
 			b.quote = string(c)
 			if three := strings.Repeat(b.quote, 3); bytes.HasSuffix(b.text, []byte(three)) {

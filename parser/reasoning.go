@@ -109,7 +109,7 @@ var (
 		"mistral": magistral, "gemma4": gemma4Thinks, "gemma-4": gemma4Thinks, "granite": granite,
 	}
 	// moreThoughts are those of families whose messages are wrapped as a whole.
-	moreThoughts = map[string]*thoughtGrammar{}
+	moreThoughts = map[string]*thoughtGrammar{"inkling": inklingThinks, "muse": museThinks, "muse_glimmer": museThinks}
 	thoughts     = joined(coreThoughts, moreThoughts)
 )
 

@@ -153,6 +153,29 @@ var writers = []writer{
 			}) + "<|close|>tools<|sep|>"
 		}, []string{"<|close|>call<|sep|>", "<|close|>tools<|sep|>", "<|sep|>"}, true,
 	},
+	{
+		"inkling", func(calls []writtenCall) string {
+			return each(calls, "", func(_ int, c writtenCall) string {
+				return fmt.Sprintf(`<|message_model|>%s<|content_invoke_tool_json|>{"name":%q,"args":%s}<|end_message|>`, c.name, c.name, c.args)
+			}) + "<|content_model_end_sampling|>"
+		}, []string{"<|end_message|>", "<|message_model|>", "<|content_text|>"}, false,
+	},
+	{
+		"muse", func(calls []writtenCall) string {
+			return each(calls, "<|eom|>", func(_ int, c writtenCall) string {
+				var b strings.Builder
+				for _, m := range c.list {
+					value := m.value
+					var text string
+					if json.Unmarshal([]byte(m.value), &text) == nil && m.value != "null" {
+						value = text
+					}
+					fmt.Fprintf(&b, "<atem:parameter name=%q>%s</atem:parameter>\n", m.key, value)
+				}
+				return fmt.Sprintf("<|start|>assistant to=%s<|message|><atem:function_calls>\n<atem:invoke name=%q>\n%s</atem:invoke>\n</atem:function_calls>", c.name, c.name, b.String())
+			}) + "<|eot|>"
+		}, []string{"<|eot|>", "</atem:parameter>x", "<|message|>"}, true,
+	},
 }
 
 // pythonOf writes JSON as Python.
@@ -218,6 +241,7 @@ func genWritten(t *rapid.T, w writer) []writtenCall {
 		rapid.SampledFrom([]string{"0", "-1.5", "1e3", "12345678901234567890", "true", "false", "null"}),
 	)
 	var calls []writtenCall
+	named := map[string]bool{}
 	for range rapid.IntRange(1, 3).Draw(t, "calls") {
 		c := writtenCall{name: name.Draw(t, "name")}
 		seen := map[string]bool{}
@@ -228,6 +252,10 @@ func genWritten(t *rapid.T, w writer) []writtenCall {
 			}
 			seen[m.key] = true
 		}
+		if named[c.name] {
+			continue
+		}
+		named[c.name] = true
 		c.args = object(c.list)
 		if !w.typed && rapid.Bool().Draw(t, "spaces") {
 			c.args = strings.Replace(c.args, `":`, `" : `, 1)
@@ -235,6 +263,19 @@ func genWritten(t *rapid.T, w writer) []writtenCall {
 		calls = append(calls, c)
 	}
 	return calls
+}
+
+// toolOf returns the tool of a call, with a schema that tells strings from others.
+func toolOf(c writtenCall) chat.Tool {
+	properties := map[string]any{}
+	for _, m := range c.list {
+		properties[m.key] = map[string]any{"type": []string{"number", "boolean", "null"}}
+		if m.value[0] == '"' {
+			properties[m.key] = map[string]any{"type": "string"}
+		}
+	}
+	schema, _ := json.Marshal(map[string]any{"type": "object", "properties": properties})
+	return chat.Tool{Kind: chat.ToolFunction, Name: c.name, Schema: schema}
 }
 
 // quoteString writes a string as JSON, escaping what must be.
@@ -267,7 +308,7 @@ func TestCallsComeBack(t *testing.T) {
 				calls := genWritten(rt, w)
 				c := &testCase{family: f, reason: chat.FinishStop, opts: parser.Options{ToolsOn: true}}
 				for _, call := range calls {
-					c.opts.Tools = append(c.opts.Tools, chat.Tool{Kind: chat.ToolFunction, Name: call.name})
+					c.opts.Tools = append(c.opts.Tools, toolOf(call))
 				}
 				before := rapid.SampledFrom([]string{"", "Let me see. "}).Draw(rt, "before")
 				text := before + w.write(calls)
@@ -315,6 +356,14 @@ var nonsense = map[string][]string{
 	"gemma4": {
 		"<|tool_call>", "<tool_call|>", "call:", "call:ls{", `<|"|>`, "p:", "k:<|\"|>v<|\"|>", "<|tool_call>call:ls{p:", "None", "1", `"x"`,
 	},
+	"inkling": {
+		"<|message_model|>", "<|content_text|>", "<|content_thinking|>", "<|content_invoke_tool_json|>", "<|end_message|>", "<|content_model_end_sampling|>",
+		"ls", "<|message_model|>ls<|content_invoke_tool_json|>", "<|message_model|>ls<|content_invoke_tool_json|>{\"name\":\"ls\",\"args\":", "ls<|content_invoke_tool_json|>",
+	},
+	"muse": {
+		"<|start|>", "<|start|>assistant", " to=", "to=", "self", "user", "ls", "<|message|>", "<|eom|>", "<|eot|>", "<atem:function_calls>", "</atem:function_calls>",
+		"<atem:invoke name=\"ls\">", "<atem:parameter name=\"p\">", "</atem:parameter>", "</atem:invoke>", "<|start|>assistant to=", "<|start|>assistant to=ls<|message|><atem:function_calls>",
+	},
 	"kimi_k3": {
 		"<|open|>", "<|close|>", "<|sep|>", "<|open|>tools<|sep|>", "<|close|>tools<|sep|>", `<|open|>call tool="ls" index="1"<|sep|>`, "<|close|>call<|sep|>",
 		`<|open|>argument key="p" type="string"<|sep|>`, `<|open|>argument key="q" type="number"<|sep|>`, "<|close|>argument<|sep|>",
@@ -346,7 +395,7 @@ func familyBeside(t testing.TB, name string) parser.Family {
 	t.Helper()
 	thought := "qwen3"
 	switch name {
-	case "kimi_k3", "gemma4":
+	case "kimi_k3", "gemma4", "inkling", "muse":
 		thought = name
 	}
 	return familyOf(t, name+"+"+thought)
@@ -403,3 +452,5 @@ func FuzzPhi4(f *testing.F)         { fuzzFamily(f, "phi4") }
 func FuzzPythonic(f *testing.F)     { fuzzFamily(f, "pythonic") }
 func FuzzGemma4(f *testing.F)       { fuzzFamily(f, "gemma4") }
 func FuzzKimiK3(f *testing.F)       { fuzzFamily(f, "kimi_k3") }
+func FuzzInkling(f *testing.F)      { fuzzFamily(f, "inkling") }
+func FuzzMuse(f *testing.F)         { fuzzFamily(f, "muse") }
