@@ -27,85 +27,6 @@ type output struct {
 	before, between, after []byte
 }
 
-// outputKind says what an item is, and by which events it is streamed.
-type outputKind uint8
-
-const (
-	nothing outputKind = iota
-	textOutput
-	refusalOutput
-	summaryOutput    // a thought as its own summary
-	thoughtOutput    // a thought that is not streamed
-	rawThoughtOutput // one that is
-	functionOutput
-	customOutput
-	localShellOutput
-	shellOutput
-	applyPatchOutput
-	actionOutput // a call with a form of its own, which is known when it is complete
-)
-
-// form is how a kind of item goes over the wire.
-type form struct {
-	prefix string // of its id
-	delta  string // event of a delta; empty if there is none
-	at     string // members that say where a delta belongs, besides the item
-	done   string // event that repeats the whole text
-	whole  string // member with the text in it
-	part   string // type of its only part; empty if it has none
-	// added and finished are the events around the part.
-	added, finished string
-}
-
-const (
-	inContent = `,"content_index":0`
-	inSummary = `,"summary_index":0`
-
-	partAdded = "response.content_part.added"
-	partDone  = "response.content_part.done"
-)
-
-var forms = [...]form{
-	textOutput:    {"msg_", "response.output_text.delta", inContent, "response.output_text.done", "text", "output_text", partAdded, partDone},
-	refusalOutput: {"msg_", "response.refusal.delta", inContent, "response.refusal.done", "refusal", "refusal", partAdded, partDone},
-	summaryOutput: {
-		"rs_", "response.reasoning_summary_text.delta", inSummary, "response.reasoning_summary_text.done", "text", "summary_text",
-		"response.reasoning_summary_part.added", "response.reasoning_summary_part.done",
-	},
-	thoughtOutput:    {prefix: "rs_", whole: "text", part: "reasoning_text"},
-	rawThoughtOutput: {"rs_", "response.reasoning_text.delta", inContent, "response.reasoning_text.done", "text", "reasoning_text", partAdded, partDone},
-	functionOutput:   {"fc_", "response.function_call_arguments.delta", "", "response.function_call_arguments.done", "arguments", "", "", ""},
-	localShellOutput: {prefix: "lsh_", whole: "action"},
-	shellOutput:      {prefix: "sh_", whole: "action"},
-	applyPatchOutput: {prefix: "apc_", whole: "operation"},
-	customOutput:     {"ctc_", "response.custom_tool_call_input.delta", "", "response.custom_tool_call_input.done", "input", "", "", ""},
-}
-
-// actions are the kinds of items that calls with a form of their own become, and
-// the names of their tools.
-var actions = [...]struct {
-	kind outputKind
-	name string
-}{
-	localShellCall: {localShellOutput, nameLocalShell},
-	shellCall:      {shellOutput, nameShell},
-	applyPatchCall: {applyPatchOutput, nameApplyPatch},
-}
-
-// event returns the name under which an event is sent: Open Responses has names
-// of its own for raw thoughts.
-func (e *Encoder) event(name string) string {
-	if e.open.kind == rawThoughtOutput && e.show.raw == RawOpenResponses {
-		switch name {
-		case "response.reasoning_text.delta":
-			return "response.reasoning.delta"
-		case "response.reasoning_text.done":
-			return "response.reasoning.done"
-		}
-	}
-	return name
-}
-
 // begin opens the item of a block.
 func (e *Encoder) begin(dst []byte, event *chat.Event) []byte {
 	o := &e.open
@@ -370,23 +291,8 @@ func (e *Encoder) settle(dst []byte, status Status) []byte {
 // appendItem appends the item as it is now.
 func (o *output) appendItem(dst []byte, status Status) []byte {
 	empty := len(o.text) == 0 && !o.stopped
-	dst = append(dst, `{"type":"`...)
-	switch o.kind {
-	case textOutput, refusalOutput:
-		dst = append(dst, typeMessage...)
-	case summaryOutput, thoughtOutput, rawThoughtOutput:
-		dst = append(dst, typeReasoning...)
-	case functionOutput:
-		dst = append(dst, typeFunctionCall...)
-	case customOutput:
-		dst = append(dst, typeCustomCall...)
-	case localShellOutput:
-		dst = append(dst, typeLocalShell...)
-	case shellOutput:
-		dst = append(dst, typeShell...)
-	case applyPatchOutput:
-		dst = append(dst, typeApplyPatch...)
-	}
+	f := &forms[o.kind]
+	dst = append(append(dst, `{"type":"`...), f.item...)
 	dst = append(append(append(dst, `","id":"`...), o.id...), '"')
 	list := ""
 	switch o.kind {
@@ -401,11 +307,11 @@ func (o *output) appendItem(dst []byte, status Status) []byte {
 		}
 	case functionOutput, customOutput:
 		dst = append(dst, o.header...)
-		dst = append(append(append(dst, `,"`...), forms[o.kind].whole...), `":"`...)
+		dst = append(append(append(dst, `,"`...), f.whole...), `":"`...)
 		dst = append(append(dst, o.text...), '"')
 	case localShellOutput, shellOutput, applyPatchOutput:
 		dst = append(dst, o.header...)
-		dst = append(append(append(dst, `,"`...), forms[o.kind].whole...), `":`...)
+		dst = append(append(append(dst, `,"`...), f.whole...), `":`...)
 		dst = append(dst, o.text...)
 	}
 	if list != "" {
