@@ -81,7 +81,7 @@ var plan = []room{
 
 	{name: "pipeline", floor: 4, never: noHTTP},
 
-	{name: "openai", floor: 5, sees: []string{"internal/wire"}, seenBy: wire},
+	{name: "openai", floor: 5, sees: []string{"internal/wire"}, seenBy: append([]string{"openai/responses"}, wire...)},
 	{name: "openai/responses", floor: 5, sees: []string{"internal/envelope", "internal/wire", "openai"}, seenBy: append([]string{"openai/responses/store"}, wire...)},
 	{name: "openai/responses/store", floor: 5, sees: []string{"internal/wire", "openai/responses"}, seenBy: wire},
 	{name: "anthropic", floor: 5, sees: []string{"internal/envelope", "internal/wire"}, seenBy: wire},
