@@ -56,3 +56,16 @@ func TestGapBeforeCalls(t *testing.T) {
 		})
 	}
 }
+
+// What a template writes before the text of an answer, and not where it asks for
+// one, the model has written: it stands there once.
+func TestLeadOfAnswers(t *testing.T) {
+	const template = `{%- for m in messages %}{{ m.role }}:{{ " " }}{{ m.content }};{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}`
+	for said, want := range map[string]string{" Yes": "assistant: Yes;", "Yes": "assistant: Yes;", "  Yes": "assistant:  Yes;", " ": "assistant:  ;", "": "assistant: ;"} {
+		r := &chat.Request{API: chat.APIChat, Turns: []chat.Turn{user(" q"), assistant(said)}}
+		out, err := compile(t, template).Render(r, chattemplate.Options{})
+		if err != nil || out != "user:  q;"+want {
+			t.Errorf("said %q: %q, %v, want %q", said, out, err, want)
+		}
+	}
+}

@@ -314,6 +314,9 @@ func (t *traits) content(m *message) jinja.Value {
 	if m.merged != nil {
 		parts = []string{m.text()}
 	}
+	if m.role == "assistant" && m.thoughts == nil {
+		parts = withoutLead(parts, t.lead)
+	}
 	if m.calls != nil {
 		parts = withoutGap(parts, t.gap)
 	}
@@ -338,6 +341,17 @@ func (t *traits) content(m *message) jinja.Value {
 		items[i] = part
 	}
 	return jinja.NewList(items...)
+}
+
+// withoutLead takes the white space off the beginning of an answer that the template
+// writes in a history and not where an answer begins: the model has written it then.
+func withoutLead(parts []string, lead string) []string {
+	if lead == "" || len(parts) == 0 || parts[0] == lead || !strings.HasPrefix(parts[0], lead) {
+		return parts
+	}
+	parts = slices.Clone(parts)
+	parts[0] = strings.TrimPrefix(parts[0], lead)
+	return parts
 }
 
 // withoutGap takes the white space off the end of a text that the template puts

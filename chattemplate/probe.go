@@ -29,6 +29,9 @@ type traits struct {
 	stringArguments bool
 	// nullContent tells that calls are shown only if the turn's content is None.
 	nullContent bool
+	// lead is the white space that the template puts before the text of an answer in
+	// a history, and not where it asks for one.
+	lead string
 	// gap is the white space that the template puts between a text and the calls
 	// behind it.
 	gap string
@@ -102,6 +105,14 @@ func probe(tmpl *jinja.Template, source string, cfg Config, limits jinja.Limits)
 	t.mergeUsers = refused(user, user) && !refused(user)
 	t.mergeAssistants = refused(user, text("assistant", "a"), text("assistant", "b"), user) &&
 		!refused(user, text("assistant", "a"), user)
+	if asked, err := p.render(&t, []message{user}); err == nil {
+		if told, err := p.render(&t, []message{user, text("assistant", mark)}); err == nil {
+			rest, _ := strings.CutPrefix(told, asked)
+			if lead, _, ok := strings.Cut(rest, mark); ok && strings.Trim(lead, " \n") == "" {
+				t.lead = lead
+			}
+		}
+	}
 	p.tools(&t, shown)
 	t.reasoning = reasoningField(&t, source, shown)
 	p.thinking(&t, shown)

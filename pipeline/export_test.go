@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/prompt"
 )
 
 // For tests from outside.
@@ -88,3 +89,10 @@ type Beginnings struct{ b *beginnings }
 func NewBeginnings(limit int) Beginnings { return Beginnings{newBeginnings(limit)} }
 
 func (b Beginnings) Of(name string, now time.Time) time.Time { return b.b.of(session{id: name}, now) }
+
+// Shown is what a model is to see of a request.
+func Shown(r *chat.Request, m *prompt.Model) *chat.Request {
+	return New(Config{}).show(r, m, "test", new(Notes)).chat
+}
+
+func Calls(r *chat.Request) []*chat.ToolUse { return calls(r) }
