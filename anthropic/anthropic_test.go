@@ -220,6 +220,9 @@ func TestMessages(t *testing.T) {
 		`{"role":"assistant","content":[{"type":"server_tool_use","id":"s","name":"code_execution","input":{}},{"type":"code_execution_tool_result","tool_use_id":"s","content":{"type":"code_execution_result","stdout":"out","stderr":"err","return_code":0,"content":[]}}]},{"role":"user","content":"?"}`: {
 			model(served("s", "code_execution", `{}`)), answer(result("s", false, block("out\nerr"))), user(block("?")),
 		},
+		`{"role":"assistant","content":[{"type":"server_tool_use","id":"n"},{"type":"x_tool_result","tool_use_id":"n"}]},{"role":"user","content":"?"}`: {
+			model(opaque(`{"type":"server_tool_use","id":"n"}`), opaque(`{"type":"x_tool_result","tool_use_id":"n"}`)), user(block("?")),
+		},
 		// A summary takes the place of what it sums up.
 		`{"role":"user","content":"long"},{"role":"assistant","content":[{"type":"text","text":"ago"},{"type":"compaction","content":"We spoke.","encrypted_content":"z"},{"type":"text","text":"Now."}]},{"role":"user","content":"?"}`: {user(block("We spoke.")), model(block("Now.")), user(block("?"))},
 		`{"role":"user","content":"a"},{"role":"assistant","content":[{"type":"compaction","content":null}]},{"role":"user","content":"b"}`:                                                                                              {user(block("a")), model(opaque(`{"type":"compaction","content":null}`)), user(block("b"))},
@@ -351,7 +354,7 @@ func TestCacheMarks(t *testing.T) {
 		"tools":[{"name":"a","input_schema":{},` + m + `},{"name":"b","input_schema":{}}],
 		"system":[{"type":"text","text":""},{"type":"text","text":"S",` + m + `},{"type":"text","text":"",` + m + `}],
 		"messages":[
-			{"role":"user","content":[{"type":"text","text":"","cache_control":{"ttl":60}},{"type":"text","text":"a"},{"type":"text","text":"b","cache_control":{"type":"ephemeral","ttl":"2m"}}]},
+			{"role":"user","content":[{"type":"text","text":"","cache_control":{"ttl":60}},{"type":"text","text":"a"},{"type":"text","text":"b","cache_control":{"type":"ephemeral","ttl":"2m"}},{"type":"text","text":"","cache_control":{"ttl":"1m"}}]},
 			{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"a","input":{},"cache_control":{"type":"eternal"}}]},
 			{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"x",` + m + `}]},{"type":"text","text":"c","cache_control":{"ttl":"0m"}}]}]}`
 	same(t, "marks", decode(t, body).Request.Cache, []chat.Breakpoint{

@@ -17,6 +17,7 @@ import (
 type body struct {
 	model             string
 	messages          []message
+	left              budget
 	system            content
 	maxTokens, topK   *int64
 	temperature, topP *float64
@@ -42,7 +43,7 @@ type body struct {
 var members = map[string]func(r *wire.Reader, b *body) error{
 	"model":              func(r *wire.Reader, b *body) error { return nullable(r, &b.model, text) },
 	"messages":           readMessages,
-	"system":             func(r *wire.Reader, b *body) (err error) { b.system, err = readContent(r); return err },
+	"system":             func(r *wire.Reader, b *body) (err error) { b.system, err = readContent(r, &b.left); return err },
 	"max_tokens":         func(r *wire.Reader, b *body) error { return optional(r, &b.maxTokens, integer) },
 	"temperature":        func(r *wire.Reader, b *body) error { return optional(r, &b.temperature, (*wire.Reader).Float) },
 	"top_p":              func(r *wire.Reader, b *body) error { return optional(r, &b.topP, (*wire.Reader).Float) },
@@ -92,7 +93,7 @@ func read(doc []byte) (*body, error) {
 }
 
 func readOnce(doc []byte) (*body, error) {
-	r, b := wire.NewReader(doc, ""), new(body)
+	r, b := wire.NewReader(doc, ""), &body{left: maxBlocks}
 	err := r.Object("an object", func(name []byte) error {
 		if read := members[string(name)]; read != nil {
 			return read(r, b)

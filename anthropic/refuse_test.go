@@ -51,6 +51,8 @@ var refusals = []refusal{
 	{talk(`{"role":"user","content":[{"type":"document","source":{"type":"file","file_id":"f"}}]}`), "messages[0].content[0].source", "messages[0].content[0].source: files are not kept here: send the document itself"},
 
 	{ask(`"tools":{}`), "tools", "tools: expected an array of tools, got an object"},
+	{ask(`"tools":[` + strings.Repeat(`{"type":"later"},`, 1536) + `5]`), "tools", "tools: at most 1536 are supported"},
+	{talk(`{"role":"user","content":[` + strings.Repeat(`5,`, 100_000) + `5]},{"role":"assistant","content":[` + strings.Repeat(`{"content":[5]},`, 20_000) + `5]}`), "messages[1].content[15534].content", "messages[1].content[15534].content: at most 131072 messages and content blocks are supported"},
 	{ask(`"tools":[5]`), "tools[0]", "tools[0]: expected a tool object, got a number"},
 	{ask(`"tools":[{"input_schema":{}}]`), "tools[0].name", "tools[0].name: field required"},
 	{ask(`"tools":[{"name":"a b","input_schema":{}}]`), "tools[0].name", `tools[0].name: must have no control characters, blanks, quotes, < or >, got "a b"`},

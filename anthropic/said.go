@@ -51,7 +51,7 @@ type source struct {
 	content                            content
 }
 
-func (b *block) readSource() (source, error) {
+func (b *block) readSource(left *budget) (source, error) {
 	var s source
 	r := wire.NewReader(b.source, "source")
 	err := r.Object("an object", func(name []byte) (err error) {
@@ -70,7 +70,7 @@ func (b *block) readSource() (source, error) {
 			if k := r.Kind(); k != '"' && k != '[' {
 				return r.Skip()
 			}
-			s.content, err = readContent(r)
+			s.content, err = readContent(r, left)
 			return err
 		}
 		return r.Skip()
@@ -104,7 +104,7 @@ func (s *source) media() *chat.Media {
 
 // media makes a block of an image or a document that is no text.
 func (c *conversation) media(b *block, kind chat.Kind, path string, now bool) ([]chat.Block, error) {
-	s, err := b.readSource()
+	s, err := b.readSource(&c.body.left)
 	m, at := s.media(), index(path, b.index)
 	switch {
 	case now && (err != nil || m == nil):
@@ -122,7 +122,7 @@ func (c *conversation) media(b *block, kind chat.Kind, path string, now bool) ([
 }
 
 func (c *conversation) document(b *block, path string, now bool) ([]chat.Block, error) {
-	s, err := b.readSource()
+	s, err := b.readSource(&c.body.left)
 	head := b.title
 	if b.context != "" {
 		head = strings.TrimPrefix(head+"\n"+b.context, "\n")

@@ -20,16 +20,15 @@ func readTools(r *wire.Reader, b *body) error {
 	if null, err := r.Null(); null {
 		return err
 	}
-	err := r.Array("an array of tools", func(i int) error {
+	return r.Array("an array of tools", func(i int) error {
+		if i == maxTools {
+			return wire.Invalid("tools", "tools: at most %d are supported", maxTools)
+		}
 		tool, marked, err := b.readTool(r, i)
 		b.tools = append(b.tools, tool)
 		b.toolMarks = append(b.toolMarks, marked)
 		return err
 	})
-	if err == nil && len(b.tools) > maxTools {
-		err = wire.Invalid("tools", "tools: at most %d are supported, got %d", maxTools, len(b.tools))
-	}
-	return err
 }
 
 // unmarked is a tool's mark if it has none.

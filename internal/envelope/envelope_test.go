@@ -1,10 +1,12 @@
 package envelope_test
 
 import (
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/zstd"
 	"pgregory.net/rapid"
 
 	"github.com/dynago/dynago/internal/envelope"
@@ -24,7 +26,7 @@ const long = "The tests want one file. I look for it in the folder that the user
 func TestEnvelopes(t *testing.T) {
 	for _, key := range []string{"", "a key of any length"} {
 		b := box(t, key)
-		for _, text := range []string{"", "x", "<&>\u2028\x00", strings.Repeat(long, 3), strings.Repeat("a", 1<<20)} {
+		for _, text := range []string{"", "x", "<&>\u2028\x00", strings.Repeat(long, 2), strings.Repeat(long, 20), strings.Repeat("a", 1<<20)} {
 			c, ok := b.Open(b.Sign(envelope.SumOf(text), 7))
 			if !ok || c.HasText || c.Text != "" || c.Ordinal != 7 || !c.Vouches(text) || c.Vouches(text+" ") {
 				t.Errorf("key %q, %.20q: a signature holds %+v, %v", key, text, c, ok)
@@ -82,6 +84,24 @@ func TestForeignEnvelopes(t *testing.T) {
 	} {
 		if c, ok := b.Open(s); ok {
 			t.Errorf("%q holds %+v", s, c)
+		}
+	}
+}
+
+// A small envelope with a large text was not made here: a body full of them must
+// not fill the memory.
+func TestBloatedEnvelope(t *testing.T) {
+	w, err := zstd.NewWriter(nil, zstd.WithSingleSegment(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Repeat("a", 1<<16)
+	for _, n := range []int{10, len(text)} {
+		sum := envelope.SumOf(text[:n])
+		small := w.EncodeAll(fmt.Appendf(nil, `{"t":%q,"h":"%x","i":0}`, text[:n], sum), nil)
+		_, ok := box(t, "").Open("r1." + base64.RawURLEncoding.EncodeToString(small))
+		if ok != (n == 10) {
+			t.Errorf("%d bytes with a text of %d are read: %v", len(small), n, ok)
 		}
 	}
 }
@@ -144,3 +164,23 @@ func ExampleBox() {
 	// true true false
 	// false
 }
+
+// Texts of every length and sameness come back.
+func TestSealedTexts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := strings.Repeat(rapid.String().Draw(t, "piece"), rapid.IntRange(0, 300).Draw(t, "times"))
+		for _, b := range boxes {
+			if c, ok := b.Open(b.Seal(text, 0)); !ok || c.Text != text {
+				t.Fatalf("%.60q of %d bytes comes back as %.60q, %v", text, len(text), c.Text, ok)
+			}
+		}
+	})
+}
+
+var boxes = func() []*envelope.Box {
+	keyed, err := envelope.New("key")
+	if err != nil {
+		panic(err)
+	}
+	return []*envelope.Box{keyed, new(envelope.Box)}
+}()
