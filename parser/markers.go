@@ -29,10 +29,9 @@ const (
 
 // markers is a set of markers that are looked for together.
 type markers struct {
-	list  []marker
-	first [256]bool // the first bytes of all markers
-	only  byte      // the first byte, if all share it
-	many  bool      // they do not
+	list   []marker
+	first  [256]bool // the first bytes of all markers
+	firsts string    // the same, each once
 }
 
 type marker struct {
@@ -46,11 +45,10 @@ func (m *markers) add(text string, act action) {
 		m.list[i].act = act
 		return
 	}
-	if len(m.list) == 0 {
-		m.only = text[0]
+	if !m.first[text[0]] {
+		m.first[text[0]] = true
+		m.firsts += text[:1]
 	}
-	m.many = m.many || text[0] != m.only
-	m.first[text[0]] = true
 	m.list = append(m.list, marker{text, act})
 }
 
@@ -81,26 +79,44 @@ func (m *markers) next(s string, final bool) (at, n int, act action) {
 	return len(s), 0, actNone
 }
 
+// fewFirsts is how many bytes are looked for one after the other, and wide how
+// long a text must be for that to be quicker than looking at each of its bytes.
+const (
+	fewFirsts = 4
+	wide      = 16
+)
+
 // candidate returns the first place in s where a marker might begin, or -1.
 func (m *markers) candidate(s string) int {
-	if !m.many {
-		if len(m.list) == 0 {
-			return -1
+	if len(s) < wide || len(m.firsts) > fewFirsts {
+		for i := range len(s) {
+			if m.first[s[i]] {
+				return i
+			}
 		}
-		return strings.IndexByte(s, m.only)
+		return -1
 	}
-	for i := range len(s) {
-		if m.first[s[i]] {
-			return i
+	at := -1
+	for i := range len(m.firsts) {
+		if k := strings.IndexByte(s, m.firsts[i]); k >= 0 {
+			at, s = k, s[:k]
 		}
 	}
-	return -1
+	return at
 }
 
 // match says what s begins with.
 func (m *markers) match(s string, final bool) (n int, act action) {
-	for _, k := range m.list {
+	if s == "" {
+		if final || len(m.list) == 0 {
+			return 0, actNone
+		}
+		return 0, actPartial
+	}
+	for i := range m.list {
+		k := &m.list[i]
 		switch {
+		case k.text[0] != s[0]:
 		case len(k.text) <= len(s):
 			if len(k.text) > n && s[:len(k.text)] == k.text {
 				n, act = len(k.text), k.act
@@ -121,7 +137,11 @@ func (m *markers) goesOn(held, s string) bool {
 			break
 		}
 		i += k
-		for _, k := range m.list {
+		for j := range m.list {
+			k := &m.list[j]
+			if k.text[0] != held[i] {
+				continue
+			}
 			tail, found := strings.CutPrefix(k.text, held[i:])
 			if found && (strings.HasPrefix(s, tail) || strings.HasPrefix(tail, s)) || strings.HasPrefix(held[i:], k.text) {
 				return true

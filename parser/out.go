@@ -1,6 +1,10 @@
 package parser
 
-import "github.com/dynago/dynago/chat"
+import (
+	"slices"
+
+	"github.com/dynago/dynago/chat"
+)
 
 // out writes the events of one choice, and keeps the ids of the pieces until the
 // text that they belong to is released.
@@ -43,8 +47,9 @@ func (o *out) flush() []chat.Event {
 
 // event appends an event, with the ids of all pieces that end at pos or before.
 func (o *out) event(kind chat.EventKind) *chat.Event {
-	o.dst = append(o.dst, chat.Event{Kind: kind, Index: o.index})
-	e := &o.dst[len(o.dst)-1]
+	dst, e := grown(o.dst)
+	o.dst = dst
+	e.Kind, e.Index = kind, o.index
 	n := 0
 	for n < len(o.waiting) && o.waiting[n].end <= o.pos {
 		n++
@@ -67,6 +72,17 @@ func (o *out) event(kind chat.EventKind) *chat.Event {
 	}
 	o.waiting = o.waiting[n:]
 	return e
+}
+
+// grown appends an empty event, in its place: events are large.
+func grown(dst []chat.Event) ([]chat.Event, *chat.Event) {
+	n := len(dst)
+	if n == cap(dst) {
+		dst = slices.Grow(dst, 1)
+	}
+	dst = dst[:n+1]
+	dst[n] = chat.Event{}
+	return dst, &dst[n]
 }
 
 // join copies the ids of several pieces into one list.
@@ -110,7 +126,9 @@ func (o *out) pass(dst []chat.Event, p chat.Piece) []chat.Event {
 		kind = chat.ThinkingDelta
 		o.thoughtIDs += len(p.IDs)
 	}
-	return append(dst, chat.Event{Kind: kind, Index: o.index, Text: p.Text, IDs: p.IDs, Logprobs: p.Logprobs})
+	dst, e := grown(dst)
+	e.Kind, e.Index, e.Text, e.IDs, e.Logprobs = kind, o.index, p.Text, p.IDs, p.Logprobs
+	return dst
 }
 
 // call opens the block of a tool call.

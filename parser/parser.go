@@ -189,13 +189,15 @@ func (p *Parser) Push(dst []chat.Event, piece chat.Piece) []chat.Event {
 
 // push reads a piece that either is a marker or has none that is a token.
 func (p *Parser) push(dst []chat.Event, piece chat.Piece) []chat.Event {
-	p.dst = dst
 	if p.rest != "" {
+		p.dst = dst
 		p.letGo(piece.Text)
+		dst = p.flush()
 	}
 	if p.plain(piece.Text) {
-		return p.pass(p.flush(), piece)
+		return p.pass(dst, piece)
 	}
+	p.dst = dst
 	p.arrive(piece)
 	p.read(piece.Text)
 	return p.flush()
