@@ -128,7 +128,7 @@ func TestConversation(t *testing.T) {
 			`user: opaque({"type":"input_image","file_id":"f"}) opaque({"type":"input_file","file_id":"g"}) opaque({"type":"input_audio"}) opaque({"type":"video"})` + "\nassistant: text(b)\nuser: text(c)",
 		},
 		{"bad units", "[{\"role\":\"user\",\"content\":\"a\\ud800b\\u0000c\xff\nd\"}]", "user: text(a\uFFFDb\uFFFDc\uFFFD\nd)"},
-		{"the last member wins", `[{"role":"system","role":"user","content":"a","content":"b"}]`, `user: text(b)`},
+		{"the last member wins", `[{"role":"system","role":"user","content":7,"content":"b"},{"type":"function_call_output","call_id":"c","output":[],"output":"x"}]`, "user: text(b)\ntool: result(c text(x))"},
 		{"results that are no text", `[{"type":"function_call_output","call_id":"c","output":{"a":1}},{"type":"function_call_output","call_id":"d"}]`, "tool: result(c text({\"a\":1}))\ntool: result(d)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -124,6 +124,7 @@ func (d *draft) member(r *wire.Reader, name string) (err error) {
 	case "summary":
 		d.summary, _, err = readParts(r)
 	case "output":
+		d.output, d.results = nil, nil
 		if r.Kind() == '[' {
 			d.results, err = r.Raw()
 			return err
