@@ -108,9 +108,13 @@ func (u *unwrapper) escape(dst []byte, c byte) (_ []byte, used bool) {
 			u.held = append(u.held, c)
 			return dst, true
 		}
-		if i := strings.IndexByte(escapes, c); i >= 0 {
+		if c == '/' {
 			u.held = u.held[:0]
-			return wire.AppendEscaped(u.lone(dst), escaped[i:i+1]), true
+			return append(u.lone(dst), c), true
+		}
+		if strings.IndexByte(`"\bfnrt`, c) >= 0 {
+			u.held = u.held[:0]
+			return append(u.lone(dst), '\\', c), true // we would write it alike
 		}
 	} else if isHex(c) {
 		if u.held = append(u.held, c); len(u.held) == width {
@@ -123,12 +127,6 @@ func (u *unwrapper) escape(dst []byte, c byte) (_ []byte, used bool) {
 	u.held = u.held[:0]
 	return dst, false
 }
-
-// escapes are the characters that stand after a backslash for those of escaped.
-const (
-	escapes = `"\/bfnrt`
-	escaped = "\"\\/\b\f\n\r\t"
-)
 
 // unit appends a unit of UTF-16, once its pair is complete.
 func (u *unwrapper) unit(dst []byte, r rune) []byte {
