@@ -108,7 +108,7 @@ func TestTopLevel(t *testing.T) {
 		`"nvext":{"greed_sampling":true,"max_thinking_tokens":99},"temperature":0.5,"top_k":3,"thinking":{"type":"enabled","budget_tokens":5}`: {Sampling: chat.Sampling{Temperature: new(0.0)}, Thinking: chat.Thinking{Enabled: new(true), Budget: new(99)}},
 
 		// What nobody knows is no error, at any level.
-		`"container":"c","mcp_servers":[{}],"diagnostics":1,"inference_geo":"eu","speed":"fast","fallbacks":[],"compaction":{},"thread":{},"user_profile_id":"u","workspace_id":"w","billing_policy":{},"betas":["x"],"tomorrow":{"a":[]}`: {},
+		`"container":"c","mcp_servers":[{}],"diagnostics":1,"inference_geo":"eu","speed":"fast","fallbacks":[],"compaction":{},"thread":{"type":"create"},"user_profile_id":"u","workspace_id":"w","billing_policy":{},"betas":["x"],"tomorrow":{"a":[]}`: {},
 	} {
 		want.API, want.Model = chat.APIMessages, "m"
 		want.Turns = []chat.Turn{user(block("Hi"))}
@@ -175,8 +175,8 @@ func TestMessages(t *testing.T) {
 		// Order and bytes of an answer are kept.
 		`{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"thinking","thinking":"A","signature":"` + signed + `"},{"type":"text","text":"I look."},{"type":"thinking","thinking":"B","signature":"erased"},{"type":"tool_use","id":"toolu_1","name":"Read","input":{"b": 1.0, "a":  "x"},"caller":{"type":"direct"}},{"type":"text","text":"And."},{"type":"tool_use","input":{},"id":"toolu_2","name":"ls"}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"one"},{"type":"tool_result","tool_use_id":"toolu_2","is_error":true,"content":[{"type":"text","text":"two"},` + image + `]},{"type":"text","text":"Well?"}]}`: {
 			hi,
-			model(thought("A"), block("I look."), thought("B"), use("toolu_1", "Read", `{"b": 1.0, "a":  "x"}`), block("And."), use("toolu_2", "ls", `{}`)),
-			user(result("toolu_1", false, block("one")), result("toolu_2", true, block("two"), png("messages[2].content[1].content[1]")), block("Well?")),
+			model(thought("A"), block("I look."), thought("B"), use("call_1", "Read", `{"b": 1.0, "a":  "x"}`), block("And."), use("call_2", "ls", `{}`)),
+			user(result("call_1", false, block("one")), result("call_2", true, block("two"), png("messages[2].content[1].content[1]")), block("Well?")),
 		},
 		// Thoughts that the client did not see are in the envelope; what another
 		// server has sealed is kept without effect.

@@ -34,6 +34,7 @@ type body struct {
 	mark              *mark
 	betas             []string
 	nvext             []byte
+	goesOn            bool // with a thread, and does not say what was before
 
 	unknown []string
 }
@@ -59,13 +60,14 @@ var members = map[string]func(r *wire.Reader, b *body) error{
 	"metadata":           readMetadata,
 	"cache_control":      func(r *wire.Reader, b *body) (err error) { b.mark, err = readMark(r); return err },
 	"betas":              func(r *wire.Reader, b *body) error { return lenient(r, &b.betas, '[', texts) },
+	"thread":             readThread,
 	"nvext":              func(r *wire.Reader, b *body) error { return nullable(r, &b.nvext, (*wire.Reader).Raw) },
 }
 
 // ignored are members that are known and have no effect here.
 var ignored = []string{
 	"billing_policy", "compaction", "container", "diagnostics", "fallbacks", "inference_geo", "mcp_servers",
-	"service_tier", "speed", "thread", "user_profile_id", "workspace_id",
+	"service_tier", "speed", "user_profile_id", "workspace_id",
 }
 
 // maxUnknown bounds the list of what was passed over: it goes into a log line.
@@ -115,6 +117,8 @@ func (b *body) call(d Dialect, o Options, answered bool) (*Call, error) {
 	switch {
 	case strings.TrimSpace(model) == "":
 		return nil, missing("model")
+	case b.goesOn:
+		return nil, threadNotFound()
 	case len(b.messages) == 0:
 		return nil, missing("messages")
 	}

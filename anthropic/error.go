@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"encoding/json"
 	"net/http"
 
 	"github.com/dynago/dynago/internal/wire"
@@ -28,7 +29,13 @@ func appendInner(dst []byte, e *wire.Error) []byte {
 	dst = append(dst, `{"type":"`...)
 	dst = append(dst, typeOf(e)...)
 	dst = append(dst, `","message":`...)
-	return append(wire.AppendString(dst, messageOf(e)), '}')
+	dst = wire.AppendString(dst, messageOf(e))
+	if e.Details != nil {
+		if details, err := json.Marshal(e.Details); err == nil {
+			dst = append(append(dst, `,"details":`...), details...)
+		}
+	}
+	return append(dst, '}')
 }
 
 // typeOf returns the API's error type.

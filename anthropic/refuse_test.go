@@ -100,12 +100,33 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// What goes on with a conversation that nobody keeps here is refused, in the words
+// by which a client knows to send it all.
+func TestThreads(t *testing.T) {
+	for _, thread := range []string{`{"type":"continue","previous_message_id":"msg_1"}`, `{"previous_message_id":"msg_1","type":"continue"}`} {
+		_, err := anthropic.Decode([]byte(ask(`"thread":`+thread)), anthropic.Dialect{}, anthropic.Options{})
+		e, ok := err.(*wire.Error)
+		if !ok || e.Status != http.StatusNotFound {
+			t.Fatalf("%s: %v", thread, err)
+		}
+		if body := string(anthropic.AppendError(nil, e, "")); !strings.Contains(body, `"details":{"error_code":"thread_not_found"}`) {
+			t.Errorf("%s: %s", thread, body)
+		}
+	}
+	for _, thread := range []string{`{"type":"create"}`, `{}`, `null`, `7`, `{"type":5}`} {
+		if _, err := anthropic.Decode([]byte(ask(`"thread":`+thread)), anthropic.Dialect{}, anthropic.Options{}); err != nil {
+			t.Errorf("%s: %v", thread, err)
+		}
+	}
+}
+
 func TestErrorBodies(t *testing.T) {
 	for want, e := range map[string]wire.Error{
 		`{"type":"error","error":{"type":"invalid_request_error","message":"max_tokens: must be greater than 0"},"request_id":"r"}`: {Status: 400, Message: "max_tokens: must be greater than 0", Lead: "Validation: ", Code: wire.CodeInvalidValue},
 		`{"type":"error","error":{"type":"authentication_error","message":"m"},"request_id":"r"}`:                                   {Status: 401, Message: "m"},
 		`{"type":"error","error":{"type":"permission_error","message":"m"},"request_id":"r"}`:                                       {Status: 403, Message: "m"},
 		`{"type":"error","error":{"type":"not_found_error","message":"a\"b"},"request_id":"r"}`:                                     {Status: 404, Message: `a"b`},
+		`{"type":"error","error":{"type":"not_found_error","message":"m","details":{"error_code":"c"}},"request_id":"r"}`:           {Status: 404, Message: "m", Details: map[string]string{"error_code": "c"}},
 		`{"type":"error","error":{"type":"invalid_request_error","message":"no"},"request_id":"r"}`:                                 {Status: 405, Message: "no"},
 		`{"type":"error","error":{"type":"request_too_large","message":"m"},"request_id":"r"}`:                                      {Status: 413, Message: "m"},
 		`{"type":"error","error":{"type":"invalid_request_error","message":"m"},"request_id":"r"}`:                                  {Status: 415, Message: "m"},
