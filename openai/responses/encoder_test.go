@@ -143,3 +143,19 @@ func TestEndIsOnOneLine(t *testing.T) {
 		t.Errorf("got %v", o)
 	}
 }
+
+// TestOpeningFromAnywhere holds that the opening may be asked for while events
+// come, as a timer does, and is always the same.
+func TestOpeningFromAnywhere(t *testing.T) {
+	call := decode(t, "", responses.Options{})
+	want := string(call.Encoder(header).AppendOpening(nil))
+	enc, got := call.Encoder(header), make(chan string)
+	go func() { got <- string(enc.AppendOpening(nil)) }()
+	for _, e := range answer(chat.FinishStop, words("a", "b"), thought("c")) {
+		enc.AppendEvent(nil, e)
+	}
+	enc.Complete(ended)
+	if s := <-got; s != want {
+		t.Errorf("got %s\nwant %s", s, want)
+	}
+}
