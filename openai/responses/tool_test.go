@@ -169,3 +169,41 @@ func TestTooManyTools(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestMalformedActions holds that a call which is not what its tool asks for is
+// one of a function, with what the model wrote: clients run the others.
+func TestMalformedActions(t *testing.T) {
+	for _, tt := range []struct{ name, args string }{
+		{"local_shell", `{"command":"ls"}`},
+		{"local_shell", `{"command":[1]}`},
+		{"local_shell", `{"command":["ls"]} {}`},
+		{"local_shell", `{"command":["ls"]`},
+		{"local_shell", `["ls"]`},
+		{"local_shell", `ls`},
+		{"shell", `{"command":["ls"]}`},
+		{"shell", `{"commands":[["ls"]]}`},
+		{"apply_patch", `{"type":"delete_file"}`},
+		{"apply_patch", `{"type":"delete_file","path":7}`},
+		{"apply_patch", `{"type":"update_file","path":"a"}`},
+		{"apply_patch", `{"type":"create_file","path":"a","diff":7}`},
+		{"apply_patch", `{"type":"rename_file","path":"a","diff":""}`},
+		{"apply_patch", `{"path":"a","diff":""}`},
+	} {
+		enc := decode(t, `"tools":[`+shells+`]`, responses.Options{}).Encoder(header)
+		items := mustAccumulate(t, stream(enc, answer(chat.FinishToolUse, calls("call_a", tt.name, tt.args)), nil))["output"].([]any)
+		if item := items[0].(object); item["type"] != "function_call" || item["name"] != tt.name || item["arguments"] != tt.args {
+			t.Errorf("%s(%s) became %v", tt.name, tt.args, item)
+		}
+	}
+	for _, tt := range []struct{ name, args, kind string }{
+		{"apply_patch", `{"type":"create_file","path":"a","diff":""}`, "apply_patch_call"},
+		{"apply_patch", `{"type":"delete_file","path":"a"}`, "apply_patch_call"},
+		{"shell", `{"commands":[]}`, "shell_call"},
+	} {
+		enc := decode(t, `"tools":[`+shells+`]`, responses.Options{}).Encoder(header)
+		items := mustAccumulate(t, stream(enc, answer(chat.FinishToolUse, calls("call_a", tt.name, tt.args)), nil))["output"].([]any)
+		if item := items[0].(object); item["type"] != tt.kind {
+			t.Errorf("%s(%s) became %v", tt.name, tt.args, item)
+		}
+	}
+}
