@@ -3,7 +3,6 @@ package frontend
 import (
 	"bytes"
 	"context"
-	"errors"
 	"iter"
 	"net/http"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/internal/wire"
 	"github.com/dynago/dynago/openai/responses"
 	"github.com/dynago/dynago/openai/responses/store"
@@ -18,7 +18,7 @@ import (
 
 // errStopped ends a response that a client wants stopped, by another request
 // than the one that it answers.
-var errStopped = errors.New("the response was cancelled by request")
+var errStopped error = engine.Errorf(engine.Cancelled, "the response was cancelled by request")
 
 // keeper has the responses that clients can come back to: those that are being
 // made, and through its store those that are finished.
