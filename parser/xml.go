@@ -313,7 +313,7 @@ func (b *xmlCalls) value(s string, final bool) (n int, t token, args string) {
 	case e.ended:
 		b.at = beforeParam
 		return b.release(e.next, args+b.text.end()+`"`)
-	case e.at == 0 && final:
+	case final:
 		args += b.text.end()
 	}
 	if e.at == 0 && args == "" {
