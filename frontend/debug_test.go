@@ -21,6 +21,7 @@ func TestReuseIsTold(t *testing.T) {
 	backend.run = func(_ context.Context, requests []*pipeline.Request) iter.Seq2[chat.Event, error] {
 		if r := requests[0]; r.Identity.Key != "" {
 			r.Notes.Reuse = reuse
+			r.Notes.NotShown = map[string]int{"web_search": 2}
 		}
 		return hello(1)
 	}
@@ -60,6 +61,7 @@ func TestReuseIsTold(t *testing.T) {
 			t.Errorf("request %d: debug %t", i, r.Debug)
 		}
 	}
+	s.metric(`dynago_agent_unsupported_total{api="chat",kind="web_search"} 16`)
 	s.metric(`dynago_agent_prefix_reuse_ratio_count{endpoint="chat_completions",model="acme/demo"} 8`)
 	s.metric(`dynago_agent_prefix_reuse_ratio_bucket{endpoint="chat_completions",model="acme/demo",le="0.75"} 0`)
 	s.metric(`dynago_agent_prefix_reuse_ratio_bucket{endpoint="chat_completions",model="acme/demo",le="0.9"} 8`)

@@ -181,7 +181,8 @@ func (r *record) stages() {
 		m.tokenizer.WithLabelValues("tokenize").Observe(float64(n.Tokenize) / float64(time.Millisecond))
 		m.stages.WithLabelValues("preprocess").Observe((n.Template + n.Tokenize).Seconds())
 		for kind, count := range n.NotShown {
-			m.notShown.WithLabelValues(strings.TrimSuffix(r.endpoint, "_completions"), kind).Add(float64(count))
+			api := strings.TrimPrefix(strings.TrimSuffix(r.endpoint, "_completions"), "anthropic_")
+			m.notShown.WithLabelValues(api, kind).Add(float64(count))
 		}
 		if n.Reuse != nil {
 			m.reuse.WithLabelValues(r.model, r.endpoint).Observe(n.Reuse.Ratio())

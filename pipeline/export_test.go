@@ -96,3 +96,8 @@ func Shown(r *chat.Request, m *prompt.Model) *chat.Request {
 }
 
 func Calls(r *chat.Request) []*chat.ToolUse { return calls(r) }
+
+// Told makes a request with this prompt known to its session.
+func (p *Pipeline) Told(r *Request, m *prompt.Model, ids []uint32) {
+	p.reuse(r, m, &prompt.Prompt{IDs: ids}, len(r.Chat.Turns)).end(ids[:100])
+}

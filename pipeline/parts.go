@@ -18,32 +18,40 @@ type parts struct {
 }
 
 func partsOf(r *chat.Request) parts {
-	p := parts{settings: settingsSum(r), system: sums(r.System)}
+	var s summer
+	p := parts{settings: s.settings(r), tools: make([]uint64, len(r.Tools)), system: s.blocks(nil, r.System), turns: make([][]uint64, len(r.Turns))}
 	for i := range r.Tools {
-		p.tools = append(p.tools, toolSum(r.API, &r.Tools[i]))
+		p.tools[i] = s.tool(r.API, &r.Tools[i])
 	}
 	for i := range r.Turns {
 		turn := &r.Turns[i]
-		role := sum(string(turn.Role), turn.Name)
-		p.turns = append(p.turns, append([]uint64{role}, sums(turn.Blocks)...))
+		role := s.sum(string(turn.Role), turn.Name)
+		p.turns[i] = s.blocks(append(make([]uint64, 0, 1+len(turn.Blocks)), role), turn.Blocks)
 	}
 	return p
 }
 
-// sum names a list of texts.
-func sum(texts ...string) uint64 {
-	h := xxh3.New()
-	var length [8]byte
-	for _, s := range texts {
-		binary.LittleEndian.PutUint64(length[:], uint64(len(s)))
-		h.Write(length[:]) //nolint:errcheck // it never fails
-		h.WriteString(s)   //nolint:errcheck // it never fails
-	}
-	return h.Sum64()
+// summer names lists of texts.
+type summer struct{ h xxh3.Hasher }
+
+func (s *summer) sum(texts ...string) uint64 {
+	s.h.Reset()
+	s.add(texts...)
+	return s.h.Sum64()
 }
 
-// settingsSum names what is not said, and still shown.
-func settingsSum(r *chat.Request) uint64 {
+// add adds texts, each with its length, so that no two lists are written alike.
+func (s *summer) add(texts ...string) {
+	var length [8]byte
+	for _, text := range texts {
+		binary.LittleEndian.PutUint64(length[:], uint64(len(text)))
+		s.h.Write(length[:])  //nolint:errcheck // it never fails
+		s.h.WriteString(text) //nolint:errcheck // it never fails
+	}
+}
+
+// settings names what is not said, and still shown.
+func (s *summer) settings(r *chat.Request) uint64 {
 	on, keep := "", ""
 	if r.Thinking.Enabled != nil {
 		on = strconv.FormatBool(*r.Thinking.Enabled)
@@ -52,40 +60,51 @@ func settingsSum(r *chat.Request) uint64 {
 		keep = strconv.Itoa(*r.Thinking.Keep)
 	}
 	hidden, adaptive := strconv.FormatBool(r.ToolChoice.Hidden), strconv.FormatBool(r.Thinking.Adaptive)
-	return sum(string(r.TemplateArgs), on, adaptive, keep, r.Thinking.Effort, hidden, string(r.Output.Kind), string(r.Output.Schema))
+	return s.sum(string(r.TemplateArgs), on, adaptive, keep, r.Thinking.Effort, hidden, string(r.Output.Kind), string(r.Output.Schema))
 }
 
-// toolSum names a tool as it is shown: only where the API has the shape that
-// templates know, what the client wrote is.
-func toolSum(api chat.API, t *chat.Tool) uint64 {
-	if api == chat.APIChat {
-		return sum(string(t.Wire))
+// tool names a tool as it is shown: only where the API has the shape that templates
+// know, what the client wrote is.
+func (s *summer) tool(api chat.API, t *chat.Tool) uint64 {
+	s.h.Reset()
+	if api == chat.APIChat && t.Wire != nil {
+		s.bytes(t.Wire)
+	} else {
+		s.add(string(t.Kind), t.Namespace, t.Name, t.Description)
+		s.bytes(t.Schema)
 	}
-	return sum(string(t.Kind), t.Namespace, t.Name, t.Description, string(t.Schema))
+	return s.h.Sum64()
 }
 
-func sums(blocks []chat.Block) []uint64 {
-	list := make([]uint64, len(blocks))
+func (s *summer) bytes(b []byte) {
+	s.h.Write(b) //nolint:errcheck // it never fails
+}
+
+// blocks appends the names of blocks.
+func (s *summer) blocks(list []uint64, blocks []chat.Block) []uint64 {
 	for i := range blocks {
-		list[i] = blockSum(&blocks[i])
+		s.h.Reset()
+		s.block(&blocks[i])
+		list = append(list, s.h.Sum64())
 	}
 	return list
 }
 
-func blockSum(b *chat.Block) uint64 {
-	texts := []string{string(b.Kind), b.Text, string(b.Wire)}
+func (s *summer) block(b *chat.Block) {
+	s.add(string(b.Kind), b.Text)
 	switch {
 	case b.Use != nil:
-		texts = append(texts, b.Use.ID, b.Use.Namespace, b.Use.Name, b.Use.Args)
+		s.add(b.Use.ID, b.Use.Namespace, b.Use.Name, b.Use.Args)
 	case b.Result != nil:
-		texts = append(texts, b.Result.ID, b.Result.Name)
+		s.add(b.Result.ID, b.Result.Name)
 		for i := range b.Result.Blocks {
-			texts = append(texts, strconv.FormatUint(blockSum(&b.Result.Blocks[i]), 16))
+			s.block(&b.Result.Blocks[i])
 		}
 	case b.Media != nil:
-		texts = append(texts, b.Media.Source, b.Media.MediaType, b.Media.Data, b.Media.Detail)
+		s.add(b.Media.Source, b.Media.MediaType, b.Media.Data, b.Media.Detail)
+	case b.Wire != nil:
+		s.bytes(b.Wire)
 	}
-	return sum(texts...)
 }
 
 // saying gathers what an answer says, by kind: APIs keep kinds apart, and so it
