@@ -54,9 +54,9 @@ func ResponseOf(itemID string) (id string, ok bool) {
 type Encoder struct {
 	show       shown
 	box        *envelope.Box
-	tools      map[toolName]callKind // nil if all calls are those of functions
-	head, tail []byte                // of the response object, around what changes
-	ids        string                // what item ids begin with, after their prefix
+	tools      map[toolName]callKind
+	head, tail []byte // of the response object, around what changes
+	ids        string // what item ids begin with, after their prefix
 
 	sequence int // of the next event
 	status   Status
@@ -75,12 +75,9 @@ type span struct{ from, to int }
 
 // Encoder returns an encoder for the response to c.
 func (c *Call) Encoder(h Header) *Encoder {
-	e := &Encoder{show: c.show, box: c.box, status: InProgress, ids: strings.TrimPrefix(h.ID, IDPrefix)}
+	e := &Encoder{show: c.show, box: c.box, tools: c.tools.known, status: InProgress, ids: strings.TrimPrefix(h.ID, IDPrefix)}
 	if c.show.background {
 		e.status = Queued
-	}
-	if !c.tools.plain() {
-		e.tools = c.tools.known
 	}
 	e.head = wire.AppendString(append(e.head, `{"id":`...), h.ID)
 	e.head = append(e.head, `,"object":"response","created_at":`...)

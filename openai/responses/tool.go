@@ -146,16 +146,6 @@ func (b *toolbox) readNamespace(inner []byte, path, name string) error {
 	})
 }
 
-// plain says whether all calls go over the wire as those of functions.
-func (b *toolbox) plain() bool {
-	for _, call := range b.known {
-		if call != functionCall {
-			return false
-		}
-	}
-	return true
-}
-
 func checkName(name, path string) error {
 	switch {
 	case name == "":
