@@ -1,14 +1,14 @@
 // Package pipeline joins the stages that a request passes: prompt turns it into
 // tokens, router finds the worker, the engine generates, prompt turns tokens
-// into text, parser turns text into blocks. Down goes a [Request], up comes an
-// iter.Seq2 of chat.Event.
+// into text, parser turns text into blocks. Down goes a [Request], in the words
+// that its model knows, up comes an iter.Seq2 of chat.Event, in the client's.
 //
-//	Request ── prompt ── router ── engine
-//	                                 │ engine.Delta   [watch] [carry]
-//	                               decode
-//	                                 │ prompt.Output
-//	                               parse
-//	                                 ▼ chat.Event
+//	Request ── show ── prompt ── router ── engine
+//	                                         │ engine.Delta   [watch] [carry]
+//	                                       decode
+//	                                         │ prompt.Output
+//	                                       parse
+//	                                         ▼ chat.Event
 //
 // Each stage up is a function from one sequence to the next, without timer and
 // without goroutine. Leaving the loop, or cancelling the context, stops
