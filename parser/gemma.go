@@ -78,6 +78,10 @@ func (b *gemmaCalls) scan(s string, final bool) (n int, t token, args string) {
 	case b.at == gemmaDone:
 		b.at = gemmaAfter
 		return 0, tokDone, ""
+	case b.at == gemmaString && b.opened: // most of what there is to read
+		if n, _, _ = b.quote.next(s, final); n > 0 {
+			return n, tokArgs, escapeText(s[:n])
+		}
 	}
 	for wait := false; !wait && t == tokSyntax && b.at != gemmaDone; {
 		if len(b.out) > 0 && b.silent(s[n:]) {

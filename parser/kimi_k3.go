@@ -100,6 +100,11 @@ func (b *xtmlCalls) scan(s string, final bool) (n int, t token, args string) {
 		return 0, tokDone, ""
 	case xtmlEnd:
 		return b.readEnd(s)
+	case xtmlString: // most of what there is to read
+		if n, _, _ = b.valueEnd.next(s, final); n > 0 && b.opened {
+			return n, tokArgs, escapeText(s[:n])
+		}
+		n = 0
 	}
 	for wait := false; !wait && t == tokSyntax && b.at != xtmlDone; {
 		if len(b.out) > 0 && (b.at == xtmlArg || b.at == xtmlValue) {

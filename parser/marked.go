@@ -332,17 +332,17 @@ func (a *markedArgs) scan(s string, marks *markers, escape, fenced, final bool) 
 
 // json reads a part of an object.
 func (a *markedArgs) json(s string, escape bool) (n int, args string, st status) {
-	if !escape {
+	if !escape || control(s) < 0 {
 		n, st = a.val.scan(s)
 		return n, s[:n], st
 	}
-	var b strings.Builder
+	var out []byte
 	for st == more && n < len(s) {
 		// In front of a control character the reader stops, to know whether it
 		// stands inside a string.
-		next := strings.IndexFunc(s[n:], func(r rune) bool { return r < ' ' })
+		next := control(s[n:])
 		if next == 0 && a.val.want == wantString {
-			b.WriteString(escapeText(s[n : n+1]))
+			out = appendEscaped(out, s[n:n+1])
 			n++
 			continue
 		}
@@ -351,8 +351,18 @@ func (a *markedArgs) json(s string, escape bool) (n int, args string, st status)
 		}
 		var m int
 		m, st = a.val.scan(s[n : n+max(next, 1)])
-		b.WriteString(s[n : n+m])
+		out = append(out, s[n:n+m]...)
 		n += m
 	}
-	return n, b.String(), st
+	return n, string(out), st
+}
+
+// control returns the place of the first control character, or -1.
+func control(s string) int {
+	for i := range len(s) {
+		if s[i] < ' ' {
+			return i
+		}
+	}
+	return -1
 }
