@@ -51,6 +51,7 @@ var figures = []figure{
 	{"B14", "start, idle memory, size", takeStart},
 	{"B15", "idle streams", takeIdle},
 	{"B16", "soak", takeSoak},
+	{"B18", "parsers and codecs", takeCodecs},
 }
 
 // bench is what all figures share.
