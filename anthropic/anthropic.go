@@ -92,7 +92,8 @@ type Call struct {
 }
 
 // Decode decodes the body of a messages request. Every error is a *wire.Error of
-// status 400 whose Param is the path of the member at fault.
+// status 400, or 404 for a thread that is not kept, whose Param is the path of the
+// member at fault.
 func Decode(body []byte, d Dialect, o Options) (*Call, error) {
 	b, err := read(body)
 	if err != nil {

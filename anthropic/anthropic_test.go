@@ -175,8 +175,8 @@ func TestMessages(t *testing.T) {
 		// Order and bytes of an answer are kept.
 		`{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"thinking","thinking":"A","signature":"` + signed + `"},{"type":"text","text":"I look."},{"type":"thinking","thinking":"B","signature":"erased"},{"type":"tool_use","id":"toolu_1","name":"Read","input":{"b": 1.0, "a":  "x"},"caller":{"type":"direct"}},{"type":"text","text":"And."},{"type":"tool_use","input":{},"id":"toolu_2","name":"ls"}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"one"},{"type":"tool_result","tool_use_id":"toolu_2","is_error":true,"content":[{"type":"text","text":"two"},` + image + `]},{"type":"text","text":"Well?"}]}`: {
 			hi,
-			model(thought("A"), block("I look."), thought("B"), use("call_1", "Read", `{"b": 1.0, "a":  "x"}`), block("And."), use("call_2", "ls", `{}`)),
-			user(result("call_1", false, block("one")), result("call_2", true, block("two"), png("messages[2].content[1].content[1]")), block("Well?")),
+			model(thought("A"), block("I look."), thought("B"), use("toolu_1", "Read", `{"b": 1.0, "a":  "x"}`), block("And."), use("toolu_2", "ls", `{}`)),
+			user(result("toolu_1", false, block("one")), result("toolu_2", true, block("two"), png("messages[2].content[1].content[1]")), block("Well?")),
 		},
 		// Thoughts that the client did not see are in the envelope; what another
 		// server has sealed is kept without effect.

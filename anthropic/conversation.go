@@ -3,7 +3,6 @@ package anthropic
 import (
 	"bytes"
 	"slices"
-	"strings"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/internal/envelope"
@@ -241,16 +240,7 @@ func (b *block) call(kind chat.ToolKind) chat.Block {
 	if b.name == "" {
 		return b.opaque()
 	}
-	return chat.Block{Kind: chat.ToolCall, Use: &chat.ToolUse{ID: callID(b.id), Name: b.name, Kind: kind, Args: arguments(b.input)}}
-}
-
-// callID is an id of a call as the rest of the house spells it: an encoder changes
-// no more than what stands before it.
-func callID(id string) string {
-	if rest, ok := strings.CutPrefix(id, "toolu_"); ok {
-		return "call_" + rest
-	}
-	return id
+	return chat.Block{Kind: chat.ToolCall, Use: &chat.ToolUse{ID: b.id, Name: b.name, Kind: kind, Args: arguments(b.input)}}
 }
 
 // invalidJSON is the member that stands in for arguments that are no object.

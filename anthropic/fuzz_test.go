@@ -21,7 +21,7 @@ func checkError(t *testing.T, err error) {
 	if !ok {
 		t.Fatalf("%T: %v", err, err)
 	}
-	if e.Status != 400 || e.Message == "" || !utf8.ValidString(e.Message) || len(e.Message) > 4000 {
+	if e.Status != 400 && e.Status != 404 || e.Message == "" || !utf8.ValidString(e.Message) || len(e.Message) > 4000 {
 		t.Fatalf("%d %q", e.Status, e.Message)
 	}
 	if body := anthropic.AppendError(nil, e, "r"); !json.Valid(body) {

@@ -151,7 +151,7 @@ func (c *conversation) document(b *block, path string, now bool) ([]chat.Block, 
 // result makes a block of what a client's tool has answered. Tools do answer
 // nothing, and results of calls that nobody made are shown all the same.
 func (c *conversation) result(b *block, path string, now bool) (chat.Block, error) {
-	result := &chat.Result{ID: callID(b.callID), IsError: b.isError}
+	result := &chat.Result{ID: b.callID, IsError: b.isError}
 	at := index(path, b.index) + ".content"
 	if b.content.other != nil {
 		result.Blocks = appendText(nil, string(b.content.other))

@@ -39,7 +39,7 @@ func (c *conversation) findAnswers() {
 
 // serverResult adds a result. What the model says next is another turn.
 func (c *conversation) serverResult(b *block) {
-	result := &chat.Result{ID: callID(b.callID), IsError: b.isError}
+	result := &chat.Result{ID: b.callID, IsError: b.isError}
 	for i := range b.content.blocks {
 		result.Blocks = append(result.Blocks, b.content.blocks[i].reported()...)
 	}
