@@ -38,6 +38,7 @@ func (j *job) startBackground(w http.ResponseWriter, r *http.Request) {
 	j.call.stream = false
 	j.call.encoder = func(*exchange, string) encoder { return k }
 	object := k.object()
+	k.show()
 	k.begin(j.cancel)
 	// The work may end, and give its permit back, before its end is sent.
 	j.stage.join()

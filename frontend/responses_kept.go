@@ -58,6 +58,7 @@ type kept struct {
 	stopped bool // by a client
 	deleted bool // not to be stored
 	ended   bool
+	shown   bool // to other servers
 }
 
 // keep makes the encoder of a response that is to be stored.
@@ -218,6 +219,8 @@ func (k *kept) settle() {
 	k.ended = true
 	if !k.deleted {
 		k.put()
+	} else if k.shown {
+		k.keeper.store.Delete(k.key.tenant, k.key.id)
 	}
 	k.input, k.before = nil, nil
 	k.wake()
@@ -229,10 +232,23 @@ func (k *kept) settle() {
 	}
 }
 
+// show lets other servers see a response that is being made, if there are any. It
+// is for the one who begins it.
+func (k *kept) show() {
+	if k.shown = k.keeper.store.Shared(); k.shown {
+		k.put()
+	}
+}
+
+// put stores the response as it is now.
 func (k *kept) put() {
+	var events []byte
+	if k.ended {
+		events = k.tape.Bytes()
+	}
 	r, err := store.NewRecord(store.Record{
 		ID: k.key.id, Tenant: k.key.tenant, Previous: k.previous, Status: string(k.Status()),
-		Created: k.created, Input: k.input, Events: k.tape.Bytes(),
+		Created: k.created, Input: k.input, Events: events,
 	}, k.AppendResponse(nil))
 	if err != nil {
 		// What the encoder writes is an object with an output.

@@ -33,7 +33,7 @@ func responseNotFound(id string) *wire.Error {
 // keyOf returns which response a path names, to this client.
 func keyOf(r *http.Request) owned { return owned{exchangeOf(r).tenant, r.PathValue("id")} }
 
-// stored returns a finished response.
+// stored returns a response that is not being made here.
 func (s *Server) stored(key owned) (*store.Record, error) {
 	if s.ResponsesStore != nil {
 		if r, ok := s.ResponsesStore.Get(key.tenant, key.id); ok {
@@ -41,6 +41,42 @@ func (s *Server) stored(key owned) (*store.Record, error) {
 		}
 	}
 	return nil, responseNotFound(key.id)
+}
+
+// madeElsewhere is the error of a response that another server is making, where
+// only that one could do what is asked for.
+func madeElsewhere(id, what string) *wire.Error {
+	return &wire.Error{
+		Status: http.StatusConflict, Type: "invalid_request_error", Param: "response_id", Code: "response_in_progress",
+		Message: "Response with id '" + clip(id) + "' is being made by another server, which alone can " + what + ": ask again when it has ended, or ask that server",
+	}
+}
+
+// objectOf returns the object of a stored response. One whose server has ended in
+// the middle has failed.
+func objectOf(r *store.Record) []byte {
+	object := r.AppendObject(nil)
+	if !r.Lost {
+		return object
+	}
+	dst := []byte{'{'}
+	in := wire.NewReader(object, "")
+	in.Object("a response object", func(name []byte) error { //nolint:errcheck // it was read when it was stored
+		value, err := in.Raw()
+		switch string(name) {
+		case "status":
+			value = []byte(`"failed"`)
+		case "error":
+			value = []byte(`{"code":"server_error","message":"The server that made this response has ended"}`)
+		}
+		if len(dst) > 1 {
+			dst = append(dst, ',')
+		}
+		dst = append(wire.AppendString(dst, string(name)), ':')
+		dst = append(dst, value...)
+		return err
+	})
+	return append(dst, '}')
 }
 
 // showResponse answers GET /v1/responses/{id}: with the response as it is now, or
@@ -80,7 +116,11 @@ func (s *Server) showResponse(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !stream {
-		s.respond(w, http.StatusOK, record.AppendObject(nil)) //nolint:errcheck // the client has gone, and nothing is left to do
+		s.respond(w, http.StatusOK, objectOf(record)) //nolint:errcheck // the client has gone, and nothing is left to do
+		return
+	}
+	if !record.Finished() && !record.Lost {
+		s.refuse(w, madeElsewhere(key.id, "send its events"))
 		return
 	}
 	tape, err := store.OpenTape(record.Events)
@@ -113,8 +153,12 @@ func (s *Server) deleteResponse(w http.ResponseWriter, r *http.Request) {
 			return // the client has gone
 		}
 	}
-	if s.ResponsesStore != nil && s.ResponsesStore.Delete(key.tenant, key.id) {
-		found = true
+	if record, err := s.stored(key); err == nil {
+		if !record.Finished() && !record.Lost {
+			s.refuse(w, madeElsewhere(key.id, "delete it"))
+			return
+		}
+		found = s.ResponsesStore.Delete(key.tenant, key.id) || found
 	}
 	if !found {
 		s.refuse(w, responseNotFound(key.id))
@@ -140,7 +184,11 @@ func (s *Server) cancelResponse(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, err)
 		return
 	}
-	s.respond(w, http.StatusOK, record.AppendObject(nil)) //nolint:errcheck // the client has gone, and nothing is left to do
+	if !record.Finished() && !record.Lost {
+		s.refuse(w, madeElsewhere(key.id, "cancel it"))
+		return
+	}
+	s.respond(w, http.StatusOK, objectOf(record)) //nolint:errcheck // the client has gone, and nothing is left to do
 }
 
 // flagOf reads a query parameter that is true or false; absent is false.

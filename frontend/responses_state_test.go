@@ -559,6 +559,44 @@ func TestDrainCutsBackground(t *testing.T) {
 	}
 }
 
+// TestServersShareADirectory polls a server for what another makes.
+func TestServersShareADirectory(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	clock := func() time.Time { return now }
+	g := newGate()
+	f := newFake()
+	f.run = g.run
+	one := start(t, f, storing(t, store.Options{Dir: dir}))
+	id := one.create(`{"model":"demo","background":true,"input":"one"}`).ID
+	within(t, g.reached)
+	path := "/v1/responses/" + id
+
+	two := start(t, newFake(), storing(t, store.Options{Dir: dir, Now: clock}))
+	if r := parse[response](t, two.do("GET", path, "")); r.Status != "queued" {
+		t.Fatalf("%+v", r)
+	}
+	refused(t, two.do("GET", path+"?stream=true", ""), 409, "response_in_progress")
+	refused(t, two.do("POST", path+"/cancel", ""), 409, "response_in_progress")
+	refused(t, two.do("DELETE", path, ""), 409, "response_in_progress")
+	refused(t, two.do("POST", "/v1/responses", `{"model":"demo","previous_response_id":"`+id+`","input":"x"}`), 400, "previous_response_not_found")
+	// A server that does not show that it is there has ended.
+	now = now.Add(10 * time.Minute)
+	if r := parse[response](t, two.do("GET", path, "")); r.Status != "failed" || r.Error.Code != "server_error" {
+		t.Fatalf("%+v", r)
+	}
+	now = now.Add(-10 * time.Minute)
+	close(g.open)
+	eventually(t, func() bool { return parse[response](t, one.do("GET", path, "")).Status == "completed" }, func() string { return "it does not end" })
+	if r := parse[response](t, two.do("GET", path, "")); r.Status != "completed" || r.text() != "Hello world" {
+		t.Fatalf("%+v", r)
+	}
+	if a, b := one.do("GET", path+"?stream=true", "").body, two.do("GET", path+"?stream=true", "").body; a != b || !strings.Contains(a, "response.completed") {
+		t.Fatalf("%s\n%s", a, b)
+	}
+	two.create(`{"model":"demo","previous_response_id":"` + id + `","input":"x"}`)
+}
+
 func TestMetricsOfResponses(t *testing.T) {
 	g := newGate()
 	f := newFake()

@@ -35,8 +35,10 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // head is what the head of a file tells.
 type head struct {
 	record Record // without JSON
-	// parent is the record that this one stands on, if it does.
+	// parent is the record that this one stands on, if it does, and sum that of the
+	// conversation up to here.
 	parent         string
+	sum            sum
 	input, output  []int // lengths
 	head, tail     int
 	events         int
@@ -44,14 +46,16 @@ type head struct {
 	extra, bodyLen int64
 }
 
-// appendRecord appends the bytes of a record that stands on parent.
-func appendRecord(dst []byte, r *Record, parent string) []byte {
+// appendRecord appends the bytes of a record that stands on parent, and with which
+// a conversation of that sum ends.
+func appendRecord(dst []byte, r *Record, parent string, s sum) []byte {
 	begin := len(dst)
 	dst = append(dst, magic...)
 	dst = append(dst, make([]byte, 8)...)
 	for _, s := range [...]string{r.ID, r.Tenant, parent, r.Previous, r.Status} {
 		dst = appendText(dst, s)
 	}
+	dst = append(dst, s[:]...)
 	dst = binary.AppendVarint(dst, r.Created.UnixNano())
 	dst = binary.AppendVarint(dst, r.Expires.UnixNano())
 	for _, items := range [...][]Item{r.Input, r.Output} {
@@ -110,6 +114,7 @@ func decodeHead(b []byte) (*head, error) {
 	h := &head{}
 	h.record.ID, h.record.Tenant, h.parent = r.text(), r.text(), r.text()
 	h.record.Previous, h.record.Status = r.text(), r.text()
+	copy(h.sum[:], r.bytes(len(h.sum)))
 	h.record.Created, h.record.Expires = time.Unix(0, r.varint()), time.Unix(0, r.varint())
 	h.record.Input, h.input = r.items()
 	h.record.Output, h.output = r.items()
@@ -189,15 +194,16 @@ func (r *reader) length() int {
 	return int(v)
 }
 
-func (r *reader) text() string {
-	n := r.length()
+func (r *reader) text() string { return string(r.bytes(r.length())) }
+
+func (r *reader) bytes(n int) []byte {
 	if n > len(r.b) {
 		r.fail()
-		return ""
+		return nil
 	}
-	s := string(r.b[:n])
+	b := r.b[:n]
 	r.b = r.b[n:]
-	return s
+	return b
 }
 
 // items reads ids and lengths. An item takes two bytes at least, so that no

@@ -23,7 +23,8 @@ func TestRecordsComeBackFromTheirBytes(t *testing.T) {
 			head: blob.Draw(t, "head"), tail: blob.Draw(t, "tail"),
 		}
 		parent := text.Draw(t, "parent")
-		b := appendRecord([]byte("before"), r, parent)[len("before"):]
+		s := sum{}.withAll(r.Input)
+		b := appendRecord([]byte("before"), r, parent, s)[len("before"):]
 		got, err := decodeRecord(b)
 		if err != nil {
 			t.Fatal(err)
@@ -32,7 +33,7 @@ func TestRecordsComeBackFromTheirBytes(t *testing.T) {
 			t.Fatal(diff)
 		}
 		h, err := decodeHead(b)
-		if err != nil || h.parent != parent || h.bytes != int64(len(b)) {
+		if err != nil || h.parent != parent || h.sum != s || h.bytes != int64(len(b)) {
 			t.Fatalf("head: %+v, %v", h, err)
 		}
 		// No file that is cut short or changed anywhere is taken for a record.
@@ -53,8 +54,8 @@ func FuzzDecodeRecord(f *testing.F) {
 		ID: "resp_1", Status: "completed", Created: time.Unix(1, 0), Expires: time.Unix(2, 0),
 		Input: []Item{{"a", []byte(`{}`)}}, Output: []Item{{"b", []byte(`{"x":1}`)}}, head: []byte("{"), tail: []byte("}"),
 	}
-	f.Add(appendRecord(nil, r, ""))
-	f.Add(appendRecord(nil, r, "resp_0")[:50])
+	f.Add(appendRecord(nil, r, "", sum{1}))
+	f.Add(appendRecord(nil, r, "resp_0", sum{})[:50])
 	f.Add([]byte(magic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := decodeHead(b)
@@ -68,7 +69,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		if errWhole != nil {
 			return
 		}
-		again := appendRecord(nil, got, h.parent)
+		again := appendRecord(nil, got, h.parent, h.sum)
 		if !bytes.Equal(again, b) {
 			second, err := decodeRecord(again)
 			if err != nil || cmp.Diff(got, second, cmp.AllowUnexported(Record{})) != "" {

@@ -23,6 +23,10 @@ const (
 // touchEvery is how exactly the time of a file tells when it was used last.
 const touchEvery = 30 * time.Second
 
+// lostAfter is the silence after which whoever was making a response has ended:
+// [Store.Sweep] touches what is being made, and comes at least once a minute.
+const lostAfter = 3 * time.Minute
+
 // abandoned is the age at which what was never finished, or cannot be read, is
 // removed.
 const abandoned = 10 * time.Minute
@@ -59,18 +63,19 @@ func isID(s string) bool {
 	}) < 0
 }
 
-// write makes the file of a record and returns its size.
-func (d *directory) write(r *Record, parent string) (int64, error) {
+// write makes the file of a record, in place of one of its id, and returns its
+// size.
+func (d *directory) write(now time.Time, r *Record, parent string, s sum) (int64, error) {
 	if !isID(r.ID) {
 		return 0, fmt.Errorf("%q cannot be the name of a file", r.ID)
 	}
-	b := appendRecord(nil, r, parent)
+	b := appendRecord(nil, r, parent, s)
 	f, err := os.CreateTemp(d.path, newPrefix+"*")
 	if err != nil {
 		return 0, err
 	}
 	_, err = f.Write(b)
-	if err = errors.Join(err, f.Close()); err == nil {
+	if err = errors.Join(err, f.Close(), os.Chtimes(f.Name(), now, now)); err == nil {
 		err = os.Rename(f.Name(), d.file(r.ID, recordEnding))
 	}
 	if err != nil {
@@ -143,13 +148,19 @@ func (d *directory) leave(left []leaving) {
 	}
 }
 
-// touch lets other processes know that a record was used.
+// touch lets other processes know that a record was used, or is being made.
 func (d *directory) touch(n *node, now time.Time) {
-	if now.Sub(n.touched) < touchEvery {
+	if !n.touched.IsZero() && now.Sub(n.touched) < touchEvery {
 		return
 	}
 	n.touched = now
 	os.Chtimes(d.file(n.id, recordEnding), now, now) //nolint:errcheck // it is evicted sooner, that is all
+}
+
+// silent says whether nobody has touched a file for long.
+func (d *directory) silent(id string, now time.Time) bool {
+	stat, err := os.Stat(d.file(id, recordEnding))
+	return err == nil && now.Sub(stat.ModTime()) > lostAfter
 }
 
 // sighting is a file that is not in the tree yet.

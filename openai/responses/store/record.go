@@ -28,6 +28,8 @@ type Record struct {
 	// Input is what the request has added to the conversation, and Output what
 	// came of it.
 	Input, Output []Item
+	// Lost says that the response was being made by a process that has ended.
+	Lost bool
 	// Events is the stream as it was sent, if it was kept: see [Frames].
 	Events []byte
 
@@ -78,6 +80,9 @@ func (r *Record) AppendObject(dst []byte) []byte {
 	}
 	return append(append(dst, ']'), r.tail...)
 }
+
+// Finished says whether the response is as it will stay.
+func (r *Record) Finished() bool { return r.Status != "queued" && r.Status != "in_progress" }
 
 // Continuable says whether another response can go on from this one.
 func (r *Record) Continuable() bool {

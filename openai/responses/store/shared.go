@@ -17,6 +17,9 @@ import (
 // on. It returns whether there is a file.
 func (s *Store) adopt(id string) bool {
 	fresh := map[string]*sighting{}
+	if s.grown(id) {
+		return true
+	}
 	for next := id; isID(next) && fresh[next] == nil && !s.knows(next); {
 		at := s.dir.sight(next)
 		if at == nil {
@@ -29,6 +32,54 @@ func (s *Store) adopt(id string) bool {
 		return false
 	}
 	s.take(fresh)
+	return true
+}
+
+// grown looks at a response again that was being made elsewhere when it was seen
+// last, and says whether it is finished now.
+func (s *Store) grown(id string) bool {
+	s.mu.Lock()
+	old := s.files[id]
+	look := old != nil && old.live && old.unfinished && !s.making[id]
+	s.mu.Unlock()
+	if !look {
+		return false
+	}
+	at := s.dir.sight(id)
+	if at == nil || !at.head.record.Finished() {
+		return false
+	}
+	s.locked(func(now time.Time) {
+		if s.files[id] == old && s.drop(old) {
+			if n := s.hang(now, at); n != nil {
+				s.tree.prune(n)
+			}
+			s.tree.settle(now)
+		}
+	})
+	return true
+}
+
+// drop takes a record out of the tree whose file another is about to take. It
+// returns false if others stand on it.
+func (s *Store) drop(old *node) bool {
+	if old == nil {
+		return true
+	}
+	if old.children > 0 || !old.live {
+		return false
+	}
+	if old.parent != nil {
+		// What comes next may stand on it as well.
+		old.parent.children++
+		defer func(parent *node) {
+			parent.children--
+			s.tree.prune(parent)
+		}(old.parent)
+	}
+	before := len(s.left)
+	s.tree.retire(old)
+	s.left = s.left[:before]
 	return true
 }
 
@@ -78,6 +129,7 @@ func (s *Store) hang(now time.Time, at *sighting) *node {
 	}
 	parent := s.files[at.head.parent]
 	n := newNode(name{r.Tenant, r.ID}, at.head.bytes, 0, r.ids(), at.used, r.Expires)
+	n.sum, n.unfinished = at.head.sum, !r.Finished()
 	n.orphan = at.head.parent != "" && (parent == nil || parent.orphan)
 	if !s.tree.hang(n, parent) {
 		s.left = append(s.left, leaving{r.ID, true})

@@ -16,6 +16,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/dynago/dynago/openai/responses"
 )
 
 // Options are the bounds of a store.
@@ -63,7 +65,10 @@ type Store struct {
 	mu    sync.Mutex
 	tree  *tree
 	files map[string]*node // by id; nil in memory
-	stats Stats
+	// making are the ids of responses that are being made here, and are in the
+	// directory for others to see.
+	making map[string]bool
+	stats  Stats
 	// left are the nodes of which files have to go, told by the tree.
 	left []leaving
 }
@@ -99,7 +104,7 @@ func New(o Options) (*Store, error) {
 		}
 		return s, nil
 	}
-	s.files = map[string]*node{}
+	s.files, s.making = map[string]*node{}, map[string]bool{}
 	s.tree.dropped = func(n *node, gone bool) {
 		s.left = append(s.left, leaving{n.id, gone})
 		if gone {
@@ -138,8 +143,19 @@ func (s *Store) Sweep() {
 			s.logger.Warn("responses store", "error", err)
 		}
 	}
-	s.locked(func(now time.Time) { s.tree.expire(now) })
+	s.locked(func(now time.Time) {
+		s.tree.expire(now)
+		for id := range s.making {
+			if n := s.files[id]; n != nil && n.live {
+				s.dir.touch(n, now)
+			}
+		}
+	})
 }
+
+// Shared says whether others can see what is kept: then a response that is being
+// made should be, too.
+func (s *Store) Shared() bool { return s.dir != nil }
 
 // locked does something to the tree, and then removes files of what has left it.
 func (s *Store) locked(f func(now time.Time)) {
@@ -156,52 +172,72 @@ func (s *Store) locked(f func(now time.Time)) {
 // Put keeps a record, in place of one with the same id that no other continues.
 // before is the
 // conversation before its input, which is kept with it should the record that it
-// continues be gone meanwhile. It returns false if the record cannot be kept,
-// because it is too large or there is no room on the disk.
+// continues be gone meanwhile. A record that continues none, but whose input
+// begins with all of a conversation that is kept, stands on that. It returns
+// false if the record cannot be kept, because it is too large or there is no room
+// on the disk.
 func (s *Store) Put(r *Record, before []Item) bool {
 	key := name{r.Tenant, r.ID}
 	kept := *r
+	var now time.Time
 	var parent *node
-	free := false
-	s.locked(func(now time.Time) {
-		s.tree.remove(now, key)
-		if free = s.tree.nodes[key] == nil; !free {
-			return // others stand on it
+	stands, free := "", true
+	s.locked(func(at time.Time) {
+		now = at
+		old := s.tree.nodes[key]
+		if free = old == nil || old.live && old.children == 0; !free {
+			return
 		}
 		kept.Expires = now.Add(s.ttl)
-		if parent = s.tree.nodes[name{r.Tenant, r.Previous}]; parent != nil {
+		if r.Previous != "" {
+			if parent = s.tree.nodes[name{r.Tenant, r.Previous}]; parent == nil {
+				kept.Input = append(Clone(before), kept.Input...)
+			}
+		}
+		if parent == nil {
+			var count int
+			if parent, count = s.tree.told(r.Tenant, kept.Input); parent == old {
+				parent, count = nil, 0
+			}
+			kept.Input = kept.Input[count:]
+		}
+		if parent != nil {
 			// It has to stay while the record is written.
 			parent.children++
+			stands = parent.id
+		}
+		if s.dir != nil && !r.Finished() {
+			s.making[r.ID] = true
+		} else {
+			delete(s.making, r.ID)
 		}
 	})
 	if !free {
 		return false
 	}
-	stands := ""
+	var conversation sum
 	if parent != nil {
-		stands = parent.id
-	} else if len(before) > 0 {
-		kept.Input = append(Clone(before), kept.Input...)
+		conversation = parent.sum
 	}
+	conversation = conversation.withAll(kept.Input).withAll(kept.Output)
 	total, extra := kept.size()
 	var err error
 	if s.dir != nil {
-		total, err = s.dir.write(&kept, stands)
+		total, err = s.dir.write(now, &kept, stands, conversation)
 		extra = 0 // a file stays as large as it is
 	}
 	ok := false
 	s.locked(func(now time.Time) {
-		n := s.files[r.ID] // if a scan has seen the file already
-		if err == nil && n == nil {
-			n = newNode(key, total, extra, kept.ids(), now, kept.Expires)
+		if err == nil && s.drop(s.tree.nodes[key]) {
+			n := newNode(key, total, extra, kept.ids(), now, kept.Expires)
+			n.sum, n.unfinished = conversation, !kept.Finished()
 			if s.dir == nil {
 				n.record = &kept
 			} else {
 				s.files[r.ID] = n
 			}
-			s.tree.add(now, n, parent)
+			ok = s.tree.add(now, n, parent)
 		}
-		ok = n != nil && n.live
 		if parent != nil {
 			parent.children--
 			s.tree.prune(parent)
@@ -211,8 +247,10 @@ func (s *Store) Put(r *Record, before []Item) bool {
 			s.stats.Failed++
 		case !ok:
 			s.stats.Refused++
-			delete(s.files, r.ID)
-			s.left = append(s.left, leaving{r.ID, true})
+			if n := s.files[r.ID]; n != nil && !n.live && n.children == 0 {
+				delete(s.files, r.ID)
+				s.left = append(s.left, leaving{r.ID, true})
+			}
 		}
 	})
 	if err != nil {
@@ -228,7 +266,20 @@ func (s *Store) Get(tenant, id string) (*Record, bool) {
 		return nil, s.count(false)
 	}
 	r, err := s.load(line[len(line)-1])
+	if err == nil && !r.Finished() && s.silent(id) {
+		lost := *r
+		lost.Lost = true
+		r = &lost
+	}
 	return r, s.count(err == nil)
+}
+
+// silent says whether a response that is not finished will never be.
+func (s *Store) silent(id string) bool {
+	s.mu.Lock()
+	ours, now := s.making[id], s.now()
+	s.mu.Unlock()
+	return !ours && s.dir != nil && s.dir.silent(id, now)
 }
 
 // Conversation returns a record and everything that was said before its output,
@@ -253,8 +304,10 @@ func (s *Store) Item(tenant, id string) (Item, bool) {
 	key := name{tenant, id}
 	at, index := s.place(key)
 	if at.node == nil && s.dir != nil {
-		// Another process may have written it.
-		s.rescan(false) //nolint:errcheck // then it is not there
+		// Another process may have written it. Items of answers say where they are.
+		if response, ok := responses.ResponseOf(id); !ok || !s.adopt(response) {
+			s.rescan(false) //nolint:errcheck // then it is not there
+		}
 		at, index = s.place(key)
 	}
 	if at.node == nil {
@@ -303,9 +356,12 @@ func (s *Store) find(tenant, id string) (line []found) {
 		for _, at := range lineage(n) {
 			line = append(line, found{at, at.record})
 		}
-		if s.dir != nil {
+		if s.dir != nil && !n.unfinished { // its maker alone shows that it is there
 			s.dir.touch(n, now)
 		}
+	}
+	if s.dir != nil {
+		s.grown(id)
 	}
 	s.locked(get)
 	if line == nil && s.dir != nil && s.adopt(id) {

@@ -441,6 +441,110 @@ func TestLostFilesCostOnlyWhatNeedsThem(t *testing.T) {
 	}
 }
 
+// TestWhatIsSentAgainIsKeptOnce sends the whole conversation each time, as it was
+// answered.
+func TestWhatIsSentAgainIsKeptOnce(t *testing.T) {
+	kinds(t, func(t *testing.T, o store.Options) {
+		s := open(t, o)
+		word := strings.Repeat("w", 10_000)
+		var said []store.Item
+		for i := range 20 {
+			said = append(said, store.Item{ID: fmt.Sprint("in_", i), JSON: fmt.Appendf(nil, `{"role":"user","content":"%s %d"}`, word, i)})
+			r := record(t, "", fmt.Sprint("resp_", i), "")
+			r.Input = slices.Clone(said)
+			if !s.Put(r, nil) {
+				t.Fatal("not kept")
+			}
+			last, before, ok := s.Conversation("", r.ID)
+			if !ok || texts(before) != texts(said) {
+				t.Fatalf("conversation %d is another:\n%s", i, texts(before))
+			}
+			said = append(said, last.Output...)
+		}
+		if stats := s.Stats(); stats.Bytes > 300_000 {
+			t.Fatalf("%+v", stats)
+		}
+		if o.Dir != "" {
+			s = open(t, o)
+			said = append(said, store.Item{ID: "more", JSON: []byte(`{"role":"user","content":"more"}`)})
+			r := record(t, "", "resp_more", "")
+			r.Input = said
+			s.Put(r, nil)
+			if stats := s.Stats(); stats.Bytes > 300_000 {
+				t.Fatalf("after a restart: %+v", stats)
+			}
+		}
+		// Another tenant who says the same shares nothing.
+		before := s.Stats().Bytes
+		r := record(t, "other", "resp_other", "")
+		r.Input = said
+		s.Put(r, nil)
+		if s.Stats().Bytes < before+200_000 {
+			t.Fatal("tenants share what they said")
+		}
+	})
+}
+
+// TestUnfinishedIsSeenByOthers follows a response that another process makes.
+func TestUnfinishedIsSeenByOthers(t *testing.T) {
+	c := newClock()
+	o := store.Options{Dir: t.TempDir(), Now: c.now}
+	maker, other := open(t, o), open(t, o)
+	making := record(t, "", "resp_1", "", "one")
+	making.Status, making.Output = "queued", nil
+	maker.Put(making, nil)
+	see := func(lost bool) {
+		t.Helper()
+		if r, ok := other.Get("", "resp_1"); !ok || r.Status != "queued" || r.Lost != lost {
+			t.Fatalf("%v %+v", ok, r)
+		}
+	}
+	see(false)
+	for range 10 { // as long as its maker is there
+		c.pass(time.Minute)
+		maker.Sweep()
+		see(false)
+	}
+	c.pass(4 * time.Minute)
+	see(true)
+	if r, _ := maker.Get("", "resp_1"); r.Lost {
+		t.Fatal("the maker has lost it")
+	}
+	maker.Put(record(t, "", "resp_1", "", "one"), nil)
+	if r, ok := other.Get("", "resp_1"); !ok || r.Status != "completed" || len(r.Output) != 1 {
+		t.Fatalf("%v %+v", ok, r)
+	}
+	if _, ok := other.Item("", "msg_resp_1"); !ok {
+		t.Fatal("its items are not found")
+	}
+	if a, b := maker.Stats(), other.Stats(); a.Entries != 1 || b.Entries != 1 || a.Bytes != b.Bytes {
+		t.Fatalf("%+v %+v", a, b)
+	}
+}
+
+// TestItemsOfOthersAreFound asks for an item first, of a response whose beginning
+// was seen.
+func TestItemsOfOthersAreFound(t *testing.T) {
+	o := store.Options{Dir: t.TempDir()}
+	maker, other := open(t, o), open(t, o)
+	const id = "resp_0123456789abcdef0123456789abcdef"
+	put := func(status, output string) {
+		t.Helper()
+		r, err := store.NewRecord(store.Record{ID: id, Status: status}, fmt.Appendf(nil, `{"output":[%s]}`, output))
+		if err != nil || !maker.Put(r, nil) {
+			t.Fatal(err)
+		}
+	}
+	put("queued", "")
+	if _, ok := other.Get("", id); !ok {
+		t.Fatal("not found")
+	}
+	put("completed", `{"id":"msg_0123456789abcdef0123456789abcdef00"}`)
+	if _, ok := other.Item("", "msg_0123456789abcdef0123456789abcdef00"); !ok {
+		t.Fatal("not found when it is finished")
+	}
+}
+
 // TestIDsOfClientsNameNoFiles asks for what lies outside of the directory.
 func TestIDsOfClientsNameNoFiles(t *testing.T) {
 	dir := t.TempDir()
@@ -466,6 +570,7 @@ func TestKindsAgree(t *testing.T) {
 			reopen(i)
 		}
 		ids := rapid.SampledFrom([]string{"resp_0", "resp_1", "resp_2", "resp_3", "resp_4", "resp_5"})
+		said := map[string]string{} // by response, as it must come back
 		agree := func(what string, f func(s *store.Store) string) {
 			first := f(stores[0])
 			for i, s := range stores[1:] {
@@ -481,9 +586,28 @@ func TestKindsAgree(t *testing.T) {
 				if id == previous {
 					return
 				}
+				r := record(t, "", id, previous, "words of "+id)
+				_, known, ok := stores[0].Conversation("", previous)
+				if !ok {
+					r.Previous = "" // nobody can continue it
+				} else {
+					known = append(known, store.Item{JSON: []byte(`{"type":"message","id":"msg_` + previous + `","text":"said by ` + previous + `"}`)})
+				}
+				whole := rapid.Bool().Draw(rt, "whole")
+				if whole { // all is sent again
+					r.Previous, r.Input = "", append(slices.Clone(known), r.Input...)
+				}
 				agree("put", func(s *store.Store) string {
-					return fmt.Sprint(s.Put(record(t, "", id, previous, "words of "+id), nil))
+					ok = s.Put(r, known)
+					return fmt.Sprint(ok)
 				})
+				if !ok {
+					return
+				}
+				if whole {
+					known = nil
+				}
+				said[id] = texts(append(slices.Clone(known), r.Input...))
 			},
 			"get": func(rt *rapid.T) {
 				id := ids.Draw(rt, "id")
@@ -499,6 +623,9 @@ func TestKindsAgree(t *testing.T) {
 				id := ids.Draw(rt, "id")
 				agree("conversation", func(s *store.Store) string {
 					_, before, ok := s.Conversation("", id)
+					if ok && texts(before) != said[id] {
+						rt.Fatalf("%s:\n%swant:\n%s", id, texts(before), said[id])
+					}
 					return fmt.Sprint(ok, texts(before))
 				})
 			},

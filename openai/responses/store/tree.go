@@ -27,8 +27,11 @@ type node struct {
 	used         time.Time
 	touched      time.Time // when others were told of the use
 	record       *Record   // nil if it lies elsewhere
-	// orphan says that what the node stands on is lost.
-	orphan bool
+	// orphan says that what the node stands on is lost, and unfinished that its
+	// response was still being made when it was written.
+	orphan, unfinished bool
+	// sum is that of the conversation up to here; zero if there is none.
+	sum sum
 
 	// live says that the record can be asked for. Then the node has a place in
 	// the order of use and in the heap of expiries.
@@ -57,6 +60,7 @@ type tree struct {
 	bytes    int64
 	nodes    map[name]*node // live or not
 	places   map[name]*place
+	ends     map[end]*node // the newest with a conversation
 	expiries expiries
 	order    node // of use: a ring, order.newer is the oldest
 	live     int
@@ -68,7 +72,7 @@ type tree struct {
 }
 
 func newTree(limit int64) *tree {
-	t := &tree{limit: limit, nodes: map[name]*node{}, places: map[name]*place{}, dropped: func(*node, bool) {}}
+	t := &tree{limit: limit, nodes: map[name]*node{}, places: map[name]*place{}, ends: map[end]*node{}, dropped: func(*node, bool) {}}
 	t.order.older, t.order.newer = &t.order, &t.order
 	return t
 }
@@ -136,6 +140,9 @@ func (t *tree) hang(n, parent *node) bool {
 		parent.children++
 	}
 	t.nodes[n.name] = n
+	if n.sum != (sum{}) {
+		t.ends[end{n.tenant, n.sum}] = n
+	}
 	t.bytes += n.bytes
 	for i := range n.items {
 		p := &n.items[i]
@@ -211,6 +218,9 @@ func (t *tree) retire(n *node) {
 func (t *tree) prune(n *node) {
 	for n != nil && !n.live && n.children == 0 {
 		delete(t.nodes, n.name)
+		if key := (end{n.tenant, n.sum}); t.ends[key] == n {
+			delete(t.ends, key)
+		}
 		t.bytes -= n.bytes
 		for i := range n.items {
 			t.forget(&n.items[i])
