@@ -209,6 +209,9 @@ func TestRequest(t *testing.T) {
 			r.Thinking = chat.Thinking{Enabled: &yes, Effort: "high", Keep: &one}
 			r.TemplateArgs = []byte(`{"thinking":true,"enable_thinking":true,"reasoning_effort":"high"}`)
 		}},
+		{`"reasoning":{"effort":"high"},"reasoning":{"summary":"auto"},"text":{"verbosity":"low"},"text":{},"include":["message.output_text.logprobs"],"include":[],"metadata":{"a":"b"},"metadata":{}`, func(r *chat.Request) {
+			r.Metadata = map[string]string{} // the last of repeated members wins
+		}},
 		{`"reasoning":{"context":"all_turns","summary":"auto"}`, func(r *chat.Request) { r.Thinking.Keep = &all }},
 		{`"chat_template_args":{"enable_thinking":false},"text":{"verbosity":"low"}`, func(r *chat.Request) {
 			r.Thinking.Enabled = &no

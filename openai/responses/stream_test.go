@@ -118,6 +118,8 @@ var transcripts = []transcript{
 	{name: "truncated_thinking", members: `"reasoning":{"summary":"auto"}`, events: answer(chat.FinishLength, thought("Rhi"))},
 	{name: "truncated_call", members: `"tools":[` + read + `]`, events: answer(chat.FinishLength, words("I look."), cut(calls("call_a", "read", `{"path":`)))},
 	{name: "custom_call", members: `"tools":[` + patch + `]`, events: answer(chat.FinishToolUse, calls("call_a", "apply_patch", `{"in`, `put": "*** Begin`, ` Patch\n+\u00`, `e9 \"x\"\ud83d`, `\ude00`, `"`, `}`))},
+	{name: "custom_calls", members: `"tools":[` + patch + `]`, events: answer(chat.FinishToolUse,
+		calls("call_a", "apply_patch", `{"input":"a"}`), calls("call_b", "apply_patch", `b`), calls("call_c", "apply_patch", `{"input":"c"}`))},
 	{name: "custom_call_bare", members: `"tools":[` + patch + `]`, events: answer(chat.FinishToolUse, calls("call_a", "apply_patch", "*** Begin", " Patch\n"))},
 	{name: "truncated_custom_call", members: `"tools":[` + patch + `]`, events: answer(chat.FinishLength, cut(calls("call_a", "apply_patch", `{"input":"*** Begin\`)))},
 	{name: "shells", members: `"tools":[` + shells + `]`, events: answer(chat.FinishToolUse,
