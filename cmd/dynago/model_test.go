@@ -21,7 +21,7 @@ func TestModelPath(t *testing.T) {
 		ids        []uint32
 		log        []string
 	}{
-		"tokenizer":                {name: "tokenizer", text: "hello the<|end|>", ids: []uint32{261, 258, 262}, log: []string{"tokenizer=tokenizer.json", "kind=BPE", "vocabulary=263", "template=none", "family=none", "context_length=2048", "took="}},
+		"tokenizer":                {name: "tokenizer", text: "hello the<|end|>", ids: []uint32{261, 258, 262}, log: []string{"tokenizer=tokenizer.json", "kind=BPE", "vocabulary=263", "template=none", "tool_parser=none", "reasoning_parser=none", "context_length=2048", "took="}},
 		"tokenizer/tokenizer.json": {name: "tokenizer", text: "hello the", ids: []uint32{261, 258}},
 		"tiktoken":                 {name: "tiktoken", text: "hello the[EOS]", ids: []uint32{261, 258, 263}, log: []string{`tokenizer="tiktoken ranks of Kimi"`, "vocabulary=518"}},
 		"llama3":                   {name: "llama3", text: "hello the<|eot_id|>", ids: []uint32{262, 261, 258, 271}, log: []string{`tokenizer="tiktoken ranks of Llama 3"`}},
