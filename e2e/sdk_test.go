@@ -12,30 +12,43 @@ import (
 	"testing"
 )
 
-// suites are the scripts of each SDK, and the flags of their servers.
-var suites = []struct {
+// suite is a script for an SDK, and the flags of its server.
+type suite struct {
 	name  string
 	keyed bool
-}{
-	{name: "chat"},
-	{name: "errors", keyed: true},
-	{name: "streams"},
 }
 
-func TestOpenAIPython(t *testing.T) {
-	run(t, func(t *testing.T, suite string) *exec.Cmd {
-		return exec.Command(setting(t, "E2E_PYTHON"), filepath.Join("openai_python", suite+".py"))
+func TestPython(t *testing.T) {
+	run(t, []suite{
+		{name: "openai_chat"},
+		{name: "openai_errors", keyed: true},
+		{name: "openai_streams"},
+		{name: "openai_responses"},
+		{name: "anthropic_messages"},
+		{name: "anthropic_errors", keyed: true},
+		{name: "anthropic_streams"},
+	}, func(t *testing.T, suite string) *exec.Cmd {
+		return exec.Command(setting(t, "E2E_PYTHON"), filepath.Join("python", suite+".py"))
 	})
 }
 
-func TestOpenAINode(t *testing.T) {
-	run(t, func(t *testing.T, suite string) *exec.Cmd {
+func TestNode(t *testing.T) {
+	run(t, []suite{
+		{name: "openai_chat"},
+		{name: "openai_errors", keyed: true},
+		{name: "openai_streams"},
+		{name: "openai_responses"},
+		{name: "anthropic_messages"},
+		{name: "anthropic_errors", keyed: true},
+		{name: "anthropic_streams"},
+		{name: "ai_sdk"},
+	}, func(t *testing.T, suite string) *exec.Cmd {
 		return exec.Command("node", filepath.Join(setting(t, "E2E_NODE"), suite+".mjs"))
 	})
 }
 
-// run runs the suites of one SDK, each against a server of its own.
-func run(t *testing.T, command func(t *testing.T, suite string) *exec.Cmd) {
+// run runs suites, each against a server of its own.
+func run(t *testing.T, suites []suite, command func(t *testing.T, suite string) *exec.Cmd) {
 	for _, suite := range suites {
 		t.Run(suite.name, func(t *testing.T) {
 			flags := []string{"--speedup-ratio", "0", "--mock-script", script(t)}

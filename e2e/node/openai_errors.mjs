@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import OpenAI from 'openai'
-import { base, client, key, model, run, user } from './cases.mjs'
+import { base, key, model, run } from './cases.mjs'
+import { client, user } from './openai_client.mjs'
 
 const create = (body) => client.chat.completions.create({ model, messages: user('hello'), ...body })
 

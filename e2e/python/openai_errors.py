@@ -1,6 +1,7 @@
 import openai
 
-from cases import BASE, KEY, MODEL, client, equal, run, user
+from cases import BASE, KEY, MODEL, equal, run
+from openai_client import client, user
 
 
 def raised(kind, call):

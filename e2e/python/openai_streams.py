@@ -1,14 +1,7 @@
 import asyncio
-import time
 
-from cases import MODEL, active_requests, async_client, client, equal, run, user
-
-
-def until_idle():
-    deadline = time.monotonic() + 10
-    while active_requests() != 0:
-        assert time.monotonic() < deadline, f"{active_requests()} requests are still active"
-        time.sleep(0.02)
+from cases import MODEL, active_requests, equal, run, until_idle
+from openai_client import async_client, client, user
 
 
 def cancelled_in_the_middle():

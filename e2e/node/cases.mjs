@@ -1,12 +1,9 @@
 // Runs cases and reports each as a line of JSON: name, ok, detail.
 import assert from 'node:assert/strict'
-import OpenAI from 'openai'
 
 export const base = process.env.DYNAGO_URL
 export const model = process.env.DYNAGO_MODEL
 export const key = process.env.DYNAGO_KEY ?? 'any'
-
-export const client = new OpenAI({ baseURL: base + '/v1', apiKey: key, maxRetries: 0, timeout: 60_000 })
 
 export async function run(cases) {
   for (const [name, body] of Object.entries(cases)) {
@@ -19,8 +16,6 @@ export async function run(cases) {
     console.log(JSON.stringify({ name, ok: detail === '', detail }))
   }
 }
-
-export const user = (content) => [{ role: 'user', content }]
 
 // The sum of the gauge over all models.
 export async function activeRequests() {
@@ -38,16 +33,18 @@ export async function untilIdle() {
   }
 }
 
-export const weather = {
-  type: 'function',
-  function: {
-    name: 'get_weather',
-    description: 'Tells the weather of a city.',
-    parameters: {
-      type: 'object',
-      properties: { city: { type: 'string' }, note: { type: 'string' } },
-      required: ['city'],
-    },
-  },
-}
+// What an answer says, without what is another's with every answer, what an SDK
+// adds, and members that are null.
+export const said = (answer, ...others) =>
+  JSON.parse(JSON.stringify(answer, (name, value) => ([...volatile, ...others].includes(name) || value === null ? undefined : value)))
+
+const volatile = ['id', 'item_id', 'call_id', '_request_id', 'created_at', 'completed_at', 'encrypted_content', 'output_text', 'parsed', 'output_parsed', 'parsed_output', 'parsed_arguments']
+
+// What a call of get_weather has in the script.
 export const args = '{"city": "Rome", "note": "</tool_call> is data"}'
+
+export const weatherSchema = {
+  type: 'object',
+  properties: { city: { type: 'string' }, note: { type: 'string' } },
+  required: ['city'],
+}

@@ -1,4 +1,5 @@
-from cases import ARGS, MODEL, WEATHER, client, equal, run, user
+from cases import ARGS, MODEL, equal, run
+from openai_client import WEATHER, client, user
 
 
 def models():

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import OpenAI from 'openai'
-import { activeRequests, client, model, run, untilIdle, user } from './cases.mjs'
+import { activeRequests, model, run, untilIdle } from './cases.mjs'
+import { client, user } from './openai_client.mjs'
 
 const create = (body, options) => client.chat.completions.create({ model, stream: true, ...body }, options)
 

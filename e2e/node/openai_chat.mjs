@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { args, client, model, run, user, weather } from './cases.mjs'
+import { args, model, run } from './cases.mjs'
+import { client, user, weather } from './openai_client.mjs'
 
 const create = (body) => client.chat.completions.create({ model, ...body })
 
