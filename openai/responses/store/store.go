@@ -65,6 +65,7 @@ type Store struct {
 	mu    sync.Mutex
 	tree  *tree
 	files map[string]*node // by id; nil in memory
+	cache cache
 	// making are the ids of responses that are being made here, and are in the
 	// directory for others to see.
 	making map[string]bool
@@ -105,6 +106,7 @@ func New(o Options) (*Store, error) {
 		return s, nil
 	}
 	s.files, s.making = map[string]*node{}, map[string]bool{}
+	s.cache.limit = min(cacheBytes, o.Bytes)
 	s.tree.dropped = func(n *node, gone bool) {
 		s.left = append(s.left, leaving{n.id, gone})
 		if gone {
@@ -235,6 +237,7 @@ func (s *Store) Put(r *Record, before []Item) bool {
 				n.record = &kept
 			} else {
 				s.files[r.ID] = n
+				s.cache.add(n, &kept)
 			}
 			ok = s.tree.add(now, n, parent)
 		}
@@ -373,11 +376,15 @@ func (s *Store) find(tenant, id string) (line []found) {
 // load returns the record of a node. A file that is lost or torn takes its record
 // with it.
 func (s *Store) load(at found) (*Record, error) {
-	if s.dir == nil {
+	if at.record != nil {
 		return at.record, nil
 	}
 	r, err := s.dir.read(at.node.id)
-	if err != nil {
+	if err == nil {
+		s.mu.Lock()
+		s.cache.add(at.node, r)
+		s.mu.Unlock()
+	} else {
 		s.logger.Warn("responses store: a response is lost", "response_id", at.node.id, "error", err)
 		s.locked(func(time.Time) {
 			if at.node.live {

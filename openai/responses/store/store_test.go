@@ -416,6 +416,7 @@ func TestLostFilesCostOnlyWhatNeedsThem(t *testing.T) {
 	s.Put(record(t, "", "resp_1", "", "one"), nil)
 	s.Put(record(t, "", "resp_2", "resp_1", "two"), nil)
 	s.Put(record(t, "", "resp_x", "", "else"), nil)
+	s = open(t, o)
 	os.Remove(filepath.Join(o.Dir, "resp_1.response"))
 	if _, _, ok := s.Conversation("", "resp_2"); ok {
 		t.Fatal("a conversation without its beginning is continued")
