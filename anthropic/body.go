@@ -39,30 +39,46 @@ type body struct {
 	unknown []string
 }
 
-// members says how each member of a body is read. A read function that meets
-// null forgets an earlier value, so that of repeated members the last one wins.
-var members = map[string]func(r *wire.Reader, b *body) error{
-	"model":              func(r *wire.Reader, b *body) error { return nullable(r, &b.model, text) },
-	"messages":           readMessages,
-	"system":             func(r *wire.Reader, b *body) (err error) { b.system, err = readContent(r, &b.left); return err },
-	"max_tokens":         func(r *wire.Reader, b *body) error { return optional(r, &b.maxTokens, integer) },
-	"temperature":        func(r *wire.Reader, b *body) error { return optional(r, &b.temperature, (*wire.Reader).Float) },
-	"top_p":              func(r *wire.Reader, b *body) error { return optional(r, &b.topP, (*wire.Reader).Float) },
-	"top_k":              func(r *wire.Reader, b *body) error { return optional(r, &b.topK, integer) },
-	"stream":             func(r *wire.Reader, b *body) error { return nullable(r, &b.stream, (*wire.Reader).Boolean) },
-	"stop_sequences":     func(r *wire.Reader, b *body) error { return nullable(r, &b.stop, texts) },
-	"tools":              readTools,
-	"tool_choice":        readChoice,
-	"thinking":           readThinking,
-	"context_management": readContextManagement,
-	"output_config":      readOutputConfig,
-	"output_format":      func(r *wire.Reader, b *body) error { return b.format.read(r) },
-	"metadata":           readMetadata,
-	"cache_control":      func(r *wire.Reader, b *body) (err error) { b.mark, err = readMark(r); return err },
-	"betas":              func(r *wire.Reader, b *body) error { return lenient(r, &b.betas, '[', texts) },
-	"thread":             readThread,
-	"nvext":              func(r *wire.Reader, b *body) error { return nullable(r, &b.nvext, (*wire.Reader).Raw) },
+// field is one member of a body: its name, the JSON schema of its value, and how it
+// is read. A read function that meets null forgets an earlier value, so that of
+// repeated members the last one wins.
+type field struct {
+	name   string
+	schema string
+	read   func(r *wire.Reader, b *body) error
 }
+
+// fields are the members of a body that have an effect.
+var fields = []field{
+	{"model", `{"type":"string"}`, func(r *wire.Reader, b *body) error { return nullable(r, &b.model, text) }},
+	{"messages", `{"type":"array","minItems":1,"items":{"$ref":"#/components/schemas/InputMessage"}}`, readMessages},
+	{"system", aContent, func(r *wire.Reader, b *body) (err error) { b.system, err = readContent(r, &b.left); return err }},
+	{"max_tokens", `{"type":"integer","minimum":1}`, func(r *wire.Reader, b *body) error { return optional(r, &b.maxTokens, integer) }},
+	{"temperature", `{"type":"number","minimum":0,"maximum":2}`, func(r *wire.Reader, b *body) error { return optional(r, &b.temperature, (*wire.Reader).Float) }},
+	{"top_p", `{"type":"number","exclusiveMinimum":0,"maximum":1}`, func(r *wire.Reader, b *body) error { return optional(r, &b.topP, (*wire.Reader).Float) }},
+	{"top_k", `{"type":"integer","minimum":-1}`, func(r *wire.Reader, b *body) error { return optional(r, &b.topK, integer) }},
+	{"stream", `{"type":"boolean","default":false}`, func(r *wire.Reader, b *body) error { return nullable(r, &b.stream, (*wire.Reader).Boolean) }},
+	{"stop_sequences", `{"type":"array","maxItems":128,"items":{"type":"string","minLength":1}}`, func(r *wire.Reader, b *body) error { return nullable(r, &b.stop, texts) }},
+	{"tools", `{"type":"array","maxItems":1536,"items":{"$ref":"#/components/schemas/InputTool"}}`, readTools},
+	{"tool_choice", `{"type":"object","required":["type"],"properties":{"type":{"enum":["auto","any","tool","none"]},"name":{"type":"string"},"disable_parallel_tool_use":{"type":"boolean","default":false}}}`, readChoice},
+	{"thinking", `{"type":"object","required":["type"],"properties":{"type":{"type":"string","examples":["enabled","adaptive","disabled","between_tools"]},"budget_tokens":{"type":"integer","minimum":0},"display":{"type":["string","null"],"examples":["summarized","omitted"]}}}`, readThinking},
+	{"context_management", `{"type":"object","properties":{"edits":{"type":"array","items":{"type":"object"}}}}`, readContextManagement},
+	{"output_config", `{"type":"object","properties":{"effort":{"type":"string"},"format":` + aFormat + `}}`, readOutputConfig},
+	{"output_format", aFormat, func(r *wire.Reader, b *body) error { return b.format.read(r) }},
+	{"metadata", `{"type":"object","properties":{"user_id":{"type":["string","null"]}}}`, readMetadata},
+	{"cache_control", aMark, func(r *wire.Reader, b *body) (err error) { b.mark, err = readMark(r); return err }},
+	{"betas", `{"type":"array","items":{"type":"string"}}`, func(r *wire.Reader, b *body) error { return lenient(r, &b.betas, '[', texts) }},
+	{"thread", `{"type":"object"}`, readThread},
+	{"nvext", `{"$ref":"#/components/schemas/NVExt"}`, func(r *wire.Reader, b *body) error { return nullable(r, &b.nvext, (*wire.Reader).Raw) }},
+}
+
+var byName = func() map[string]func(*wire.Reader, *body) error {
+	m := make(map[string]func(*wire.Reader, *body) error, len(fields))
+	for _, f := range fields {
+		m[f.name] = f.read
+	}
+	return m
+}()
 
 // ignored are members that are known and have no effect here.
 var ignored = []string{
@@ -97,7 +113,7 @@ func read(doc []byte) (*body, error) {
 func readOnce(doc []byte) (*body, error) {
 	r, b := wire.NewReader(doc, ""), &body{left: maxBlocks}
 	err := r.Object("an object", func(name []byte) error {
-		if read := members[string(name)]; read != nil {
+		if read := byName[string(name)]; read != nil {
 			return read(r, b)
 		}
 		if unknown := wire.CleanText(string(name)); !slices.Contains(ignored, unknown) {

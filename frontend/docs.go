@@ -21,5 +21,9 @@ func (s *Server) docs(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
-	s.respond(w, http.StatusOK, openai.OpenAPI("dynago", s.Version, s.OverloadStatus, responses.Description())) //nolint:errcheck // the client has gone, and nothing is left to do
+	more := []openai.Description{responses.Description()}
+	if !s.NoMessages {
+		more = append(more, messagesDescription())
+	}
+	s.respond(w, http.StatusOK, openai.OpenAPI("dynago", s.Version, s.OverloadStatus, more...)) //nolint:errcheck // the client has gone, and nothing is left to do
 }

@@ -141,3 +141,21 @@ func messagesModel(m openai.Model) anthropic.Model {
 		ContextWindow: m.ContextWindow, MaxOutputTokens: m.MaxOutputTokens,
 	}
 }
+
+// messagesDescription is what the OpenAPI document tells of these routes.
+func messagesDescription() openai.Description {
+	ref := func(name string) string { return `{"$ref":"#/components/schemas/` + name + `"}` }
+	return openai.Description{
+		Operations: []openai.Operation{
+			{
+				Method: "post", Path: messagesPath, ID: "createMessage", Summary: "Answer a conversation, as Messages",
+				Body: anthropic.RequestSchema(false), Answer: ref("AnsweredMessage"), Streams: true, Refusal: ref("MessagesError"),
+			},
+			{
+				Method: "post", Path: messagesPath + "/count_tokens", ID: "countMessageTokens", Summary: "Count the tokens of its prompt",
+				Body: anthropic.RequestSchema(true), Answer: ref("TokenCount"), Refusal: ref("MessagesError"),
+			},
+		},
+		Schemas: anthropic.Schemas(),
+	}
+}

@@ -171,6 +171,19 @@ func TestMessagesCanBeOff(t *testing.T) {
 	}
 }
 
+// The document tells of these routes, unless they are off.
+func TestMessagesAreDescribed(t *testing.T) {
+	for off, want := range map[bool]int{false: 2, true: 0} {
+		body := start(t, newFake(), func(c *frontend.Config) { c.NoMessages = off }).do("GET", "/openapi.json", "").body
+		if got := strings.Count(body, `"/v1/messages`); got != want || !json.Valid([]byte(body)) {
+			t.Errorf("off %v: the document tells of %d routes", off, got)
+		}
+		if strings.Contains(body, `"$ref":"#/components/schemas/MessagesError"`) == off {
+			t.Errorf("off %v: refusals are another API's", off)
+		}
+	}
+}
+
 func TestCountTokens(t *testing.T) {
 	backend := newFake()
 	got := start(t, backend).do("POST", "/v1/messages/count_tokens?beta=true", `{"model":"demo","messages":[{"role":"user","content":"Hi"}]}`)

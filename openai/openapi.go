@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -17,6 +18,7 @@ type Operation struct {
 	Answer       string // schema of the 200 answer
 	Streams      bool   // answers with server-sent events if asked to
 	Params       string // OpenAPI parameters, or empty
+	Refusal      string // schema of the other answers; empty means OpenAI's
 }
 
 // Description is what another package tells of its routes.
@@ -28,15 +30,18 @@ type Description struct {
 const modelParameter = `[{"name":"model","in":"path","required":true,"description":"may hold slashes","schema":{"type":"string"}}]`
 
 var operations = []Operation{
-	{"post", "/v1/chat/completions", "createChatCompletion", "Answer a conversation", chatTable.schema(), ref("ChatCompletion"), true, ""},
-	{"post", "/v1/completions", "createCompletion", "Continue one or several prompts", completionTable.schema(), ref("Completion"), true, ""},
-	{"get", "/v1/models", "listModels", "List the models that can serve now", nil, ref("ModelList"), false, ""},
-	{"get", "/v1/models/{model}", "retrieveModel", "Describe one model", nil, ref("Model"), false, modelParameter},
-	{"post", "/tokenize", "tokenize", "Turn a prompt or a conversation into token IDs", tokenizeTable.schema(), ref("Tokens"), false, ""},
-	{"post", "/v1/tokenize", "tokenizeV1", "The same as /tokenize", tokenizeTable.schema(), ref("Tokens"), false, ""},
-	{"post", "/detokenize", "detokenize", "Turn token IDs into text", detokenizeTable.schema(), ref("Prompt"), false, ""},
-	{"post", "/v1/detokenize", "detokenizeV1", "The same as /detokenize", detokenizeTable.schema(), ref("Prompt"), false, ""},
+	{"post", "/v1/chat/completions", "createChatCompletion", "Answer a conversation", chatTable.schema(), ref("ChatCompletion"), true, "", ""},
+	{"post", "/v1/completions", "createCompletion", "Continue one or several prompts", completionTable.schema(), ref("Completion"), true, "", ""},
+	{"get", "/v1/models", "listModels", "List the models that can serve now", nil, ref("ModelList"), false, "", ""},
+	{"get", "/v1/models/{model}", "retrieveModel", "Describe one model", nil, ref("Model"), false, modelParameter, ""},
+	{"post", "/tokenize", "tokenize", "Turn a prompt or a conversation into token IDs", tokenizeTable.schema(), ref("Tokens"), false, "", ""},
+	{"post", "/v1/tokenize", "tokenizeV1", "The same as /tokenize", tokenizeTable.schema(), ref("Tokens"), false, "", ""},
+	{"post", "/detokenize", "detokenize", "Turn token IDs into text", detokenizeTable.schema(), ref("Prompt"), false, "", ""},
+	{"post", "/v1/detokenize", "detokenizeV1", "The same as /detokenize", detokenizeTable.schema(), ref("Prompt"), false, "", ""},
 }
+
+// refusal is the schema of an answer that is none.
+const refusal = `{"$ref":"#/components/schemas/Error"}`
 
 func ref(name string) string { return `{"$ref":"#/components/schemas/` + name + `"}` }
 
@@ -84,7 +89,7 @@ func OpenAPI(title, version string, overloadStatus int, more ...Description) []b
 			503: "The model or the service is not ready", overloadStatus: "All workers are busy",
 		} {
 			responses[strconv.Itoa(status)] = object{"description": what, "content": object{
-				"application/json": object{"schema": json.RawMessage(ref("Error"))},
+				"application/json": object{"schema": json.RawMessage(cmp.Or(op.Refusal, refusal))},
 			}}
 		}
 		entry := object{"operationId": op.ID, "summary": op.Summary, "responses": responses}
