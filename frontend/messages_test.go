@@ -221,6 +221,22 @@ func TestInvalidInputs(t *testing.T) {
 	s.metric("dynago_agent_invalid_inputs_total 1")
 }
 
+// What of a body has no effect is told to operators who look for it, on all APIs.
+func TestWhatIsPassedOverIsLogged(t *testing.T) {
+	for path, body := range map[string]string{
+		"/v1/messages":         message,
+		"/v1/chat/completions": ask,
+		"/v1/responses":        `{"model":"demo","input":"Hi"}`,
+	} {
+		s := start(t, newFake())
+		s.do("POST", path, strings.Replace(body, "{", `{"aura":"secret words",`, 1))
+		eventually(t, func() bool { return strings.Contains(s.log.String(), `"members":["aura"]`) }, s.log.String)
+		if strings.Contains(s.log.String(), "secret words") {
+			t.Errorf("the log tells what is said: %s", s.log)
+		}
+	}
+}
+
 // Claude Code's probe before its first call.
 func TestProbe(t *testing.T) {
 	if got := start(t, newFake()).do("HEAD", "/", ""); got.status != 200 || got.body != "" {
