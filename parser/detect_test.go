@@ -1,7 +1,6 @@
 package parser_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/dynago/dynago/parser"
@@ -38,11 +37,10 @@ func TestDetect(t *testing.T) {
 		{`Here is my thought process: …`, "none", "granite"},
 		{"◁think▷", "none", "kimi"},
 		{"<|start|>assistant<|channel|>final<|message|>", "harmony", "gpt_oss"},
+		{"<|content_invoke_tool_json|>", "inkling", "inkling"},
+		{`<atem:invoke name="f">`, "muse", "muse"},
 	} {
 		f := parser.Detect(tt.template, nil)
-		if !slices.Contains(parser.ToolParsers(), tt.tool) {
-			tt.tool = "none"
-		}
 		if f.ToolParser() != tt.tool || f.ReasoningParser() != tt.reasoning {
 			t.Errorf("Detect(%q) = %s and %s, want %s and %s", tt.template, f.ToolParser(), f.ReasoningParser(), tt.tool, tt.reasoning)
 		}
