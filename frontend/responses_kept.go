@@ -24,8 +24,6 @@ var errStopped error = engine.Errorf(engine.Cancelled, "the response was cancell
 // made, and through its store those that are finished.
 type keeper struct {
 	store *store.Store
-	// most bounds the responses that are made in the background at a time.
-	most int
 
 	mu         sync.Mutex
 	making     map[owned]*kept
@@ -365,7 +363,7 @@ func newItemID(kind string) string {
 	if !ok {
 		prefix = "item"
 	}
-	return prefix + "_in_" + strings.TrimPrefix(responses.NewID(), responses.IDPrefix)
+	return prefix + "_" + strings.TrimPrefix(responses.NewID(), responses.IDPrefix)
 }
 
 var itemPrefixes = map[string]string{
