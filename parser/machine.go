@@ -46,6 +46,7 @@ func (p *Parser) run(s string, final bool) string {
 		n, wait := p.step(s, final)
 		s = s[n:]
 		if p.again != "" {
+			p.literally(false) // of what is read again, nobody knows the ids any more
 			s, p.again, wait = p.again+s, "", false
 		}
 		if wait {

@@ -152,7 +152,9 @@ func (p *Parser) compile() {
 }
 
 // literally says whether the text that follows holds no markers that are tokens.
+// What waits for it may be one.
 func (p *Parser) literally(literal bool) {
+	literal = literal && (p.rest == "" || p.key.literal)
 	if p.key.literal != literal {
 		p.key.literal = literal
 		p.sets = p.key.sets()
@@ -253,6 +255,7 @@ func (p *Parser) plain(text string) bool {
 // other reason stays. The parser cannot be used after it.
 func (p *Parser) Finish(dst []chat.Event, reason chat.FinishReason) ([]chat.Event, chat.FinishReason) {
 	p.dst = dst
+	p.literally(false)
 	p.run(p.rest, true)
 	if p.undecided() {
 		p.refuse()

@@ -1,10 +1,12 @@
 package parser_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/parser"
@@ -93,6 +95,48 @@ func TestMarkersByID(t *testing.T) {
 					t.Errorf("pieces of %d tokens: %d ids were lost", n, sent)
 				}
 			}
+		})
+	}
+}
+
+// Where no text looks like a marker, it makes no difference whether markers are
+// known by their ids.
+func TestIDsReadAsTextDoes(t *testing.T) {
+	for _, g := range grammars(t) {
+		v := vocabularyOf(g.family)
+		bound := g.family.Bind(v.special)
+		var fragments []string
+		for _, s := range append(slices.Clone(common), g.family.Markers()...) {
+			_, is := v[s]
+			if is || !strings.ContainsAny(s, "<>|[]◁▷:") && !slices.ContainsFunc(g.family.Markers(), func(m string) bool { return strings.Contains(s, m) || strings.Contains(m, s) }) {
+				fragments = append(fragments, s)
+			}
+		}
+		fragments = append(fragments, "a", "\n", "\n\n")
+		t.Run(g.name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				c := g.options(rt)
+				c.opts.Tools = []chat.Tool{{Name: "ls"}} // without any, markers that are tokens are no text
+				parts := rapid.SliceOfN(rapid.SampledFrom(fragments), 0, 14).Draw(rt, "parts")
+				want := parse(rt, c, strings.Join(parts, ""))
+				p := parser.New(bound, numbered(c.opts))
+				var events []chat.Event
+				for _, part := range parts {
+					if _, ok := v[part]; ok {
+						events = p.Push(events, v.tokens(part)[0])
+						continue
+					}
+					for _, s := range pieces(rt, part) {
+						events = p.Push(events, chat.Piece{Text: s, IDs: []uint32{1}})
+					}
+				}
+				events, reason := p.Finish(events, c.reason)
+				got := render(rt, events, reason)
+				got = slices.DeleteFunc(got, func(line string) bool { return line == `D markup ""` }) // ids without text
+				if diff := cmp.Diff(want, got); diff != "" {
+					rt.Fatalf("%q (-by text +by ids):\n%s", parts, diff)
+				}
+			})
 		})
 	}
 }
