@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
 
 	"github.com/dynago/dynago/anthropic"
 	"github.com/dynago/dynago/chat"
@@ -172,6 +173,9 @@ func TestMessages(t *testing.T) {
 		`{"role":"user","content":"a"},{"role":"user","content":"b"},{"role":"system","content":"s"},{"role":"assistant","content":"c"},{"role":"assistant","content":[{"type":"text","text":"d"}]},{"role":"system","content":[{"type":"text","text":"t"},{"type":"image"}]},{"role":"user","content":"e"}`: {
 			user(block("a")), user(block("b")), system(block("s")), model(block("c"), block("d")), system(block("t"), opaque(`{"type":"image"}`)), user(block("e")),
 		},
+		`{"role":"user","content":[{"type":"text","text":5}]},{"role":"system","content":[{"type":"text"}]},{"role":"assistant","content":"x"},{"role":"system","content":""},{"role":"user","content":"Hi"}`: {
+			user(opaque(`{"type":"text","text":5}`)), system(opaque(`{"type":"text"}`)), model(block("x")), hi,
+		},
 		// Order and bytes of an answer are kept.
 		`{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"thinking","thinking":"A","signature":"` + signed + `"},{"type":"text","text":"I look."},{"type":"thinking","thinking":"B","signature":"erased"},{"type":"tool_use","id":"toolu_1","name":"Read","input":{"b": 1.0, "a":  "x"},"caller":{"type":"direct"}},{"type":"text","text":"And."},{"type":"tool_use","input":{},"id":"toolu_2","name":"ls"}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"one"},{"type":"tool_result","tool_use_id":"toolu_2","is_error":true,"content":[{"type":"text","text":"two"},` + image + `]},{"type":"text","text":"Well?"}]}`: {
 			hi,
@@ -236,6 +240,48 @@ func TestMessages(t *testing.T) {
 	} {
 		same(t, messages, decode(t, talk(messages)).Request.Turns, want)
 	}
+}
+
+// Whatever blocks are in what was said before, a conversation goes on.
+func TestHistoryIsNotRefused(t *testing.T) {
+	names := rapid.SampledFrom([]string{"type", "text", "thinking", "signature", "data", "id", "name", "input", "tool_use_id", "content", "is_error", "source", "title", "tool_name", "cache_control", "aura"})
+	words := rapid.SampledFrom([]any{
+		"text", "image", "document", "search_result", "thinking", "redacted_thinking", "tool_use", "tool_result", "server_tool_use", "mcp_tool_use",
+		"web_search_tool_result", "tool_reference", "compaction", "aura", "base64", "url", "content", "x", "", nil, true, 7, -1.5,
+	})
+	var value func(depth int) *rapid.Generator[any]
+	value = func(depth int) *rapid.Generator[any] {
+		if depth == 0 {
+			return words
+		}
+		return rapid.OneOf(words, words,
+			rapid.Custom(func(t *rapid.T) any { return rapid.SliceOfN(value(depth-1), 0, 3).Draw(t, "array") }),
+			rapid.Custom(func(t *rapid.T) any { return rapid.MapOfN(names, value(depth-1), 0, 6).Draw(t, "object") }))
+	}
+	blocks := rapid.SliceOfN(rapid.OneOf(rapid.Custom(func(t *rapid.T) any {
+		b := rapid.MapOfN(names, value(3), 0, 8).Draw(t, "block")
+		b["type"] = words.Draw(t, "type")
+		return b
+	}), value(2)), 0, 4)
+	rapid.Check(t, func(rt *rapid.T) {
+		var messages []any
+		for range rapid.IntRange(1, 4).Draw(rt, "messages") {
+			messages = append(messages, map[string]any{
+				"role":    rapid.SampledFrom([]string{"user", "assistant", "system"}).Draw(rt, "role"),
+				"content": blocks.Draw(rt, "content"),
+			})
+		}
+		messages = append(messages, map[string]any{"role": "assistant", "content": "So."}, map[string]any{"role": "user", "content": "Go on."})
+		body, err := json.Marshal(map[string]any{"model": "m", "max_tokens": 1, "messages": messages})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		c, err := anthropic.Decode(body, anthropic.Dialect{}, anthropic.Options{})
+		if err != nil {
+			rt.Fatalf("%s: %v", body, err)
+		}
+		checkRequest(t, c.Request)
+	})
 }
 
 // An answer that the client has begun is gone on with, if it ends in text.

@@ -148,9 +148,8 @@ func lastBlock(r *chat.Request) chat.Breakpoint {
 			return chat.Breakpoint{Turn: i, Block: n - 1}
 		}
 	}
-	switch {
-	case len(r.System) > 0:
-		return chat.Breakpoint{Turn: -1, Block: len(r.System) - 1}
+	if n := len(r.System); n > 0 {
+		return chat.Breakpoint{Turn: -1, Block: n - 1}
 	}
 	return chat.Breakpoint{Turn: -2, Block: len(r.Tools) - 1}
 }

@@ -31,7 +31,7 @@ func (b *body) converse(r *chat.Request, o Options) error {
 	for c.newest > 0 && b.messages[c.newest-1].role != string(chat.RoleAssistant) {
 		c.newest--
 	}
-	system, err := c.system(&b.system, "system", -1)
+	system, err := c.system(&b.system, "system", -1, true)
 	if err != nil {
 		return err
 	}
@@ -65,13 +65,13 @@ func isPrefill(turns []chat.Turn) bool {
 
 // system makes blocks of system text. What is no text has no place there, and is
 // kept without effect.
-func (c *conversation) system(in *content, path string, turn int) ([]chat.Block, error) {
+func (c *conversation) system(in *content, path string, turn int, now bool) ([]chat.Block, error) {
 	out := make([]chat.Block, 0, len(in.blocks))
 	for i := range in.blocks {
 		switch b := &in.blocks[i]; {
-		case b.kind == "text" && b.text == nil:
+		case b.kind == "text" && b.text == nil && now:
 			return nil, noText(path, b)
-		case b.kind == "text":
+		case b.kind == "text" && b.text != nil:
 			out = appendText(out, *b.text)
 		default:
 			out = append(out, b.opaque())
@@ -116,8 +116,10 @@ func (c *conversation) message(m *message, i int) error {
 		if !m.content.given {
 			return missing(path + ".content")
 		}
-		blocks, err := c.system(&m.content, path+".content", len(c.turns))
-		c.turns = append(c.turns, chat.Turn{Role: role, Blocks: blocks})
+		blocks, err := c.system(&m.content, path+".content", len(c.turns), i >= c.newest)
+		if len(blocks) > 0 {
+			c.turns = append(c.turns, chat.Turn{Role: role, Blocks: blocks})
+		}
 		return err
 	case chat.RoleUser:
 		if !m.content.given {

@@ -12,10 +12,12 @@ import (
 func (c *conversation) said(b *block, path string, now bool) ([]chat.Block, error) {
 	switch b.kind {
 	case "text":
-		if b.text == nil {
+		switch {
+		case b.text != nil:
+			return appendText(nil, *b.text), nil
+		case now:
 			return nil, noText(path, b)
 		}
-		return appendText(nil, *b.text), nil
 	case "image":
 		return c.media(b, chat.Image, path, now)
 	case "document":
