@@ -154,10 +154,16 @@ func (b *xmlCalls) step(s string, final bool) (n int, t token, args string) {
 	}
 }
 
-// nextCall looks for a start tag of a call. White space before it is left where
-// it is: it may be the beginning of text.
+// nextCall looks for a start tag of a call. White space behind a call is left
+// where it is until then: it may be the beginning of text.
 func (b *xmlCalls) nextCall(s string, final bool) (n int, t token, args string) {
 	n = spaces(s)
+	switch {
+	case n > 0 && b.read == 0:
+		return n, tokSyntax, ""
+	case n > maxGap:
+		return 0, tokEnd, ""
+	}
 	s = s[n:]
 	if s == "" {
 		return 0, tokSyntax, ""

@@ -2,8 +2,13 @@ package parser
 
 import "strings"
 
-// maxTag is how long a start tag may be.
-const maxTag = 1024
+const (
+	// maxTag is how long a start tag may be, in bytes.
+	maxTag = 1024
+	// maxGap is how much white space may stand between tags where it may also be
+	// data. It is read again with every piece until a tag or text follows.
+	maxGap = 1024
+)
 
 // ending tells where a value ends in a text that it begins.
 type ending struct {
@@ -105,7 +110,7 @@ func (b *xmlCalls) ends(s string, closed, final bool) (n int, own bool, st statu
 // behindParam says whether the format goes on with s behind a parameter.
 func (b *xmlCalls) behindParam(s string, final bool) status {
 	s, st := behind(s, final, b.params, b.callEnd, b.calls, b.open)
-	if st != bad {
+	if st != bad || s == "" {
 		return st
 	}
 	if b.tree != nil {
@@ -137,10 +142,15 @@ func (d *xmlDialect) behindWrapper(s string, final bool) status {
 }
 
 // behind says whether s, behind white space, begins with one of the tags of
-// several lists, or ends. It returns s without the white space.
+// several lists, or ends. It returns s without the white space; of too much of
+// that, nothing.
 func behind(s string, final bool, lists ...[]string) (rest string, st status) {
-	s = s[spaces(s):]
-	if s == "" {
+	n := spaces(s)
+	s = s[n:]
+	switch {
+	case n > maxGap:
+		return "", bad
+	case s == "":
 		return s, cut(more, final)
 	}
 	st = bad

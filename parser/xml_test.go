@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -375,4 +376,33 @@ func FuzzTagged(f *testing.F) {
 		}
 		checkTagged(t, c, text, pieces)
 	})
+}
+
+// White space that may be layout or data is bounded, so that a model that writes
+// nothing else keeps nobody waiting. These take half a second, and many minutes
+// if each piece read all white space before it again.
+func TestTaggedBlanks(t *testing.T) {
+	blanks := strings.Repeat("\n ", 200_000)
+	for _, f := range taggedFamilies {
+		family := familyOf(t, f.name)
+		opts := parser.Options{ToolsOn: true, Tools: toolsOf([]givenCall{{name: "f", keys: []string{"k"}, values: []any{""}}})}
+		call := f.write([]givenCall{{name: "f", keys: []string{"k"}, values: []any{"x"}}})
+		for _, text := range []string{
+			f.open, // at its end
+			strings.TrimSuffix(call, f.close),
+			f.open + f.call("f") + f.param("k", "") + "x" + f.paramEnd("k"),
+			f.open + f.call("f"),
+		} {
+			began := time.Now()
+			p := parser.New(family, opts)
+			events := p.Push(nil, chat.Piece{Text: text})
+			for i := range blanks {
+				events = p.Push(events[:0], chat.Piece{Text: blanks[i : i+1]})
+			}
+			_, _ = p.Finish(events, chat.FinishLength)
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("%s: blanks behind %q took %v", f.name, text, took)
+			}
+		}
+	}
 }
