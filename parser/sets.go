@@ -67,20 +67,12 @@ func (k setKey) compile() *sets {
 			k.add(set, actThought, t.close...)
 		}
 		for _, closer := range t.close {
-			if k.token(closer) {
-				s.thought.add(newlineOnly, actNone)
-			} else {
-				s.thought.add("\n"+closer, actThought)
-			}
+			k.add(&s.thought, actThought, "\n"+closer)
 		}
 	}
 	k.addText(&s.text)
 	return s
 }
-
-// newlineOnly keeps a newline waiting for what comes behind it: a closer, which
-// will not come as text. No text goes on like this marker.
-const newlineOnly = "\n\xff"
 
 // addText collects the markers that mean something in a response.
 func (k setKey) addText(set *markers) {
@@ -111,17 +103,23 @@ func (k setKey) addText(set *markers) {
 	}
 }
 
-// add puts markers into a set, if they are looked for.
+// add puts markers into a set, if they are looked for. Of one that comes as a
+// token, with newlines before it, the newlines have to wait for the token.
 func (k setKey) add(set *markers, act action, texts ...string) {
 	for _, text := range texts {
-		if !k.token(text) {
+		marker := strings.TrimLeft(text, "\n")
+		lead := text[:len(text)-len(marker)]
+		switch token := k.literal && k.family.tokens.has(marker); {
+		case !token:
 			set.add(text, act)
+		case lead != "":
+			set.add(lead+nothing, actNone)
 		}
 	}
 }
 
-// token says whether a marker comes as a token and not as text.
-func (k setKey) token(marker string) bool { return k.literal && k.family.tokens.has(marker) }
+// nothing goes on like no text does, which is valid UTF-8.
+const nothing = "\xff"
 
 // tokens are the markers of a family that are single tokens of a vocabulary.
 type tokens struct {

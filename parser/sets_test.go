@@ -12,13 +12,14 @@ import (
 	"github.com/dynago/dynago/parser"
 )
 
-// vocabulary has a family's markers as tokens, the first of them with the id 1000.
+// vocabulary has those of a family's markers as tokens that may be one, the first
+// of them with the id 1000.
 type vocabulary map[string]uint32
 
 func vocabularyOf(f parser.Family) vocabulary {
 	v := vocabulary{}
 	for _, m := range f.Markers() {
-		if _, ok := v[m]; !ok {
+		if _, ok := v[m]; !ok && !strings.ContainsAny(m, "\n =") && strings.Count(m, "<") < 2 {
 			v[m] = uint32(1000 + len(v))
 		}
 	}
