@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -50,12 +51,23 @@ func (s *Store) grown(id string) bool {
 		return false
 	}
 	s.locked(func(now time.Time) {
-		if s.files[id] == old && s.drop(old) {
+		if s.files[id] != old {
+			return
+		}
+		parent := old.parent
+		if parent != nil {
+			parent.children++ // it has to stay for what comes next
+		}
+		if s.drop(old) {
 			if n := s.hang(now, at); n != nil {
 				s.tree.prune(n)
 			}
-			s.tree.settle(now)
 		}
+		if parent != nil {
+			parent.children--
+			s.tree.prune(parent)
+		}
+		s.tree.settle(now)
 	})
 	return true
 }
@@ -69,17 +81,8 @@ func (s *Store) drop(old *node) bool {
 	if old.children > 0 || !old.live {
 		return false
 	}
-	if old.parent != nil {
-		// What comes next may stand on it as well.
-		old.parent.children++
-		defer func(parent *node) {
-			parent.children--
-			s.tree.prune(parent)
-		}(old.parent)
-	}
-	before := len(s.left)
 	s.tree.retire(old)
-	s.left = s.left[:before]
+	s.left = slices.DeleteFunc(s.left, func(l leaving) bool { return l.id == old.id })
 	return true
 }
 

@@ -486,6 +486,41 @@ func TestWhatIsSentAgainIsKeptOnce(t *testing.T) {
 	})
 }
 
+// TestTheSameEndIsNotTheSameConversation says what another conversation ended
+// with.
+func TestTheSameEndIsNotTheSameConversation(t *testing.T) {
+	kinds(t, func(t *testing.T, o store.Options) {
+		s := open(t, o)
+		s.Put(record(t, "", "resp_1", "", "one"), nil)
+		first, _, _ := s.Conversation("", "resp_1")
+		r := record(t, "", "resp_2", "", "another one", "two")
+		r.Input = slices.Insert(r.Input, 1, first.Output...)
+		s.Put(r, nil)
+		if _, before, ok := s.Conversation("", "resp_2"); !ok || texts(before) != texts(r.Input) {
+			t.Fatalf("conversation: %v\n%s", ok, texts(before))
+		}
+	})
+}
+
+// TestWhatIsFinishedStandsWhereItBegan finishes a response that others have seen
+// begin, when what it continues can no longer be asked for.
+func TestWhatIsFinishedStandsWhereItBegan(t *testing.T) {
+	o := store.Options{Dir: t.TempDir()}
+	maker := open(t, o)
+	maker.Put(record(t, "", "resp_1", "", "one"), nil)
+	begun := record(t, "", "resp_2", "resp_1", "two")
+	begun.Status = "queued"
+	maker.Put(begun, nil)
+	maker.Delete("", "resp_1")
+	other := open(t, o)
+	maker.Put(record(t, "", "resp_2", "resp_1", "two"), nil)
+	for _, s := range []*store.Store{other, maker, open(t, o)} {
+		if _, before, ok := s.Conversation("", "resp_2"); !ok || len(before) != 3 {
+			t.Fatalf("conversation: %v\n%s", ok, texts(before))
+		}
+	}
+}
+
 // TestUnfinishedIsSeenByOthers follows a response that another process makes.
 func TestUnfinishedIsSeenByOthers(t *testing.T) {
 	c := newClock()
