@@ -292,7 +292,8 @@ type Sampling struct {
 func (s *Sampling) Choices() int { return max(1, s.N) }
 
 // Breakpoint marks a place up to which the client expects the prompt to stay
-// cached. Turn -1 is the system text, -2 the tools.
+// cached, for TTL as the client said it; 0 lets go of what was to stay. Turn -1 is
+// the system text, -2 the tools.
 type Breakpoint struct {
 	Turn, Block int
 	TTL         time.Duration
