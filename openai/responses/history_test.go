@@ -1,6 +1,7 @@
 package responses_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -177,6 +178,29 @@ func TestEnvelopeKey(t *testing.T) {
 		c := decode(t, `"input":[`+string(raw)+`]`, responses.Options{Envelope: tt.box})
 		if got := script(c.Request.Turns); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
+		}
+	}
+}
+
+// TestEnvelopeOnRequest holds that thoughts are sealed for those who asked for
+// that.
+func TestEnvelopeOnRequest(t *testing.T) {
+	for include, want := range map[string]bool{
+		`[]`: false, `["message.output_text.logprobs"]`: false, `["file_search_call.results","reasoning.encrypted_content"]`: true,
+	} {
+		out := unary(decode(t, `"include":`+include, responses.Options{}).Encoder(header), answer(chat.FinishStop, thought("a")))
+		if got := bytes.Contains(out, []byte(`"encrypted_content":"r1.`)); got != want {
+			t.Errorf("include %s: sealed %v in %s", include, got, out)
+		}
+	}
+}
+
+func TestParseItemTakesOne(t *testing.T) {
+	for _, raw := range []string{`{"role":"user","content":"a"} {}`, `{"role":"user","content":"a"`, `[]`, ``, `{"role":"king"}`} {
+		if item, err := responses.ParseItem([]byte(raw)); err == nil {
+			t.Errorf("%s became %+v", raw, item)
+		} else if _, ok := err.(*wire.Error); !ok {
+			t.Errorf("%s: %T", raw, err)
 		}
 	}
 }

@@ -9,17 +9,13 @@ import (
 )
 
 // reasoning is the member of that name.
-type reasoning struct {
-	given                    bool
-	effort, summary, context *string
-}
+type reasoning struct{ effort, summary, context *string }
 
 func readReasoning(r *wire.Reader, b *body) error {
 	b.reasoning = reasoning{}
 	if null, err := r.Null(); null {
 		return err
 	}
-	b.reasoning.given = true
 	return r.Object("an object", func(name []byte) error {
 		var at **string
 		switch string(name) {
