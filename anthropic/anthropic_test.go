@@ -315,6 +315,7 @@ func TestTools(t *testing.T) {
 		{"type":"web_search_20260318","name":"web_search","max_uses":3},
 		{"type":"mcp_toolset","mcp_server_name":"s"},
 		{"type":"computer_toolset_20260801","name":"computer"},
+		{"type":"tomorrow_20301231","name":"d","input_schema":{"type":"object"}},
 		{"type":"bash_20250124","name":"bash"},
 		{"type":"text_editor_20250728","name":"str_replace_based_edit_tool","max_characters":5},
 		{"type":"text_editor_20250124","name":"str_replace_editor"},
@@ -336,16 +337,17 @@ func TestTools(t *testing.T) {
 		{Kind: chat.ToolServer, Name: "web_search"},
 		{Kind: chat.ToolServer},
 		{Kind: chat.ToolServer, Name: "computer"},
+		{Kind: chat.ToolFunction, Name: "d", Schema: json.RawMessage(`{"type":"object"}`)},
 	} {
 		want.Wire = wires[i]
 		same(t, string(wires[i]), got[i], want)
 	}
 	for i, want := range map[int][]string{ // name, and members of the schema
-		6:  {"bash", "command", "restart"},
-		7:  {"str_replace_based_edit_tool", "command", "path", "file_text", "old_str", "new_str", "insert_line", "insert_text", "view_range"},
-		8:  {"str_replace_editor", "command", "path"},
-		9:  {"memory", "command", "path", "old_path", "new_path"},
-		10: {"computer", "action", "coordinate", "text"},
+		7:  {"bash", "command", "restart"},
+		8:  {"str_replace_based_edit_tool", "command", "path", "file_text", "old_str", "new_str", "insert_line", "insert_text", "view_range"},
+		9:  {"str_replace_editor", "command", "path"},
+		10: {"memory", "command", "path", "old_path", "new_path"},
+		11: {"computer", "action", "coordinate", "text"},
 	} {
 		var schema struct {
 			Type       string
@@ -363,12 +365,12 @@ func TestTools(t *testing.T) {
 			t.Errorf("got %+v", got[i])
 		}
 		undo := strings.Contains(string(got[i].Schema), "undo_edit")
-		if undo != (i == 8) {
+		if undo != (i == 9) {
 			t.Errorf("%s: undo_edit %v", want[0], undo)
 		}
 	}
-	if got[9].Description != "Mine." || !strings.Contains(got[10].Description, "1024 x 768") {
-		t.Errorf("descriptions %q and %q", got[9].Description, got[10].Description)
+	if got[10].Description != "Mine." || !strings.Contains(got[11].Description, "1024 x 768") {
+		t.Errorf("descriptions %q and %q", got[10].Description, got[11].Description)
 	}
 }
 

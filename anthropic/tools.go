@@ -70,7 +70,9 @@ func (b *body) readTool(r *wire.Reader, i int) (chat.Tool, mark, error) {
 		return t, marked, err
 	}
 	t.Wire = wire.CleanRaw(raw)
-	if kind != "" && kind != "custom" && !builtIn(&t, kind, screen) {
+	// A tool of a type that nobody here knows is the provider's, unless it says what
+	// it takes: then it is the client's own.
+	if kind != "" && kind != "custom" && !builtIn(&t, kind, screen) && t.Schema == nil {
 		b.passOver(path + ".type=" + wire.Clip(kind))
 		t.Kind = chat.ToolServer
 		return t, marked, nil
