@@ -155,10 +155,10 @@ func (b *xtmlCalls) step(s string, final bool) (n int, t token, wait bool) {
 		return 0, tokSyntax, true
 	case b.at == xtmlArg:
 		return b.readArg(s, tag, st)
-	case st == bad:
-		return 0, tokBad, false
-	case !tag.opens || tag.word != "call" || tag.attr("tool") == "":
+	case st == done && !(tag.opens && tag.word == "call"):
 		return 0, tokEnd, false
+	case st == bad || tag.attr("tool") == "":
+		return 0, tokBad, false
 	case b.at == xtmlItem:
 		b.at = xtmlCall
 		return 0, tokItem, false
