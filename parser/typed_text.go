@@ -67,8 +67,8 @@ func escapeControls(text string) string {
 	return string(out)
 }
 
-// entities are the names that a family's models may write for characters which
-// mean something in tags, and what they stand for.
+// entities are pairs: a name that a family's models may write for a character
+// which means something in tags, and the character.
 type entities []string
 
 // unescape replaces entities, unless s has a raw bracket: who writes those means

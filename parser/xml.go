@@ -330,22 +330,18 @@ func (b *xmlCalls) value(s string, final bool) (n int, t token, args string) {
 
 // whole reads a part of a value that is released when it is complete.
 func (b *xmlCalls) whole(s string, e ending) (n int, t token, args string) {
-	b.raw = append(b.raw, s[:e.at]...)
 	if !e.ended {
+		b.raw = append(b.raw, s[:e.at]...)
 		return e.at, tokSyntax, ""
 	}
-	if !e.own && !b.lenient {
+	raw := string(b.raw) + s[:e.at]
+	switch {
+	case !e.own && !b.lenient, b.tree != nil && !b.tree.balanced(raw):
 		return b.lose(e)
-	}
-	raw := string(b.raw)
-	if b.tree != nil {
-		if !b.tree.balanced(raw) {
-			return b.lose(e)
-		}
+	case b.tree != nil:
 		b.same, b.at = append(b.same, raw), beforeParam
 		return e.next, tokSyntax, ""
-	}
-	if b.text.names != nil {
+	case b.text.names != nil:
 		raw = b.text.names.unescape(raw)
 	}
 	b.at = beforeParam
@@ -360,9 +356,11 @@ func (b *xmlCalls) releaseSame() (n int, t token, args string) {
 	return b.release(0, b.member()+args)
 }
 
-// lose reads to the end of a value that has no end tag, and of which nothing was
-// released.
+// lose reads to the end of a value that is broken, and of which nothing was
+// released. What else was given for its key goes with it: a list that lacks an
+// item is worse than none.
 func (b *xmlCalls) lose(e ending) (n int, t token, args string) {
+	b.same = nil
 	if b.lossy {
 		b.at = beforeParam
 		return e.next, tokDropped, ""

@@ -178,8 +178,8 @@ func genCalls(t *rapid.T, f *tagged) []givenCall {
 	return calls
 }
 
-// schemasOf returns tools for calls, whose parameters have the type that the
-// values have.
+// toolsOf returns tools for calls, whose parameters have the types that the values
+// have; nil if a key has several.
 func toolsOf(calls []givenCall) []chat.Tool {
 	var tools []chat.Tool
 	for _, name := range []string{"f", "g.h", "ns::do_it-2"} {
