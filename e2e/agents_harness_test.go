@@ -24,6 +24,9 @@ type harness struct {
 	api     string // the route that it asks
 	session string // the header that names a conversation
 
+	variant string   // of the harness, where there are several
+	flags   []string // of its server
+
 	// configure sets a home up with what "dynago env" prints.
 	configure func(a *agent)
 	// start and resume are command lines of the shell, behind the program's name;
@@ -52,7 +55,7 @@ func (h harness) version(t testing.TB) string {
 	if err := json.Unmarshal(text, &p); err != nil {
 		t.Fatal(err)
 	}
-	return h.name + " " + p.Version
+	return strings.TrimSpace(h.name + " " + p.Version + " " + h.variant)
 }
 
 // agent is a harness with a home of its own, in a scratch repository, in front of
@@ -136,7 +139,7 @@ func (a *agent) say(line, prompt string) string {
 	return out.String()
 }
 
-var harnesses = []harness{codex, openCode, claudeCode}
+var harnesses = []harness{codex, patchingCodex(), openCode, claudeCode}
 
 var codex = harness{
 	name: "Codex CLI", pkg: "@openai/codex", program: "codex", api: "/v1/responses", session: "Thread-Id",
@@ -160,6 +163,21 @@ var codex = harness{
 		}
 	},
 	editor: "exec_command",
+}
+
+// patchingCodex is Codex with a model whose name it knows: it offers a tool that
+// takes free text for patches then.
+func patchingCodex() harness {
+	h := codex
+	h.variant, h.flags = "patching", []string{"--model-alias", "gpt-*=MODEL"}
+	h.start = strings.Replace(h.start, "exec ", "exec --model gpt-5.5 ", 1)
+	h.resume = strings.Replace(h.resume, "resume ", "resume --model gpt-5.5 ", 1)
+	h.edit = func(file, old, new string) call {
+		before, after := "    return "+old+" + name", "    return "+new+" + name"
+		return call{"apply_patch", []arg{{"input", "*** Begin Patch\n*** Update File: " + filepath.Base(file) + "\n@@\n-" + before + "\n+" + after + "\n*** End Patch\n"}}}
+	}
+	h.editor = "apply_patch"
+	return h
 }
 
 var claudeCode = harness{

@@ -23,9 +23,12 @@ func TestAgents(t *testing.T) {
 	defer report.write(t)
 	for _, h := range harnesses {
 		for _, d := range dialects {
-			t.Run(h.program+"/"+d.name, func(t *testing.T) {
+			t.Run(h.program+h.variant+"/"+d.name, func(t *testing.T) {
 				line := report.line(h.version(t), d.name)
 				line.note("task", t.Run("task", func(t *testing.T) { line.reuses = testTask(t, h, d) }))
+				if h.variant != "" {
+					return
+				}
 				line.note("sub-agent", t.Run("sub-agent", func(t *testing.T) { testDelegate(t, h, d) }))
 				line.note("picture", t.Run("picture", func(t *testing.T) { testLook(t, h, d) }))
 				line.note("ctrl-c", t.Run("interrupt", func(t *testing.T) { testInterrupt(t, h, d) }))
@@ -42,8 +45,11 @@ func TestAgents(t *testing.T) {
 }
 
 // serveDialect starts a server with one worker that speaks the dialect.
-func serveDialect(t testing.TB, d dialect, script string, flags ...string) *server {
+func serveDialect(t testing.TB, h harness, d dialect, script string, flags ...string) *server {
 	t.Helper()
+	for _, flag := range h.flags {
+		flags = append(flags, strings.ReplaceAll(flag, "MODEL", d.model))
+	}
 	args := []string{
 		"--model-path", filepath.Join(setting(t, "E2E_MODELS"), d.model), "--mock-script", script, "--speedup-ratio", "0",
 		"--workers", "1",
@@ -92,7 +98,7 @@ func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 func testTask(t *testing.T, h harness, d dialect, flags ...string) []reuse {
 	repo := scratch(t)
 	steps := fixing(h, repo)
-	a := newAgent(t, h, serveDialect(t, d, play(t, d, steps), flags...), repo)
+	a := newAgent(t, h, serveDialect(t, h, d, play(t, d, steps), flags...), repo)
 	for _, run := range []struct{ line, prompt, want string }{{h.start, ask, answer}, {h.resume, askAgain, again}} {
 		if out := a.say(run.line, run.prompt); !strings.Contains(out, run.want) {
 			t.Errorf("it printed no %q:\n%s", run.want, out)
@@ -115,7 +121,7 @@ func testTask(t *testing.T, h harness, d dialect, flags ...string) []reuse {
 func testDelegate(t *testing.T, h harness, d dialect) {
 	repo := scratch(t)
 	lead, sub := delegating(h)
-	a := newAgent(t, h, serveDialect(t, d, play(t, d, lead, sub)), repo)
+	a := newAgent(t, h, serveDialect(t, h, d, play(t, d, lead, sub)), repo)
 	if out := a.say(h.start, askOther); !strings.Contains(out, relayed) {
 		t.Errorf("it printed no %q:\n%s", relayed, out)
 	}
@@ -134,7 +140,7 @@ func testDelegate(t *testing.T, h harness, d dialect) {
 func testLook(t *testing.T, h harness, d dialect) {
 	repo := scratch(t)
 	// Some harnesses send what a tool has found as if it were from the user.
-	a := newAgent(t, h, serveDialect(t, d, play(t, d, looking(h, repo)), "--image-placeholder"), repo)
+	a := newAgent(t, h, serveDialect(t, h, d, play(t, d, looking(h, repo)), "--image-placeholder"), repo)
 	if h.pictures != nil {
 		h.pictures(a)
 	}
@@ -154,7 +160,7 @@ func testInterrupt(t *testing.T, h harness, d dialect) {
 		Emit: d.write(t, saying{text: strings.Repeat("and so on ", 2000)}),
 		Pace: map[string]any{"itl": "20ms"},
 	}}, rule{Emit: d.write(t, saying{text: "A title"})})
-	a := newAgent(t, h, serveDialect(t, d, script, "--http-sse-keep-alive-interval-ms", "2000"), scratch(t))
+	a := newAgent(t, h, serveDialect(t, h, d, script, "--http-sse-keep-alive-interval-ms", "2000"), scratch(t))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := a.command(ctx, h.start, ask)
