@@ -29,11 +29,12 @@ type markedCalls struct {
 	at     markedPlace
 	header []byte
 	called string
+	asked  bool // and the header alone did not tell the name
 	fenced bool
 	args   markedArgs
 	held   []byte // arguments of a call that is not open
 	opened bool
-	junk   []byte // behind the arguments
+	junk   []byte // behind the arguments, up to what is more than a fence
 }
 
 // markedPlace is where in a body the reader is.
@@ -68,7 +69,7 @@ func (b *markedCalls) reset() {
 // clear forgets the call.
 func (b *markedCalls) clear() {
 	b.header, b.held, b.junk = b.header[:0], b.held[:0], b.junk[:0]
-	b.called, b.fenced, b.opened = "", false, false
+	b.called, b.asked, b.fenced, b.opened = "", false, false, false
 	b.args.reset()
 }
 
@@ -138,25 +139,20 @@ func (b *markedCalls) readHeader(s string, final bool) (n int, t token, args str
 		at, n, act = brace, 0, actEnd
 	}
 	b.header = append(b.header, s[:at]...)
-	switch act {
-	case actNone, actPartial:
+	switch {
+	case act == actNone || act == actPartial:
 		return at, tokSyntax, "", true
-	}
-	if b.native() == "" {
+	case b.native() == "" || act == actCall || act == actCallEnd:
 		return at, tokBad, "", false
-	}
-	switch act {
-	case actMessage:
+	case act == actMessage && b.form.fence != "" && b.native() == b.form.fence:
+		b.header, b.at = b.header[:0], markedLine
+	default:
 		b.at = markedFence
-		if b.form.fence != "" && b.native() == b.form.fence {
-			b.header, b.at = b.header[:0], markedLine
-		}
-		return at + n, tokSyntax, "", false
-	case actEnd:
-		b.at = markedFence
-		return at, tokSyntax, "", false
 	}
-	return at, tokBad, "", false
+	if act == actMessage {
+		at += n
+	}
+	return at, tokSyntax, "", false
 }
 
 // readLine reads the line of a name. If the arguments stand in its place, the
@@ -227,7 +223,10 @@ func (b *markedCalls) readValue(s string, final bool) (n int, t token, args stri
 
 // resolved says whether the name of the call is settled.
 func (b *markedCalls) resolved(st status) (ok bool) {
-	b.called, ok = b.resolve(b.native(), "")
+	if !b.asked {
+		b.called, ok = b.resolve(b.native(), "")
+		b.asked = true
+	}
 	if !ok && st == done {
 		b.called, ok = b.resolve(b.native(), string(b.held))
 	}
@@ -235,33 +234,32 @@ func (b *markedCalls) resolved(st status) (ok bool) {
 }
 
 // readAfter reads from the end of the arguments to that of the call, which the
-// next one tells, too. Nothing should stand there.
+// next one tells, too. Nothing should stand there but the end of a fence.
 func (b *markedCalls) readAfter(s string, final bool) (n int, t token, args string, wait bool) {
 	at, n, act := b.marks.next(s, final)
 	if act == actMessage {
 		at += n
 	}
-	b.junk = append(b.junk, s[:at]...)
-	junk := strings.TrimSpace(string(b.junk))
-	empty := junk == "" || b.fenced && junk == "```"
-	switch act {
-	case actMessage:
-		return at, tokSyntax, "", false
-	case actNone, actPartial:
-		if final && empty {
-			b.at = markedItem
-			return at, tokItemEnd, "", false
+	for i := 0; i < at && len(b.junk) <= len("```"); i++ {
+		if !isSpace(s[i]) {
+			b.junk = append(b.junk, s[i])
 		}
-		return at, tokSyntax, "", true
 	}
-	if !empty {
+	clean := len(b.junk) == 0 || b.fenced && string(b.junk) == "```"
+	switch {
+	case act == actMessage:
+		return at, tokSyntax, "", false
+	case act == actNone || act == actPartial:
+		if !final || !clean {
+			return at, tokSyntax, "", true
+		}
+	case !clean:
 		b.junk = b.junk[:0]
 		return at, tokDropped, "", false
-	}
-	b.at = markedItem
-	if act == actEnd {
+	case act == actEnd:
 		at += n
 	}
+	b.at = markedItem
 	return at, tokItemEnd, "", false
 }
 
