@@ -39,6 +39,9 @@ func newModelFiles(s modelSettings, log *slog.Logger) (*modelFiles, error) {
 			return nil, fmt.Errorf("%s: %w", flag, err)
 		}
 	}
+	if _, err := (parser.Family{}).With(s.ToolParser, s.ReasoningParser); err != nil {
+		return nil, fmt.Errorf("--dyn-tool-call-parser and --dyn-reasoning-parser: %w", err)
+	}
 	m := &modelFiles{name: s.Name, uri: builtin}
 	what := "the demo model"
 	load := func(p prompt.Parsers) (*prompt.Model, error) { return prompt.Load(demo.File, p) }
