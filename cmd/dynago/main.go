@@ -6,7 +6,8 @@
 //	dynago router         answer dispatchers of others over HTTP
 //	dynago route TEXT     show where a prompt would go, and why
 //	dynago replay TRACE   replay requests in virtual time, and report
-//	dynago env            show all settings and where they came from
+//	dynago env            show all settings and where they came from, or what
+//	                      points an agent here
 //	dynago version
 //
 // Settings come from flags, then DYN_ variables, then a YAML file, then
@@ -35,7 +36,7 @@ type commands struct {
 	Router  routerCommand  `cmd:"" help:"Answer dispatchers of others over HTTP: register workers, choose one, book a request."`
 	Route   routeCommand   `cmd:"" help:"Show where a prompt would go, and what each worker would have cost."`
 	Replay  replayCommand  `cmd:"" help:"Replay recorded or made-up requests in virtual time, and report how they fared."`
-	Env     envCommand     `cmd:"" help:"Show every setting, its value, and where that came from."`
+	Env     envCommand     `cmd:"" help:"Show every setting, its value, and where that came from; or what points an agent here."`
 	Version versionCommand `cmd:"" help:"Show the version."`
 }
 
