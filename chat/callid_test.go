@@ -194,6 +194,19 @@ func TestConversation(t *testing.T) {
 	}
 }
 
+func TestIndexIsTakenWhateverTheName(t *testing.T) {
+	ids := chat.NewNativeIDs(chat.FunctionIDs)
+	for _, tt := range []struct{ native, name, want string }{
+		{"functions.ls:0", "ls", "functions.ls:0"},
+		{"functions.cat:0", "cat", "functions.cat:1"},
+		{"functions.cat:7", "cat", "functions.cat:7"},
+	} {
+		if got := ids.New(tt.native, tt.name, fresh); got != tt.want {
+			t.Errorf("%s is named %s, want %s", tt.native, got, tt.want)
+		}
+	}
+}
+
 func TestStoredIDWins(t *testing.T) {
 	ids := chat.NewNativeIDs(chat.FunctionIDs)
 	if got := ids.Call(&chat.ToolUse{ID: foreign, NativeID: "functions.ls:9", Name: "ls"}); got != "functions.ls:9" {
