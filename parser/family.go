@@ -39,6 +39,9 @@ type callGrammar struct {
 	// bare says whether a response that begins with s begins with a call that has
 	// no wrapper, or that more of the response would tell; nil if none may.
 	bare func(s string) (ok, more bool)
+	// named tells that such a call begins with the name of a tool of the request, so
+	// that no other first word is held.
+	named bool
 	// certain says that what begins so is a call, whatever it calls.
 	certain bool
 	// ids is how the model writes the ids of calls.

@@ -13,7 +13,7 @@ import "strings"
 // which is all of the answer may lack its beginning.
 var glmCalls = &callGrammar{
 	name: "glm47", open: glmTags.open, close: glmTags.close,
-	bare: glmBare,
+	bare: glmBare, named: true,
 	body: newXMLCalls(glmTags),
 }
 
@@ -47,22 +47,15 @@ func glmName(s string) (n int, name string, st status) {
 	return n, name, done
 }
 
-// glmBare says whether an answer begins with a name and a key. The names of tools
-// are short, so that a first word is not held for long.
+// glmBare says whether an answer begins with a name and a key.
 func glmBare(s string) (ok, wait bool) {
-	const longest = 64
-	n := strings.IndexFunc(s, func(r rune) bool {
-		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("_-.:", r))
-	})
-	switch {
-	case n < 0:
-		return false, len(s) <= longest
-	case n == 0 || n > longest:
+	n := nameLen(s)
+	if n > longestName {
 		return false, false
 	}
 	rest := s[n:]
 	_, st := oneOf(rest[spaces(rest):], glmKeyTag)
-	return st == done, st == more
+	return n > 0 && st == done, st == more
 }
 
 // glmKey reads a key and the tag that begins its value.

@@ -1,6 +1,11 @@
 package parser
 
-import "github.com/dynago/dynago/chat"
+import (
+	"slices"
+	"strings"
+
+	"github.com/dynago/dynago/chat"
+)
 
 // state is what the machine is reading.
 type state uint8
@@ -141,7 +146,17 @@ func (p *Parser) mayBeBare(s string) (ok, more bool) {
 	if !p.opts.ToolsOn && !p.family.calls.certain {
 		return false, false
 	}
+	if p.family.calls.named && !p.mayBeName(s) {
+		return false, false
+	}
 	return p.family.calls.bare(s)
+}
+
+// mayBeName says whether s begins with the name of a tool, or is the beginning of one.
+func (p *Parser) mayBeName(s string) bool {
+	return slices.ContainsFunc(p.opts.Tools, func(t chat.Tool) bool {
+		return strings.HasPrefix(s, t.Name) || strings.HasPrefix(t.Name, s)
+	})
 }
 
 // leaveGap goes on with text or thinking; the white space that is still held is

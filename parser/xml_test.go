@@ -406,3 +406,14 @@ func TestTaggedBlanks(t *testing.T) {
 		}
 	}
 }
+
+// A first word that is the name of no tool is told at once.
+func TestFirstWords(t *testing.T) {
+	p := parser.New(familyOf(t, "glm47"), parser.Options{ToolsOn: true, Tools: []chat.Tool{{Name: "list_files"}}})
+	if events := p.Push(nil, chat.Piece{Text: "lis"}); len(events) > 0 || p.Held() != 3 {
+		t.Errorf("what may be a name is told: %+v", events)
+	}
+	if events := p.Push(nil, chat.Piece{Text: "ten"}); len(events) != 2 || p.Held() != 0 {
+		t.Errorf("what is no name is held: %+v", events)
+	}
+}
