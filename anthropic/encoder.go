@@ -26,7 +26,7 @@ type Encoder struct {
 	id   string
 	head Header
 
-	// start is what was known of the prompt when the answer began.
+	// start is what was known of the prompt when the answer began, and of it alone.
 	start atomic.Pointer[chat.Usage]
 
 	open     chat.Kind // of the open block; empty if none is
@@ -53,7 +53,6 @@ func (e *Encoder) AppendOpening(dst []byte) []byte {
 	}
 	dst = append(dst, "event: message_start\ndata: "+`{"type":"message_start","message":`...)
 	dst = append(e.appendHead(dst), `[],"stop_reason":null,"stop_sequence":null,"usage":`...)
-	usage = &chat.Usage{Prompt: usage.Prompt, Cached: usage.Cached, Written: usage.Written}
 	dst = appendUsage(dst, usage)
 	if e.call.marked {
 		dst = e.call.appendCreation(append(dst, `,"cache_creation":`...), usage)
@@ -83,8 +82,8 @@ func (e *Encoder) AppendEvent(dst []byte, event chat.Event) []byte {
 	}
 	switch event.Kind {
 	case chat.Start:
-		usage := event.Usage
-		e.start.Store(&usage)
+		u := event.Usage
+		e.start.Store(&chat.Usage{Prompt: u.Prompt, Cached: u.Cached, Written: u.Written})
 	case chat.BlockStart:
 		return e.appendBlockStart(dst, &event)
 	case chat.TextDelta, chat.ThinkingDelta, chat.ArgsDelta, chat.RefusalDelta:

@@ -19,7 +19,8 @@ func (c *conversation) said(b *block, path string, now bool) ([]chat.Block, erro
 			return nil, noText(path, b)
 		}
 	case "image":
-		return c.media(b, chat.Image, path, now)
+		s, err := b.readSource(&c.body.left)
+		return b.media(&s, err, chat.Image, path, now)
 	case "document":
 		return c.document(b, path, now)
 	case "search_result":
@@ -104,9 +105,9 @@ func (s *source) media() *chat.Media {
 	return m
 }
 
-// media makes a block of an image or a document that is no text.
-func (c *conversation) media(b *block, kind chat.Kind, path string, now bool) ([]chat.Block, error) {
-	s, err := b.readSource(&c.body.left)
+// media makes a block of an image or a document that is no text, of which reading
+// the source may have failed.
+func (b *block) media(s *source, err error, kind chat.Kind, path string, now bool) ([]chat.Block, error) {
 	m, at := s.media(), index(path, b.index)
 	switch {
 	case now && (err != nil || m == nil):
@@ -119,7 +120,6 @@ func (c *conversation) media(b *block, kind chat.Kind, path string, now bool) ([
 		return []chat.Block{b.opaque()}, nil
 	}
 	m.Path = at
-	m.Path = index(path, b.index)
 	return []chat.Block{{Kind: kind, Media: m}}, nil
 }
 
@@ -147,7 +147,7 @@ func (c *conversation) document(b *block, path string, now bool) ([]chat.Block, 
 		}
 		return appendText(out, "\n"), nil
 	}
-	return c.media(b, chat.Document, path, now)
+	return b.media(&s, err, chat.Document, path, now)
 }
 
 // result makes a block of what a client's tool has answered. Tools do answer
