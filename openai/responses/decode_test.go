@@ -221,7 +221,7 @@ func TestRequest(t *testing.T) {
 		{`"chat_template_kwargs":{ },"text":{"verbosity":"low"}`, func(r *chat.Request) { r.TemplateArgs = []byte(`{"verbosity":"low"}`) }},
 		{`"text":{"format":{"type":"text"}}`, func(*chat.Request) {}},
 		{`"text":{"format":{"type":"json_object"}}`, func(r *chat.Request) { r.Output.Kind = chat.FormatJSONObject }},
-		{`"text":{"format":{"type":"json_schema","name":"n","schema":{"type":"object"},"strict":true}}`, func(r *chat.Request) {
+		{`"text":{"format":{"type":"json_schema","name":"n","description":"d","schema":{"type":"object"},"strict":true},"other":{}}`, func(r *chat.Request) {
 			r.Output = chat.OutputFormat{Kind: chat.FormatJSONSchema, Name: "n", Schema: schema, Strict: &yes}
 		}},
 		{`"top_logprobs":3`, func(*chat.Request) {}},
