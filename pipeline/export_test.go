@@ -19,13 +19,26 @@ func NewHistories(tokens int) Histories { return Histories{newHistories(tokens)}
 // session's, or from none.
 func (h Histories) Add(name string, tokens, after int) {
 	p := &past{ids: make([]uint32, tokens)}
-	if known := h.h.of(session{id: name}); after >= 0 {
-		p.after = known[after]
+	if after >= 0 {
+		p.after = h.h.known[session{id: name}].Value.(*history).past[after]
 	}
 	h.h.add(session{id: name}, p)
 }
 
-func (h Histories) Known(name string) int { return len(h.h.of(session{id: name})) }
+// Known returns how many requests of a session are known, without using it.
+func (h Histories) Known(name string) int {
+	e := h.h.known[session{id: name}]
+	if e == nil {
+		return 0
+	}
+	return len(e.Value.(*history).past)
+}
+
+// Chained tells that the last request of a session holds another one.
+func (h Histories) Chained(name string) bool {
+	known := h.h.of(session{id: name})
+	return known[len(known)-1].after != nil
+}
 
 // Last returns how many tokens the latest request of a session has.
 func (h Histories) Last(name string) int {

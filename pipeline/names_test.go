@@ -83,6 +83,9 @@ func TestNamesProperty(t *testing.T) {
 func TestGroupedCalls(t *testing.T) {
 	c := newConversation(t, pipeline.Config{})
 	c.next.Tools = []chat.Tool{function("a", "run"), function("b", "run"), {Kind: chat.ToolCustom, Namespace: "b", Name: "patch"}}
+	for i := range 2 {
+		c.next.Tools[i].Wire = []byte(`{"type":"function","name":"run"}`) // as Responses has it, the same in both
+	}
 	c.next.ToolChoice = chat.ToolChoice{Mode: chat.ToolAuto, Names: []string{"run"}}
 	c.ask("<tool_call>\n{\"name\": \"b__run\", \"arguments\": {\"x\": 1}}\n</tool_call>", "s")
 	use := c.next.Turns[1].Blocks[0].Use
@@ -99,6 +102,31 @@ func TestGroupedCalls(t *testing.T) {
 	u := c.ask("Done.", "s").Reuse
 	if u == nil || u.Ratio() != 1 {
 		t.Errorf("got %+v", u)
+	}
+}
+
+// A choice names tools as the client does; where it must be one, it is one.
+func TestChosenNames(t *testing.T) {
+	tools := []chat.Tool{function("a", "run"), function("b", "run"), function("b", "read"), {Kind: chat.ToolCustom, Name: "patch"}}
+	for _, tc := range []struct {
+		mode  chat.ToolMode
+		names string
+		want  string
+	}{
+		{chat.ToolAuto, "run", "a__run b__run"},
+		{chat.ToolAuto, "b__run read", "b__run read"},
+		{chat.ToolAuto, "unknown", "unknown"},
+		{chat.ToolNamed, "run", "a__run"},
+		{chat.ToolNamed, "b__run", "b__run"},
+	} {
+		r := &chat.Request{API: chat.APIResponses, Tools: tools, ToolChoice: chat.ToolChoice{Mode: tc.mode, Names: strings.Fields(tc.names)}}
+		if got := strings.Join(pipeline.Shown(r, short(t, 0)).ToolChoice.Names, " "); got != tc.want {
+			t.Errorf("%s %s: shown %q, want %q", tc.mode, tc.names, got, tc.want)
+		}
+	}
+	names := pipeline.NamesOf(tools)
+	if use := names.Tell(&chat.ToolUse{Name: "patch", Kind: chat.ToolFunction}); use.Kind != chat.ToolCustom {
+		t.Errorf("a custom tool is told as %s", use.Kind)
 	}
 }
 

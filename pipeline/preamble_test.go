@@ -33,6 +33,16 @@ func TestPreamble(t *testing.T) {
 			want:  chat.Request{System: []chat.Block{say("a"), say("b")}, Turns: []chat.Turn{user}, Cache: []chat.Breakpoint{at(-1, 0), at(-1, 1), at(0, 0)}},
 			lines: 1,
 		},
+		"a mark behind it": {
+			in:    chat.Request{System: []chat.Block{say(billing), say("a"), say("b")}, Turns: []chat.Turn{user}, Cache: []chat.Breakpoint{at(-1, 1)}},
+			want:  chat.Request{System: []chat.Block{say("a"), say("b")}, Turns: []chat.Turn{user}, Cache: []chat.Breakpoint{at(-1, 0)}},
+			lines: 1,
+		},
+		"of the system alone": {
+			in:    chat.Request{System: []chat.Block{say(billing + "\na")}, Turns: []chat.Turn{turnOf(chat.RoleUser, say(billing))}},
+			want:  chat.Request{System: []chat.Block{say("a")}, Turns: []chat.Turn{turnOf(chat.RoleUser, say(billing))}},
+			lines: 1,
+		},
 		"before other text": {
 			in:    chat.Request{System: []chat.Block{say(" \n" + billing + "\n  a\n" + billing)}, Turns: []chat.Turn{user}},
 			want:  chat.Request{System: []chat.Block{say("  a\n" + billing)}, Turns: []chat.Turn{user}},

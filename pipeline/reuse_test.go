@@ -90,7 +90,7 @@ func TestReuse(t *testing.T) {
 		},
 		"no calls": {
 			change: func(r *chat.Request) { r.Turns[1].Blocks = r.Turns[1].Blocks[:1] },
-			cause:  "turns[1]: the answer's calls did not come back", answer: true,
+			part:   "turns[1].blocks[0]", cause: "turns[1]: the answer's calls did not come back", answer: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -158,6 +158,40 @@ func TestReuseOfWhat(t *testing.T) {
 	}
 }
 
+// Tenants share no session of one name, and neither do conversations and what is
+// none.
+func TestReuseOfWhom(t *testing.T) {
+	for name, change := range map[string]func(r *pipeline.Request){
+		"the same":       func(*pipeline.Request) {},
+		"another tenant": func(r *pipeline.Request) { r.KV.Namespace.Salt = "t" },
+		"no session":     func(r *pipeline.Request) { r.Identity.Key = "" },
+		"background":     func(r *pipeline.Request) { r.Background = true },
+		"no conversation": func(r *pipeline.Request) {
+			r.Chat.API, r.Chat.Prompt = chat.APICompletions, &chat.Prompt{Text: "Once"}
+		},
+	} {
+		f := &fake{features: engine.Features{engine.FeatureCacheSalt}}
+		h := newHouse(t, pipeline.Config{}, f)
+		ask := func(turns int, change func(r *pipeline.Request)) *pipeline.Reuse {
+			f.generate = h.say("Yes", 1, engine.FinishEOS)
+			r := request("Question")
+			for range turns {
+				r.Chat.Turns = append(r.Chat.Turns, turnOf(chat.RoleAssistant, say("Yes")), turnOf(chat.RoleUser, say("Question")))
+			}
+			r.Identity.Key = "s"
+			change(r)
+			if _, err := chat.Fold(h.Run(t.Context(), r)); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			return r.Notes.Reuse
+		}
+		ask(0, func(*pipeline.Request) {})
+		if u := ask(1, change); (u != nil) != (name == "the same") {
+			t.Errorf("%s: %+v", name, u)
+		}
+	}
+}
+
 // The last request of a session leaves nothing behind.
 func TestReuseEnds(t *testing.T) {
 	c := newConversation(t, pipeline.Config{})
@@ -173,6 +207,27 @@ func TestReuseEnds(t *testing.T) {
 	c.say("Third question")
 	if u := c.ask("No.", "s").Reuse; u != nil {
 		t.Errorf("got %+v", u)
+	}
+}
+
+// The session that was told of least lately makes room, and no request holds the
+// ones before it.
+func TestHistoriesForget(t *testing.T) {
+	h := pipeline.NewHistories(500)
+	for _, name := range []string{"a", "b", "a", "c"} {
+		after := -1
+		if name == "a" && h.Known("a") > 0 {
+			after = 0
+		}
+		h.Add(name, 100, after)
+	}
+	// Each takes 164: of a and b, the latter was told of before.
+	h.Add("d", 100, -1)
+	if h.Known("a") != 1 || h.Known("b") != 0 || h.Known("c") != 1 || h.Known("d") != 1 {
+		t.Errorf("known of a %d, b %d, c %d, d %d", h.Known("a"), h.Known("b"), h.Known("c"), h.Known("d"))
+	}
+	if h.Chained("a") {
+		t.Error("a request holds the one before it")
 	}
 }
 
