@@ -73,6 +73,10 @@ func TestTypedValues(t *testing.T) {
 		{`{"type":"array"}`, strings.Repeat("[", 200), quoted(strings.Repeat("[", 200))},
 		{`{"type":"array"}`, `[`, `"["`},
 		{`{"type":"array"}`, `['a' 'b']`, `"['a' 'b']"`},
+		{`{"type":"array"}`, `['a`, `"['a"`},
+		{`{"type":"array"}`, `['a\`, `"['a\\"`},
+		{`{"type":"array"}`, `[(1), (), {}]`, `[1,[],{}]`},
+		{`{"type":"object"}`, `{[1]: 2}`, `"{[1]: 2}"`},
 
 		{`{"type":"double"}`, `1.5`, `1.5`},
 		{`{"type":"double"}`, `None`, `null`},
@@ -106,7 +110,10 @@ func TestTypedValues(t *testing.T) {
 func TestTypedValuesOfGLM(t *testing.T) {
 	for _, tt := range []struct{ declaration, value, want string }{
 		{`{"type":"boolean"}`, `Yes`, `true`},
+		{`{"type":"boolean"}`, `1`, `true`},
 		{`{"type":"boolean"}`, `0`, `false`},
+		{`{"type":"boolean"}`, `no`, `false`},
+		{`{"type":"boolean"}`, `2`, `"2"`},
 		{`{"type":"array"}`, `a, "b" ,`, `["a","\"b\"",""]`},
 		{`{"type":"array"}`, `['a', 'b']`, `["a","b"]`},
 		{`{"type":["array","string"]}`, `a, b`, `["a","b"]`},

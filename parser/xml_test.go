@@ -417,3 +417,52 @@ func TestFirstWords(t *testing.T) {
 		t.Errorf("what is no name is held: %+v", events)
 	}
 }
+
+// Qwen's models forget tags. As long as something is left that tells where a value
+// and a call end, the calls are the same.
+func TestForgottenTags(t *testing.T) {
+	family := familyOf(t, "qwen3_coder")
+	rapid.Check(t, func(rt *rapid.T) {
+		forget := func(what string) bool { return rapid.IntRange(0, 2).Draw(rt, what) == 0 }
+		var text strings.Builder
+		var calls []givenCall
+		open := false
+		n := rapid.IntRange(1, 4).Draw(rt, "calls")
+		for i := range n {
+			c := givenCall{name: "f"}
+			for _, key := range []string{"a", "b"}[:rapid.IntRange(0, 2).Draw(rt, "keys")] {
+				c.keys, c.values = append(c.keys, key), append(c.values, "1 < 2\n3")
+			}
+			calls = append(calls, c)
+			if !open && !forget("opener") {
+				text.WriteString("<tool_call>\n")
+				open = true
+			}
+			text.WriteString("<function=f>\n")
+			told := len(c.keys) == 0 // where the last value ends
+			for i, key := range c.keys {
+				text.WriteString("<parameter=" + key + ">\n1 < 2\n3\n")
+				last := i == len(c.keys)-1
+				if !forget("parameter") {
+					text.WriteString("</parameter>\n")
+					told = told || last
+				}
+			}
+			// Something must tell that the call has ended, too: its own end tag, or that
+			// of its wrapper where nothing but another call follows.
+			ended := !forget("function")
+			if ended {
+				text.WriteString("</function>\n")
+			}
+			if closes := open && !forget("wrapper"); closes || !told && !ended || !ended && i == n-1 {
+				text.WriteString("</tool_call>\n")
+				open = false
+			}
+		}
+		f := taggedFamilies[0]
+		c := &testCase{family: family, reason: chat.FinishStop, opts: parser.Options{ToolsOn: true}}
+		if diff := cmp.Diff(f.want(calls), parse(t, c, cutUp(rt, text.String())...)); diff != "" {
+			rt.Fatalf("%q (-want +got):\n%s", text.String(), diff)
+		}
+	})
+}
