@@ -61,12 +61,9 @@ func newMarkedCalls(f markedForm, resolve func(header, args string) (string, boo
 	return b
 }
 
-func (b *markedCalls) reset() {
-	b.at = markedItem
-	b.clear()
-}
+func (b *markedCalls) reset() { b.at = markedItem }
 
-// clear forgets the call.
+// clear forgets the last call.
 func (b *markedCalls) clear() {
 	b.header, b.held, b.junk = b.header[:0], b.held[:0], b.junk[:0]
 	b.called, b.asked, b.fenced, b.opened = "", false, false, false
