@@ -97,10 +97,15 @@ func (rt *roundTrip) told(t rapid.TB, history []chat.Turn, before, raw string) [
 	if rt.request.API != chat.APIChat {
 		return answers[0].Blocks
 	}
-	// Chat completions has one thought, one text, and then the calls.
+	return asOneMessage(answers[0].Blocks)
+}
+
+// asOneMessage is an answer as chat completions tells it: one thought, one text,
+// and then the calls.
+func asOneMessage(answer []chat.Block) (blocks []chat.Block) {
 	var thoughts, texts string
-	var blocks, calls []chat.Block
-	for _, b := range answers[0].Blocks {
+	var calls []chat.Block
+	for _, b := range answer {
 		switch b.Kind {
 		case chat.Thought:
 			thoughts += b.Text
