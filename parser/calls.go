@@ -58,8 +58,11 @@ func (p *Parser) readMuted(t token) {
 	switch t {
 	case tokItem:
 		p.acquit()
-		p.draft.open = true
+		p.draft.open, p.draft.item = true, len(p.held)
 	case tokDone:
+		if p.draft.on && p.brokeOff() && p.reopen() {
+			return
+		}
 		p.draft.open = false
 		p.draft.calls++
 	case tokItemEnd:

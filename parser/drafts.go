@@ -2,6 +2,7 @@ package parser
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/dynago/dynago/chat"
@@ -16,6 +17,7 @@ type draft struct {
 	settled bool // decided: they are calls
 	calls   int  // complete ones
 	last    int  // where in held the last wrapper begins
+	item    int  // where in held the last call begins
 	open    bool // inside a call that is not complete
 }
 
@@ -101,4 +103,25 @@ func (p *Parser) reopen() bool {
 	p.draft, p.again = draft{}, text[at+len(marker):]
 	p.closeThought(text[:at], len(marker))
 	return true
+}
+
+// brokeOff says whether a held call that seems complete is two: one that the end
+// of the thought cut off in a value without quotes, and another one behind it.
+func (p *Parser) brokeOff() bool {
+	if !p.family.calls.raw {
+		return false
+	}
+	held := p.held[p.draft.item:]
+	for _, closer := range p.family.thought.close {
+		_, after, ok := bytes.Cut(held, []byte(closer))
+		if !ok {
+			continue
+		}
+		for _, opener := range slices.Concat(p.family.calls.open, p.family.calls.inner) {
+			if bytes.Contains(after, []byte(opener)) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -20,6 +20,7 @@ func dsmlGrammar(name string) *callGrammar {
 	return &callGrammar{
 		name: name, open: dsmlOpen(), close: dsmlTags.close,
 		inner: dsmlSpellings("<｜DSML｜", "invoke name="),
+		raw:   true,
 		body:  newXMLCalls(dsmlTags),
 	}
 }

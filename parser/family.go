@@ -46,6 +46,9 @@ type callGrammar struct {
 	certain bool
 	// ids is how the model writes the ids of calls.
 	ids chat.IDStyle
+	// raw tells that values are not quoted, so that a value that breaks off may seem
+	// to go on in what follows.
+	raw bool
 	// body makes a reader of what stands in wrappers. It is used for all the
 	// wrappers of one generation.
 	body func(o *Options) body

@@ -14,6 +14,7 @@ import "strings"
 var glmCalls = &callGrammar{
 	name: "glm47", open: glmTags.open, close: glmTags.close,
 	bare: glmBare, named: true,
+	raw:  true,
 	body: newXMLCalls(glmTags),
 }
 

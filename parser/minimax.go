@@ -11,6 +11,7 @@ package parser
 // The tags inside the wrapper must be complete; the wrapper's own need not be.
 var minimaxCalls = &callGrammar{
 	name: "minimax_m2", open: minimaxTags.open, close: minimaxTags.close, inner: []string{"<invoke name="},
+	raw:  true,
 	body: newXMLCalls(minimaxTags),
 }
 

@@ -40,7 +40,7 @@ func minimaxM3Grammar(name, ns string) *callGrammar {
 		tree:    tree,
 		lossy:   true,
 	}
-	return &callGrammar{name: name, open: tags.open, close: tags.close, inner: invoke, body: newXMLCalls(tags)}
+	return &callGrammar{name: name, open: tags.open, close: tags.close, inner: invoke, raw: true, body: newXMLCalls(tags)}
 }
 
 // xmlTree reads values that are written as elements.

@@ -14,6 +14,7 @@ package parser
 // Its models forget tags of every kind, the wrapper's above all.
 var qwenCalls = &callGrammar{
 	name: "qwen3_coder", open: qwenTags.open, close: qwenTags.close, inner: qwenTags.calls,
+	raw:  true,
 	body: newXMLCalls(qwenTags),
 }
 
