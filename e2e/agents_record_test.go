@@ -66,7 +66,9 @@ func record(t testing.TB, target string) *recorder {
 				p.mu.Lock()
 				p.status, p.answer = resp.StatusCode, resp.Header.Clone()
 				p.mu.Unlock()
-				resp.Body = &tee{resp.Body, p}
+				if resp.StatusCode != http.StatusSwitchingProtocols {
+					resp.Body = &tee{resp.Body, p}
+				}
 			}
 			return nil
 		},

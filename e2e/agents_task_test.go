@@ -102,13 +102,18 @@ func play(t testing.TB, d dialect, talks ...[]step) (file string) {
 	rules = append(rules,
 		rule{Name: "a title, and other errands", When: when{"has_tools": false}, Emit: d.write(t, saying{text: "Fix a typo"})},
 	)
-	return writeScript(t, rules, rule{Emit: d.write(t, saying{text: lost + " at turn {{turn}}: {{tool}}: {{result}}"})})
+	return writeScript(t, rules, &rule{Emit: d.write(t, saying{text: lost + " at turn {{turn}}: {{tool}}: {{result}}"})})
 }
 
-func writeScript(t testing.TB, rules []rule, fallback rule) (file string) {
+// writeScript writes a script of rules and, unless it is nil, of a default.
+func writeScript(t testing.TB, rules []rule, fallback *rule) (file string) {
 	t.Helper()
+	script := map[string]any{"rules": rules}
+	if fallback != nil {
+		script["default"] = fallback
+	}
 	// JSON is YAML.
-	text, err := json.Marshal(map[string]any{"rules": rules, "default": fallback})
+	text, err := json.Marshal(script)
 	if err != nil {
 		t.Fatal(err)
 	}

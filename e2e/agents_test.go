@@ -4,7 +4,9 @@ package e2e_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,6 +44,52 @@ func TestAgents(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Codex speaks over a WebSocket, where it is told that it may, and asks for answers
+// in a form.
+func TestAgentsOfResponses(t *testing.T) {
+	d := dialects[0]
+	t.Run("websocket", func(t *testing.T) {
+		h := codex
+		const may = " -c model_providers.dynago.supports_websockets=true"
+		h.start = strings.Replace(h.start, "exec", "exec"+may, 1)
+		h.resume = strings.Replace(h.resume, "exec", "exec"+may, 1)
+		a := runTask(t, h, d)
+		sockets := 0
+		for _, p := range a.wire.all() {
+			switch {
+			case p.path != h.api:
+			case p.status == http.StatusSwitchingProtocols:
+				sockets++
+			default:
+				t.Errorf("a request that is none for a WebSocket: status %d: %s", p.status, p.text())
+			}
+		}
+		if sockets == 0 {
+			t.Error("no WebSocket was asked for")
+		}
+	})
+	t.Run("form", func(t *testing.T) {
+		repo := scratch(t)
+		schema := `{"type":"object","properties":{"files":{"type":"integer"},"note":{"type":"string"}},"required":["files","note"],"additionalProperties":false}`
+		if err := os.WriteFile(filepath.Join(repo, "form.json"), []byte(schema), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		h := codex
+		h.start = strings.Replace(h.start, "exec", "exec --output-schema form.json", 1)
+		// No rule fits: the engine answers by itself, and is held to the form.
+		script := writeScript(t, []rule{{When: when{"user": "something else"}, Emit: lost}}, nil)
+		a := newAgent(t, h, serveDialect(t, h, d, script), repo)
+		out := a.say(h.start, "How many files are here?")
+		var answer struct {
+			Files *int
+			Note  *string
+		}
+		if err := json.Unmarshal([]byte(out), &answer); err != nil || answer.Files == nil || answer.Note == nil {
+			t.Errorf("the answer has not the form: %v: %s", err, out)
+		}
+	})
 }
 
 // serveDialect starts a server with one worker that speaks the dialect.
@@ -96,26 +144,32 @@ func (a *agent) sound() {
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
 func testTask(t *testing.T, h harness, d dialect, flags ...string) []reuse {
-	repo := scratch(t)
-	steps := fixing(h, repo)
-	a := newAgent(t, h, serveDialect(t, h, d, play(t, d, steps), flags...), repo)
-	for _, run := range []struct{ line, prompt, want string }{{h.start, ask, answer}, {h.resume, askAgain, again}} {
-		if out := a.say(run.line, run.prompt); !strings.Contains(out, run.want) {
-			t.Errorf("it printed no %q:\n%s", run.want, out)
-		}
-	}
+	a := runTask(t, h, d, flags...)
 	a.sound()
-	text, err := os.ReadFile(filepath.Join(repo, "greet.py"))
-	if err != nil || string(text) != strings.Replace(greeting, typo, cure, 1) {
-		t.Errorf("the edit was not made (%v):\n%s", err, text)
-	}
-	talk := a.conversation()
+	steps, talk := fixing(h, a.repo), a.conversation()
 	if len(talk) != len(steps) {
 		t.Errorf("%d turns, want %d", len(talk), len(steps))
 	}
 	all := reuses(t, talk, steps)
 	checkReuse(t, all, false)
 	return all
+}
+
+// runTask lets an agent do the task, and takes it up again.
+func runTask(t *testing.T, h harness, d dialect, flags ...string) *agent {
+	t.Helper()
+	repo := scratch(t)
+	a := newAgent(t, h, serveDialect(t, h, d, play(t, d, fixing(h, repo)), flags...), repo)
+	for _, run := range []struct{ line, prompt, want string }{{h.start, ask, answer}, {h.resume, askAgain, again}} {
+		if out := a.say(run.line, run.prompt); !strings.Contains(out, run.want) {
+			t.Errorf("it printed no %q:\n%s", run.want, out)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(repo, "greet.py"))
+	if err != nil || string(text) != strings.Replace(greeting, typo, cure, 1) {
+		t.Errorf("the edit was not made (%v):\n%s", err, text)
+	}
+	return a
 }
 
 func testDelegate(t *testing.T, h harness, d dialect) {
@@ -159,7 +213,7 @@ func testInterrupt(t *testing.T, h harness, d dialect) {
 		When: when{"has_tools": true},
 		Emit: d.write(t, saying{text: strings.Repeat("and so on ", 2000)}),
 		Pace: map[string]any{"itl": "20ms"},
-	}}, rule{Emit: d.write(t, saying{text: "A title"})})
+	}}, &rule{Emit: d.write(t, saying{text: "A title"})})
 	a := newAgent(t, h, serveDialect(t, h, d, script, "--http-sse-keep-alive-interval-ms", "2000"), scratch(t))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
