@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/openai/responses/store"
 	"github.com/dynago/dynago/pipeline"
 )
@@ -68,16 +69,29 @@ func TestCompactRefuses(t *testing.T) {
 	refused(t, s.do("POST", "/v1/responses/compact", `{"model":"demo","input":"one"}`), 500, "server_error")
 }
 
+// counting is a backend whose tokens are the characters of the turns.
+type counting struct{ *fake }
+
+func (counting) Tokenize(r *chat.Request, generationPrompt bool) ([]uint32, int, error) {
+	if r.Model != "demo" || !generationPrompt {
+		return nil, 0, &engine.Error{Kind: engine.NotFound, Param: "model", Message: "no such model"}
+	}
+	return make([]uint32, len(said(r.Turns))), 4096, nil
+}
+
 func TestInputTokens(t *testing.T) {
-	s := start(t, newFake(), storing(t, store.Options{}))
-	const want = `{"object":"response.input_tokens","input_tokens":3}`
-	if got := s.do("POST", "/v1/responses/input_tokens", `{"model":"demo","input":"one"}`); got.body != want {
-		t.Fatalf("%d %s", got.status, got.body)
+	s := start(t, counting{newFake()}, storing(t, store.Options{}), withKeys(t, "ka a\nkb b\n"))
+	a := []string{"Authorization", "Bearer ka"}
+	count := func(body string, tokens int) {
+		t.Helper()
+		want := fmt.Sprintf(`{"object":"response.input_tokens","input_tokens":%d}`, tokens)
+		if got := s.do("POST", "/v1/responses/input_tokens", body, a...); got.body != want {
+			t.Fatalf("%d %s, want %s", got.status, got.body, want)
+		}
 	}
-	first := s.create(`{"model":"demo","input":"one"}`)
-	if got := s.do("POST", "/v1/responses/input_tokens", `{"model":"demo","previous_response_id":"`+first.ID+`"}`); got.body != want {
-		t.Fatalf("%d %s", got.status, got.body)
-	}
-	refused(t, s.do("POST", "/v1/responses/input_tokens", `{"model":"other","input":"one"}`), 404, "model_not_found")
-	refused(t, s.do("POST", "/v1/responses/input_tokens", `{"model":"demo","previous_response_id":"resp_x"}`), 400, "previous_response_not_found")
+	count(`{"model":"demo","input":"one"}`, len("user: one\n"))
+	first := s.create(`{"model":"demo","input":"one"}`, a...)
+	count(`{"model":"demo","previous_response_id":"`+first.ID+`"}`, len("user: one\nassistant: Hello world\n"))
+	refused(t, s.do("POST", "/v1/responses/input_tokens", `{"model":"other","input":"one"}`, a...), 404, "model_not_found")
+	refused(t, s.do("POST", "/v1/responses/input_tokens", `{"model":"demo","previous_response_id":"resp_x"}`, a...), 400, "previous_response_not_found")
 }

@@ -54,9 +54,8 @@ type kept struct {
 	changed chan struct{} // closed when there is more to see; nil if nobody waits
 	stop    context.CancelCauseFunc
 	stopped bool // by a client
-	deleted bool // not to be stored
+	untold  bool // the client has been refused, and does not know of it
 	ended   bool
-	shown   bool // to other servers
 }
 
 // keep makes the encoder of a response that is to be stored.
@@ -170,7 +169,7 @@ func (k *kept) Refuse(w http.ResponseWriter, err error) {
 		k.server.respond(w, http.StatusOK, k.object()) //nolint:errcheck // the client has gone, and nothing is left to do
 	default:
 		k.mu.Lock()
-		k.deleted = true
+		k.untold = true
 		k.mu.Unlock()
 		k.responsesEncoder.Refuse(w, err)
 	}
@@ -215,10 +214,8 @@ func (k *kept) settle() {
 		return
 	}
 	k.ended = true
-	if !k.deleted {
+	if !k.untold {
 		k.put()
-	} else if k.shown {
-		k.keeper.store.Delete(k.key.tenant, k.key.id)
 	}
 	k.input, k.before = nil, nil
 	k.wake()
@@ -233,7 +230,7 @@ func (k *kept) settle() {
 // show lets other servers see a response that is being made, if there are any. It
 // is for the one who begins it.
 func (k *kept) show() {
-	if k.shown = k.keeper.store.Shared(); k.shown {
+	if k.keeper.store.Shared() {
 		k.put()
 	}
 }
@@ -264,13 +261,10 @@ func (k *kept) object() []byte {
 }
 
 // halt stops the response, if it has not ended, and waits until it has, or ctx is
-// done. forget says that it is not to be stored.
-func (k *kept) halt(ctx context.Context, forget bool) error {
+// done.
+func (k *kept) halt(ctx context.Context) error {
 	k.mu.Lock()
-	if !k.ended {
-		k.stopped = true
-		k.deleted = k.deleted || forget
-	}
+	k.stopped = k.stopped || !k.ended
 	k.mu.Unlock()
 	k.stop(errStopped)
 	for {

@@ -70,6 +70,9 @@ func (s *Server) talk(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &socket{server: s, conn: conn, tenant: exchangeOf(r).tenant, header: r.Header, ctx: ctx, used: time.Now()}
 	defer s.keeper.enter(c)()
+	if s.stage.get() != Ready {
+		s.keeper.drain() // which may not have seen this one
+	}
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer conn.CloseNow() //nolint:errcheck // it is closed either way

@@ -186,12 +186,28 @@ func TestSocketFailedContinuationForgets(t *testing.T) {
 		c := s.talk()
 		first := c.ask(`"store":false,"input":"one"`)
 		fail = true
-		if m := c.ask(`"store":false,"previous_response_id":"` + first.Response.ID + `","input":"two"`); m.Type != "response.failed" {
-			t.Fatalf("%+v", m)
+		failed := c.ask(`"store":false,"previous_response_id":"` + first.Response.ID + `","input":"two"`)
+		if failed.Type != "response.failed" {
+			t.Fatalf("%+v", failed)
 		}
 		fail = false
+		c.ask(`"store":false,"previous_response_id":"`+failed.Response.ID+`","input":"x"`).fails(t, 400, "previous_response_not_found")
 		c.ask(`"store":false,"previous_response_id":"`+first.Response.ID+`","input":"x"`).fails(t, 400, "previous_response_not_found")
 	})
+}
+
+// TestSocketForgetsWhatEndsTooEarly looks at an answer without an end.
+func TestSocketForgetsWhatEndsTooEarly(t *testing.T) {
+	f := newFake()
+	f.run = func(context.Context, []*pipeline.Request) iter.Seq2[chat.Event, error] {
+		return then(beginning(), func(func(chat.Event, error) bool) {})
+	}
+	c := start(t, f).talk()
+	failed := c.ask(`"store":false,"input":"one"`)
+	if failed.Type != "response.failed" {
+		t.Fatalf("%+v", failed)
+	}
+	c.ask(`"store":false,"previous_response_id":"`+failed.Response.ID+`","input":"x"`).fails(t, 400, "previous_response_not_found")
 }
 
 func TestSocketKnowsTheCallsItMade(t *testing.T) {

@@ -149,7 +149,7 @@ func (s *Server) deleteResponse(w http.ResponseWriter, r *http.Request) {
 	found := false
 	if k := s.keeper.find(key); k != nil {
 		found = true
-		if k.halt(r.Context(), true) != nil {
+		if k.halt(r.Context()) != nil {
 			return // the client has gone
 		}
 	}
@@ -173,7 +173,7 @@ func (s *Server) deleteResponse(w http.ResponseWriter, r *http.Request) {
 func (s *Server) cancelResponse(w http.ResponseWriter, r *http.Request) {
 	key := keyOf(r)
 	if k := s.keeper.find(key); k != nil {
-		if k.halt(r.Context(), false) != nil {
+		if k.halt(r.Context()) != nil {
 			return // the client has gone
 		}
 		s.respond(w, http.StatusOK, k.object()) //nolint:errcheck // the client has gone, and nothing is left to do

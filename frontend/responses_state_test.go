@@ -281,6 +281,39 @@ func TestInputItems(t *testing.T) {
 	}
 }
 
+// TestInputItemsAreListedOnce pages through items of which two have one id, which
+// would lead a client in circles.
+func TestInputItemsAreListedOnce(t *testing.T) {
+	s := start(t, newFake(), storing(t, store.Options{}))
+	r := s.create(`{"model":"demo","input":[{"id":"msg_a","role":"user","content":"1"},{"id":"msg_b","role":"user","content":"2"},{"id":"msg_a","role":"user","content":"3"}]}`)
+	got := s.do("GET", "/v1/responses/"+r.ID+"/input_items?order=asc", "").body
+	if strings.Count(got, `"msg_a","role"`) != 1 || !strings.Contains(got, `"last_id":"msg_b"`) {
+		t.Fatal(got)
+	}
+}
+
+// TestOverflowIsStored fetches a stream that failed because it was too long.
+func TestOverflowIsStored(t *testing.T) {
+	f := newFake()
+	f.run = func(context.Context, []*pipeline.Request) iter.Seq2[chat.Event, error] {
+		return failing(&engine.Error{Kind: engine.InvalidArgument, Code: "context_length_exceeded", Message: "too long"})
+	}
+	s := start(t, f, storing(t, store.Options{}))
+	live := s.do("POST", "/v1/responses", `{"model":"demo","stream":true,"input":"one"}`).body
+	_, rest, _ := strings.Cut(live, `"id":"`)
+	id, _, _ := strings.Cut(rest, `"`)
+	if r := parse[response](t, s.do("GET", "/v1/responses/"+id, "")); r.Status != "failed" || r.Error.Code != "context_length_exceeded" {
+		t.Fatalf("%+v", r)
+	}
+	if got := s.do("GET", "/v1/responses/"+id+"?stream=true", "").body; got != live || !strings.Contains(live, "response.failed") {
+		t.Fatalf("live: %s\nreplayed: %s", live, got)
+	}
+	// What is refused outright is not stored: nobody knows its id.
+	s.do("POST", "/v1/responses", `{"model":"demo","input":"one"}`)
+	s.metric("dynago_responses_store_entries 1")
+	s.metric("dynago_responses_in_flight 0")
+}
+
 // TestReplay wants the events that were sent, from any of them on.
 func TestReplay(t *testing.T) {
 	s := start(t, newFake(), storing(t, store.Options{}))
