@@ -5,20 +5,21 @@ import { createOpenAI } from '@ai-sdk/openai'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
 import { APICallError, generateObject, generateText, stepCountIs, streamText, tool } from 'ai'
 import { z } from 'zod'
-import { base, key, model, run, untilIdle } from './cases.mjs'
+import { assertReused, base, key, model, run, untilIdle, watched } from './cases.mjs'
 
 globalThis.AI_SDK_LOG_WARNINGS = false // stdout is for the cases
 
-const openai = createOpenAI({ baseURL: base + '/v1', apiKey: key })
-const anthropic = createAnthropic({ baseURL: base + '/v1', apiKey: key })
-const compatible = createOpenAICompatible({ name: 'dynago', baseURL: base + '/v1', apiKey: key, includeUsage: true, supportsStructuredOutputs: true })
+const settings = { baseURL: base + '/v1', apiKey: key }
+const openai = (more) => createOpenAI({ ...settings, ...more })
+const anthropic = (more) => createAnthropic({ ...settings, ...more })
+const compatible = (more) => createOpenAICompatible({ name: 'dynago', includeUsage: true, supportsStructuredOutputs: true, ...settings, ...more })
 
 const providers = {
-  openai_responses: { model: openai.responses(model), thinks: { openai: { reasoningSummary: 'auto', forceReasoning: true } } },
-  openai_responses_stateless: { model: openai.responses(model), thinks: { openai: { reasoningSummary: 'auto', forceReasoning: true, store: false, include: ['reasoning.encrypted_content'] } } },
-  openai_chat: { model: openai.chat(model), hides: true },
-  anthropic: { model: anthropic(model), thinks: { anthropic: { thinking: { type: 'enabled', budgetTokens: 1024 } } } },
-  openai_compatible: { model: compatible(model) },
+  openai_responses: { of: (id, more) => openai(more).responses(id), thinks: { openai: { reasoningSummary: 'auto', forceReasoning: true } } },
+  openai_responses_stateless: { of: (id, more) => openai(more).responses(id), thinks: { openai: { reasoningSummary: 'auto', forceReasoning: true, store: false, include: ['reasoning.encrypted_content'] } } },
+  openai_chat: { of: (id, more) => openai(more).chat(id), hides: true }, // thoughts
+  anthropic: { of: (id, more) => anthropic(more)(id), thinks: { anthropic: { thinking: { type: 'enabled', budgetTokens: 1024 } } } },
+  openai_compatible: { of: (id, more) => compatible(more)(id) },
 }
 
 // tools whose results are known, and what they were asked.
@@ -37,7 +38,7 @@ function withTools() {
 
 const cases = {}
 for (const [name, p] of Object.entries(providers)) {
-  const settings = { model: p.model, maxRetries: 0, providerOptions: p.thinks }
+  const settings = { model: p.of(model), maxRetries: 0, providerOptions: p.thinks }
 
   cases[`${name}: text`] = async () => {
     const { text, finishReason, usage } = await generateText({ ...settings, prompt: 'hello' })
@@ -59,7 +60,8 @@ for (const [name, p] of Object.entries(providers)) {
   for (const streamed of [false, true]) {
     cases[`${name}: tools in a loop${streamed ? ', streamed' : ''}`] = async () => {
       const { asked, tools } = withTools()
-      const body = { ...settings, prompt: 'weather in Rome?', tools, stopWhen: stepCountIs(4) }
+      const watch = watched()
+      const body = { ...settings, model: p.of(model, { fetch: watch.fetch }), prompt: 'weather in Rome?', tools, stopWhen: stepCountIs(4) }
       let result
       if (streamed) {
         const stream = streamText({ ...body, onError: ({ error }) => { throw error } })
@@ -71,7 +73,9 @@ for (const [name, p] of Object.entries(providers)) {
       assert.deepEqual(asked, ['Rome'])
       assert.equal(result.text, 'It says: 21 degrees')
       assert.deepEqual(result.steps.map((s) => s.finishReason), ['tool-calls', 'stop'])
-      if (!p.hides) assert.equal(result.steps[0].reasoningText, 'A tool knows the weather.')
+      if (p.hides) return
+      assert.equal(result.steps[0].reasoningText, 'A tool knows the weather.')
+      assertReused(watch.told)
     }
   }
 
@@ -90,8 +94,7 @@ for (const [name, p] of Object.entries(providers)) {
   }
 
   cases[`${name}: errors`] = async () => {
-    const other = name.startsWith('openai_responses') ? openai.responses('no/such') : name === 'openai_chat' ? openai.chat('no/such') : name === 'anthropic' ? anthropic('no/such') : compatible('no/such')
-    await assert.rejects(generateText({ model: other, prompt: 'hello', maxRetries: 0 }), (e) => APICallError.isInstance(e) && e.statusCode === 404 && /no\/such/.test(e.message))
+    await assert.rejects(generateText({ model: p.of('no/such'), prompt: 'hello', maxRetries: 0 }), (e) => APICallError.isInstance(e) && e.statusCode === 404 && /no\/such/.test(e.message))
   }
 
   cases[`${name}: cancelled`] = async () => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { betaTool } from '@anthropic-ai/sdk/helpers/beta/json-schema'
-import { args, model, run, said, weatherSchema } from './cases.mjs'
+import { args, assertReused, model, run, said, watched, weatherSchema } from './cases.mjs'
 import { client, user, weather } from './anthropic_client.mjs'
 
 const create = (body) => client.messages.create({ model, max_tokens: 500, ...body })
@@ -48,16 +48,19 @@ await run({
   },
 
   async a_tool_in_a_loop() {
+    const watch = watched()
+    const own = client.withOptions({ fetch: watch.fetch })
     const messages = user('weather in Rome?')
-    const first = await create({ ...asked, messages })
+    const first = await own.messages.create({ model, ...asked, messages })
     const call = first.content.find((b) => b.type === 'tool_use')
     messages.push(
       { role: 'assistant', content: first.content },
       { role: 'user', content: [{ type: 'tool_result', tool_use_id: call.id, content: [{ type: 'text', text: '21 degrees' }] }] },
     )
-    const second = await create({ ...asked, messages })
+    const second = await own.messages.create({ model, ...asked, messages })
     assert.equal(second.content.at(-1).text, 'It says: 21 degrees')
     assert.equal(second.stop_reason, 'end_turn')
+    assertReused(watch.told)
   },
 
   // The SDK's own loop, on the beta route.

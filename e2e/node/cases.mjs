@@ -1,5 +1,6 @@
 // Runs cases and reports each as a line of JSON: name, ok, detail.
 import assert from 'node:assert/strict'
+import { randomUUID } from 'node:crypto'
 
 export const base = process.env.DYNAGO_URL
 export const model = process.env.DYNAGO_MODEL
@@ -31,6 +32,30 @@ export async function untilIdle() {
     assert(Date.now() < deadline, `${await activeRequests()} requests are still active`)
     await new Promise((resume) => setTimeout(resume, 20))
   }
+}
+
+// A fetch for one conversation, and what the server tells of each of its prompts:
+// with how much of the turn before it begins.
+export function watched() {
+  const told = []
+  const session = randomUUID()
+  return {
+    told,
+    async fetch(url, init) {
+      const headers = new Headers(init.headers)
+      headers.set('x-session-id', session)
+      headers.set('x-dynago-debug', '1')
+      const answer = await fetch(url, { ...init, headers })
+      if (answer.ok) told.push(JSON.parse(answer.headers.get('x-dynago-debug')))
+      return answer
+    },
+  }
+}
+
+// Each turn begins with the one before it, or nearly.
+export function assertReused(told) {
+  assert(told.length > 1, 'there was but one turn')
+  for (const t of told.slice(1)) assert(t.prompt_ratio >= 0.99 && t.answer_ratio >= 0.95, JSON.stringify(t))
 }
 
 // What an answer says, without what is another's with every answer, what an SDK

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import OpenAI from 'openai'
-import { args, model, run, said, untilIdle, weatherSchema } from './cases.mjs'
+import { args, assertReused, model, run, said, untilIdle, watched, weatherSchema } from './cases.mjs'
 import { client } from './openai_client.mjs'
 
 const create = (body, options) => client.responses.create({ model, ...body }, options)
@@ -37,13 +37,16 @@ await run({
   },
 
   async a_tool_in_a_loop() {
+    const watch = watched()
+    const own = client.withOptions({ fetch: watch.fetch })
     const input = [{ role: 'user', content: 'weather in Rome?' }]
-    const first = await create({ ...asked, input, store: false, include: ['reasoning.encrypted_content'] })
+    const first = await own.responses.create({ model, ...asked, input, store: false, include: ['reasoning.encrypted_content'] })
     assert(first.output[0].encrypted_content)
     const call = first.output.find((i) => i.type === 'function_call')
     input.push(...first.output, { type: 'function_call_output', call_id: call.call_id, output: '21 degrees' })
-    const second = await create({ ...asked, input, store: false })
+    const second = await own.responses.create({ model, ...asked, input, store: false })
     assert.equal(second.output_text, 'It says: 21 degrees')
+    assertReused(watch.told)
   },
 
   async going_on_from_a_stored_response() {
