@@ -20,6 +20,7 @@ func dsmlGrammar(name string) *callGrammar {
 	return &callGrammar{
 		name: name, open: dsmlOpen(), close: dsmlTags.close,
 		inner: dsmlSpellings("<｜DSML｜", "invoke name="),
+		strip: []string{"｜DSML｜"}, // the one token in all of them
 		raw:   true,
 		body:  newXMLCalls(dsmlTags),
 	}

@@ -4,7 +4,7 @@ import "strings"
 
 // gemma4 is the grammar of Gemma 4: call:NAME{KEY:VALUE,…} between markers.
 var gemma4 = &callGrammar{
-	name: "gemma4", open: []string{"<|tool_call>"}, close: []string{gemmaClose},
+	name: "gemma4", open: []string{"<|tool_call>"}, close: []string{gemmaClose}, strip: []string{gemmaQuote},
 	body: func(*Options) body { return newGemmaCalls() },
 }
 

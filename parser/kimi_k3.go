@@ -28,11 +28,11 @@ var kimiK3 = &callGrammar{
 	body:  func(*Options) body { return newXTMLCalls() },
 }
 
-// xtmlMessage are the markers around what a message says. They mean nothing, and
-// every answer has them.
+// xtmlMessage are the markers around what a message says, which mean nothing and
+// which every answer has, and the tokens that all markers are made of.
 var xtmlMessage = append(slices.Concat(
 	xtml(xtmlOpen, "response"), xtml(xtmlClose, "response"), xtml(xtmlOpen, "message"), xtml(xtmlClose, "message"),
-), "<|end_of_msg|>")
+), "<|end_of_msg|>", xtmlOpen, xtmlClose, xtmlSep)
 
 // xtml returns the spellings of a marker: there may be a space on either side of
 // the word.

@@ -39,7 +39,7 @@ var (
 // museMarks mean nothing: the headers of answers, and the ends of messages.
 var museMarks = []string{
 	museStart + " to=user" + museMessage, " to=user" + museMessage, "to=user" + museMessage, museStart + museMessage, museStart, museMessage,
-	"<|eom|>", "<|eot|>",
+	"<|start|>", "<|eom|>", "<|eot|>",
 }
 
 // museCall says whether a generation begins with a message to a tool.

@@ -3,6 +3,8 @@ package parser_test
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -332,6 +334,42 @@ func TestCallsComeBack(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// tokenLike finds what is a special token in the vocabularies of the families.
+var tokenLike = regexp.MustCompile(`<\|[^<>|]*\|?>|<[a-z_]*\|>|<｜[^<>｜]*｜>|｜DSML｜|\[/?[A-Z_]+\]`)
+
+// Special tokens are taken out of the text before a parser sees it, unless it asks
+// for them. Those that calls are made of all have to be asked for.
+func TestTokensOfCallsAreSeen(t *testing.T) {
+	texts := map[string]string{
+		"deepseek_v4": "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"ls\">\n<｜DSML｜parameter name=\"p\" string=\"true\">a</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+		"mistral":     "[TOOL_CALLS]ls[CALL_ID]abc123XYZ[ARGS]{\"p\":\"a\"}[/TOOL_CALLS]",
+	}
+	for _, w := range writers {
+		call := writtenCall{name: "ls", list: []member{{"p", `"a"`}}}
+		call.args = object(call.list)
+		if _, ok := texts[w.family]; !ok {
+			texts[w.family] = w.write([]writtenCall{call})
+		}
+	}
+	for name, text := range texts {
+		f, err := parser.Family{}.With(name, "none")
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown := tokenLike.ReplaceAllStringFunc(text, func(token string) string {
+			if slices.Contains(f.Markers(), token) {
+				return token
+			}
+			return ""
+		})
+		c := &testCase{family: f, reason: chat.FinishStop, opts: parser.Options{ToolsOn: true, Tools: []chat.Tool{{Name: "ls", Schema: json.RawMessage(`{"properties":{"p":{"type":"string"}}}`)}}}}
+		got := parse(t, c, shown)
+		if len(got) != 2 || !strings.HasPrefix(got[0], "C ls ") || !strings.HasSuffix(got[0], ` {"p":"a"}`) {
+			t.Errorf("%s: of %q a parser sees %q, and reads %q", name, text, shown, got)
+		}
 	}
 }
 
