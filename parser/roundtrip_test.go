@@ -344,11 +344,11 @@ var tokenLike = regexp.MustCompile(`<\|[^<>|]*\|?>|<[a-z_]*\|>|<｜[^<>｜]*｜>
 // for them. Those that calls are made of all have to be asked for.
 func TestTokensOfCallsAreSeen(t *testing.T) {
 	texts := map[string]string{
-		"deepseek_v4": "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"ls\">\n<｜DSML｜parameter name=\"p\" string=\"true\">a</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
-		"mistral":     "[TOOL_CALLS]ls[CALL_ID]abc123XYZ[ARGS]{\"p\":\"a\"}[/TOOL_CALLS]",
+		"deepseek_v4": "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"ls\">\n<｜DSML｜parameter name=\"p\" string=\"true\">1</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+		"mistral":     "[TOOL_CALLS]ls[CALL_ID]abc123XYZ[ARGS]{\"p\":\"1\"}[/TOOL_CALLS]",
 	}
 	for _, w := range writers {
-		call := writtenCall{name: "ls", list: []member{{"p", `"a"`}}}
+		call := writtenCall{name: "ls", list: []member{{"p", `"1"`}}}
 		call.args = object(call.list)
 		if _, ok := texts[w.family]; !ok {
 			texts[w.family] = w.write([]writtenCall{call})
@@ -367,7 +367,7 @@ func TestTokensOfCallsAreSeen(t *testing.T) {
 		})
 		c := &testCase{family: f, reason: chat.FinishStop, opts: parser.Options{ToolsOn: true, Tools: []chat.Tool{{Name: "ls", Schema: json.RawMessage(`{"properties":{"p":{"type":"string"}}}`)}}}}
 		got := parse(t, c, shown)
-		if len(got) != 2 || !strings.HasPrefix(got[0], "C ls ") || !strings.HasSuffix(got[0], ` {"p":"a"}`) {
+		if len(got) != 2 || !strings.HasPrefix(got[0], "C ls ") || !strings.HasSuffix(got[0], ` {"p":"1"}`) {
 			t.Errorf("%s: of %q a parser sees %q, and reads %q", name, text, shown, got)
 		}
 	}
