@@ -57,6 +57,7 @@ func TestNativeIDs(t *testing.T) {
 		{chat.FunctionIDs, "functions_ls_2", "ls", "functions.ls:2"},
 		{chat.FunctionIDs, "functions-mcp-ls-2", "mcp.ls", "functions.mcp.ls:2"},
 		{chat.FunctionIDs, "functionsls2", "ls", "functions.ls:2"},
+		{chat.FunctionIDs, "functions_cd_2", "ls", "functions.ls:7"},
 		{chat.FunctionIDs, "ls_2", "ls", "functions.ls:2"},
 		{chat.FunctionIDs, "functions.ls", "ls", "functions.ls:7"},
 		{chat.FunctionIDs, "call_1", "ls", "functions.ls:7"},
