@@ -202,8 +202,8 @@ func TestMessages(t *testing.T) {
 		`{"role":"user","content":[{"type":"image","source":{"type":"file","file_id":"f_1"}},{"type":"image"},{"type":"document","source":5}]},{"role":"assistant","content":"I see."},{"role":"user","content":"What?"}`: {
 			user(media(chat.Image, "file", "", "f_1", "messages[0].content[0]"), opaque(`{"type":"image"}`), opaque(`{"type":"document","source":5}`)), model(block("I see.")), user(block("What?")),
 		},
-		`{"role":"user","content":[{"type":"document","title":"T","context":"C","source":{"type":"text","media_type":"text/plain","data":"line"}},{"type":"document","source":{"type":"content","content":"plain\n"}},{"type":"document","title":"U","source":{"type":"content","content":[{"type":"text","text":"x"},` + image + `]}}]}`: {
-			user(block("T\nC\nline\n"), block("plain\n"), block("\n"), block("U\n"), block("x"), png("messages[0].content[2].source.content[1]"), block("\n")),
+		`{"role":"user","content":[{"type":"document","title":"T","context":"C","source":{"type":"text","media_type":"text/plain","data":"line"}},{"type":"document","source":{"type":"text","data":"whole\n"}},{"type":"document","source":{"type":"content","content":"plain\n"}},{"type":"document","title":"U","source":{"type":"content","content":[{"type":"text","text":"x"},` + image + `]}}]}`: {
+			user(block("T\nC\nline\n"), block("whole\n"), block("plain\n"), block("\n"), block("U\n"), block("x"), png("messages[0].content[3].source.content[1]"), block("\n")),
 		},
 		`{"role":"user","content":[{"type":"search_result","source":"https://s","title":"S","content":[{"type":"text","text":"found"},{"type":"text","text":"more"}]}]}`: {user(block("S\nhttps://s\nfound\nmore\n"))},
 		`{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":[{"type":"tool_reference","tool_name":"mcp.x"},{"type":"tool_reference"},{"type":"later","y":1}]}]}`: {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dynago/dynago/anthropic"
 	"github.com/dynago/dynago/chat"
@@ -273,6 +274,34 @@ func TestDialects(t *testing.T) {
 		if strings.Contains(got, `"model_context_window_exceeded"`) != tt.tells || strings.Contains(got, `"max_tokens"`) == tt.tells {
 			t.Errorf("%+v: %s", tt.d, got)
 		}
+	}
+}
+
+// A stop list may have matched something that is no text.
+func TestStopWithoutText(t *testing.T) {
+	for _, f := range []chat.Finish{
+		{Reason: chat.FinishStopSequence, StopID: new(uint32(7))},
+		{Reason: chat.FinishLength, StopText: "x"},
+	} {
+		got := string((&generation{}).encoder(t).AppendEvent(nil, chat.Event{Kind: chat.Finished, Finish: f}))
+		if !strings.Contains(got, `"stop_sequence":null`) {
+			t.Errorf("%+v: %s", f, got)
+		}
+	}
+}
+
+func TestModelList(t *testing.T) {
+	list := []anthropic.Model{
+		{ID: "acme/chat-8b", Created: time.Date(2026, 9, 21, 16, 0, 0, 0, time.FixedZone("", 7200)), ContextWindow: 32768, MaxOutputTokens: 4096},
+		{ID: `a"b`, Created: time.Unix(0, 0)},
+	}
+	const want = `{"data":[{"type":"model","id":"acme/chat-8b","display_name":"acme/chat-8b","created_at":"2026-09-21T14:00:00Z","max_input_tokens":32768,"max_tokens":4096},` +
+		`{"type":"model","id":"a\"b","display_name":"a\"b","created_at":"1970-01-01T00:00:00Z"}],"has_more":false,"first_id":"acme/chat-8b","last_id":"a\"b"}`
+	if got := string(anthropic.AppendModels(nil, list)); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if got := string(anthropic.AppendModels(nil, nil)); got != `{"data":[],"has_more":false,"first_id":null,"last_id":null}` {
+		t.Errorf("no models: %s", got)
 	}
 }
 

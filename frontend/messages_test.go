@@ -157,6 +157,9 @@ func TestModelsInBothShapes(t *testing.T) {
 	if got := s.do("GET", "/v1/models/nobody", ""); !strings.Contains(got.body, `"code":"model_not_found"`) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
+	if got := s.do("POST", "/v1/chat/completions", "{", "Anthropic-Version", "2023-06-01"); !strings.Contains(got.body, `"code":400}`) {
+		t.Errorf("%d %s", got.status, got.body)
+	}
 	if got := s.do("GET", "/v1/messagesX", ""); got.status != 404 || !strings.Contains(got.body, `"code":"route_not_found"`) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
