@@ -218,6 +218,11 @@ func TestPlainTextDoesNotAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { buf = p.Push(buf[:0], piece) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
+	waits := chat.Piece{Text: "a <", IDs: []uint32{3}}
+	if n := testing.AllocsPerRun(100, func() { buf = p.Push(p.Push(buf[:0], waits), piece) }); n != 0 {
+		t.Errorf("%v allocations for a bracket that waits", n)
+	}
+	buf = p.Push(buf[:0], piece)
 	if len(buf) != 1 || buf[0].Text != piece.Text || len(buf[0].IDs) != 2 {
 		t.Errorf("%+v", buf)
 	}

@@ -65,6 +65,7 @@ func TestMarkersByID(t *testing.T) {
 			"¦</think>¦ closes\n", "</think>", "¦<|tool_calls_section_begin|>¦ opens ", "<|tool_calls_section_begin|>", "<|tool_call_begin|>", "functions.f:0", "<|tool_call_argument_begin|>", "{}", "<|tool_call_end|>", "<|tool_calls_section_end|>",
 		}, []string{`R "</think> closes"`, `T "<|tool_calls_section_begin|> opens "`, "C f @functions.f:0 {}", "= tool_use"}},
 		"a newline in a thought": {"kimi_k2+kimi_k25", parser.Options{Start: parser.StartReasoning}, []string{"a\n", "b", "</think>", "c"}, []string{`R "a\nb"`, `T "c"`, "= stop"}},
+		"guided, but not calls":  {"kimi_k2+kimi_k25", parser.Options{ToolsOn: true, Mode: parser.ModeCalls, Start: parser.StartResponse}, []string{`[{"x":"`, "<|tool_call_end|>", `"}]`}, []string{`T "[{\"x\":\"\"}]"`, "= stop"}},
 		"no tools":               {"kimi_k2+kimi_k25", parser.Options{Start: parser.StartResponse}, []string{"a", "<|tool_calls_section_begin|>", "b", "¦<|tool_call_end|>¦"}, []string{`T "ab<|tool_call_end|>"`, "= stop"}},
 	} {
 		t.Run(name, func(t *testing.T) {
