@@ -1,7 +1,6 @@
 package frontend
 
 import (
-	"iter"
 	"net/http"
 	"time"
 
@@ -40,10 +39,7 @@ func (s *Server) responsesCall(c *responses.Call, conn *socket) call {
 		encoder: func(x *exchange, model string) encoder {
 			h := responses.Header{ID: responses.NewID(), Model: model, Created: x.arrived.Unix()}
 			e := &responsesEncoder{Encoder: c.Encoder(h), server: s, stream: c.Stream}
-			var encode encoder = e
-			if c.Store {
-				encode = s.keep(x, c, e, h.ID, earlier.before)
-			}
+			var encode encoder = s.keep(x, c, e, h.ID, earlier.before)
 			if conn != nil {
 				encode = &spoken{encoder: encode, response: e.Encoder, conn: conn, id: h.ID, before: earlier.before, input: storedItems(c.Input)}
 			}
@@ -52,34 +48,11 @@ func (s *Server) responsesCall(c *responses.Call, conn *socket) call {
 	}
 }
 
-// responsesEncoder is the encoder of Responses.
+// responsesEncoder is the encoder of Responses, but for what [kept] adds.
 type responsesEncoder struct {
 	*responses.Encoder
 	server *Server
 	stream bool
-}
-
-func (e *responsesEncoder) appendEvent(dst []byte, event chat.Event) []byte {
-	return e.AppendEvent(dst, event)
-}
-
-// gather implements [gatherer]: which tokens belong to which item is known while
-// the events pass.
-func (e *responsesEncoder) gather(events iter.Seq2[chat.Event, error]) error {
-	buf := buffers.Get().(*[]byte)
-	defer release(buf)
-	for event, err := range events {
-		if err != nil {
-			return err
-		}
-		*buf = e.AppendEvent((*buf)[:0], event)
-	}
-	return nil
-}
-
-func (e *responsesEncoder) appendAnswer(dst []byte, _ []chat.Answer) []byte {
-	e.Complete(time.Now().Unix())
-	return e.AppendResponse(dst)
 }
 
 func (e *responsesEncoder) AppendEnd(dst []byte) []byte {
@@ -92,18 +65,9 @@ func (e *responsesEncoder) AppendFailure(dst []byte, err error) []byte {
 	return e.Encoder.AppendFailure(dst, e.server.responsesError(err))
 }
 
-// Refuse implements [sse.Protocol]. A conversation that is too long fails inside
-// of its stream: agents compact it then, and give up at a status that is not 200.
-func (e *responsesEncoder) Refuse(w http.ResponseWriter, err error) {
-	if !e.failsInStream(err) {
-		e.server.refuse(w, e.server.responsesError(err))
-		return
-	}
-	openStream(w)
-	w.Write(e.AppendFailure(e.AppendOpening(nil), err)) //nolint:errcheck // the client has gone, and nothing is left to do
-}
-
-// failsInStream says whether a failure before the first event is told by events.
+// failsInStream says whether a failure before the first event is told by events: a
+// conversation that is too long is, since agents compact it then, and give up at a
+// status that is not 200.
 func (e *responsesEncoder) failsInStream(err error) bool {
 	return e.stream && e.server.responsesError(err).Code == wire.CodeContextLength
 }

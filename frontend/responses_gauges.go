@@ -24,7 +24,7 @@ func newResponsesGauges(s *Server) *responsesGauges {
 		torn:    desc("store_torn_files_total", "Files of the store that are no whole responses."),
 		failed:  desc("store_failed_writes_total", "Responses that could not be written into the store."),
 
-		making:     desc("in_flight", "Responses being made that will be stored."),
+		making:     desc("in_flight", "Responses being made."),
 		background: desc("background", "Those of them for which no client waits."),
 		sockets:    desc("sockets", "Open WebSockets."),
 	}
@@ -52,11 +52,11 @@ func (g *responsesGauges) Collect(ch chan<- prometheus.Metric) {
 	making, background, sockets := len(k.making), k.background, len(k.sockets)
 	k.mu.Unlock()
 	gauge(g.sockets, sockets)
+	gauge(g.making, making)
+	gauge(g.background, background)
 	if k.store == nil {
 		return
 	}
-	gauge(g.making, making)
-	gauge(g.background, background)
 	stats := k.store.Stats()
 	gauge(g.entries, int(stats.Entries))
 	gauge(g.bytes, int(stats.Bytes))

@@ -119,11 +119,12 @@ func (s *Server) inputOf(key owned) ([]store.Item, bool) {
 	return items, ok
 }
 
-// given returns what goes into the response, unless it has ended.
+// given returns what goes into the response, unless it has ended or nothing is to
+// be stored.
 func (k *kept) given() ([]store.Item, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.Concat(k.before, k.input), !k.ended
+	return slices.Concat(k.before, k.input), k.stored && !k.ended
 }
 
 // appendItems appends a list of items.

@@ -34,13 +34,14 @@ type keeper struct {
 // owned is the id of a response, and whose it is.
 type owned struct{ tenant, id string }
 
-// kept is a response that is stored when it is finished. It is the encoder of its
-// answer, and records all that it sends; meanwhile others may look at it from
-// other goroutines.
+// kept is a response that others may look at and stop, from other goroutines, while
+// it is made. It is the encoder of its answer. One that is to be stored records all
+// that it sends.
 type kept struct {
 	*responsesEncoder
 	keeper   *keeper
 	key      owned
+	stored   bool
 	previous string
 	created  time.Time
 	input    []store.Item
@@ -58,13 +59,16 @@ type kept struct {
 	ended   bool
 }
 
-// keep makes the encoder of a response that is to be stored.
+// keep makes the encoder of a response.
 func (s *Server) keep(x *exchange, c *responses.Call, e *responsesEncoder, id string, before []store.Item) *kept {
 	k := &kept{
-		responsesEncoder: e, keeper: &s.keeper, key: owned{x.tenant, id}, previous: c.PreviousID,
-		created: x.arrived, input: storedItems(c.Input), before: before, inBackground: c.Background,
+		responsesEncoder: e, keeper: &s.keeper, key: owned{x.tenant, id}, stored: c.Store, previous: c.PreviousID,
+		created: x.arrived, inBackground: c.Background,
 	}
-	k.tape.Append(e.AppendOpening(nil))
+	if k.stored {
+		k.input, k.before = storedItems(c.Input), before
+		k.tape.Append(e.AppendOpening(nil))
+	}
 	return k
 }
 
@@ -98,7 +102,8 @@ func (k *kept) appendEvent(dst []byte, event chat.Event) []byte {
 	return dst
 }
 
-// gather implements [gatherer].
+// gather implements [gatherer]: which tokens belong to which item is known while
+// the events pass.
 func (k *kept) gather(events iter.Seq2[chat.Event, error]) error {
 	buf := buffers.Get().(*[]byte)
 	defer release(buf)
@@ -115,7 +120,11 @@ func (k *kept) gather(events iter.Seq2[chat.Event, error]) error {
 func (k *kept) appendAnswer(dst []byte, _ []chat.Answer) []byte {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.record(k.AppendTerminal(nil, time.Now().Unix()))
+	if k.stored {
+		k.record(k.AppendTerminal(nil, time.Now().Unix()))
+	} else {
+		k.Complete(time.Now().Unix())
+	}
 	k.settle()
 	return k.AppendResponse(dst)
 }
@@ -171,7 +180,7 @@ func (k *kept) Refuse(w http.ResponseWriter, err error) {
 		k.mu.Lock()
 		k.untold = true
 		k.mu.Unlock()
-		k.responsesEncoder.Refuse(w, err)
+		k.server.refuse(w, k.server.responsesError(err))
 	}
 }
 
@@ -194,7 +203,7 @@ func (k *kept) end(err error) {
 
 // record adds frames to the tape and wakes who waits for them.
 func (k *kept) record(frames []byte) {
-	if len(frames) == 0 {
+	if len(frames) == 0 || !k.stored {
 		return
 	}
 	k.tape.Append(frames)
@@ -214,7 +223,7 @@ func (k *kept) settle() {
 		return
 	}
 	k.ended = true
-	if !k.untold {
+	if k.stored && !k.untold {
 		k.put()
 	}
 	k.input, k.before = nil, nil

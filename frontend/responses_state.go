@@ -103,7 +103,9 @@ func (s *Server) showResponse(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.stage.leave()
 	if k := s.keeper.find(key); k != nil {
-		if stream {
+		if stream && !k.stored {
+			s.refuse(w, wire.Invalid("stream", "The events of a response that is not stored are for the client that has asked for it"))
+		} else if stream {
 			s.replay(w, r, k, first)
 		} else {
 			s.respond(w, http.StatusOK, k.object()) //nolint:errcheck // the client has gone, and nothing is left to do

@@ -515,6 +515,24 @@ func TestCancel(t *testing.T) {
 			t.Fatalf("the stream ends with %s", end)
 		}
 	})
+	t.Run("not stored", func(t *testing.T) {
+		resp := s.open("POST", "/v1/responses", strings.NewReader(`{"model":"demo","stream":true,"store":false,"input":"one"}`))
+		defer resp.Body.Close()
+		within(t, g.reached)
+		var b [8192]byte
+		n, _ := resp.Body.Read(b[:])
+		_, rest, _ := strings.Cut(string(b[:n]), `"id":"`)
+		id, _, _ := strings.Cut(rest, `"`)
+		refused(t, s.do("GET", "/v1/responses/"+id+"?stream=true", ""), 400, "invalid_value")
+		refused(t, s.do("GET", "/v1/responses/"+id+"/input_items", ""), 404, "response_not_found")
+		if r := parse[response](t, s.do("POST", "/v1/responses/"+id+"/cancel", "")); r.Status != "cancelled" || r.text() != "Hello" {
+			t.Fatalf("cancelled: %+v", r)
+		}
+		if end := readAll(t, resp); !strings.HasSuffix(end, "data: [DONE]\n\n") {
+			t.Fatalf("the stream ends with %s", end)
+		}
+		refused(t, s.do("GET", "/v1/responses/"+id, ""), 404, "response_not_found")
+	})
 	t.Run("deleted", func(t *testing.T) {
 		id := s.create(`{"model":"demo","background":true,"input":"one"}`).ID
 		within(t, g.reached)
