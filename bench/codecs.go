@@ -23,18 +23,20 @@ var families = []string{
 func takeCodecs(ctx context.Context, b *bench) ([]part, error) {
 	t := &codecs{bench: b, ctx: ctx}
 	parts := t.parsers()
+	one := func(outcome) float64 { return 1 }
 	for _, api := range []struct {
 		name, pkg, encode, decode string
+		operations                int // of encoding
 		events                    func(outcome) float64
 	}{
-		{"chat", "openai", "AppendTextDelta/word", "DecodeChat/strings", func(outcome) float64 { return 1 }},
-		{"messages", "anthropic", "AppendDelta/word", "Decode", func(outcome) float64 { return 1 }},
+		{"chat", "openai", "AppendTextDelta/word", "DecodeChat/strings", 1_000_000, one},
+		{"messages", "anthropic", "AppendDelta/word", "Decode", 1_000_000, one},
 		// Whole answers, because a stream of Responses keeps its text for its end.
-		{"responses", "openai/responses", "Stream", "Decode", func(r outcome) float64 { return r.values["ns/op"] / r.values["ns/event"] }},
+		{"responses", "openai/responses", "Stream", "Decode", 1_000, func(r outcome) float64 { return r.values["ns/op"] / r.values["ns/event"] }},
 	} {
 		parts = append(
 			parts,
-			median("SSE encoding of a delta, "+api.name, "ns", t.take(api.pkg, api.encode, pick(b, 2_000_000, 1_000_000), func(r outcome) float64 {
+			median("SSE encoding of a delta, "+api.name, "ns", t.take(api.pkg, api.encode, api.operations, func(r outcome) float64 {
 				return float64(r.cpu.Nanoseconds()) / api.events(r)
 			})).atMost(400).aim(150),
 			median("decoding 2 MB of 500 turns, "+api.name, "ms", t.take(api.pkg, api.decode, pick(b, 50, 10), func(r outcome) float64 {
