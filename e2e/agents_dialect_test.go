@@ -61,11 +61,15 @@ type dialect struct {
 	// replays says that --replay-raw puts thoughts back that the template leaves
 	// out when the user has taken the conversation up again.
 	replays bool
+	// silent says that such a model does not think while it calls tools: it is not
+	// asked by harnesses that want thoughts.
+	silent bool
 }
 
 var dialects = []dialect{
 	{name: "hermes", model: "qwen3", write: writeHermes, replays: true},
 	{name: "harmony", model: "gpt-oss", write: writeHarmony, one: true},
+	{name: "deepseek_v3_1", model: "deepseek-v3.1", write: writeDeepSeek, silent: true},
 	{name: "glm47", model: "glm-4.7-flash", write: writeGLM},
 }
 
@@ -117,5 +121,19 @@ func writeGLM(t testing.TB, s saying) string {
 		}
 		b.WriteString("</tool_call>")
 	}
+	return b.String()
+}
+
+func writeDeepSeek(t testing.TB, s saying) string {
+	var b strings.Builder
+	b.WriteString(s.text)
+	if len(s.calls) == 0 {
+		return b.String()
+	}
+	b.WriteString("<｜tool▁calls▁begin｜>")
+	for _, c := range s.calls {
+		b.WriteString("<｜tool▁call▁begin｜>" + c.tool + "<｜tool▁sep｜>" + c.json(t) + "<｜tool▁call▁end｜>")
+	}
+	b.WriteString("<｜tool▁calls▁end｜>")
 	return b.String()
 }

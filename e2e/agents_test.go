@@ -214,7 +214,7 @@ func testInterrupt(t *testing.T, h harness, d dialect) {
 		Emit: d.write(t, saying{text: strings.Repeat("and so on ", 2000)}),
 		Pace: map[string]any{"itl": "20ms"},
 	}}, &rule{Emit: d.write(t, saying{text: "A title"})})
-	a := newAgent(t, h, serveDialect(t, h, d, script, "--http-sse-keep-alive-interval-ms", "2000"), scratch(t))
+	a := newAgent(t, h, serveDialect(t, h, d, script, "--http-sse-keep-alive-interval-ms", "5000"), scratch(t))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	cmd := a.command(ctx, h.start, ask)
@@ -237,7 +237,7 @@ func testInterrupt(t *testing.T, h harness, d dialect) {
 	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	until(t, 2*time.Second, "the worker is free", func() bool { return a.s.running(t) == 0 })
+	until(t, 5*time.Second, "the worker is free", func() bool { return a.s.running(t) == 0 })
 	select {
 	case <-ended:
 	case <-time.After(20 * time.Second):
