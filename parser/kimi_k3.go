@@ -214,23 +214,56 @@ func (b *xtmlCalls) finish() token {
 	return tokSyntax
 }
 
+// readValue reads up to the end of an argument. Agents write files, so that what
+// looks like the end of a string may be data: it counts if the format goes on
+// behind it.
 func (b *xtmlCalls) readValue(s string, final bool) (n int, t token, wait bool) {
 	at, n, act := b.valueEnd.next(s, final)
+	ends := act == actEnd
+	if ends && at == 0 && b.at == xtmlString {
+		st := behindValue(s[n:], final)
+		if st == more {
+			return 0, tokSyntax, true
+		}
+		if ends = st == done; !ends {
+			at = n
+		}
+	}
 	if b.at == xtmlString {
 		b.out = appendEscaped(b.out, s[:at])
 	} else {
 		b.value = append(b.value, s[:at]...)
 	}
-	if act != actEnd {
-		return at, tokSyntax, true
-	}
-	if b.at == xtmlString {
+	switch {
+	case !ends:
+		return at, tokSyntax, act != actEnd
+	case at > 0: // and only then the end
+		return at, tokSyntax, false
+	case b.at == xtmlString:
 		b.out = append(b.out, '"')
-	} else {
+	default:
 		b.out = append(b.out, xtmlLiteral(b.value)...)
 	}
 	b.at = xtmlArg
-	return at + n, tokSyntax, false
+	return n, tokSyntax, false
+}
+
+// behindValue says whether what follows the end of an argument is what the format
+// has there: another argument, the end of the call, or anything that ends it.
+func behindValue(s string, final bool) status {
+	s = s[spaces(s):]
+	tag, st := readTag(s)
+	switch {
+	case st == more && final:
+		return done
+	case st != done:
+		return st
+	case tag.opens && tag.word == "argument" && tag.attr("key") == "", tag.opens && tag.word == "call" && tag.attr("tool") == "":
+		return bad
+	case !tag.opens && (tag.word == "argument" || tag.word == "json"):
+		return bad
+	}
+	return done
 }
 
 // xtmlLiteral returns a value that claims to be no string as JSON.

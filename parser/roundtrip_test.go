@@ -153,7 +153,7 @@ var writers = []writer{
 				}
 				return fmt.Sprintf(`<|open|>call tool="%s" index="%d"<|sep|>%s<|close|>call<|sep|>`, c.name, i+1, b.String())
 			}) + "<|close|>tools<|sep|>"
-		}, []string{"<|close|>call<|sep|>", "<|close|>tools<|sep|>", "<|sep|>"}, true,
+		}, []string{"<|close|>call<|sep|>", "<|close|>tools<|sep|>", "<|sep|>", "<|close|>argument<|sep|>x"}, true,
 	},
 	{
 		"inkling", func(calls []writtenCall) string {
