@@ -19,7 +19,8 @@ import (
 
 // What a chat template writes for the calls of an earlier answer is what its model
 // was trained to write. The parsers that are chosen by the template read the same
-// calls out of it, whole, and leave none of its markers in the text.
+// calls out of it, whole, and leave none of its markers in the text. Shown to the
+// model again, what was read is what was written, byte for byte.
 func TestFetchedTemplatesAreRead(t *testing.T) {
 	read := map[string]int{}
 	for name, source := range templateSources(t) {
@@ -29,13 +30,13 @@ func TestFetchedTemplatesAreRead(t *testing.T) {
 			continue
 		}
 		for _, uses := range [][]use{
-			{{"ls", `{"path":"/tmp","n":3,"deep":true}`}},
-			{{"ls", `{"path":"/tmp","n":3,"deep":true}`}, {"write_file", `{"name":"a.txt","text":"x \"y\" <b>\n\tz","o":{"k":["u","v"]}}`}},
+			{{"ls", `{"path":"/tmp","n":3,"deep":true}`, "call_1"}},
+			{{"ls", `{"path":"/tmp","n":3,"deep":true}`, "call_1"}, {"write_file", `{"name":"a.txt","text":"x \"y\" <b>\n\tz","o":{"k":["u","v"]}}`, "call_2"}},
 		} {
 			if len(uses) > 1 && !tmpl.Traits(true).ParallelCalls {
 				continue
 			}
-			text, start, ok := written(t, tmpl, family, uses)
+			text, start, ok := written(tmpl, family, uses)
 			if !ok {
 				continue
 			}
@@ -48,6 +49,9 @@ func TestFetchedTemplatesAreRead(t *testing.T) {
 				if len(m) > 4 && strings.Contains(said, m) {
 					t.Errorf("%s, read as %s:\n%q\n%q leaked into %q", name, family, text, m, said)
 				}
+			}
+			if again, _, _ := written(tmpl, family, got); again != text {
+				t.Errorf("%s, read as %s and shown again (-first +again):\n%s", name, family, cmp.Diff(text, again))
 			}
 			read[family.String()]++
 		}
@@ -63,8 +67,8 @@ func TestFetchedTemplatesAreRead(t *testing.T) {
 	}
 }
 
-// use is a call of a tool.
-type use struct{ name, args string }
+// use is a call of a tool, as a client knows it.
+type use struct{ name, args, id string }
 
 // sameUse says whether calls are equal but for the spelling of their arguments.
 func sameUse(a, b use) bool {
@@ -116,12 +120,11 @@ var calledTools = []chat.Tool{
 // written returns what a template writes for an answer with calls, and in which
 // state its text begins. It is not ok if the template writes no such answer, or
 // writes it in several turns.
-func written(t *testing.T, tmpl *chattemplate.Template, family parser.Family, uses []use) (text string, start parser.Start, ok bool) {
-	t.Helper()
+func written(tmpl *chattemplate.Template, family parser.Family, uses []use) (text string, start parser.Start, ok bool) {
 	ids := chat.NewNativeIDs(family.IDs())
 	answer := chat.Turn{Role: chat.RoleAssistant}
 	for _, u := range uses {
-		call := &chat.ToolUse{ID: "call_1", Name: u.name, Kind: chat.ToolFunction, Args: u.args}
+		call := &chat.ToolUse{ID: u.id, Name: u.name, Kind: chat.ToolFunction, Args: u.args}
 		if id := ids.Call(call); id != "" {
 			call.ID = id
 		}
@@ -159,7 +162,7 @@ func readCalls(family parser.Family, start parser.Start, text string) (calls []u
 	for _, e := range events {
 		switch {
 		case e.Kind == chat.BlockStart && e.Tool != nil:
-			calls = append(calls, use{name: e.Tool.Name})
+			calls = append(calls, use{name: e.Tool.Name, id: e.Tool.ID})
 		case e.Kind == chat.ArgsDelta:
 			calls[len(calls)-1].args += e.Text
 		case e.Kind == chat.TextDelta:
