@@ -370,7 +370,39 @@ func TestTokensOfCallsAreSeen(t *testing.T) {
 		if len(got) != 2 || !strings.HasPrefix(got[0], "C ls ") || !strings.HasSuffix(got[0], ` {"p":"1"}`) {
 			t.Errorf("%s: of %q a parser sees %q, and reads %q", name, text, shown, got)
 		}
+		if byID := readByID(t, f, c.opts, text); !slices.Equal(byID, got) {
+			t.Errorf("%s: of %q is read by its ids %q, and else %q", name, text, byID, got)
+		}
 	}
+}
+
+// readByID reads a text whose special tokens are known by their ids.
+func readByID(t *testing.T, f parser.Family, o parser.Options, text string) []string {
+	t.Helper()
+	ids := map[string]uint32{}
+	for _, token := range tokenLike.FindAllString(text, -1) {
+		if ids[token] == 0 {
+			ids[token] = uint32(1000 + len(ids))
+		}
+	}
+	f = f.Bind(func(text string) (uint32, bool) { id, ok := ids[text]; return id, ok })
+	p := parser.New(f, numbered(o))
+	var events []chat.Event
+	push := func(text string) {
+		for _, s := range strings.Split(text, "") {
+			events = p.Push(events, chat.Piece{Text: s, IDs: []uint32{uint32(s[0])}})
+		}
+	}
+	last := 0
+	for _, at := range tokenLike.FindAllStringIndex(text, -1) {
+		push(text[last:at[0]])
+		token := text[at[0]:at[1]]
+		events = p.Push(events, chat.Piece{Text: token, IDs: []uint32{ids[token]}})
+		last = at[1]
+	}
+	push(text[last:])
+	events, reason := p.Finish(events, chat.FinishStop)
+	return slices.DeleteFunc(render(t, events, reason), func(line string) bool { return line == `D markup ""` }) // ids alone
 }
 
 // nonsense are the fragments of texts that are almost in the notation of a family.
