@@ -131,22 +131,26 @@ func (m *markers) match(s string, final bool) (n int, act action) {
 // goesOn says whether s may make a marker of a tail of what was held back, or of
 // all of it.
 func (m *markers) goesOn(held, s string) bool {
-	for i := 0; i < len(held); i++ {
-		k := m.candidate(held[i:])
+	for {
+		k := m.candidate(held)
 		if k < 0 {
-			break
+			return false
 		}
-		i += k
-		for j := range m.list {
-			k := &m.list[j]
-			if k.text[0] != held[i] {
-				continue
-			}
-			tail, found := strings.CutPrefix(k.text, held[i:])
-			if found && (strings.HasPrefix(s, tail) || strings.HasPrefix(tail, s)) || strings.HasPrefix(held[i:], k.text) {
-				return true
+		held = held[k:]
+		for i := range m.list {
+			text := m.list[i].text
+			switch {
+			case text[0] != held[0]:
+			case len(text) <= len(held):
+				if held[:len(text)] == text {
+					return true
+				}
+			case text[:len(held)] == held && (s == "" || text[len(held)] == s[0]):
+				if tail := text[len(held):]; strings.HasPrefix(s, tail) || strings.HasPrefix(tail, s) {
+					return true
+				}
 			}
 		}
+		held = held[1:]
 	}
-	return false
 }
