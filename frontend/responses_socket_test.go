@@ -15,6 +15,7 @@ import (
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/frontend"
+	errs "github.com/dynago/dynago/internal/wire"
 	"github.com/dynago/dynago/openai/responses/store"
 	"github.com/dynago/dynago/pipeline"
 )
@@ -442,4 +443,42 @@ func TestSocketLongConversation(t *testing.T) {
 	if got := strings.Count(f.lastSaid(), "\n"); got != 99 {
 		t.Fatalf("%d turns", got)
 	}
+}
+
+// FuzzCreateBody reads any message. What is taken must be an object that holds
+// what the message holds, but for what only a connection needs.
+func FuzzCreateBody(f *testing.F) {
+	f.Add([]byte(`{"type":"response.create","model":"m","input":[{"role":"user","content":"\u00e9\ud800"}],"generate":false,"stream":true}`))
+	f.Add([]byte("{\"type\":\"response.create\",\"input\":\"a\nb\"}"))
+	f.Add([]byte(`{"type":7}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		body, generate, err := frontend.CreateBody(b)
+		if err != nil {
+			if errs.ErrorOf(err, 0).Status != http.StatusBadRequest {
+				t.Fatalf("%v is no fault of the client", err)
+			}
+			return
+		}
+		var got, sent map[string]json.RawMessage
+		if json.Unmarshal(b, &sent) != nil {
+			return // it was mended
+		}
+		if err := json.Unmarshal(body, &got); err != nil {
+			t.Fatalf("%q became %q: %v", b, body, err)
+		}
+		if v, ok := sent["generate"]; generate == (ok && string(v) == "false") {
+			t.Fatalf("generate: %v for %q", generate, b)
+		}
+		for _, name := range []string{"type", "generate", "stream", "stream_options"} {
+			delete(sent, name)
+		}
+		if len(got) != len(sent) {
+			t.Fatalf("%q became %q", b, body)
+		}
+		for name, value := range sent {
+			if string(got[name]) != string(value) {
+				t.Fatalf("%s: %q became %q", name, value, got[name])
+			}
+		}
+	})
 }

@@ -394,6 +394,9 @@ func TestBackground(t *testing.T) {
 		t.Fatalf("in between: %+v", r)
 	}
 	refused(t, s.do("POST", "/v1/responses", `{"model":"demo","previous_response_id":"`+r.ID+`","input":"x"}`), 400, "previous_response_not_found")
+	if got := s.do("GET", path+"/input_items", "").body; strings.Count(got, `"text":"one"`) != 1 {
+		t.Fatalf("input items in between: %s", got)
+	}
 	// Who follows sees what was and what comes.
 	follower := s.open("GET", path+"?stream=true", http.NoBody)
 	defer follower.Body.Close()

@@ -1,6 +1,8 @@
 package responses_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"testing"
 
 	"github.com/dynago/dynago/openai/responses"
@@ -28,4 +30,28 @@ func TestListedItems(t *testing.T) {
 			t.Errorf("%s\n got %s\nwant %s", c.item, got, c.want)
 		}
 	}
+}
+
+// FuzzAppendListed lists any item: an object stays one, under its id.
+func FuzzAppendListed(f *testing.F) {
+	f.Add([]byte(`{"role":"user","content":"hi","id":"y"}`))
+	f.Add([]byte(`{"type":null,"status":"","content":{"x":[1]},"\u0069d":3}`))
+	f.Fuzz(func(t *testing.T, item []byte) {
+		var in, out map[string]json.RawMessage
+		if json.Unmarshal(item, &in) != nil || in == nil {
+			return
+		}
+		got := responses.AppendListed([]byte("before"), item, "x")
+		if err := json.Unmarshal(bytes.TrimPrefix(got, []byte("before")), &out); err != nil {
+			t.Fatalf("%q became %q: %v", item, got, err)
+		}
+		if string(out["id"]) != `"x"` || len(out["type"]) == 0 || len(out["status"]) == 0 {
+			t.Fatalf("%q became %q", item, got)
+		}
+		for name := range in {
+			if _, ok := out[name]; !ok {
+				t.Fatalf("%q became %q without %q", item, got, name)
+			}
+		}
+	})
 }
