@@ -126,9 +126,8 @@ func TestReuse(t *testing.T) {
 // Only what a request goes on from counts, and only within its session.
 func TestReuseOfWhat(t *testing.T) {
 	c := newConversation(t, pipeline.Config{})
-	main := c.next
 	c.ask("Yes.", "s")
-	main = c.next
+	main := c.next
 
 	// A title for the same session, with as many turns as the first request.
 	c.next = *request("Find a title").Chat
