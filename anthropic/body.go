@@ -17,7 +17,7 @@ import (
 type body struct {
 	model             string
 	messages          []message
-	left              budget
+	count             wire.Tally // of messages and blocks
 	system            content
 	maxTokens, topK   *int64
 	temperature, topP *float64
@@ -52,7 +52,7 @@ type field struct {
 var fields = []field{
 	{"model", `{"type":"string"}`, func(r *wire.Reader, b *body) error { return nullable(r, &b.model, text) }},
 	{"messages", `{"type":"array","minItems":1,"items":{"$ref":"#/components/schemas/InputMessage"}}`, readMessages},
-	{"system", aContent, func(r *wire.Reader, b *body) (err error) { b.system, err = readContent(r, &b.left); return err }},
+	{"system", aContent, func(r *wire.Reader, b *body) (err error) { b.system, err = readContent(r, &b.count); return err }},
 	{"max_tokens", `{"type":"integer","minimum":1}`, func(r *wire.Reader, b *body) error { return optional(r, &b.maxTokens, integer) }},
 	{"temperature", `{"type":"number","minimum":0,"maximum":2}`, func(r *wire.Reader, b *body) error { return optional(r, &b.temperature, (*wire.Reader).Float) }},
 	{"top_p", `{"type":"number","exclusiveMinimum":0,"maximum":1}`, func(r *wire.Reader, b *body) error { return optional(r, &b.topP, (*wire.Reader).Float) }},
@@ -111,7 +111,7 @@ func read(doc []byte) (*body, error) {
 }
 
 func readOnce(doc []byte) (*body, error) {
-	r, b := wire.NewReader(doc, ""), &body{left: maxBlocks}
+	r, b := wire.NewReader(doc, ""), new(body)
 	err := r.Object("an object", func(name []byte) error {
 		if read := byName[string(name)]; read != nil {
 			return read(r, b)

@@ -42,20 +42,8 @@ type block struct {
 	mark      *mark
 }
 
-// maxBlocks bounds the messages and blocks of one body together: each takes far
-// more room than its shortest form in a body, and a small one, compressed, can hold
-// a hundred million of them.
-const maxBlocks = 1 << 17
-
-// budget is how many messages and blocks a body may still have.
-type budget int
-
-func (left *budget) take(r *wire.Reader) error {
-	if *left--; *left < 0 {
-		return wire.Invalid(r.Path(), "%s: at most %d messages and content blocks are supported", r.Path(), maxBlocks)
-	}
-	return nil
-}
+// parts is what there may be only so many of in one body.
+const parts = "messages and content blocks"
 
 func readMessages(r *wire.Reader, b *body) error {
 	b.messages = nil
@@ -63,7 +51,7 @@ func readMessages(r *wire.Reader, b *body) error {
 		return err
 	}
 	return r.Array("an array of messages", func(int) error {
-		if err := b.left.take(r); err != nil {
+		if err := b.count.Take(r, parts); err != nil {
 			return err
 		}
 		b.messages = append(b.messages, message{})
@@ -73,7 +61,7 @@ func readMessages(r *wire.Reader, b *body) error {
 			case "role":
 				return nullable(r, &m.role, text)
 			case "content":
-				m.content, err = readContent(r, &b.left)
+				m.content, err = readContent(r, &b.count)
 				return err
 			}
 			return r.Skip()
@@ -82,7 +70,7 @@ func readMessages(r *wire.Reader, b *body) error {
 }
 
 // readContent reads a string, an array of blocks, or null.
-func readContent(r *wire.Reader, left *budget) (content, error) {
+func readContent(r *wire.Reader, count *wire.Tally) (content, error) {
 	switch r.Kind() {
 	case 'n':
 		return content{}, r.Skip()
@@ -92,11 +80,11 @@ func readContent(r *wire.Reader, left *budget) (content, error) {
 	case '[':
 		c := content{given: true}
 		err := r.Array("an array of content blocks", func(i int) error {
-			if err := left.take(r); err != nil {
+			if err := count.Take(r, parts); err != nil {
 				return err
 			}
 			c.blocks = append(c.blocks, block{index: i})
-			return c.blocks[i].read(r, left)
+			return c.blocks[i].read(r, count)
 		})
 		return c, err
 	}
@@ -104,20 +92,20 @@ func readContent(r *wire.Reader, left *budget) (content, error) {
 }
 
 // read reads a block. What is no object has no type, and nothing else either.
-func (b *block) read(r *wire.Reader, left *budget) (err error) {
+func (b *block) read(r *wire.Reader, count *wire.Tally) (err error) {
 	switch r.Kind() {
 	case '"':
 		b.kind = "text"
 		return optional(r, &b.text, text)
 	case '{':
-		b.wire, err = r.ObjectRaw("a content block object", func(name []byte) error { return b.member(r, name, left) })
+		b.wire, err = r.ObjectRaw("a content block object", func(name []byte) error { return b.member(r, name, count) })
 		return err
 	}
 	b.wire, err = r.Raw()
 	return err
 }
 
-func (b *block) member(r *wire.Reader, name []byte, left *budget) (err error) {
+func (b *block) member(r *wire.Reader, name []byte, count *wire.Tally) (err error) {
 	switch string(name) {
 	case "type":
 		return lenient(r, &b.kind, '"', text)
@@ -150,7 +138,7 @@ func (b *block) member(r *wire.Reader, name []byte, left *budget) (err error) {
 	case "source":
 		return nullable(r, &b.source, clean)
 	case "content":
-		return b.readContent(r, left)
+		return b.readContent(r, count)
 	case "is_error":
 		b.isError = r.Kind() == 't'
 		return r.Skip()
@@ -162,10 +150,10 @@ func (b *block) member(r *wire.Reader, name []byte, left *budget) (err error) {
 }
 
 // readContent reads the content inside a block, which may be of any type.
-func (b *block) readContent(r *wire.Reader, left *budget) (err error) {
+func (b *block) readContent(r *wire.Reader, count *wire.Tally) (err error) {
 	switch r.Kind() {
 	case 'n', '"', '[':
-		b.content, err = readContent(r, left)
+		b.content, err = readContent(r, count)
 		return err
 	}
 	b.content = content{given: true}

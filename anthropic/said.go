@@ -19,7 +19,7 @@ func (c *conversation) said(b *block, path string, now bool) ([]chat.Block, erro
 			return nil, noText(path, b)
 		}
 	case "image":
-		s, err := b.readSource(&c.body.left)
+		s, err := b.readSource(&c.body.count)
 		return b.media(&s, err, chat.Image, path, now)
 	case "document":
 		return c.document(b, path, now)
@@ -54,7 +54,7 @@ type source struct {
 	content                            content
 }
 
-func (b *block) readSource(left *budget) (source, error) {
+func (b *block) readSource(count *wire.Tally) (source, error) {
 	var s source
 	r := wire.NewReader(b.source, "source")
 	err := r.Object("an object", func(name []byte) (err error) {
@@ -73,7 +73,7 @@ func (b *block) readSource(left *budget) (source, error) {
 			if k := r.Kind(); k != '"' && k != '[' {
 				return r.Skip()
 			}
-			s.content, err = readContent(r, left)
+			s.content, err = readContent(r, count)
 			return err
 		}
 		return r.Skip()
@@ -124,7 +124,7 @@ func (b *block) media(s *source, err error, kind chat.Kind, path string, now boo
 }
 
 func (c *conversation) document(b *block, path string, now bool) ([]chat.Block, error) {
-	s, err := b.readSource(&c.body.left)
+	s, err := b.readSource(&c.body.count)
 	head := b.title
 	if b.context != "" {
 		head = strings.TrimPrefix(head+"\n"+b.context, "\n")

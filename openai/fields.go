@@ -173,6 +173,7 @@ type body struct {
 	guidedChoice                                 []string
 	hasGuidedChoice                              bool
 
+	count                              wire.Tally // of what is listed
 	messages                           []message
 	tools                              []chat.Tool
 	toolCount                          int

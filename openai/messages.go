@@ -22,38 +22,44 @@ type message struct {
 	callID     *string
 }
 
+// messageParts is what there may be only so many of in one body.
+const messageParts = "messages, content parts and tool calls"
+
 func readMessages(r *wire.Reader, b *body) error {
 	b.messages = nil
 	if null, err := r.Null(); null {
 		return err
 	}
 	return r.Array("an array of messages", func(int) error {
+		if err := b.count.Take(r, messageParts); err != nil {
+			return err
+		}
 		b.messages = append(b.messages, message{})
-		return readMessage(r, &b.messages[len(b.messages)-1])
+		return readMessage(r, &b.messages[len(b.messages)-1], &b.count)
 	})
 }
 
-func readMessage(r *wire.Reader, m *message) error {
+func readMessage(r *wire.Reader, m *message, count *wire.Tally) error {
 	return r.Object("a message object", func(name []byte) (err error) {
 		switch string(name) {
 		case "role":
 			m.role, err = r.Text("a string")
 		case "content":
 			m.hasContent = true
-			m.content, err = readContent(r)
+			m.content, err = readContent(r, count)
 		case "name":
 			m.name, err = nullableText(r)
 		case "reasoning_content":
-			m.reasoning, err = readReasoning(r)
+			m.reasoning, err = readReasoning(r, count)
 		case "reasoning":
 			if k := r.Kind(); k != '"' && k != '[' {
 				return r.Skip()
 			}
-			m.other, err = readReasoning(r)
+			m.other, err = readReasoning(r, count)
 		case "refusal":
 			m.refusal, err = nullableText(r)
 		case "tool_calls":
-			m.calls, err = readToolCalls(r)
+			m.calls, err = readToolCalls(r, count)
 		case "function_call":
 			m.legacyCall, err = readLegacyCall(r)
 		case "tool_call_id":
@@ -69,13 +75,16 @@ func readMessage(r *wire.Reader, m *message) error {
 
 // readReasoning reads one text, or segments: segment i stands before tool call
 // i, and the last one after all of them.
-func readReasoning(r *wire.Reader) ([]string, error) {
+func readReasoning(r *wire.Reader, count *wire.Tally) ([]string, error) {
 	switch r.Kind() {
 	case 'n':
 		return nil, r.Skip()
 	case '[':
 		var out []string
 		err := r.Array("an array of strings", func(int) error {
+			if err := count.Take(r, messageParts); err != nil {
+				return err
+			}
 			s, err := nullableText(r)
 			out = append(out, s)
 			return err
@@ -88,12 +97,15 @@ func readReasoning(r *wire.Reader) ([]string, error) {
 
 // readToolCalls reads the calls of an assistant turn. Arguments are kept as
 // they are, whatever they are: a bad call must not end the session.
-func readToolCalls(r *wire.Reader) ([]chat.ToolUse, error) {
+func readToolCalls(r *wire.Reader, count *wire.Tally) ([]chat.ToolUse, error) {
 	if null, err := r.Null(); null {
 		return nil, err
 	}
 	var calls []chat.ToolUse
 	err := r.Array("an array of tool calls", func(int) error {
+		if err := count.Take(r, messageParts); err != nil {
+			return err
+		}
 		use := chat.ToolUse{Kind: chat.ToolFunction}
 		err := r.Object("a tool call object", func(name []byte) (err error) {
 			switch string(name) {

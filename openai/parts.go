@@ -18,7 +18,7 @@ type part struct {
 
 // readContent reads a string, an array of parts, or null, for which it returns
 // nil.
-func readContent(r *wire.Reader) ([]part, error) {
+func readContent(r *wire.Reader, count *wire.Tally) ([]part, error) {
 	switch r.Kind() {
 	case 'n':
 		return nil, r.Skip()
@@ -28,6 +28,9 @@ func readContent(r *wire.Reader) ([]part, error) {
 	}
 	parts := []part{}
 	err := r.Array("a string or an array of content parts", func(i int) error {
+		if err := count.Take(r, messageParts); err != nil {
+			return err
+		}
 		p := part{index: i}
 		err := p.read(r)
 		parts = append(parts, p)

@@ -42,7 +42,11 @@ func readPrompt(r *wire.Reader, b *body) error {
 			id, err := r.Integer(0, math.MaxUint32)
 			ids = append(ids, uint32(id))
 			return err
-		case kind == '[':
+		}
+		if err := b.count.Take(r, "prompts"); err != nil {
+			return err
+		}
+		if kind == '[' {
 			list, err := readIDs(r)
 			if err == nil && len(list) == 0 {
 				err = wire.Invalid(index("prompt", i), "Prompt integer array at index %d cannot be empty", i)

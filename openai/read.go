@@ -143,6 +143,9 @@ func readIDs(r *wire.Reader) ([]uint32, error) {
 func readBadWords(r *wire.Reader, b *body) error {
 	return passThrough("bad_words_token_ids", "must be an array of token ID arrays", func(r *wire.Reader, b *body) error {
 		return r.Array("an array of arrays", func(int) error {
+			if err := b.count.Take(r, "arrays of token IDs"); err != nil {
+				return err
+			}
 			word, err := readIDs(r)
 			b.badWords = append(b.badWords, word)
 			return err
@@ -290,6 +293,9 @@ func readGuidedChoice(r *wire.Reader, b *body) error {
 	}
 	b.hasGuidedChoice = true
 	return r.Array("an array of strings", func(int) error {
+		if err := b.count.Take(r, "choices"); err != nil {
+			return err
+		}
 		s, err := r.Text("a string")
 		b.guidedChoice = append(b.guidedChoice, s)
 		return err

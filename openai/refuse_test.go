@@ -1,6 +1,7 @@
 package openai_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -305,5 +306,38 @@ func TestUnknownMembers(t *testing.T) {
 	c, err = openai.DecodeChat(body, openai.Options{DisableNVExt: true, StrictNVExt: true})
 	if err != nil || c.Ext != nil {
 		t.Errorf("nvext switched off: got %v, %v", c.Ext, err)
+	}
+}
+
+// A body cannot hold more than there is room for, however short it is: each message,
+// part and call takes much more than its shortest form. Nobody waits for the end of
+// a list to find that out.
+func TestWithoutEnd(t *testing.T) {
+	const lots = 1 << 17
+	for name, tt := range map[string]struct{ body, path string }{
+		"messages": {`{"model":"m","messages":[` + many(lots+1, `{}`) + `,{"role":5}]}`, "messages[131071]"},
+		"parts":    {`{"model":"m","messages":[{"role":"user","content":[` + many(lots, `"x"`) + `,5]}]}`, "messages[0].content[131070]"},
+		"calls":    {`{"model":"m","messages":[{"role":"assistant","tool_calls":[` + many(lots, `{"function":{"name":"f"}}`) + `,5]}]}`, "messages[0].tool_calls[131070]"},
+		"thoughts": {`{"model":"m","messages":[{"role":"assistant","reasoning_content":[` + many(lots, `""`) + `,5]}]}`, "messages[0].reasoning_content[131070]"},
+		"choices":  {`{"model":"m","guided_choice":[` + many(lots+1, `""`) + `,5]}`, "guided_choice[131071]"},
+		"words":    {`{"model":"m","bad_words_token_ids":[` + many(lots+1, `[]`) + `,5]}`, "bad_words_token_ids[131071]"},
+	} {
+		_, err := openai.DecodeChat([]byte(tt.body), openai.Options{})
+		var e *wire.Error
+		if !errors.As(err, &e) || e.Param != tt.path {
+			t.Errorf("%s: %v at %q, want %q", name, err, e.Param, tt.path)
+		}
+	}
+	for name, list := range map[string]string{"texts": many(lots+1, `"x"`) + `,5`, "ids": many(lots+1, `[1]`) + `,5`} {
+		_, err := openai.DecodeCompletion([]byte(`{"model":"m","prompt":[`+list+`]}`), openai.Options{})
+		var e *wire.Error
+		if !errors.As(err, &e) || e.Param != "prompt[131071]" || !strings.Contains(e.Message, "131072 prompts") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// Of what is counted to its end, no more than the limit is read.
+	body := `{"model":"m","messages":[{"role":"user","content":"q"}],"tools":[` + many(1536, `{"type":"function","function":{"name":"a"}}`) + `,5,5]}`
+	if _, err := openai.DecodeChat([]byte(body), openai.Options{}); err == nil || !strings.Contains(err.Error(), "got 1538") {
+		t.Errorf("tools: %v", err)
 	}
 }

@@ -23,7 +23,9 @@ func readTools(r *wire.Reader, b *body) error {
 		return err
 	}
 	err := r.Array("an array of tools", func(i int) error {
-		b.toolCount++
+		if b.toolCount++; b.toolCount > maxTools {
+			return r.Skip() // only how many there are matters now
+		}
 		if r.Kind() != '{' {
 			return r.Mistyped("a tool object")
 		}
@@ -124,9 +126,6 @@ func (b *body) choice() (chat.ToolChoice, error) {
 	if choice.Mode == chat.ToolRequired && b.toolCount == 0 {
 		return choice, wire.Invalid("tool_choice", "tool_choice is \"required\" but tools is empty")
 	}
-	if n := len(choice.Names); n > maxTools {
-		return choice, wire.Invalid("tool_choice.allowed_tools.tools", "Maximum of %d allowed tools are supported, got %d", maxTools, n)
-	}
 	for _, name := range choice.Names {
 		if !b.hasTool(name) {
 			return choice, wire.Invalid("tool_choice", "tool named %q in tool_choice is not present in tools", name)
@@ -209,6 +208,7 @@ func setMode(choice *chat.ToolChoice, mode, param string) error {
 // readAllowed reads the names out of [{"type":"function","function":{"name":…}}].
 func readAllowed(r *wire.Reader) ([]string, error) {
 	var names []string
+	count := 0
 	err := r.Array("an array of tools", func(int) error {
 		name := ""
 		err := r.Object("a tool object", func(key []byte) (err error) {
@@ -228,8 +228,14 @@ func readAllowed(r *wire.Reader) ([]string, error) {
 			}
 			return err
 		})
-		names = append(names, name)
+		count++
+		if count <= maxTools {
+			names = append(names, name)
+		}
 		return err
 	})
+	if err == nil && count > maxTools {
+		err = wire.Invalid("tool_choice.allowed_tools.tools", "Maximum of %d allowed tools are supported, got %d", maxTools, count)
+	}
 	return names, err
 }

@@ -370,3 +370,37 @@ func pairs(n int) string {
 	}
 	return strings.Join(list, ",")
 }
+
+// A body cannot hold more than there is room for, however short it is: each item,
+// part and tool takes much more than its shortest form.
+func TestWithoutEnd(t *testing.T) {
+	const lots = 1 << 17
+	for name, tt := range map[string]struct{ body, path string }{
+		"items":   {`{"model":"m","input":[` + strings.Repeat(`{"type":"later"},`, lots) + `5]}`, "input[131071]"},
+		"parts":   {`{"model":"m","input":[{"role":"user","content":[` + strings.Repeat(`{},`, lots-1) + `5,5]}]}`, "input[0].content[131070]"},
+		"results": {`{"model":"m","input":[{"role":"user","content":[` + strings.Repeat(`{},`, lots-9) + `{}]},{"type":"function_call_output","call_id":"c","output":[` + strings.Repeat(`"",`, 9) + `5]}]}`, "input[1].output[5]"},
+		"tools":   {`{"model":"m","input":"q","tools":[` + strings.Repeat(`{"type":"web_search"},`, 1536) + `5,5]}`, "tools"},
+		"allowed": {`{"model":"m","input":"q","tool_choice":{"type":"allowed_tools","tools":[` + strings.Repeat(`{"type":"function","name":"f"},`, 1536) + `5,5]}}`, "tool_choice.tools"},
+	} {
+		_, err := responses.Decode([]byte(tt.body), responses.Options{})
+		if e, ok := errors.AsType[*wire.Error](err); !ok || e.Param != tt.path {
+			t.Errorf("%s: %v, want %q", name, err, tt.path)
+		}
+	}
+}
+
+// Groups of tools in groups are nobody's, however deep they go.
+func TestGroupsInGroups(t *testing.T) {
+	const depth = 2000
+	deep := strings.Repeat(`{"type":"namespace","name":"n","tools":[`, depth) + read + strings.Repeat(`]}`, depth)
+	c, err := responses.Decode([]byte(`{"model":"m","input":"q","tools":[`+deep+`,`+read+`]}`), responses.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Resolve(nil); err != nil || len(c.Request.Tools) != 1 || c.Request.Tools[0].Namespace != "" {
+		t.Errorf("%v, %v", c.Request.Tools, err)
+	}
+	if len(c.Unknown) != 1 || c.Unknown[0] != "tools[0].tools[0].type=namespace" {
+		t.Errorf("listed %q", c.Unknown)
+	}
+}

@@ -86,6 +86,7 @@ var byName = func() map[string]func(*wire.Reader, *body) error {
 type body struct {
 	model, previousID, truncation              string
 	input                                      []Item
+	count                                      wire.Tally // of items and their parts
 	hasInput                                   bool
 	instructions                               *string
 	conversation, prompt, nvext, templateArgs  []byte
@@ -153,7 +154,10 @@ func readInput(r *wire.Reader, b *body) error {
 	}
 	b.hasInput = true
 	return r.Array("a string or an array of items", func(i int) error {
-		item, err := readItem(r, i)
+		if err := b.count.Take(r, itemParts); err != nil {
+			return err
+		}
+		item, err := readItem(r, i, &b.count)
 		b.input = append(b.input, item)
 		return err
 	})

@@ -64,7 +64,7 @@ const (
 // ParseItem reads an item that was kept as its bytes, which it aliases.
 func ParseItem(raw []byte) (Item, error) {
 	r := wire.NewReader(raw, "item")
-	item, err := readItem(r, -1)
+	item, err := readItem(r, -1, new(wire.Tally))
 	if err == nil {
 		err = r.End()
 	}
@@ -79,6 +79,7 @@ func ParseItem(raw []byte) (Item, error) {
 type draft struct {
 	Item
 	at                            int // in the input, or -1
+	count                         *wire.Tally
 	role, status                  string
 	content, summary, output      []part
 	contentFault                  error
@@ -88,8 +89,8 @@ type draft struct {
 }
 
 // readItem reads item number at of the input.
-func readItem(r *wire.Reader, at int) (Item, error) {
-	d := draft{at: at}
+func readItem(r *wire.Reader, at int, count *wire.Tally) (Item, error) {
+	d := draft{at: at, count: count}
 	raw, err := r.ObjectRaw("an item object", func(name []byte) error { return d.member(r, string(name)) })
 	if err != nil {
 		return Item{}, err
@@ -120,9 +121,9 @@ func (d *draft) member(r *wire.Reader, name string) (err error) {
 	case "status":
 		d.status, err = looseText(r)
 	case "content":
-		d.content, d.contentFault, err = readParts(r)
+		d.content, d.contentFault, err = readParts(r, d.count)
 	case "summary":
-		d.summary, _, err = readParts(r)
+		d.summary, _, err = readParts(r, d.count)
 	case "output":
 		d.output, d.results = nil, nil
 		if r.Kind() == '[' {
@@ -281,7 +282,7 @@ func (d *draft) answer(failed bool) error {
 		return d.missing("call_id")
 	}
 	if d.results != nil {
-		parts, _, err := readParts(wire.NewReader(d.results, d.path()+".output"))
+		parts, _, err := readParts(wire.NewReader(d.results, d.path()+".output"), d.count)
 		if err != nil {
 			return err
 		}

@@ -17,10 +17,13 @@ type part struct {
 	wire  []byte // the whole part as it came
 }
 
+// itemParts is what there may be only so many of in one body.
+const itemParts = "items and content parts"
+
 // readParts reads a string, an array of parts, or null. Where the value is
 // something else, or holds something else, fault says so; whether that matters
 // is for the type of the item to say.
-func readParts(r *wire.Reader) (parts []part, fault, err error) {
+func readParts(r *wire.Reader, count *wire.Tally) (parts []part, fault, err error) {
 	switch r.Kind() {
 	case 'n':
 		return nil, nil, r.Skip()
@@ -36,6 +39,9 @@ func readParts(r *wire.Reader) (parts []part, fault, err error) {
 		return nil, nil, err
 	}
 	err = r.Array("an array of content parts", func(i int) error {
+		if err := count.Take(r, itemParts); err != nil {
+			return err
+		}
 		switch r.Kind() {
 		case '{':
 			p := part{index: i}

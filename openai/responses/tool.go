@@ -60,8 +60,11 @@ func (b *toolbox) add(raw []byte, path string) error {
 	return err
 }
 
-// read reads one tool, or a namespace of tools.
+// read reads one tool, or, if it is in none itself, a namespace of tools.
 func (b *toolbox) read(r *wire.Reader, path, namespace string) error {
+	if b.count++; b.count > maxTools {
+		return r.Skip() // only how many there are matters now
+	}
 	t := chat.Tool{Namespace: namespace}
 	var kind string
 	var format, inner, environment []byte
@@ -91,7 +94,6 @@ func (b *toolbox) read(r *wire.Reader, path, namespace string) error {
 	if err != nil {
 		return err
 	}
-	b.count++
 	call := functionCall
 	switch kind {
 	case "function":
@@ -106,7 +108,11 @@ func (b *toolbox) read(r *wire.Reader, path, namespace string) error {
 		}
 		t.Description, t.Schema = withGrammar(t.Description, t.Grammar), inputSchema(t.Grammar)
 	case "namespace":
-		return b.readNamespace(inner, path, t.Name)
+		if namespace == "" {
+			return b.readNamespace(inner, path, t.Name)
+		}
+		b.hosted = append(b.hosted, path+".type="+wire.Clip(kind)) // groups in groups are not known to anybody
+		return nil
 	case "":
 		return wire.Missing(path+".type", "%s.type is required", path)
 	default:
@@ -133,8 +139,7 @@ func (b *toolbox) read(r *wire.Reader, path, namespace string) error {
 	return nil
 }
 
-// readNamespace reads the tools of a group. Groups in groups are not known to
-// anybody.
+// readNamespace reads the tools of a group.
 func (b *toolbox) readNamespace(inner []byte, path, name string) error {
 	if err := checkName(name, path+".name"); err != nil || inner == nil {
 		return err
@@ -302,7 +307,11 @@ type allowedTool struct {
 
 func readAllowed(r *wire.Reader) ([]allowedTool, error) {
 	var list []allowedTool
+	count := 0
 	err := r.Array("an array of tools", func(int) error {
+		if count++; count > maxTools {
+			return r.Skip()
+		}
 		var t allowedTool
 		err := r.Object("a tool object", func(key []byte) (err error) {
 			switch string(key) {
@@ -320,6 +329,9 @@ func readAllowed(r *wire.Reader) ([]allowedTool, error) {
 		list = append(list, t)
 		return err
 	})
+	if err == nil && count > maxTools {
+		err = wire.Invalid("tool_choice.tools", "Maximum of %d allowed tools are supported, got %d", maxTools, count)
+	}
 	return list, err
 }
 
@@ -327,9 +339,6 @@ func readAllowed(r *wire.Reader) ([]allowedTool, error) {
 // left out; if nothing else is allowed, no tool is.
 func (b *toolbox) allow(choice chat.ToolChoice, mode string, allowed []allowedTool) (chat.ToolChoice, error) {
 	const path = "tool_choice.tools"
-	if len(allowed) > maxTools {
-		return choice, wire.Invalid(path, "Maximum of %d allowed tools are supported, got %d", maxTools, len(allowed))
-	}
 	for i, t := range allowed {
 		if t.kind != "function" && t.kind != "custom" {
 			continue
