@@ -16,7 +16,7 @@ const banned = -100
 // stay, and the model is kept from beginning a call, if the engines can do that.
 // The operator may decide otherwise.
 func (p *Pipeline) withoutCalls(r *chat.Request, m *prompt.Model, name string) {
-	if r.ToolChoice.Mode != chat.ToolNone || len(r.Tools) == 0 {
+	if r.ToolChoice.Mode != chat.ToolNone || len(offered(r.Tools)) == 0 {
 		return
 	}
 	var ids []uint32

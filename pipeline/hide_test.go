@@ -52,3 +52,26 @@ func TestToolsThatMayNotBeCalled(t *testing.T) {
 		}
 	}
 }
+
+// Tools that only another provider can run are in no prompt: what a model says then
+// is no call, and it is kept from saying nothing.
+func TestToolsOfOthers(t *testing.T) {
+	const text = "<tool_call>\n{\"name\": \"web_search\", \"arguments\": {}}\n</tool_call>"
+	for _, mode := range []chat.ToolMode{chat.ToolAuto, chat.ToolNone} {
+		f := &fake{features: engine.Features{engine.FeatureLogitBias}}
+		h := newHouse(t, pipeline.Config{}, f)
+		f.generate = h.say(text, 100, engine.FinishEOS)
+		r := request("How is a call written?")
+		r.Chat.Tools, r.Chat.ToolChoice.Mode = []chat.Tool{{Kind: chat.ToolServer, Name: "web_search"}, {Kind: chat.ToolServer}}, mode
+		answers, err := chat.Fold(h.Run(t.Context(), r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b := answers[0].Blocks; len(b) != 1 || b[0].Text != text {
+			t.Errorf("%s: answered %+v", mode, b)
+		}
+		if bias := f.sent()[0].Sampling.LogitBias; bias != nil {
+			t.Errorf("%s: bias %v", mode, bias)
+		}
+	}
+}

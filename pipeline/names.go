@@ -104,6 +104,21 @@ func (n *names) tell(use *chat.ToolUse) *chat.ToolUse {
 	return &told
 }
 
+// choose puts a choice of tools into the model's words: a client may say the group
+// also of a tool that goes by its own name. One that nobody has stays as it is.
+func (n *names) choose(c *chat.ToolChoice) {
+	var allowed []string
+	for _, name := range c.Names {
+		allowed = append(allowed, n.all(name)...)
+	}
+	if c.Mode == chat.ToolNamed && len(allowed) > 1 {
+		allowed = allowed[:1]
+	}
+	if allowed != nil {
+		c.Names = allowed
+	}
+}
+
 // show puts a request into the model's words. The request is a copy whose turns
 // may be changed.
 func (n *names) show(r *chat.Request) {
@@ -113,16 +128,6 @@ func (n *names) show(r *chat.Request) {
 		if name := n.of(t.Namespace, t.Name); t.Callable() && name != t.Name {
 			t.Name, t.Wire = name, nil // what the client wrote has the other name in it
 		}
-	}
-	var allowed []string
-	for _, name := range r.ToolChoice.Names {
-		allowed = append(allowed, n.all(name)...)
-	}
-	if r.ToolChoice.Mode == chat.ToolNamed && len(allowed) > 1 {
-		allowed = allowed[:1]
-	}
-	if r.ToolChoice.Names != nil && allowed != nil {
-		r.ToolChoice.Names = allowed
 	}
 	for i := range r.Turns {
 		for j := range r.Turns[i].Blocks {

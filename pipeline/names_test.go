@@ -118,10 +118,19 @@ func TestChosenNames(t *testing.T) {
 		{chat.ToolAuto, "unknown", "unknown"},
 		{chat.ToolNamed, "run", "a__run"},
 		{chat.ToolNamed, "b__run", "b__run"},
+		{chat.ToolNamed, "b__read", "read"},
 	} {
 		r := &chat.Request{API: chat.APIResponses, Tools: tools, ToolChoice: chat.ToolChoice{Mode: tc.mode, Names: strings.Fields(tc.names)}}
 		if got := strings.Join(pipeline.Shown(r, short(t, 0)).ToolChoice.Names, " "); got != tc.want {
 			t.Errorf("%s %s: shown %q, want %q", tc.mode, tc.names, got, tc.want)
+		}
+	}
+	// Also where every tool goes by its own name.
+	tools = tools[1:]
+	for _, mode := range []chat.ToolMode{chat.ToolAuto, chat.ToolNamed} {
+		r := &chat.Request{API: chat.APIResponses, Tools: tools, ToolChoice: chat.ToolChoice{Mode: mode, Names: []string{"b__run"}}}
+		if got := pipeline.Shown(r, short(t, 0)).ToolChoice.Names; len(got) != 1 || got[0] != "run" || r.ToolChoice.Names[0] != "b__run" {
+			t.Errorf("%s: shown %q", mode, got)
 		}
 	}
 	names := pipeline.NamesOf(tools)

@@ -297,15 +297,16 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 	if r.Prompt == nil {
 		family = j.model.Family
 	}
+	tools := offered(r.Tools)
 	a := &answer{
 		choice: j.choice, counted: j.index == 0, prompt: len(j.prompt.IDs),
 		parser: parser.New(family, parser.Options{
 			Start:    j.prompt.Start,
-			Tools:    r.Tools,
+			Tools:    tools,
 			Mode:     j.held.mode,
 			Named:    j.held.named,
 			Allowed:  r.ToolChoice.Names,
-			ToolsOn:  len(r.Tools) > 0 && r.ToolChoice.Mode != chat.ToolNone,
+			ToolsOn:  len(tools) > 0 && r.ToolChoice.Mode != chat.ToolNone,
 			ThinkOn:  r.Prompt == nil && j.thinks(),
 			Parallel: r.ToolChoice.Parallel,
 			History:  j.history(),

@@ -27,7 +27,7 @@ func (p *Pipeline) show(r *chat.Request, m *prompt.Model, name string, notes *No
 	notes.NotShown = notShown(v.chat)
 	v.names = namesOf(r.Tools)
 	tools := withoutDeferred(v.chat)
-	style := m.IDStyle(len(tools) > 0)
+	style := m.IDStyle(len(offered(tools)) > 0)
 	c := *v.chat
 	if !v.names.plain() || style != chat.NoIDs {
 		c = copied(v.chat)
@@ -36,11 +36,22 @@ func (p *Pipeline) show(r *chat.Request, m *prompt.Model, name string, notes *No
 	if !v.names.plain() {
 		v.names.show(&c)
 	}
+	v.names.choose(&c.ToolChoice)
 	withNativeIDs(&c, style)
 	c.Thinking = p.thinkingOf(&c, m.Family.ReasoningParser())
 	p.withoutCalls(&c, m, name)
 	v.chat = &c
 	return v
+}
+
+// offered returns the tools that a model is told of: those that only another
+// provider can run are in nobody's prompt.
+func offered(tools []chat.Tool) []chat.Tool {
+	hosted := func(t chat.Tool) bool { return !t.Callable() }
+	if !slices.ContainsFunc(tools, hosted) {
+		return tools
+	}
+	return slices.DeleteFunc(slices.Clone(tools), hosted)
 }
 
 // copied returns a copy whose turns and blocks may be changed, down to calls and
