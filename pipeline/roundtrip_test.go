@@ -159,17 +159,12 @@ func newRoundTrip(tmpl *chattemplate.Template, family parser.Family, api chat.AP
 	if failure != nil || strings.HasSuffix(called, rt.end) {
 		return rt, err
 	}
-	// What both end with is the end; what is before it the model has written. Some
-	// end calls in a way of their own.
-	for rest := rt.end; rest != ""; {
-		_, after, ok := strings.Cut(rest[1:], "<")
-		if rest = "<" + after; !ok {
-			break
-		}
-		if strings.HasSuffix(called, rest) {
-			rt.end, rt.callEnd = rest, rest
-			return rt, err
-		}
+	// The last token ends both; what is before it the model has written. Some end
+	// calls in a way of their own.
+	if i := strings.LastIndexByte(rt.end, '<'); i >= 0 && strings.HasSuffix(called, rt.end[i:]) {
+		rt.end = rt.end[i:]
+		rt.callEnd = rt.end
+		return rt, err
 	}
 	rt.callEnd = ""
 	return rt, err
