@@ -25,6 +25,7 @@ type harness struct {
 	session string // the header that names a conversation
 
 	variant string   // of the harness, where there are several
+	thinks  bool     // it asks for thoughts
 	flags   []string // of its server
 
 	// configure sets a home up with what "dynago env" prints.
@@ -176,12 +177,12 @@ func patchingCodex() harness {
 		before, after := "    return "+old+" + name", "    return "+new+" + name"
 		return call{"apply_patch", []arg{{"input", "*** Begin Patch\n*** Update File: " + filepath.Base(file) + "\n@@\n-" + before + "\n+" + after + "\n*** End Patch\n"}}}
 	}
-	h.editor = "apply_patch"
+	h.editor, h.thinks = "apply_patch", true
 	return h
 }
 
 var claudeCode = harness{
-	name: "Claude Code", pkg: "@anthropic-ai/claude-code", program: "claude", api: "/v1/messages", session: "X-Claude-Code-Session-Id",
+	name: "Claude Code", pkg: "@anthropic-ai/claude-code", program: "claude", api: "/v1/messages", session: "X-Claude-Code-Session-Id", thinks: true,
 	configure: func(a *agent) {
 		// The system text has what git says when a conversation begins, or goes on.
 		a.profile = append(a.profile, a.printed(), "export CLAUDE_CODE_DISABLE_GIT_INSTRUCTIONS=1")
