@@ -79,8 +79,10 @@ func begins(prefix string) func(s string) (ok, more bool) {
 
 // With returns the family with its grammars replaced by those of a tool-call
 // parser and a reasoning parser, each given by its name; "none" takes one away,
-// and "auto" or nothing leaves it as it is.
+// and "auto" or nothing leaves it as it is. Ids of markers are forgotten; see
+// [Family.Bind].
 func (f Family) With(toolParser, reasoningParser string) (Family, error) {
+	f.tokens = nil
 	if !automatic(toolParser) {
 		g, ok := calls[toolParser]
 		if !ok {

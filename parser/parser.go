@@ -42,7 +42,7 @@ type Options struct {
 
 	// ToolsOn makes calls out of tool markup. If it is off although there are
 	// Tools (tool choice none), tool markup is dropped; if it is off and there
-	// are none, it is text.
+	// are none, it is text, but for markers that are tokens ([Family.Bind]).
 	ToolsOn bool
 	// ThinkOn makes thinking blocks out of reasoning markup. If it is off, the
 	// markers are removed and what they enclose is text.
@@ -163,6 +163,9 @@ func (p *Parser) literally(literal bool) {
 
 // Push reads a piece and appends the events that it decides to dst. The slices
 // of the piece belong to the parser from then on, and are handed on in events.
+//
+// Where the family knows the ids of its markers ([Family.Bind]) and the piece has
+// ids, it is these that tell markers from text.
 //
 // Ids and log probabilities travel with the event that releases the last byte of
 // their piece. Those of a marker go with what the marker closes, or else with
