@@ -98,11 +98,14 @@ func (h *histories) drop(own *history, i int) {
 	own.past = slices.Delete(own.past, i, i+1)
 }
 
+// pastOverhead is about what a request, and its session, take beside: a kilobyte.
+const pastOverhead = 256
+
 // tokens is what a request counts: its ids, and something for the rest.
 func (p *past) tokens() int {
 	blocks := len(p.parts.tools) + len(p.parts.system)
 	for _, t := range p.parts.turns {
 		blocks += len(t) + 3
 	}
-	return len(p.ids) + len(p.answer) + 2*blocks + 64
+	return len(p.ids) + len(p.answer) + 2*blocks + pastOverhead
 }

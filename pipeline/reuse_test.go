@@ -212,7 +212,7 @@ func TestReuseEnds(t *testing.T) {
 // The session that was told of least lately makes room, and no request holds the
 // ones before it.
 func TestHistoriesForget(t *testing.T) {
-	h := pipeline.NewHistories(500)
+	h := pipeline.NewHistories(1200)
 	for _, name := range []string{"a", "b", "a", "c"} {
 		after := -1
 		if name == "a" && h.Known("a") > 0 {
@@ -220,7 +220,7 @@ func TestHistoriesForget(t *testing.T) {
 		}
 		h.Add(name, 100, after)
 	}
-	// Each takes 164: of a and b, the latter was told of before.
+	// Each takes 356: of a and b, the latter was told of before.
 	h.Add("d", 100, -1)
 	if h.Known("a") != 1 || h.Known("b") != 0 || h.Known("c") != 1 || h.Known("d") != 1 {
 		t.Errorf("known of a %d, b %d, c %d, d %d", h.Known("a"), h.Known("b"), h.Known("c"), h.Known("d"))
@@ -233,7 +233,7 @@ func TestHistoriesForget(t *testing.T) {
 // Whatever is added, the bound holds, and what was added last is there.
 func TestHistoriesAreBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		limit := rapid.IntRange(70, 1000).Draw(t, "limit")
+		limit := rapid.IntRange(260, 3000).Draw(t, "limit")
 		h := pipeline.NewHistories(limit)
 		for range rapid.IntRange(0, 60).Draw(t, "requests") {
 			name := strings.Repeat("x", rapid.IntRange(0, 6).Draw(t, "session"))
@@ -253,7 +253,7 @@ func TestHistoriesAreBounded(t *testing.T) {
 				most = known
 			}
 			got := h.Known(name)
-			if fits := n+64 <= limit; got > most || (got > 0) != fits || fits && h.Last(name) != n {
+			if fits := n+256 <= limit; got > most || (got > 0) != fits || fits && h.Last(name) != n {
 				t.Fatalf("knows %d requests of the session, want 1 to %d, and the last one", got, most)
 			}
 		}
