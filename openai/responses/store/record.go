@@ -33,9 +33,16 @@ type Record struct {
 	// Events is the stream as it was sent, if it was kept: see [Frames].
 	Events []byte
 
-	// The response object stands around its output.
+	// The response object stands around its output. What follows is packed where
+	// that is worth it: it repeats the tools of the request, with every response.
 	head, tail []byte
 }
+
+// packFrom is how long the tail of an object has to be to be packed.
+const packFrom = 1 << 10
+
+// packed says whether a tail is: JSON does not go on like that.
+func packed(tail []byte) bool { return len(tail) > 0 && tail[0] == '(' }
 
 // NewRecord makes a record of a response object, which must be JSON with an
 // array named output. It keeps copies of what it is given.
@@ -48,6 +55,9 @@ func NewRecord(r Record, object []byte) (*Record, error) {
 		return nil, err
 	}
 	r.head, r.tail = bytes.Clone(object[:begin]), bytes.Clone(object[end:])
+	if len(r.tail) >= packFrom {
+		r.tail = bytes.Clone(packer().EncodeAll(r.tail, nil))
+	}
 	r.Input, r.Output = Clone(r.Input), Clone(r.Output)
 	return &r, nil
 }
@@ -78,7 +88,16 @@ func (r *Record) AppendObject(dst []byte) []byte {
 		}
 		dst = append(dst, r.Output[i].JSON...)
 	}
-	return append(append(dst, ']'), r.tail...)
+	dst = append(dst, ']')
+	if !packed(r.tail) {
+		return append(dst, r.tail...)
+	}
+	whole, err := unpacker().DecodeAll(r.tail, dst)
+	if err != nil {
+		// It was packed here, or has passed a checksum.
+		return append(dst, '}')
+	}
+	return whole
 }
 
 // Finished says whether the response is as it will stay.

@@ -98,6 +98,26 @@ func TestObjectComesBackByteForByte(t *testing.T) {
 	})
 }
 
+// TestLongObjects come back as they were, and take little room.
+func TestLongObjects(t *testing.T) {
+	kinds(t, func(t *testing.T, o store.Options) {
+		s := open(t, o)
+		tools := strings.Repeat(`{"type":"function","name":"ls","description":"Lists files"},`, 1000)
+		object := `{"id":"resp_1","output":[{"id":"msg_1"}],"tools":[` + tools + `{}]}`
+		r, err := store.NewRecord(store.Record{ID: "resp_1", Status: "completed"}, []byte(object))
+		if err != nil || !s.Put(r, nil) {
+			t.Fatal(err)
+		}
+		got, ok := s.Get("", "resp_1")
+		if !ok || string(got.AppendObject([]byte("before"))) != "before"+object {
+			t.Fatal("it is another object")
+		}
+		if stats := s.Stats(); stats.Bytes > 5000 {
+			t.Fatalf("%d bytes for an object of %d", stats.Bytes, len(object))
+		}
+	})
+}
+
 func TestConversationIsInputAndOutputInTurn(t *testing.T) {
 	kinds(t, func(t *testing.T, o store.Options) {
 		s := open(t, o)
@@ -351,6 +371,40 @@ func TestProcessesAtOnce(t *testing.T) {
 	if stats := s.Stats(); stats.Entries != 120 || stats.Torn != 0 {
 		t.Fatalf("%+v", stats)
 	}
+}
+
+// TestManyAtOnce uses one store from many goroutines.
+func TestManyAtOnce(t *testing.T) {
+	kinds(t, func(t *testing.T, o store.Options) {
+		o.Bytes = 60_000
+		s := open(t, o)
+		var wg sync.WaitGroup
+		for g := range 8 {
+			wg.Go(func() {
+				previous := ""
+				for i := range 40 {
+					id := fmt.Sprintf("resp_%d_%d", g, i)
+					if s.Put(record(t, "", id, previous, "next"), nil) {
+						previous = id
+					}
+					if r, before, ok := s.Conversation("", previous); ok && (len(r.Output) != 1 || len(before)%2 != 1) {
+						t.Errorf("%s: %d items before %d", previous, len(before), len(r.Output))
+					}
+					s.Item("", fmt.Sprintf("msg_resp_%d_%d", (g+1)%8, i/2))
+					switch i % 10 {
+					case 3:
+						s.Delete("", fmt.Sprintf("resp_%d_%d", g, i/2))
+					case 7:
+						s.Sweep()
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if stats := s.Stats(); stats.Bytes > o.Bytes || stats.Torn > 0 || stats.Failed > 0 {
+			t.Fatalf("%+v", stats)
+		}
+	})
 }
 
 func TestTornFilesAreIgnoredAndCounted(t *testing.T) {

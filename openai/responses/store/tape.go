@@ -32,6 +32,9 @@ type stretch struct {
 const (
 	stretchSize    = 16 << 10
 	maxStretchSize = 64 << 20 // of one that is read; one event may be that large
+	// packWindow is how far back a repetition may lie: the events at the beginning
+	// show the same tools one after the other.
+	packWindow = 512 << 10
 )
 
 // frameEnd ends an event: data of ours has no line ends.
@@ -42,7 +45,7 @@ var ErrTape = errors.New("store: not a recorded stream")
 
 var (
 	packer = sync.OnceValue(func() *zstd.Encoder {
-		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(stretchSize), zstd.WithLowerEncoderMem(true))
+		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(packWindow), zstd.WithLowerEncoderMem(true))
 		if err != nil {
 			panic(err) // the options are constants
 		}
