@@ -27,6 +27,7 @@ import (
 type Form struct {
 	kind    chat.FormatKind
 	schema  *jsonschema.Schema
+	effort  effort // of checking the schema
 	pattern *regexp2.Regexp
 	choices []string
 }
@@ -48,7 +49,7 @@ func Compile(format *chat.OutputFormat) (*Form, error) {
 	var err error
 	switch format.Kind {
 	case chat.FormatJSONSchema:
-		f.schema, err = compileSchema(format.Schema)
+		f.schema, err = compileSchema(format.Schema, &f.effort)
 	case chat.FormatRegex:
 		f.pattern, err = whole(format.Pattern)
 	}
@@ -73,14 +74,17 @@ func whole(pattern string) (*regexp2.Regexp, error) {
 
 const schemaURL = "schema:request"
 
-func compileSchema(schema []byte) (*jsonschema.Schema, error) {
+func compileSchema(schema []byte, e *effort) (*jsonschema.Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {
 		return nil, fmt.Errorf("it is no JSON: %w", err)
 	}
+	if err := measure(doc); err != nil {
+		return nil, err
+	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
-	c.UseRegexpEngine(ecma)
+	parts := e.counted(c)
 	if err := c.AddResource(schemaURL, doc); err != nil {
 		return nil, explain(err)
 	}
@@ -88,6 +92,7 @@ func compileSchema(schema []byte) (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, explain(err)
 	}
+	e.count(*parts)
 	return s, nil
 }
 
@@ -96,24 +101,6 @@ type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("a $ref to %s: only references inside the schema are followed", url)
-}
-
-// ecma compiles patterns in the dialect that schemas are written in.
-func ecma(pattern string) (jsonschema.Regexp, error) {
-	re, err := regexp2.Compile(pattern, regexp2.ECMAScript|regexp2.Unicode)
-	if err != nil {
-		return nil, err
-	}
-	re.MatchTimeout = patience
-	return ecmaPattern{re}, nil
-}
-
-type ecmaPattern struct{ *regexp2.Regexp }
-
-// MatchString treats a pattern that takes too long as one that does not match.
-func (p ecmaPattern) MatchString(s string) bool {
-	ok, err := p.Regexp.MatchString(s)
-	return err == nil && ok
 }
 
 // explain makes one sentence of the library's report.
@@ -164,7 +151,11 @@ func (f *Form) Check(text string) error {
 		if err != nil {
 			return errors.New("it is no JSON")
 		}
-		if err := f.schema.Validate(v); err != nil {
+		err = f.effort.check(stepsFor(text), func() error { return f.schema.Validate(v) })
+		if errors.Is(err, errEffort) {
+			return err
+		}
+		if err != nil {
 			return errors.New(oneLine(err))
 		}
 	case chat.FormatRegex:

@@ -18,6 +18,7 @@ const (
 	deep    = 5
 	deepest = 64
 	largest = 1 << 16 // bytes of a sample
+	longest = 1 << 14 // schemas that it looks at
 )
 
 // sampler makes instances of one schema, with members in the schema's order.
@@ -25,6 +26,7 @@ type sampler struct {
 	root []byte
 	r    *rand.Rand
 	out  []byte
+	seen int // schemas looked at so far
 }
 
 func sampleSchema(schema []byte, r *rand.Rand) (string, error) {
@@ -107,7 +109,7 @@ func (s *sampler) kind(k *rules, depth int) string {
 
 // join adds the keywords of a schema to k.
 func (s *sampler) join(k *rules, schema []byte, depth, hops int) error {
-	if hops > deepest {
+	if s.seen++; hops > deepest || s.seen > longest {
 		return errors.New("the schema refers to itself without end")
 	}
 	switch schema[0] {
