@@ -104,9 +104,8 @@ func times(n int64, unit time.Duration) (time.Duration, bool) {
 	return time.Duration(n) * unit, true
 }
 
-// maxMarks bounds the marks of one request, of which the last ones are kept: the
-// prompt is written anew for each of them. Clients of the API's own service have
-// four.
+// maxMarks bounds the marks of one request, of which the last ones are kept: to find
+// one in the prompt this is written anew. Clients of the API's own service have four.
 const maxMarks = 8
 
 // marks puts together the places that the client marked, in the order in which

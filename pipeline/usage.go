@@ -1,10 +1,6 @@
 package pipeline
 
-import (
-	"slices"
-
-	"github.com/dynago/dynago/chat"
-)
+import "github.com/dynago/dynago/chat"
 
 // completeUsage adds to an event what only the prompt tells.
 func (j *job) completeUsage(e *chat.Event) {
@@ -27,10 +23,10 @@ func (j *job) completeUsage(e *chat.Event) {
 // client wants cached, by whole blocks; nil if there is none, or it is not known
 // yet what was cached before.
 func (j *job) written(e *chat.Event) *int {
-	if len(j.prompt.Breakpoints) == 0 || e.Kind == chat.Start && e.Usage.Cached == nil {
+	if len(j.request.Chat.Cache) == 0 || e.Kind == chat.Start && e.Usage.Cached == nil {
 		return nil
 	}
-	upTo, cached := slices.Max(j.prompt.Breakpoints), 0
+	upTo, cached := j.prompt.Marked, 0
 	if card := j.booking.booking.Worker().Card(); card != nil && card.BlockSize > 0 {
 		upTo -= upTo % int(card.BlockSize)
 	}

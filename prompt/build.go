@@ -26,9 +26,10 @@ type Prompt struct {
 	// Render and Tokenize are how long the two steps took.
 	Render, Tokenize time.Duration
 
-	// Breakpoints are the offsets of the request's Cache, in its order, as
-	// [Model.Offsets] tells them.
-	Breakpoints []int
+	// Marked is the offset of the last of the places in the request's Cache, as
+	// [Model.Offsets] tells it; 0 if there is none. Each place costs two renderings of
+	// the conversation up to there, and nobody asks for the others.
+	Marked int
 
 	opening *opening // where the answer begins; nil if no text of it is known
 }
@@ -54,7 +55,7 @@ func (m *Model) Build(r *chat.Request, ext *nvext.Ext) (_ *Prompt, err error) {
 		return nil, err
 	}
 	if len(r.Cache) > 0 {
-		if p.Breakpoints, err = m.offsets(w, r, r.Cache); err != nil {
+		if p.Marked, err = m.marked(w, r); err != nil {
 			return nil, err
 		}
 	}

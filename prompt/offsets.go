@@ -54,6 +54,26 @@ func (m *Model) offsets(w *walk, r *chat.Request, places []chat.Breakpoint) ([]i
 	return out, nil
 }
 
+// marked returns the offset of the last place that a request marks, or of the last
+// one of which the template tells where it is.
+func (m *Model) marked(w *walk, r *chat.Request) (int, error) {
+	for _, at := range r.Cache {
+		if err := inside(r, at); err != nil {
+			return 0, err
+		}
+	}
+	if w == nil {
+		return 0, nil
+	}
+	places := slices.SortedFunc(slices.Values(r.Cache), func(a, b chat.Breakpoint) int { return comparePlaces(r, b, a) })
+	for _, at := range places {
+		if n := w.settled(m.common(w, r, at)); n > 0 {
+			return n, nil
+		}
+	}
+	return 0, nil
+}
+
 // inside returns an error for a place that the conversation does not have.
 func inside(r *chat.Request, at chat.Breakpoint) error {
 	blocks := 0
