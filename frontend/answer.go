@@ -234,7 +234,7 @@ func (j *job) requests(notes []pipeline.Notes) []*pipeline.Request {
 	requests := make([]*pipeline.Request, len(j.call.requests))
 	for i, conversation := range j.call.requests {
 		requests[i] = &pipeline.Request{
-			ID: j.x.id, Chat: conversation, Ext: ext, Identity: *id, KV: directives, Class: j.beside.class,
+			ID: j.x.id, Chat: conversation, Ext: ext, Identity: *id, Tenant: j.x.tenant, KV: directives, Class: j.beside.class,
 			Trace: j.trace, Arrived: j.x.arrived, Debug: j.beside.debug, Notes: &notes[i],
 		}
 	}

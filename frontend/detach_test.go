@@ -312,7 +312,10 @@ func TestLargeEvents(t *testing.T) {
 func TestTenantReachesTheBackend(t *testing.T) {
 	tenants := make(chan string, 2)
 	backend := newFake()
-	backend.run = func(ctx context.Context, _ []*pipeline.Request) iter.Seq2[chat.Event, error] {
+	backend.run = func(ctx context.Context, requests []*pipeline.Request) iter.Seq2[chat.Event, error] {
+		if got := requests[0].Tenant; got != "team-a" {
+			t.Errorf("the request is of tenant %q", got)
+		}
 		tenants <- frontend.Tenant(ctx)
 		return hello(1)
 	}

@@ -17,7 +17,9 @@ type Request struct {
 	Chat     *chat.Request
 	Ext      *nvext.Ext // nil if the client sent none
 	Identity nvext.Identity
-	KV       kv.Directives
+	// Tenant is who owns the client's key; empty where nobody has one.
+	Tenant string
+	KV     kv.Directives
 	// Class is the policy class or family that the client asks for; empty is the
 	// default one. Background work is what no client waits for.
 	Class      string

@@ -52,13 +52,13 @@ type Difference struct {
 }
 
 // session names who leads a conversation. Tenants and models share none.
-type session struct{ model, lora, salt, id string }
+type session struct{ model, lora, tenant, salt, id string }
 
 // sessionOf returns the session of a request, or false for one that is not part of
 // a conversation.
 func sessionOf(r *Request, model string) (session, bool) {
 	n := &r.KV.Namespace
-	return session{model, n.LoRA, n.Salt, r.Identity.Key}, r.Identity.Key != "" && r.Chat.Prompt == nil && !r.Background
+	return session{model, n.LoRA, r.Tenant, n.Salt, r.Identity.Key}, r.Identity.Key != "" && r.Chat.Prompt == nil && !r.Background
 }
 
 // past is one request of a session with what was answered. It never changes once

@@ -162,6 +162,7 @@ func TestReuseOfWhat(t *testing.T) {
 func TestReuseOfWhom(t *testing.T) {
 	for name, change := range map[string]func(r *pipeline.Request){
 		"the same":       func(*pipeline.Request) {},
+		"another key":    func(r *pipeline.Request) { r.Tenant = "t" },
 		"another tenant": func(r *pipeline.Request) { r.KV.Namespace.Salt = "t" },
 		"no session":     func(r *pipeline.Request) { r.Identity.Key = "" },
 		"background":     func(r *pipeline.Request) { r.Background = true },
