@@ -5,6 +5,7 @@ import (
 	"container/list"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/go-json-experiment/json"
@@ -36,7 +37,8 @@ type spellings struct {
 // spelling is what a model wrote.
 type spelling struct {
 	id, args string
-	same     uint64 // sum of another text that means the same; 0: none is known
+	// same is the sum of another text that means the same; 0: none is known.
+	same atomic.Uint64
 }
 
 // spellingOverhead is about what a spelling takes beside its texts.
@@ -75,25 +77,28 @@ func (s *spellings) drop(e *list.Element) {
 // of returns what the model wrote where the client's arguments mean that and are
 // spelled in another way. The tools are those of the request.
 func (s *spellings) of(use *chat.ToolUse, tools []chat.Tool) (string, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.known[use.ID]
-	if e == nil {
+	call := s.find(use.ID)
+	if call == nil || use.Kind != chat.ToolCustom && call.args == use.Args {
 		return "", false
 	}
-	s.used.MoveToFront(e)
-	call := e.Value.(*spelling)
-	if use.Kind != chat.ToolCustom && call.args == use.Args {
-		return "", false
-	}
-	sum := xxh3.HashString(use.Args) | 1
-	if call.same != sum {
+	if sum := xxh3.HashString(use.Args) | 1; call.same.Load() != sum {
 		if !means(call.args, use, tools) {
 			return "", false
 		}
-		call.same = sum
+		call.same.Store(sum)
 	}
 	return call.args, true
+}
+
+func (s *spellings) find(id string) *spelling {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.known[id]
+	if e == nil {
+		return nil
+	}
+	s.used.MoveToFront(e)
+	return e.Value.(*spelling)
 }
 
 // means tells that a client's call has these arguments. A tool that takes free text
