@@ -1,11 +1,14 @@
 //go:build e2e
 
 // Package e2e drives the built binary from outside, as its users do: with the
-// official SDKs, with signals, with wrong flags. It imports nothing of ours.
+// official SDKs, with agents at work, with signals, with wrong flags. It imports
+// nothing of ours.
 //
-// The suites of the SDKs are scripts in folders named for them; each prints one
-// line of JSON per case, and each case is a subtest here. e2e/run installs what
-// they need and sets the environment.
+// The suites of the SDKs are scripts in node and python; each prints one line of
+// JSON per case, and each case is a subtest here. Agents (agents_*.go) are whole
+// programs in scratch repositories, in front of models whose words come from a
+// script, with a recorder between them. e2e/run and e2e/agents/run install what
+// they need and set the environment.
 package e2e_test
 
 import (
