@@ -395,7 +395,7 @@ func (c *call) text() string {
 }
 
 // object returns the arguments as a dict. History is never refused: text that
-// is not JSON is shown under a key that says so.
+// is no JSON object is shown under a key that says so.
 func (c *call) object() jinja.Value {
 	d := jinja.NewDict(1)
 	switch {
@@ -406,13 +406,14 @@ func (c *call) object() jinja.Value {
 		return d
 	}
 	v, err := jinja.FromJSON([]byte(c.args))
-	if err != nil {
-		d.Set("__invalid_json", c.guard.text(c.args))
+	object, ok := v.(*jinja.Dict)
+	switch {
+	case err == nil && ok:
+		return c.guard.value(object)
+	case err == nil && v == jinja.None:
 		return d
 	}
-	if object, ok := v.(*jinja.Dict); ok {
-		return c.guard.value(object)
-	}
+	d.Set("__invalid_json", c.guard.text(c.args))
 	return d
 }
 
