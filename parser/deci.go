@@ -32,7 +32,11 @@ func beginsArray(s string) (ok, more bool) {
 	if s == "" || s[0] != '[' {
 		return false, s == ""
 	}
-	return beginsObject(s[1+spaces(s[1:]):], `"name"`)
+	n := 1 + spaces(s[1:])
+	if n > maxGap {
+		return false, false
+	}
+	return beginsObject(s[n:], `"name"`)
 }
 
 // beginsObject says whether s begins with an object whose first key is one of
@@ -41,8 +45,10 @@ func beginsObject(s string, keys ...string) (ok, more bool) {
 	if s == "" || s[0] != '{' {
 		return false, s == ""
 	}
-	s = s[1:]
-	s = s[spaces(s):]
+	n := 1 + spaces(s[1:])
+	if s = s[n:]; n > maxGap {
+		return false, false
+	}
 	for _, key := range keys {
 		ok = ok || strings.HasPrefix(s, key)
 		more = more || len(s) < len(key) && strings.HasPrefix(key, s)

@@ -31,3 +31,6 @@ func (f Family) Wrappers() (list []string) {
 	}
 	return list
 }
+
+// Again returns how much text is read once more with the next piece.
+func (p *Parser) Again() int { return len(p.rest) }

@@ -79,7 +79,7 @@ func (b *gemmaCalls) scan(s string, final bool) (n int, t token, args string) {
 		b.at = gemmaAfter
 		return 0, tokDone, ""
 	case b.at == gemmaString && b.opened: // most of what there is to read
-		if n, _, _ = b.quote.next(s, final); n > 0 {
+		if n, _, _ = b.quote.next(s, false); n > 0 {
 			return n, tokArgs, escapeText(s[:n])
 		}
 	}
@@ -122,9 +122,9 @@ func (b *gemmaCalls) step(s string, final bool) (n int, t token, wait bool) {
 	case gemmaName:
 		return b.readName(s)
 	case gemmaBare, gemmaWord:
-		return b.readWord(s, final)
+		return b.readWord(s)
 	case gemmaQuoted, gemmaString:
-		return b.readString(s, final)
+		return b.readString(s)
 	case gemmaJSON:
 		n, st := b.val.scan(s)
 		b.out = append(b.out, s[:n]...)
@@ -140,7 +140,7 @@ func (b *gemmaCalls) step(s string, final bool) (n int, t token, wait bool) {
 	case gemmaItem, gemmaBegin, gemmaAfter:
 		return b.begin(s, final)
 	case gemmaKey, gemmaValue, gemmaElem:
-		return b.choose(s, final)
+		return b.choose(s)
 	case gemmaColon:
 		if s[0] != ':' {
 			return 0, tokBad, false
@@ -199,10 +199,10 @@ func (b *gemmaCalls) push(c byte) {
 }
 
 // choose decides by its first byte what a key or a value is.
-func (b *gemmaCalls) choose(s string, final bool) (n int, t token, wait bool) {
+func (b *gemmaCalls) choose(s string) (n int, t token, wait bool) {
 	key := b.at == gemmaKey
-	_, quoted := b.quote.match(s, final)
-	_, stop := b.stop.match(s, final)
+	_, quoted := b.quote.match(s, false)
+	_, stop := b.stop.match(s, false)
 	switch {
 	case quoted == actPartial || stop == actPartial:
 		return 0, tokSyntax, true
@@ -236,12 +236,12 @@ func (b *gemmaCalls) choose(s string, final bool) (n int, t token, wait bool) {
 }
 
 // readWord reads a key or a value without quotes.
-func (b *gemmaCalls) readWord(s string, final bool) (n int, t token, wait bool) {
+func (b *gemmaCalls) readWord(s string) (n int, t token, wait bool) {
 	ends := ",}]"
 	if b.at == gemmaBare {
 		ends = ":,}]"
 	}
-	n, _, act := b.stop.next(s, final)
+	n, _, act := b.stop.next(s, false)
 	end := strings.IndexAny(s[:n], ends)
 	if end >= 0 {
 		n = end
@@ -277,8 +277,8 @@ func gemmaScalar(word string) string {
 }
 
 // readString reads between quotes.
-func (b *gemmaCalls) readString(s string, final bool) (n int, t token, wait bool) {
-	at, n, act := b.quote.next(s, final)
+func (b *gemmaCalls) readString(s string) (n int, t token, wait bool) {
+	at, n, act := b.quote.next(s, false)
 	b.out = appendEscaped(b.out, s[:at])
 	if act != actEnd {
 		return at, tokSyntax, true

@@ -54,8 +54,11 @@ func glmBare(s string) (ok, wait bool) {
 	if n > longestName {
 		return false, false
 	}
-	rest := s[n:]
-	_, st := oneOf(rest[spaces(rest):], glmKeyTag)
+	gap := spaces(s[n:])
+	if gap > maxGap {
+		return false, false
+	}
+	_, st := oneOf(s[n+gap:], glmKeyTag)
 	return n > 0 && st == done, st == more
 }
 

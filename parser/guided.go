@@ -188,6 +188,10 @@ func (b *guidedArgs) formOf(s string) guidedForm {
 	if b.declared {
 		return formArgs
 	}
+	unknown := formUnknown
+	if len(s) >= maxGap {
+		unknown, s = formArgs, s[:maxGap]
+	}
 	name, _ := jsontext.AppendQuote(nil, b.tool)
 	for _, want := range []string{"{", `"name"`, ":", string(name), ","} {
 		s = s[spaces(s):]
@@ -195,7 +199,7 @@ func (b *guidedArgs) formOf(s string) guidedForm {
 		case strings.HasPrefix(s, want):
 			s = s[len(want):]
 		case strings.HasPrefix(want, s):
-			return formUnknown
+			return unknown
 		default:
 			return formArgs
 		}

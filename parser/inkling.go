@@ -131,9 +131,12 @@ func (b *messageCalls) readHeader(s string, final bool) (n int, t token, args st
 		n += len(b.sep)
 		b.at = messageOpener
 	}
-	rest := s[n+spaces(s[n:]):]
-	at := len(s) - len(rest)
-	switch {
+	gap := spaces(s[n:])
+	at := n + gap
+	switch rest := s[at:]; {
+	case gap > maxGap && b.opener != "":
+		b.at = messageOther
+		return n, tokEnd, ""
 	case strings.HasPrefix(rest, b.opener):
 		at += len(b.opener)
 		b.at = messageBody

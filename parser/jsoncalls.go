@@ -129,6 +129,8 @@ func (b *jsonCalls) follow(s string, final bool) (n int, t token) {
 	n = spaces(s)
 	rest := s[n:]
 	switch end := b.form.close; {
+	case n > maxGap:
+		return 0, tokEnd
 	case rest == "" && !final, end != "" && len(rest) < len(end) && strings.HasPrefix(end, rest) && !final:
 		return 0, tokSyntax
 	case end != "" && strings.HasPrefix(rest, end):
@@ -138,7 +140,10 @@ func (b *jsonCalls) follow(s string, final bool) (n int, t token) {
 	}
 	if b.form.semi && strings.HasPrefix(rest, ";") {
 		n += 1 + spaces(rest[1:])
-		if n == len(s) && !final {
+		switch {
+		case n > maxGap:
+			return 0, tokEnd
+		case n == len(s) && !final:
 			return 0, tokSyntax
 		}
 	}

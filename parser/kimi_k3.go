@@ -101,7 +101,7 @@ func (b *xtmlCalls) scan(s string, final bool) (n int, t token, args string) {
 	case xtmlEnd:
 		return b.readEnd(s)
 	case xtmlString: // most of what there is to read
-		if n, _, _ = b.valueEnd.next(s, final); n > 0 && b.opened {
+		if n, _, _ = b.valueEnd.next(s, false); n > 0 && b.opened {
 			return n, tokArgs, escapeText(s[:n])
 		}
 		n = 0
@@ -218,7 +218,7 @@ func (b *xtmlCalls) finish() token {
 // looks like the end of a string may be data: it counts if the format goes on
 // behind it.
 func (b *xtmlCalls) readValue(s string, final bool) (n int, t token, wait bool) {
-	at, n, act := b.valueEnd.next(s, final)
+	at, n, act := b.valueEnd.next(s, false)
 	ends := act == actEnd
 	if ends && at == 0 && b.at == xtmlString {
 		st := behindValue(s[n:], final)
@@ -251,9 +251,11 @@ func (b *xtmlCalls) readValue(s string, final bool) (n int, t token, wait bool) 
 // behindValue says whether what follows the end of an argument is what the format
 // has there: another argument, the end of the call, or anything that ends it.
 func behindValue(s string, final bool) status {
-	s = s[spaces(s):]
-	tag, st := readTag(s)
+	gap := spaces(s)
+	tag, st := readTag(s[gap:])
 	switch {
+	case gap > maxGap:
+		return bad
 	case st == more && final:
 		return done
 	case st != done:

@@ -93,7 +93,7 @@ func (b *markedCalls) step(s string, final bool) (n int, t token, args string, w
 	case markedLine:
 		return b.readLine(s, final)
 	case markedFence:
-		n, wait = b.readFence(s, final)
+		n, wait = b.readFence(s)
 		return n, tokSyntax, "", wait
 	case markedLabel:
 		i := strings.IndexByte(s, '\n')
@@ -176,7 +176,7 @@ func (b *markedCalls) readLine(s string, final bool) (n int, t token, args strin
 }
 
 // readFence passes over what opens a Markdown fence.
-func (b *markedCalls) readFence(s string, final bool) (n int, wait bool) {
+func (b *markedCalls) readFence(s string) (n int, wait bool) {
 	const fence = "```"
 	if n = spaces(s); n > 0 || s == "" {
 		return n, s == ""
@@ -185,7 +185,7 @@ func (b *markedCalls) readFence(s string, final bool) (n int, wait bool) {
 	case strings.HasPrefix(s, fence):
 		b.fenced, b.at = true, markedLabel
 		return len(fence), false
-	case strings.HasPrefix(fence, s) && !final:
+	case strings.HasPrefix(fence, s):
 		return 0, true
 	}
 	b.at = markedValue

@@ -124,7 +124,7 @@ func (b *mistralCalls) readHeader(s string, final bool) (n int, t token, args st
 		}
 		if b.at == mistralName {
 			b.called = append(b.called, s[n:n+at]...)
-			if name := b.name(); len(name) > longestName || strings.ContainsAny(name, white) {
+			if len(b.called) > longestName || strings.ContainsAny(b.name(), white) {
 				return n + at, tokText, ""
 			}
 		} else {
