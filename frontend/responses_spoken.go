@@ -8,7 +8,6 @@ import (
 	"iter"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/coder/websocket"
@@ -150,7 +149,7 @@ func unanswered(c *responses.Call) error {
 
 // answered returns the call that an item is the result of, or "".
 func answered(item responses.Item) (id string) {
-	if !strings.HasSuffix(item.Type, "call_output") {
+	if item.Type != "function_call_output" && item.Type != "custom_tool_call_output" {
 		return ""
 	}
 	r := wire.NewReader(item.Wire, "")
