@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -176,6 +177,37 @@ func TestDumpRoundTrip(t *testing.T) {
 	want.Config, got.Config = "", ""
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v %v, want %+v, from\n%s", got, err, want, text.String())
+	}
+}
+
+// What may be given several times is written so that it can be read again.
+func TestDumpOfLists(t *testing.T) {
+	type lists struct {
+		Config config.Path `name:"config" action:"read"`
+		Names  []string    `name:"names"`
+		None   []string    `name:"none"`
+	}
+	read := func(args ...string) (*lists, *config.Parsed) {
+		var c struct {
+			Do lists `cmd:""`
+		}
+		p, err := config.New(&c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed, err := p.Parse(append([]string{"do"}, args...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &c.Do, parsed
+	}
+	want, parsed := read("--names", "a=b", "--names", "c-*=d e")
+	var text strings.Builder
+	if err := parsed.Dump(&text); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := read("--config", write(t, text.String())); !slices.Equal(got.Names, want.Names) || len(got.None) != 0 || len(want.Names) != 2 {
+		t.Errorf("read %q and %q, want %q, from\n%s", got.Names, got.None, want.Names, text.String())
 	}
 }
 

@@ -87,6 +87,9 @@ func show(v reflect.Value) string {
 	if d, ok := v.Interface().(time.Duration); ok {
 		return d.String()
 	}
+	if list, ok := v.Interface().([]string); ok {
+		return strings.Join(list, ",")
+	}
 	return fmt.Sprint(v.Interface())
 }
 
