@@ -395,7 +395,7 @@ func (c *call) text() string {
 }
 
 // object returns the arguments as a dict. History is never refused: text that
-// is no JSON object is shown under a key that says so.
+// is not JSON is shown under a key that says so.
 func (c *call) object() jinja.Value {
 	d := jinja.NewDict(1)
 	switch {
@@ -406,14 +406,13 @@ func (c *call) object() jinja.Value {
 		return d
 	}
 	v, err := jinja.FromJSON([]byte(c.args))
-	object, ok := v.(*jinja.Dict)
-	switch {
-	case err == nil && ok:
-		return c.guard.value(object)
-	case err == nil && v == jinja.None:
+	if err != nil {
+		d.Set("__invalid_json", c.guard.text(c.args))
 		return d
 	}
-	d.Set("__invalid_json", c.guard.text(c.args))
+	if object, ok := v.(*jinja.Dict); ok {
+		return c.guard.value(object)
+	}
 	return d
 }
 
