@@ -50,15 +50,15 @@ type field struct {
 
 // fields are the members of a body that have an effect.
 var fields = []field{
-	{"model", `{"type":"string"}`, func(r *wire.Reader, b *body) error { return nullable(r, &b.model, text) }},
+	{"model", `{"type":"string"}`, func(r *wire.Reader, b *body) error { return wire.Nullable(r, &b.model, wire.Text) }},
 	{"messages", `{"type":"array","minItems":1,"items":{"$ref":"#/components/schemas/InputMessage"}}`, readMessages},
 	{"system", aContent, func(r *wire.Reader, b *body) (err error) { b.system, err = readContent(r, &b.count); return err }},
-	{"max_tokens", `{"type":"integer","minimum":1}`, func(r *wire.Reader, b *body) error { return optional(r, &b.maxTokens, integer) }},
-	{"temperature", `{"type":"number","minimum":0,"maximum":2}`, func(r *wire.Reader, b *body) error { return optional(r, &b.temperature, (*wire.Reader).Float) }},
-	{"top_p", `{"type":"number","exclusiveMinimum":0,"maximum":1}`, func(r *wire.Reader, b *body) error { return optional(r, &b.topP, (*wire.Reader).Float) }},
-	{"top_k", `{"type":"integer","minimum":-1}`, func(r *wire.Reader, b *body) error { return optional(r, &b.topK, integer) }},
-	{"stream", `{"type":"boolean","default":false}`, func(r *wire.Reader, b *body) error { return nullable(r, &b.stream, (*wire.Reader).Boolean) }},
-	{"stop_sequences", `{"type":"array","maxItems":128,"items":{"type":"string","minLength":1}}`, func(r *wire.Reader, b *body) error { return nullable(r, &b.stop, texts) }},
+	{"max_tokens", `{"type":"integer","minimum":1}`, func(r *wire.Reader, b *body) error { return wire.Optional(r, &b.maxTokens, integer) }},
+	{"temperature", `{"type":"number","minimum":0,"maximum":2}`, func(r *wire.Reader, b *body) error { return wire.Optional(r, &b.temperature, (*wire.Reader).Float) }},
+	{"top_p", `{"type":"number","exclusiveMinimum":0,"maximum":1}`, func(r *wire.Reader, b *body) error { return wire.Optional(r, &b.topP, (*wire.Reader).Float) }},
+	{"top_k", `{"type":"integer","minimum":-1}`, func(r *wire.Reader, b *body) error { return wire.Optional(r, &b.topK, integer) }},
+	{"stream", `{"type":"boolean","default":false}`, func(r *wire.Reader, b *body) error { return wire.Nullable(r, &b.stream, (*wire.Reader).Boolean) }},
+	{"stop_sequences", `{"type":"array","maxItems":128,"items":{"type":"string","minLength":1}}`, func(r *wire.Reader, b *body) error { return wire.Nullable(r, &b.stop, texts) }},
 	{"tools", `{"type":"array","maxItems":1536,"items":{"$ref":"#/components/schemas/InputTool"}}`, readTools},
 	{"tool_choice", `{"type":"object","required":["type"],"properties":{"type":{"enum":["auto","any","tool","none"]},"name":{"type":"string"},"disable_parallel_tool_use":{"type":"boolean","default":false}}}`, readChoice},
 	{"thinking", `{"type":"object","required":["type"],"properties":{"type":{"type":"string","examples":["enabled","adaptive","disabled","between_tools"]},"budget_tokens":{"type":"integer","minimum":0},"display":{"type":["string","null"],"examples":["summarized","omitted"]}}}`, readThinking},
@@ -69,7 +69,7 @@ var fields = []field{
 	{"cache_control", aMark, func(r *wire.Reader, b *body) (err error) { b.mark, err = readMark(r); return err }},
 	{"betas", `{"type":"array","items":{"type":"string"}}`, func(r *wire.Reader, b *body) error { return lenient(r, &b.betas, '[', texts) }},
 	{"thread", `{"type":"object"}`, readThread},
-	{"nvext", `{"$ref":"#/components/schemas/NVExt"}`, func(r *wire.Reader, b *body) error { return nullable(r, &b.nvext, (*wire.Reader).Raw) }},
+	{"nvext", `{"$ref":"#/components/schemas/NVExt"}`, func(r *wire.Reader, b *body) error { return wire.Nullable(r, &b.nvext, (*wire.Reader).Raw) }},
 }
 
 var byName = func() map[string]func(*wire.Reader, *body) error {
@@ -253,7 +253,7 @@ func readMetadata(r *wire.Reader, b *body) error {
 		if string(name) != "user_id" {
 			return r.Skip()
 		}
-		return nullable(r, &b.userID, text)
+		return wire.Nullable(r, &b.userID, wire.Text)
 	})
 }
 

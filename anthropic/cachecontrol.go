@@ -34,7 +34,7 @@ func readMark(r *wire.Reader) (*mark, error) {
 			if null, err := r.Null(); null {
 				return err
 			}
-			return lenient(r, &kind, '"', text)
+			return lenient(r, &kind, '"', wire.Text)
 		case "ttl":
 			return m.readTTL(r)
 		}

@@ -262,7 +262,7 @@ func arguments(input []byte) string {
 	r, broken, others := wire.NewReader(input, ""), "", 0
 	err := r.Object("an object", func(name []byte) (err error) {
 		if string(name) == invalidJSON && r.Kind() == '"' && others == 0 {
-			broken, err = text(r)
+			broken, err = wire.Text(r)
 			return err
 		}
 		others++

@@ -59,7 +59,7 @@ func readMessages(r *wire.Reader, b *body) error {
 		return r.Object("a message object", func(name []byte) (err error) {
 			switch string(name) {
 			case "role":
-				return nullable(r, &m.role, text)
+				return wire.Nullable(r, &m.role, wire.Text)
 			case "content":
 				m.content, err = readContent(r, &b.count)
 				return err
@@ -75,7 +75,7 @@ func readContent(r *wire.Reader, count *wire.Tally) (content, error) {
 	case 'n':
 		return content{}, r.Skip()
 	case '"':
-		s, err := text(r)
+		s, err := wire.Text(r)
 		return content{given: true, blocks: []block{{index: -1, kind: "text", text: &s}}}, err
 	case '[':
 		c := content{given: true}
@@ -96,7 +96,7 @@ func (b *block) read(r *wire.Reader, count *wire.Tally) (err error) {
 	switch r.Kind() {
 	case '"':
 		b.kind = "text"
-		return optional(r, &b.text, text)
+		return wire.Optional(r, &b.text, wire.Text)
 	case '{':
 		b.wire, err = r.ObjectRaw("a content block object", func(name []byte) error { return b.member(r, name, count) })
 		return err
@@ -108,35 +108,35 @@ func (b *block) read(r *wire.Reader, count *wire.Tally) (err error) {
 func (b *block) member(r *wire.Reader, name []byte, count *wire.Tally) (err error) {
 	switch string(name) {
 	case "type":
-		return lenient(r, &b.kind, '"', text)
+		return lenient(r, &b.kind, '"', wire.Text)
 	case "text":
 		if r.Kind() != '"' {
 			b.text = nil
 			return r.Skip()
 		}
-		return optional(r, &b.text, text)
+		return wire.Optional(r, &b.text, wire.Text)
 	case "thinking":
-		return lenient(r, &b.thinking, '"', text)
+		return lenient(r, &b.thinking, '"', wire.Text)
 	case "signature":
-		return lenient(r, &b.signature, '"', text)
+		return lenient(r, &b.signature, '"', wire.Text)
 	case "data":
-		return lenient(r, &b.data, '"', text)
+		return lenient(r, &b.data, '"', wire.Text)
 	case "title":
-		return lenient(r, &b.title, '"', text)
+		return lenient(r, &b.title, '"', wire.Text)
 	case "context":
-		return lenient(r, &b.context, '"', text)
+		return lenient(r, &b.context, '"', wire.Text)
 	case "id":
-		return lenient(r, &b.id, '"', text)
+		return lenient(r, &b.id, '"', wire.Text)
 	case "name":
-		return lenient(r, &b.name, '"', text)
+		return lenient(r, &b.name, '"', wire.Text)
 	case "tool_use_id":
-		return lenient(r, &b.callID, '"', text)
+		return lenient(r, &b.callID, '"', wire.Text)
 	case "tool_name":
-		return lenient(r, &b.toolName, '"', text)
+		return lenient(r, &b.toolName, '"', wire.Text)
 	case "input":
-		return nullable(r, &b.input, clean)
+		return wire.Nullable(r, &b.input, wire.Clean)
 	case "source":
-		return nullable(r, &b.source, clean)
+		return wire.Nullable(r, &b.source, wire.Clean)
 	case "content":
 		return b.readContent(r, count)
 	case "is_error":
@@ -157,6 +157,6 @@ func (b *block) readContent(r *wire.Reader, count *wire.Tally) (err error) {
 		return err
 	}
 	b.content = content{given: true}
-	b.content.other, err = clean(r)
+	b.content.other, err = wire.Clean(r)
 	return err
 }

@@ -60,15 +60,15 @@ func (b *block) readSource(count *wire.Tally) (source, error) {
 	err := r.Object("an object", func(name []byte) (err error) {
 		switch string(name) {
 		case "type":
-			return lenient(r, &s.kind, '"', text)
+			return lenient(r, &s.kind, '"', wire.Text)
 		case "media_type":
-			return lenient(r, &s.mediaType, '"', text)
+			return lenient(r, &s.mediaType, '"', wire.Text)
 		case "data":
-			return lenient(r, &s.data, '"', text)
+			return lenient(r, &s.data, '"', wire.Text)
 		case "url":
-			return lenient(r, &s.url, '"', text)
+			return lenient(r, &s.url, '"', wire.Text)
 		case "file_id":
-			return lenient(r, &s.fileID, '"', text)
+			return lenient(r, &s.fileID, '"', wire.Text)
 		case "content":
 			if k := r.Kind(); k != '"' && k != '[' {
 				return r.Skip()

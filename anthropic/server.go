@@ -83,7 +83,7 @@ func (g *gathering) value(r *wire.Reader, name string) error {
 	case '{':
 		return r.Object("", func(name []byte) error { return g.value(r, string(name)) })
 	case '"':
-		s, err := text(r)
+		s, err := wire.Text(r)
 		switch name {
 		case "", "text", "title", "url", "stdout", "stderr", "error_code", "content":
 			if s != "" {

@@ -24,12 +24,12 @@ func readThinking(r *wire.Reader, b *body) error {
 	err := r.Object("an object", func(name []byte) error {
 		switch string(name) {
 		case "type":
-			return nullable(r, &t.kind, text)
+			return wire.Nullable(r, &t.kind, wire.Text)
 		case "budget_tokens":
-			return optional(r, &t.budget, func(r *wire.Reader) (int64, error) { return r.Integer(0, math.MaxInt32) })
+			return wire.Optional(r, &t.budget, func(r *wire.Reader) (int64, error) { return r.Integer(0, math.MaxInt32) })
 		case "display":
 			display := ""
-			err := lenient(r, &display, '"', text)
+			err := lenient(r, &display, '"', wire.Text)
 			t.omitted = display == "omitted"
 			return err
 		}
@@ -79,7 +79,7 @@ func readContextManagement(r *wire.Reader, b *body) error {
 			err := r.Object("an object", func(name []byte) (err error) {
 				switch string(name) {
 				case "type":
-					return lenient(r, &kind, '"', text)
+					return lenient(r, &kind, '"', wire.Text)
 				case "keep":
 					keep, err = readKeep(r)
 					return err
@@ -100,12 +100,12 @@ func readKeep(r *wire.Reader) (int, error) {
 	var err error
 	switch r.Kind() {
 	case '"':
-		kind, err = text(r)
+		kind, err = wire.Text(r)
 	case '{':
 		err = r.Object("an object", func(name []byte) error {
 			switch string(name) {
 			case "type":
-				return lenient(r, &kind, '"', text)
+				return lenient(r, &kind, '"', wire.Text)
 			case "value":
 				return lenient(r, &value, '0', func(r *wire.Reader) (int64, error) { return r.Integer(0, math.MaxInt32) })
 			}
@@ -130,7 +130,7 @@ func readOutputConfig(r *wire.Reader, b *body) error {
 	return r.Object("an object", func(name []byte) error {
 		switch string(name) {
 		case "effort":
-			if err := lenient(r, &b.effort, '"', text); err != nil {
+			if err := lenient(r, &b.effort, '"', wire.Text); err != nil {
 				return err
 			}
 			if b.effort != "" && !slices.Contains(efforts, b.effort) {
@@ -160,9 +160,9 @@ func (f *format) read(r *wire.Reader) error {
 	err := r.Object("an object", func(name []byte) error {
 		switch string(name) {
 		case "type":
-			return nullable(r, &f.kind, text)
+			return wire.Nullable(r, &f.kind, wire.Text)
 		case "schema":
-			return nullable(r, &f.schema, clean)
+			return wire.Nullable(r, &f.schema, wire.Clean)
 		}
 		return r.Skip()
 	})

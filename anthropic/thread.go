@@ -16,7 +16,7 @@ func readThread(r *wire.Reader, b *body) error {
 			if string(name) != "type" {
 				return r.Skip()
 			}
-			return lenient(r, &kind, '"', text)
+			return lenient(r, &kind, '"', wire.Text)
 		})
 		return kind == "continue", err
 	})

@@ -3,7 +3,6 @@ package anthropic
 import (
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/internal/wire"
@@ -41,17 +40,17 @@ func (b *body) readTool(r *wire.Reader, i int) (chat.Tool, mark, error) {
 	raw, err := r.ObjectRaw("a tool object", func(name []byte) error {
 		switch string(name) {
 		case "type":
-			return nullable(r, &kind, text)
+			return wire.Nullable(r, &kind, wire.Text)
 		case "name":
-			return nullable(r, &t.Name, text)
+			return wire.Nullable(r, &t.Name, wire.Text)
 		case "description":
-			return nullable(r, &t.Description, text)
+			return wire.Nullable(r, &t.Description, wire.Text)
 		case "input_schema":
-			return nullable(r, (*[]byte)(&t.Schema), clean)
+			return wire.Nullable(r, (*[]byte)(&t.Schema), wire.Clean)
 		case "strict":
-			return optional(r, &t.Strict, (*wire.Reader).Boolean)
+			return wire.Optional(r, &t.Strict, (*wire.Reader).Boolean)
 		case "defer_loading":
-			return nullable(r, &t.Deferred, (*wire.Reader).Boolean)
+			return wire.Nullable(r, &t.Deferred, (*wire.Reader).Boolean)
 		case "display_width_px":
 			return lenient(r, &screen.width, '0', integer)
 		case "display_height_px":
@@ -86,7 +85,7 @@ func checkTool(t *chat.Tool, path string) error {
 		return missing(path + ".name")
 	case len(t.Name) > maxToolNameSize:
 		return wire.Invalid(path+".name", "%s.name: must have at most %d bytes, got %d", path, maxToolNameSize, len(t.Name))
-	case strings.ContainsFunc(t.Name, notInToolName):
+	case strings.ContainsFunc(t.Name, wire.NotInToolName):
 		return wire.Invalid(path+".name", "%s.name: must have no control characters, blanks, quotes, < or >, got %q", path, t.Name)
 	case t.Schema == nil:
 		return missing(path + ".input_schema")
@@ -94,10 +93,6 @@ func checkTool(t *chat.Tool, path string) error {
 		return wire.Invalid(path+".input_schema", "%s.input_schema: must be a JSON Schema object", path)
 	}
 	return nil
-}
-
-func notInToolName(r rune) bool {
-	return unicode.IsControl(r) || unicode.IsSpace(r) || strings.ContainsRune("\"'`<>", r)
 }
 
 // choice is the member tool_choice.
@@ -114,11 +109,11 @@ func readChoice(r *wire.Reader, b *body) error {
 	return r.Object("an object", func(name []byte) error {
 		switch string(name) {
 		case "type":
-			return nullable(r, &b.choice.kind, text)
+			return wire.Nullable(r, &b.choice.kind, wire.Text)
 		case "name":
-			return nullable(r, &b.choice.name, text)
+			return wire.Nullable(r, &b.choice.name, wire.Text)
 		case "disable_parallel_tool_use":
-			return optional(r, &b.choice.disableParallel, (*wire.Reader).Boolean)
+			return wire.Optional(r, &b.choice.disableParallel, (*wire.Reader).Boolean)
 		}
 		return r.Skip()
 	})

@@ -3,9 +3,8 @@ package openai
 import (
 	"strconv"
 
-	"github.com/dynago/dynago/internal/wire"
-
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/internal/wire"
 )
 
 // chatEncoder writes chat completions.

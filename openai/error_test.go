@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dynago/dynago/internal/wire"
-
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/internal/wire"
 	"github.com/dynago/dynago/openai"
 )
 

@@ -5,9 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/dynago/dynago/internal/wire"
-
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/internal/wire"
 )
 
 // field is one member of a body: its name, the JSON schema of its value, and

@@ -3,9 +3,8 @@ package openai
 import (
 	"strings"
 
-	"github.com/dynago/dynago/internal/wire"
-
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/internal/wire"
 )
 
 // outputFormat makes the one constraint on the output, from the guided options
@@ -162,11 +161,11 @@ func (b *body) responseFormatOf() (chat.OutputFormat, error) {
 func readSchema(r *wire.Reader, key string, format *chat.OutputFormat) (err error) {
 	switch key {
 	case "name":
-		format.Name, err = nullableText(r)
+		err = wire.Nullable(r, &format.Name, wire.Text)
 	case "schema":
-		format.Schema, err = nullableRaw(r)
+		err = wire.Nullable(r, (*[]byte)(&format.Schema), wire.Clean)
 	case "strict":
-		format.Strict, err = nullableBoolean(r)
+		err = wire.Optional(r, &format.Strict, (*wire.Reader).Boolean)
 	default:
 		err = r.Skip()
 	}

@@ -5,9 +5,8 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/dynago/dynago/internal/wire"
-
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/internal/wire"
 )
 
 // appendLogprobs appends log probabilities as chat shows them: one entry per

@@ -3,9 +3,8 @@ package openai
 import (
 	"net/http"
 
-	"github.com/dynago/dynago/internal/wire"
-
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/internal/wire"
 )
 
 // message is one element of messages, read but not yet checked: members come in
@@ -48,7 +47,7 @@ func readMessage(r *wire.Reader, m *message, count *wire.Tally) error {
 			m.hasContent = true
 			m.content, err = readContent(r, count)
 		case "name":
-			m.name, err = nullableText(r)
+			err = wire.Nullable(r, &m.name, wire.Text)
 		case "reasoning_content":
 			m.reasoning, err = readReasoning(r, count)
 		case "reasoning":
@@ -57,14 +56,14 @@ func readMessage(r *wire.Reader, m *message, count *wire.Tally) error {
 			}
 			m.other, err = readReasoning(r, count)
 		case "refusal":
-			m.refusal, err = nullableText(r)
+			err = wire.Nullable(r, &m.refusal, wire.Text)
 		case "tool_calls":
 			m.calls, err = readToolCalls(r, count)
 		case "function_call":
 			m.legacyCall, err = readLegacyCall(r)
 		case "tool_call_id":
 			var id string
-			id, err = nullableText(r)
+			err = wire.Nullable(r, &id, wire.Text)
 			m.callID = &id
 		default:
 			err = r.Skip()
@@ -85,7 +84,8 @@ func readReasoning(r *wire.Reader, count *wire.Tally) ([]string, error) {
 			if err := count.Take(r, messageParts); err != nil {
 				return err
 			}
-			s, err := nullableText(r)
+			s := ""
+			err := wire.Nullable(r, &s, wire.Text)
 			out = append(out, s)
 			return err
 		})
@@ -110,7 +110,7 @@ func readToolCalls(r *wire.Reader, count *wire.Tally) ([]chat.ToolUse, error) {
 		err := r.Object("a tool call object", func(name []byte) (err error) {
 			switch string(name) {
 			case "id":
-				use.ID, err = nullableText(r)
+				err = wire.Nullable(r, &use.ID, wire.Text)
 			case "function":
 				err = readCalled(r, &use)
 			case "custom":
@@ -121,9 +121,6 @@ func readToolCalls(r *wire.Reader, count *wire.Tally) ([]chat.ToolUse, error) {
 			}
 			return err
 		})
-		if err == nil && use.Name == "" {
-			err = wire.Missing(r.Path()+".function.name", "%s.function.name is required", r.Path())
-		}
 		calls = append(calls, use)
 		return err
 	})
@@ -143,7 +140,7 @@ func readCalled(r *wire.Reader, use *chat.ToolUse) error {
 	return r.Object("an object", func(name []byte) (err error) {
 		switch string(name) {
 		case "name":
-			use.Name, err = nullableText(r)
+			err = wire.Nullable(r, &use.Name, wire.Text)
 		case "arguments", "input":
 			use.Args, err = readArguments(r)
 		default:
@@ -333,15 +330,24 @@ func (m *message) assistant(in partContext) (chat.Turn, error) {
 		if segmented && i > 0 {
 			think(thoughts[i])
 		}
-		blocks = append(blocks, chat.Block{Kind: chat.ToolCall, Use: &m.calls[i]})
+		blocks = append(blocks, called(&m.calls[i]))
 	}
 	if segmented {
 		think(thoughts[len(m.calls)])
 	}
 	if m.legacyCall != nil {
-		blocks = append(blocks, chat.Block{Kind: chat.ToolCall, Use: m.legacyCall})
+		blocks = append(blocks, called(m.legacyCall))
 	}
 	return chat.Turn{Role: chat.RoleAssistant, Name: m.name, Blocks: blocks}, nil
+}
+
+// called makes a block of a call. One of nothing, as some models make it, cannot be
+// shown.
+func called(use *chat.ToolUse) chat.Block {
+	if use.Name == "" {
+		return chat.Block{Kind: chat.Opaque}
+	}
+	return chat.Block{Kind: chat.ToolCall, Use: use}
 }
 
 // result makes the turn of a tool's answer. Content may be absent: tools do

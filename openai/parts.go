@@ -1,11 +1,8 @@
 package openai
 
 import (
-	"strings"
-
-	"github.com/dynago/dynago/internal/wire"
-
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/internal/wire"
 )
 
 // part is one piece of content, read but not yet checked.
@@ -50,12 +47,12 @@ func (p *part) read(r *wire.Reader) error {
 	wire, err := r.ObjectRaw("a content part object", func(name []byte) (err error) {
 		switch string(name) {
 		case "type":
-			p.kind, err = nullableText(r)
+			err = wire.Nullable(r, &p.kind, wire.Text)
 		case "text":
 			if k := r.Kind(); k != '"' && k != 'n' && p.kind != "text" {
 				return r.Skip()
 			}
-			p.text, err = nullableText(r)
+			err = wire.Nullable(r, &p.text, wire.Text)
 		default:
 			err = r.Skip()
 		}
@@ -173,15 +170,15 @@ func (p *part) media(path string) (*chat.Media, error) {
 		s := ""
 		switch string(name) {
 		case "url", "file_data", "data":
-			s, err = nullableText(r)
-			m.Source, m.MediaType, m.Data = splitURL(s)
+			err = wire.Nullable(r, &s, wire.Text)
+			m.Source, m.MediaType, m.Data = wire.SplitDataURL(s)
 		case "file_id":
-			s, err = nullableText(r)
+			err = wire.Nullable(r, &s, wire.Text)
 			if s != "" {
 				m.Source, m.Data = "file", s
 			}
 		case "detail":
-			m.Detail, err = nullableText(r)
+			err = wire.Nullable(r, &m.Detail, wire.Text)
 		default:
 			err = r.Skip()
 		}
@@ -190,13 +187,13 @@ func (p *part) media(path string) (*chat.Media, error) {
 	err := r.Object("an object", func(name []byte) (err error) {
 		switch {
 		case string(name) == "uuid":
-			id, err = nullableText(r)
+			err = wire.Nullable(r, &id, wire.Text)
 		case string(name) != p.kind || r.Kind() == 'n':
 			err = r.Skip()
 		case r.Kind() == '"':
 			s := ""
 			s, err = r.Text("a string")
-			m.Source, m.MediaType, m.Data = splitURL(s)
+			m.Source, m.MediaType, m.Data = wire.SplitDataURL(s)
 		default:
 			err = r.Object("an object", source)
 		}
@@ -209,18 +206,4 @@ func (p *part) media(path string) (*chat.Media, error) {
 		err = wire.Missing(path, "%s part has neither `url` nor `uuid`; at least one is required", path)
 	}
 	return m, err
-}
-
-// splitURL takes a data URL apart; any other is left whole.
-func splitURL(s string) (source, mediaType, data string) {
-	rest, ok := strings.CutPrefix(s, "data:")
-	if !ok {
-		return "url", "", s
-	}
-	head, data, ok := strings.Cut(rest, ",")
-	mediaType, base64 := strings.CutSuffix(head, ";base64")
-	if !ok || !base64 {
-		return "url", "", s
-	}
-	return "base64", mediaType, data
 }

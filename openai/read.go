@@ -8,99 +8,38 @@ import (
 )
 
 // The functions below make the read function of a field from the place its
-// value goes to.
+// value goes to. What is null counts as absent.
 
 func text(at func(*body) *string) func(*wire.Reader, *body) error {
-	return func(r *wire.Reader, b *body) (err error) {
-		*at(b), err = nullableText(r)
-		return err
-	}
+	return func(r *wire.Reader, b *body) error { return wire.Nullable(r, at(b), wire.Text) }
 }
 
 func optionalText(at func(*body) **string) func(*wire.Reader, *body) error {
-	return func(r *wire.Reader, b *body) error {
-		*at(b) = nil
-		if null, err := r.Null(); null {
-			return err
-		}
-		s, err := r.Text("a string")
-		*at(b) = &s
-		return err
-	}
+	return func(r *wire.Reader, b *body) error { return wire.Optional(r, at(b), wire.Text) }
 }
 
 func boolean(at func(*body) **bool) func(*wire.Reader, *body) error {
-	return func(r *wire.Reader, b *body) (err error) {
-		*at(b), err = nullableBoolean(r)
-		return err
-	}
+	return func(r *wire.Reader, b *body) error { return wire.Optional(r, at(b), (*wire.Reader).Boolean) }
 }
 
 // integer reads numbers from low on; fields whose ranges have a text of their
 // own are checked later.
 func integer(low int64, at func(*body) **int64) func(*wire.Reader, *body) error {
+	high := int64(math.MaxInt64)
+	if low == 0 {
+		high = math.MaxUint32
+	}
 	return func(r *wire.Reader, b *body) error {
-		*at(b) = nil
-		if null, err := r.Null(); null {
-			return err
-		}
-		high := int64(math.MaxInt64)
-		if low == 0 {
-			high = math.MaxUint32
-		}
-		v, err := r.Integer(low, high)
-		*at(b) = &v
-		return err
+		return wire.Optional(r, at(b), func(r *wire.Reader) (int64, error) { return r.Integer(low, high) })
 	}
 }
 
 func number(at func(*body) **float64) func(*wire.Reader, *body) error {
-	return func(r *wire.Reader, b *body) error {
-		*at(b) = nil
-		if null, err := r.Null(); null {
-			return err
-		}
-		v, err := r.Float()
-		*at(b) = &v
-		return err
-	}
+	return func(r *wire.Reader, b *body) error { return wire.Optional(r, at(b), (*wire.Reader).Float) }
 }
 
 func raw(at func(*body) *[]byte) func(*wire.Reader, *body) error {
-	return func(r *wire.Reader, b *body) error {
-		*at(b) = nil
-		if null, err := r.Null(); null {
-			return err
-		}
-		v, err := r.Raw()
-		*at(b) = v
-		return err
-	}
-}
-
-// What is null counts as absent.
-
-func nullableText(r *wire.Reader) (string, error) {
-	if null, err := r.Null(); null {
-		return "", err
-	}
-	return r.Text("a string")
-}
-
-func nullableBoolean(r *wire.Reader) (*bool, error) {
-	if null, err := r.Null(); null {
-		return nil, err
-	}
-	v, err := r.Boolean()
-	return &v, err
-}
-
-func nullableRaw(r *wire.Reader) ([]byte, error) {
-	if null, err := r.Null(); null {
-		return nil, err
-	}
-	v, err := r.Raw()
-	return wire.CleanRaw(v), err
+	return func(r *wire.Reader, b *body) error { return wire.Nullable(r, at(b), (*wire.Reader).Raw) }
 }
 
 // accept takes a value of any type, without effect.

@@ -5,9 +5,8 @@ import (
 	"math"
 	"strings"
 
-	"github.com/dynago/dynago/internal/wire"
-
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/internal/wire"
 	"github.com/dynago/dynago/nvext"
 )
 

@@ -3,9 +3,8 @@ package openai
 import (
 	"strconv"
 
-	"github.com/dynago/dynago/internal/wire"
-
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/internal/wire"
 )
 
 // frame is what the encoders of chat and completions share: the bytes that are

@@ -7,10 +7,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/dynago/dynago/internal/wire"
-
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/internal/wire"
 	"github.com/dynago/dynago/openai"
 )
 

@@ -5,9 +5,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dynago/dynago/internal/wire"
-
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/internal/wire"
 )
 
 // thinking is the member of that name at the root.

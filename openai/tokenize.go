@@ -4,9 +4,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dynago/dynago/internal/wire"
-
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/internal/wire"
 )
 
 // TokenizeCall asks for the tokens of a prompt or of a conversation.

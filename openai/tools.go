@@ -3,11 +3,9 @@ package openai
 import (
 	"slices"
 	"strings"
-	"unicode"
-
-	"github.com/dynago/dynago/internal/wire"
 
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/internal/wire"
 )
 
 const (
@@ -82,13 +80,13 @@ func readTool(raw []byte, i int) (chat.Tool, string, error) {
 func readFunction(r *wire.Reader, name string, tool *chat.Tool) (err error) {
 	switch name {
 	case "name":
-		tool.Name, err = nullableText(r)
+		err = wire.Nullable(r, &tool.Name, wire.Text)
 	case "description":
-		tool.Description, err = nullableText(r)
+		err = wire.Nullable(r, &tool.Description, wire.Text)
 	case "parameters":
-		tool.Schema, err = nullableRaw(r)
+		err = wire.Nullable(r, (*[]byte)(&tool.Schema), wire.Clean)
 	case "strict":
-		tool.Strict, err = nullableBoolean(r)
+		err = wire.Optional(r, &tool.Strict, (*wire.Reader).Boolean)
 	default:
 		err = r.Skip()
 	}
@@ -102,16 +100,12 @@ func checkFunction(tool *chat.Tool, i int, path string) error {
 		return wire.Missing(param, "Function name at index %d cannot be empty", i)
 	case len(name) > maxToolNameSize:
 		return wire.Invalid(param, "Function name at index %d exceeds %d byte limit, got %d bytes", i, maxToolNameSize, len(name))
-	case strings.ContainsFunc(name, notInToolName):
+	case strings.ContainsFunc(name, wire.NotInToolName):
 		return wire.Invalid(param, "Function at index %d has an invalid name: %q. Control characters, blanks, quotes, < and > are not allowed.", i, name)
 	case tool.Schema != nil && tool.Schema[0] != '{':
 		return wire.Invalid(path+".function.parameters", "Function parameters at index %d for %q must be a JSON Schema object", i, name)
 	}
 	return nil
-}
-
-func notInToolName(r rune) bool {
-	return unicode.IsControl(r) || unicode.IsSpace(r) || strings.ContainsRune("\"'`<>", r)
 }
 
 // choice reads tool_choice and parallel_tool_calls.

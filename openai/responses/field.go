@@ -210,85 +210,36 @@ func readInclude(r *wire.Reader, b *body) error {
 }
 
 // The functions below make the read function of a field from the place its
-// value goes to.
+// value goes to. What is null counts as absent.
 
 func text(at func(*body) *string) func(*wire.Reader, *body) error {
-	return func(r *wire.Reader, b *body) error {
-		*at(b) = ""
-		if null, err := r.Null(); null {
-			return err
-		}
-		s, err := r.Text("a string")
-		*at(b) = s
-		return err
-	}
+	return func(r *wire.Reader, b *body) error { return wire.Nullable(r, at(b), wire.Text) }
 }
 
 func optionalText(at func(*body) **string) func(*wire.Reader, *body) error {
-	return func(r *wire.Reader, b *body) error {
-		*at(b) = nil
-		if null, err := r.Null(); null {
-			return err
-		}
-		s, err := r.Text("a string")
-		*at(b) = &s
-		return err
-	}
+	return func(r *wire.Reader, b *body) error { return wire.Optional(r, at(b), wire.Text) }
 }
 
 func boolean(at func(*body) **bool) func(*wire.Reader, *body) error {
-	return func(r *wire.Reader, b *body) error {
-		*at(b) = nil
-		if null, err := r.Null(); null {
-			return err
-		}
-		v, err := r.Boolean()
-		*at(b) = &v
-		return err
-	}
+	return func(r *wire.Reader, b *body) error { return wire.Optional(r, at(b), (*wire.Reader).Boolean) }
 }
 
 func integer(at func(*body) **int64) func(*wire.Reader, *body) error {
 	return func(r *wire.Reader, b *body) error {
-		*at(b) = nil
-		if null, err := r.Null(); null {
-			return err
-		}
-		v, err := r.Integer(math.MinInt64, math.MaxInt64)
-		*at(b) = &v
-		return err
+		return wire.Optional(r, at(b), func(r *wire.Reader) (int64, error) { return r.Integer(math.MinInt64, math.MaxInt64) })
 	}
 }
 
 func number(at func(*body) **float64) func(*wire.Reader, *body) error {
-	return func(r *wire.Reader, b *body) error {
-		*at(b) = nil
-		if null, err := r.Null(); null {
-			return err
-		}
-		v, err := r.Float()
-		*at(b) = &v
-		return err
-	}
+	return func(r *wire.Reader, b *body) error { return wire.Optional(r, at(b), (*wire.Reader).Float) }
 }
 
 func raw(at func(*body) *[]byte) func(*wire.Reader, *body) error {
-	return func(r *wire.Reader, b *body) (err error) {
-		*at(b), err = nullableRaw(r)
-		return err
-	}
+	return func(r *wire.Reader, b *body) error { return wire.Nullable(r, at(b), wire.Clean) }
 }
 
 // accept takes a value of any type, without effect.
 func accept(r *wire.Reader, _ *body) error { return r.Skip() }
-
-func nullableRaw(r *wire.Reader) ([]byte, error) {
-	if null, err := r.Null(); null {
-		return nil, err
-	}
-	v, err := r.Raw()
-	return wire.CleanRaw(v), err
-}
 
 // looseBoolean reads a boolean; what is none counts as absent.
 func looseBoolean(r *wire.Reader) (*bool, error) {

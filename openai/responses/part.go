@@ -178,7 +178,7 @@ func (p *part) image(path func() string) (chat.Block, *wire.Error) {
 	switch {
 	case from.imageURL != "":
 		m := &chat.Media{Detail: from.detail, Path: path()}
-		m.Source, m.MediaType, m.Data = splitURL(from.imageURL)
+		m.Source, m.MediaType, m.Data = wire.SplitDataURL(from.imageURL)
 		return chat.Block{Kind: chat.Image, Media: m}, nil
 	case from.id != "":
 		return p.opaque(), wire.Unsupported(path()+".file_id", "%s.file_id is not supported: there is no file store; send the image as a data URL in image_url", path())
@@ -196,7 +196,7 @@ func (p *part) file(path func() string) (chat.Block, *wire.Error) {
 	case from.data == "":
 		return p.opaque(), wire.Unsupported(path(), "%s: files can only be sent as file_data with a data URL of type text/*", path())
 	}
-	_, mediaType, data := splitURL(from.data)
+	_, mediaType, data := wire.SplitDataURL(from.data)
 	text, err := base64.StdEncoding.DecodeString(data)
 	if !strings.HasPrefix(mediaType, "text/") || err != nil {
 		return p.opaque(), wire.Unsupported(path()+".file_data", "%s.file_data must be a base64 data URL of type text/*, got type %q", path(), wire.Clip(mediaType))
@@ -206,19 +206,4 @@ func (p *part) file(path func() string) (chat.Block, *wire.Error) {
 		said = from.name + "\n" + said
 	}
 	return chat.Block{Kind: chat.Text, Text: said}, nil
-}
-
-// splitURL takes a base64 data URL apart; any other is left whole.
-func splitURL(s string) (source, mediaType, data string) {
-	rest, ok := strings.CutPrefix(s, "data:")
-	if !ok {
-		return "url", "", s
-	}
-	head, data, ok := strings.Cut(rest, ",")
-	head, base64 := strings.CutSuffix(head, ";base64")
-	if !ok || !base64 {
-		return "url", "", s
-	}
-	mediaType, _, _ = strings.Cut(head, ";")
-	return "base64", mediaType, data
 }

@@ -91,7 +91,7 @@ func readText(r *wire.Reader, b *body) error {
 	return r.Object("an object", func(name []byte) (err error) {
 		switch string(name) {
 		case "format":
-			b.format, err = nullableRaw(r)
+			err = wire.Nullable(r, &b.format, wire.Clean)
 		case "verbosity":
 			err = optionalText(func(b *body) **string { return &b.verbosity })(r, b)
 		default:
@@ -117,7 +117,7 @@ func (b *body) outputFormat() (chat.OutputFormat, error) {
 		case "name":
 			f.Name, err = looseText(r)
 		case "schema":
-			f.Schema, err = nullableRaw(r)
+			err = wire.Nullable(r, (*[]byte)(&f.Schema), wire.Clean)
 		case "strict":
 			f.Strict, err = looseBoolean(r)
 		default:

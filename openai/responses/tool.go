@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/internal/wire"
@@ -77,15 +76,15 @@ func (b *toolbox) read(r *wire.Reader, path, namespace string) error {
 		case "description":
 			t.Description, err = looseText(r)
 		case "parameters":
-			t.Schema, err = nullableRaw(r)
+			err = wire.Nullable(r, (*[]byte)(&t.Schema), wire.Clean)
 		case "strict":
 			t.Strict, err = looseBoolean(r)
 		case "format":
-			format, err = nullableRaw(r)
+			err = wire.Nullable(r, &format, wire.Clean)
 		case "tools":
-			inner, err = nullableRaw(r)
+			err = wire.Nullable(r, &inner, wire.Clean)
 		case "environment":
-			environment, err = nullableRaw(r)
+			err = wire.Nullable(r, &environment, wire.Clean)
 		default:
 			err = r.Skip()
 		}
@@ -157,14 +156,10 @@ func checkName(name, path string) error {
 		return wire.Missing(path, "%s is required", path)
 	case len(name) > maxToolNameSize:
 		return wire.Invalid(path, "%s exceeds %d byte limit, got %d bytes", path, maxToolNameSize, len(name))
-	case strings.ContainsFunc(name, notInToolName):
+	case strings.ContainsFunc(name, wire.NotInToolName):
 		return wire.Invalid(path, "%s is not a valid name: %q. Control characters, blanks, quotes, < and > are not allowed.", path, name)
 	}
 	return nil
-}
-
-func notInToolName(r rune) bool {
-	return unicode.IsControl(r) || unicode.IsSpace(r) || strings.ContainsRune("\"'`<>", r)
 }
 
 // readGrammar reads the format of a custom tool. Free text has no grammar.
