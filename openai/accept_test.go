@@ -431,3 +431,17 @@ func TestTokenize(t *testing.T) {
 	same(t, "no tokens", string(openai.AppendTokens(nil, nil, 0)), `{"tokens":[],"count":0}`)
 	same(t, "text", string(openai.AppendPrompt(nil, "a\"b")), `{"prompt":"a\"b"}`)
 }
+
+// A call of nothing, as some models make it, ends no session: it is in its place and
+// not shown.
+func TestCallsOfNothing(t *testing.T) {
+	for _, nothing := range []string{`{"id":"a","function":{}}`, `{"id":"a","function":{"name":"","arguments":"{}"}}`, `{"id":"a"}`} {
+		messages := `{"role":"assistant","tool_calls":[` + nothing + `,{"id":"b","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"no such tool"}`
+		same(t, messages, request(t, talk(messages)).Turns, []chat.Turn{
+			{Role: chat.RoleAssistant, Blocks: []chat.Block{{Kind: chat.Opaque}, {Kind: chat.ToolCall, Use: &chat.ToolUse{ID: "b", Name: "f", Kind: chat.ToolFunction, Args: "{}"}}}},
+			{Role: chat.RoleTool, Blocks: []chat.Block{{Kind: chat.ToolResult, Result: &chat.Result{ID: "a", Blocks: []chat.Block{{Kind: chat.Text, Text: "no such tool"}}}}}},
+		})
+	}
+	const old = `{"role":"assistant","content":"x","function_call":{}}`
+	same(t, old, request(t, talk(old)).Turns[0].Blocks, []chat.Block{{Kind: chat.Text, Text: "x"}, {Kind: chat.Opaque}})
+}

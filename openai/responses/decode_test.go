@@ -129,6 +129,7 @@ func TestConversation(t *testing.T) {
 		},
 		{"bad units", "[{\"role\":\"user\",\"content\":\"a\\ud800b\\u0000c\xff\nd\"}]", "user: text(a\uFFFDb\uFFFDc\uFFFD\nd)"},
 		{"the last member wins", `[{"role":"system","role":"user","content":7,"content":"b"},{"type":"function_call_output","call_id":"c","output":[],"output":"x"}]`, "user: text(b)\ntool: result(c text(x))"},
+		{"calls of nothing", `[{"type":"function_call","call_id":"c"},{"type":"function_call","call_id":"d","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"no such tool"}]`, "assistant: opaque({\"type\":\"function_call\",\"call_id\":\"c\"}) function(d f {})\ntool: result(c text(no such tool))"},
 		{"results that are no text", `[{"type":"function_call_output","call_id":"c","output":{"a":1}},{"type":"function_call_output","call_id":"d"}]`, "tool: result(c text({\"a\":1}))\ntool: result(d)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -279,7 +280,6 @@ func TestRefused(t *testing.T) {
 		{`{"model":"m","input":[{"role":"king","content":"a"}]}`, "input[0].role", wire.CodeInvalidValue, "king"},
 		{`{"model":"m","input":[{"role":"user","content":7}]}`, "input[0].content", wire.CodeInvalidValue, "a string or an array"},
 		{`{"model":"m","input":[{"role":"user","content":[7]}]}`, "input[0].content[0]", wire.CodeInvalidValue, "a content part object"},
-		{`{"model":"m","input":[{"type":"function_call","call_id":"c"}]}`, "input[0].name", wire.CodeMissing, ""},
 		{`{"model":"m","input":[{"type":"function_call","name":"f"}]}`, "input[0].call_id", wire.CodeMissing, ""},
 		{`{"model":"m","input":["a",{"type":"function_call_output","output":"o"}]}`, "input[0]", wire.CodeInvalidValue, ""},
 		{`{"model":"m","input":[{"type":"function_call_output","output":"o"}]}`, "input[0].call_id", wire.CodeMissing, ""},

@@ -249,7 +249,7 @@ func (e *Encoder) AppendResponse(dst []byte) []byte {
 }
 
 // Items returns the finished items of the output, but for those that a client
-// could not send back either: calls of tools without a name.
+// could not send back either.
 func (e *Encoder) Items() []Item {
 	items := make([]Item, 0, len(e.finished))
 	for _, s := range e.finished {

@@ -260,13 +260,15 @@ func (d *draft) call(name string, kind chat.ToolKind, args string) error {
 	if d.callID == "" {
 		d.callID = d.ID
 	}
+	d.side = assistant
 	switch {
-	case name == "":
-		return d.missing("name")
+	case name == "": // some models call nothing
+		d.blocks = []chat.Block{{Kind: chat.Opaque, Wire: d.Wire}}
+		d.strange = append(d.strange, "name")
+		return nil
 	case d.callID == "":
 		return d.missing("call_id")
 	}
-	d.side = assistant
 	d.blocks = []chat.Block{{Kind: chat.ToolCall, Use: &chat.ToolUse{
 		ID: d.callID, Name: name, Namespace: d.namespace, Kind: kind, Args: args,
 	}}}
