@@ -114,3 +114,7 @@ func Calls(r *chat.Request) []*chat.ToolUse { return calls(r) }
 func (p *Pipeline) Told(r *Request, m *prompt.Model, ids []uint32) {
 	p.reuse(r, m, &prompt.Prompt{IDs: ids}, len(r.Chat.Turns)).end(ids[:100])
 }
+
+func KindOf(wire []byte, other string) string { return kindOf(wire, other) }
+
+func KnownKind(kind string) bool { return knownKinds[kind] }

@@ -212,3 +212,15 @@ func TestNotShown(t *testing.T) {
 		t.Errorf("counted %v, want %v", r.Notes.NotShown, want)
 	}
 }
+
+// Whatever a client sends, its kind is one of the APIs', or none of its making.
+func FuzzKind(f *testing.F) {
+	for _, wire := range []string{`{"type":"mcp_tool_use"}`, `{"a":[1,{"type":"x"}],"type":"web_search_20260318"}`, `{"type":"___"}`, `{"type":`, `[]`, ``, "{\"type\":\"\xff\"}", `{"type":"1"}`} {
+		f.Add([]byte(wire))
+	}
+	f.Fuzz(func(t *testing.T, wire []byte) {
+		if kind := pipeline.KindOf(wire, "block"); kind != "block" && !pipeline.KnownKind(kind) {
+			t.Errorf("%q is of kind %q", wire, kind)
+		}
+	})
+}
