@@ -33,8 +33,8 @@ type call struct {
 	model    string
 	// promptCacheKey is the client's name for a family of prompts.
 	promptCacheKey string
-	userID         string   // that Messages names in its metadata
-	unknown        []string // what of the body was passed over
+	userID         string    // that Messages names in its metadata
+	unknown        *[]string // what of the body is passed over; resolve adds to it
 	stream         bool
 	// background says that nobody waits for the answer: the encoder outlives it.
 	background bool
@@ -155,8 +155,8 @@ func (s *Server) understand(w http.ResponseWriter, x *exchange, header http.Head
 		j.call.requests[i] = s.resolved(request)
 	}
 	j.heed(header)
-	if len(j.call.unknown) > 0 {
-		s.Logger.Debug("passed over", "request_id", j.x.id, "endpoint", a.endpoint(), "members", j.call.unknown)
+	if passed := *j.call.unknown; len(passed) > 0 {
+		s.Logger.Debug("passed over", "request_id", j.x.id, "endpoint", a.endpoint(), "members", passed)
 	}
 	accepted = true
 	return j

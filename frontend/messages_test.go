@@ -240,6 +240,16 @@ func TestWhatIsPassedOverIsLogged(t *testing.T) {
 	}
 }
 
+// Items and parts of Responses are known once it is known what they continue.
+func TestItemsThatArePassedOverAreLogged(t *testing.T) {
+	const body = `{"model":"demo","input":[{"role":"user","content":"Hi"},{"type":"aura"}]}`
+	for _, path := range []string{"/v1/responses", "/v1/responses/compact"} {
+		s := start(t, newFake())
+		s.do("POST", path, body)
+		eventually(t, func() bool { return strings.Contains(s.log.String(), `"members":["input[1].`) }, s.log.String)
+	}
+}
+
 // Claude Code's probe before its first call.
 func TestProbe(t *testing.T) {
 	if got := start(t, newFake()).do("HEAD", "/", ""); got.status != 200 || got.body != "" {

@@ -42,7 +42,7 @@ func (a compactAPI) decode(_ http.Header, body []byte) (call, error) {
 		return call{}, err
 	}
 	return call{
-		requests: []*chat.Request{c.Request}, ext: c.Ext, model: c.Model, promptCacheKey: c.PromptCacheKey,
+		requests: []*chat.Request{c.Request}, ext: c.Ext, model: c.Model, promptCacheKey: c.PromptCacheKey, unknown: &c.Unknown,
 		resolve: func(x *exchange) error {
 			if err := c.Resolve(&past{store: a.ResponsesStore, tenant: x.tenant}); err != nil {
 				return err
