@@ -19,7 +19,7 @@ var deepseekCalls = &callGrammar{
 	open:  []string{"<｜tool▁calls▁begin｜>"},
 	close: deepseekForm.closers,
 	inner: []string{deepseekForm.begin},
-	strip: []string{deepseekForm.sep, deepseekForm.end, "<｜end▁of▁sentence｜>"},
+	strip: []string{deepseekForm.sep, deepseekForm.end}, ends: []string{"<｜end▁of▁sentence｜>"},
 	body: func(*Options) body {
 		return newMarkedCalls(deepseekForm, func(name, _ string) (string, bool) {
 			return strings.TrimSpace(name), true

@@ -36,6 +36,9 @@ type callGrammar struct {
 	inner []string
 	// strip are markers that mean nothing, and are removed from text.
 	strip []string
+	// ends are tokens that end a turn. They mean nothing either, and are no part of
+	// a thought that they end.
+	ends []string
 	// bare says whether a response that begins with s begins with a call that has
 	// no wrapper, or that more of the response would tell; nil if none may.
 	bare func(s string) (ok, more bool)
@@ -191,7 +194,7 @@ func (f Family) Markers() []string {
 		m = slices.Concat(m, f.thought.open, f.thought.close, f.thought.exits, f.thought.strip)
 	}
 	if f.calls != nil {
-		m = slices.Concat(m, f.calls.open, f.calls.close, f.calls.inner, f.calls.strip)
+		m = slices.Concat(m, f.calls.open, f.calls.close, f.calls.inner, f.calls.strip, f.calls.ends)
 	}
 	return m
 }

@@ -4,7 +4,7 @@ package parser
 // them, behind a marker or as the whole response.
 var llama3 = &callGrammar{
 	name: "llama3_json", open: []string{"<|python_tag|>"},
-	strip: []string{"<|eom_id|>", "<|eot_id|>"},
+	ends: []string{"<|eom_id|>", "<|eot_id|>"},
 	bare: func(s string) (ok, more bool) {
 		return beginsObject(s, `"name"`, `"type"`, `"parameters"`, `"arguments"`)
 	},

@@ -16,7 +16,7 @@ const (
 // often missing, and then any bracket may be the beginning of one.
 var pythonic = &callGrammar{
 	name: "pythonic", open: []string{pythonOpen}, close: []string{pythonClose},
-	inner: []string{"["}, strip: pythonEnds,
+	inner: []string{"["}, ends: pythonEnds,
 	body: func(o *Options) body { return &pythonCalls{tools: o.Tools} },
 }
 

@@ -70,6 +70,8 @@ func (k setKey) compile() *sets {
 			k.add(&s.thought, actThought, "\n"+closer)
 		}
 	}
+	k.addEnds(&s.thought)
+	k.addEnds(&s.draft)
 	k.addText(&s.text)
 	return s
 }
@@ -91,14 +93,28 @@ func (k setKey) addText(set *markers) {
 	case c == nil:
 	case k.calls:
 		k.add(set, actStrip, c.strip...)
+		k.add(set, actStrip, c.ends...)
 		k.add(set, actStrip, c.close...)
 		k.add(set, actInner, c.inner...)
 		k.add(set, actCall, c.open...)
 	case !k.literal: // tokens that are markers are no text, whoever reads them
-		for _, marker := range slices.Concat(c.open, c.close, c.inner, c.strip) {
+		for _, marker := range slices.Concat(c.open, c.close, c.inner, c.strip, c.ends) {
 			if k.family.tokens.has(marker) {
 				set.add(marker, actStrip)
 			}
+		}
+	}
+}
+
+// addEnds collects the tokens that end a turn, in a thought.
+func (k setKey) addEnds(set *markers) {
+	c := k.family.calls
+	if c == nil || k.family.thought == nil || !k.thinkOn {
+		return
+	}
+	for _, marker := range c.ends {
+		if k.calls || k.family.tokens.has(marker) {
+			k.add(set, actStrip, marker)
 		}
 	}
 }
