@@ -53,6 +53,11 @@ func (j *job) constrain(card *engine.Card) (constraint, error) {
 			return c, err
 		}
 	}
+	if j.mustBan(card) {
+		if format, ok := ban(r, j.model); ok {
+			return constraint{format: &format}, nil
+		}
+	}
 	format := &r.Output
 	if format.Kind == chat.FormatText || forced(r) {
 		return constraint{}, nil
@@ -66,6 +71,14 @@ func (j *job) constrain(card *engine.Card) (constraint, error) {
 	}
 	form, err := j.p.forms.compile(format)
 	return constraint{check: form}, err
+}
+
+// mustBan says whether a tag is what keeps the model from calling tools that it
+// sees: where the first token of a call can be made unlikely, that is enough.
+func (j *job) mustBan(card *engine.Card) bool {
+	r := j.request.Chat
+	return r.ToolChoice.Mode == chat.ToolNone && !r.ToolChoice.Hidden && len(offered(r.Tools)) > 0 && r.Prompt == nil &&
+		card.Features.Has(engine.FeatureStructuralTag) && !(card.Features.Has(engine.FeatureLogitBias) && callTokens(j.model) != nil)
 }
 
 // forced says whether the answer has to be calls.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/guided"
 	"github.com/dynago/dynago/prompt"
 )
 
@@ -23,7 +24,7 @@ func (p *Pipeline) withoutCalls(r *chat.Request, m *prompt.Model, name string) {
 	if p.allHave(name, engine.FeatureLogitBias) {
 		ids = callTokens(m)
 	}
-	r.ToolChoice.Hidden = ids == nil
+	r.ToolChoice.Hidden = ids == nil && !p.bansCalls(r, m, name)
 	if p.ExcludeTools != nil {
 		r.ToolChoice.Hidden = *p.ExcludeTools
 	}
@@ -38,6 +39,21 @@ func (p *Pipeline) withoutCalls(r *chat.Request, m *prompt.Model, name string) {
 		bias[id] = banned
 	}
 	r.Sampling.LogitBias = bias
+}
+
+// bansCalls says whether a structural tag keeps all engines of a model from
+// beginning a call. An answer that has a form has no room for another constraint.
+func (p *Pipeline) bansCalls(r *chat.Request, m *prompt.Model, name string) bool {
+	_, ok := ban(r, m)
+	return ok && p.allHave(name, engine.FeatureStructuralTag)
+}
+
+// ban returns the tag that forbids calls.
+func ban(r *chat.Request, m *prompt.Model) (chat.OutputFormat, bool) {
+	if r.Output.Kind != chat.FormatText {
+		return chat.OutputFormat{}, false
+	}
+	return guided.Tag(m.Family.ToolParser(), offered(r.Tools), r.ToolChoice, guided.TagOptions{})
 }
 
 // callTokens returns the tokens that begin calls, nil if there are none: markers

@@ -17,13 +17,16 @@ func TestToolsThatMayNotBeCalled(t *testing.T) {
 		exclude  *bool
 		mode     chat.ToolMode
 		shown    bool
-		banned   bool
+		banned   bool // by its token
+		tagged   bool // by a structural tag
 	}{
-		"they may":               {engine.Features{engine.FeatureLogitBias}, nil, chat.ToolAuto, true, false},
-		"the engine bans":        {engine.Features{engine.FeatureLogitBias}, nil, chat.ToolNone, true, true},
-		"it cannot":              {nil, nil, chat.ToolNone, false, false},
-		"it cannot, and shall":   {nil, new(false), chat.ToolNone, true, false},
-		"it bans, and shall not": {engine.Features{engine.FeatureLogitBias}, new(true), chat.ToolNone, false, false},
+		"they may":               {engine.Features{engine.FeatureLogitBias}, nil, chat.ToolAuto, true, false, false},
+		"the engine bans":        {engine.Features{engine.FeatureLogitBias}, nil, chat.ToolNone, true, true, false},
+		"it cannot":              {nil, nil, chat.ToolNone, false, false, false},
+		"it knows tags":          {engine.Features{engine.FeatureStructuralTag}, nil, chat.ToolNone, true, false, true},
+		"it knows both":          {engine.Features{engine.FeatureStructuralTag, engine.FeatureLogitBias}, nil, chat.ToolNone, true, true, false},
+		"it cannot, and shall":   {nil, new(false), chat.ToolNone, true, false, false},
+		"it bans, and shall not": {engine.Features{engine.FeatureLogitBias}, new(true), chat.ToolNone, false, false, false},
 	} {
 		f := &fake{features: tc.features}
 		h := newHouse(t, pipeline.Config{ExcludeTools: tc.exclude}, f)
@@ -45,6 +48,9 @@ func TestToolsThatMayNotBeCalled(t *testing.T) {
 		}
 		if bias := sent.Sampling.LogitBias; (bias[marker] == -100) != tc.banned || bias[7] != 1 || len(r.Chat.Sampling.LogitBias) != 1 {
 			t.Errorf("%s: bias %v", name, bias)
+		}
+		if f := sent.Format; (f != nil) != tc.tagged || f != nil && !strings.Contains(string(f.Schema), `"exclude_tokens":["<tool_call>"]`) {
+			t.Errorf("%s: held to %+v", name, f)
 		}
 		// Whoever calls all the same is not heard.
 		if calls := len(answers[0].Blocks); (calls == 1) != (tc.mode == chat.ToolAuto) {
