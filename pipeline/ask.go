@@ -1,0 +1,85 @@
+package pipeline
+
+import (
+	"slices"
+
+	"github.com/dynago/dynago/engine"
+)
+
+// engineRequest is what a worker gets on one attempt.
+func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card) *engine.Request {
+	r, s := j.request.Chat, &j.request.Chat.Sampling
+	out := &engine.Request{
+		ID: attemptID(j.request.ID, j.choice, attempt), Model: card.Model, TokenIDs: j.ids(delivered),
+		Sampling: engine.Sampling{
+			Temperature: s.Temperature, TopP: s.TopP, MinP: s.MinP, TopK: s.TopK,
+			FrequencyPenalty: s.FrequencyPenalty, PresencePenalty: s.PresencePenalty,
+			RepetitionPenalty: s.RepetitionPenalty, Seed: s.Seed, LogitBias: s.LogitBias,
+			AllowedIDs: s.AllowedIDs, BadWords: s.BadWords,
+		},
+		Stop:     j.prompt.Stop,
+		Logprobs: s.Logprobs,
+		KV:       j.request.KV,
+		Trace:    j.request.Trace,
+	}
+	out.Stop.MaxTokens -= len(delivered)
+	out.Stop.MinTokens = max(0, out.Stop.MinTokens-len(delivered))
+	if s.Seed != nil && j.index > 0 {
+		seed := *s.Seed + int64(j.index)
+		out.Sampling.Seed = &seed
+	}
+	if len(delivered) == 0 && (j.index == 0 || j.echoes()) {
+		out.PromptLogprobs = s.PromptLogprobs
+	}
+	out.Format = j.held.format
+	if card.Features.Has(engine.FeatureThinkingBudget) {
+		out.ThinkingBudget = r.Thinking.Budget
+	}
+	if card.Features.Has(engine.FeatureWantsChat) || !card.Accept(engine.InputTokens) {
+		out.Chat = r
+	}
+	target := j.booking.booking.Decision().Target
+	if card.Ranks() > 1 {
+		out.DPRank = &target.Rank
+	}
+	if ext := j.request.Ext; ext != nil && ext.AgentHints != nil {
+		if h := ext.AgentHints; h.OSL != nil {
+			out.Expected = *h.OSL
+		}
+		if card.Features.Has(engine.FeaturePriority) {
+			out.Priority = ext.AgentHints.Priority
+		}
+	}
+	return out
+}
+
+// unsupported refuses what a worker cannot do, before it is asked.
+func unsupported(r *Request, card *engine.Card) error {
+	e := func(kind engine.ErrorKind, field string, need engine.Feature) error {
+		e := engine.Errorf(kind, "%s is not supported: the engine %s cannot do %s", field, card.Engine, need)
+		e.Param = field
+		if kind == engine.InvalidArgument {
+			e.Code = "unsupported_parameter"
+		}
+		return e
+	}
+	format := &r.Chat.Output
+	need, field := guides(format)
+	switch {
+	case need != "" && !card.Features.Has(need) && insists(format) && !forced(r.Chat):
+		return e(engine.InvalidArgument, field, need)
+	case r.KV.Namespace.LoRA != "" && !card.Features.Has(engine.FeatureLoRA):
+		return e(engine.Unsupported, "model", engine.FeatureLoRA)
+	case r.KV.Namespace.Salt != "" && !card.Features.Has(engine.FeatureCacheSalt):
+		return e(engine.Unsupported, "cache_salt", engine.FeatureCacheSalt)
+	}
+	return nil
+}
+
+// ids returns the prompt as it continues behind what was delivered.
+func (j *job) ids(delivered []uint32) []uint32 {
+	if len(delivered) == 0 {
+		return j.prompt.IDs
+	}
+	return slices.Concat(j.prompt.IDs, delivered)
+}
