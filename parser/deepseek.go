@@ -9,17 +9,20 @@ var deepseekForm = markedForm{
 	begin:   "<｜tool▁call▁begin｜>",
 	sep:     "<｜tool▁sep｜>",
 	end:     "<｜tool▁call▁end｜>",
-	closers: []string{"<｜tool▁calls▁end｜>"},
+	closers: append(deepseekEnds, "<｜tool▁calls▁end｜>"),
 	fence:   "function",
 	escape:  true,
 }
 
+// deepseekEnds ends a turn.
+var deepseekEnds = []string{"<｜end▁of▁sentence｜>"}
+
 var deepseekCalls = &callGrammar{
 	name:  "deepseek_v3",
 	open:  []string{"<｜tool▁calls▁begin｜>"},
-	close: deepseekForm.closers,
+	close: []string{"<｜tool▁calls▁end｜>"},
 	inner: []string{deepseekForm.begin},
-	strip: []string{deepseekForm.sep, deepseekForm.end}, ends: []string{"<｜end▁of▁sentence｜>"},
+	strip: []string{deepseekForm.sep, deepseekForm.end}, ends: deepseekEnds,
 	body: func(*Options) body {
 		return newMarkedCalls(deepseekForm, func(name, _ string) (string, bool) {
 			return strings.TrimSpace(name), true

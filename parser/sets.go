@@ -53,6 +53,7 @@ func (k setKey) compile() *sets {
 		k.add(&s.skip, actCall, c.open...)
 		k.add(&s.skip, actInner, c.inner...)
 		k.add(&s.skip, actCallEnd, c.close...)
+		k.add(&s.skip, actCallEnd, c.ends...)
 		if k.callsOn {
 			for _, set := range []*markers{&s.thought, &s.draft} {
 				k.add(set, actCall, c.open...)
