@@ -179,3 +179,61 @@ func TestNoHistoryIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// 4, for Messages. There is exactly one end, and a fault never looks like a good
+// one.
+func TestMessagesHaveOneEnd(t *testing.T) {
+	for name, tc := range map[string]struct {
+		cut    string
+		status int
+		kind   string
+		early  bool // before the first token
+	}{
+		"no finish":    {"cut: {after: 3, as: stream_incomplete}", 503, "overloaded_error", false},
+		"engine fault": {"cut: {after: 3, as: internal}", 500, "api_error", false},
+		"refused":      {"cut: {after: 0, as: invalid_argument, message: \"temperature must be even\"}", 400, "invalid_request_error", true},
+		"overloaded":   {"cut: {after: 0, as: worker_overloaded}", 529, "overloaded_error", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := build(t, plan{script: "default:\n  emit: \"one two three four five six seven eight\"\n  " + tc.cut + "\n"})
+			body := object{"model": demo.Name, "max_tokens": 100, "messages": []any{object{"role": "user", "content": "x"}}}
+			if status, raw := h.post(t, messagesRoute, body); status != tc.status || !strings.Contains(string(raw), `"type":"`+tc.kind+`"`) {
+				t.Errorf("unary status %d, want %d: %s", status, tc.status, raw)
+			}
+			if tc.early {
+				body["stream"] = true
+				if status, raw := h.post(t, messagesRoute, body); status != tc.status {
+					t.Errorf("status of the stream %d, want %d: %s", status, tc.status, raw)
+				}
+				return
+			}
+			s := h.stream(t, messagesRoute, body)
+			if s.fault == nil || s.fault["type"] != tc.kind || s.fault["message"] == "" {
+				t.Errorf("the stream ends with %v", s.fault)
+			}
+			for _, e := range s.chunks {
+				if e["type"] == "message_delta" || e["type"] == "message_stop" {
+					t.Errorf("a good end: %v", e)
+				}
+			}
+			h.idle(t)
+		})
+	}
+}
+
+// 8, for Messages. When the client has left, everything stops and every booking
+// is released.
+func TestGoneIsGoneOfMessages(t *testing.T) {
+	h := build(t, plan{script: "default:\n  emit: \"" + strings.Repeat("word ", 3000) + "\"\n  pace: {itl: 2ms}\n"})
+	for _, stream := range []bool{false, true} {
+		read := 0
+		if stream {
+			read = 8000
+		}
+		h.leave(t, messagesRoute, object{
+			"model": demo.Name, "max_tokens": 3000, "stream": stream,
+			"messages": []any{object{"role": "user", "content": "x"}},
+		}, read)
+		h.idle(t)
+	}
+}

@@ -260,6 +260,24 @@ func TestStartStateComesFromThePrompt(t *testing.T) {
 			if thought != tc.thought || strings.TrimSpace(strings.ReplaceAll(content(answer), "\n", "")) != strings.ReplaceAll(tc.content, "\n", "") {
 				t.Errorf("thought %q, content %q; want %q, %q", thought, content(answer), tc.thought, tc.content)
 			}
+			for path, other := range map[string]struct {
+				body object
+				read func(testing.TB, object) []string
+			}{
+				messagesRoute: {
+					object{"max_tokens": 100, "thinking": object{"type": "enabled", "budget_tokens": 1024}, "messages": []any{object{"role": "user", "content": "really?"}}},
+					readMessage,
+				},
+				responsesRoute: {object{"input": "really?"}, readResponse},
+			} {
+				body := object{"model": demo.Name}
+				maps.Copy(body, other.body)
+				maps.Copy(body, tc.more)
+				said := other.read(t, h.unary(t, path, body))
+				if thinks := said[0] == "thinks It is so."; thinks != (tc.thought != "") || thinks && said[1] != "says Yes." {
+					t.Errorf("%s: %q", path, said)
+				}
+			}
 		})
 	}
 }
