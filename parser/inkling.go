@@ -29,7 +29,7 @@ var (
 	}
 	inkling = &callGrammar{
 		name: "inkling", open: []string{inklingCall, inklingMessage}, close: []string{inklingEnd, inklingLast},
-		strip: inklingMarks, bare: namesCall(inklingCall), certain: true,
+		strip: append(inklingMarks, inklingThought, inklingMessage+inklingThought), bare: namesCall(inklingCall), certain: true,
 		body: func(*Options) body {
 			return &messageCalls{body: &jsonCalls{form: jsonForm{argsKey: `"args"`}}, sep: inklingCall, begins: "{["}
 		},

@@ -23,7 +23,7 @@ var kimiK3 = &callGrammar{
 	name: "kimi_k3",
 	open: xtml(xtmlOpen, "tools"), close: xtml(xtmlClose, "tools"),
 	inner: []string{xtmlOpen + "call ", xtmlOpen + " call "},
-	strip: slices.Concat(xtmlMessage, xtml(xtmlClose, "call"), xtml(xtmlClose, "argument"), xtml(xtmlClose, "json")),
+	strip: slices.Concat(xtmlMessage, xtml(xtmlOpen, "think"), xtml(xtmlClose, "think"), xtml(xtmlClose, "call"), xtml(xtmlClose, "argument"), xtml(xtmlClose, "json")),
 	ids:   chat.NameIDs,
 	body:  func(*Options) body { return newXTMLCalls() },
 }

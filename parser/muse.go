@@ -1,6 +1,9 @@
 package parser
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Muse writes messages to recipients: to=self is a thought, to=user the answer,
 // and a message to a tool holds calls in tags:
@@ -23,18 +26,21 @@ const (
 var (
 	museThinks = &thoughtGrammar{
 		name: "muse",
-		open: []string{museStart + " to=self" + museMessage, " to=self" + museMessage, "to=self" + museMessage}, close: []string{"<|eom|>", "<|eot|>"},
+		open: museOwn, close: []string{"<|eom|>", "<|eot|>"},
 		exits: []string{"<|start|>"},
 		strip: museMarks,
 	}
 	muse = &callGrammar{
 		name: "muse", open: []string{museWrapper, museStart + " to="}, close: []string{"</atem:function_calls>"},
-		inner: []string{museInvoke}, strip: museMarks, bare: museCall, certain: true,
+		inner: []string{museInvoke}, strip: slices.Concat(museMarks, museOwn), bare: museCall, certain: true,
 		body: func(o *Options) body {
 			return &messageCalls{body: newXMLCalls(museTags)(o), sep: museMessage, begins: "<", opener: museWrapper}
 		},
 	}
 )
+
+// museOwn begin thoughts.
+var museOwn = []string{museStart + " to=self" + museMessage, " to=self" + museMessage, "to=self" + museMessage}
 
 // museMarks mean nothing: the headers of answers, and the ends of messages.
 var museMarks = []string{

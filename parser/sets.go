@@ -79,6 +79,12 @@ func (k setKey) compile() *sets {
 
 // addText collects the markers that mean something in a response.
 func (k setKey) addText(set *markers) {
+	c := k.family.calls
+	if c != nil && (k.calls || pairs[c.name] != "") { // what wraps all of an answer is there without calls, too
+		k.add(set, actStrip, c.strip...)
+		k.add(set, actStrip, c.ends...)
+		k.add(set, actStrip, c.close...)
+	}
 	if t := k.family.thought; t != nil {
 		if !t.once {
 			k.add(set, actStrip, t.strip...)
@@ -89,13 +95,9 @@ func (k setKey) addText(set *markers) {
 			k.add(set, actThink, t.open...)
 		}
 	}
-	c := k.family.calls
 	switch {
 	case c == nil:
 	case k.calls:
-		k.add(set, actStrip, c.strip...)
-		k.add(set, actStrip, c.ends...)
-		k.add(set, actStrip, c.close...)
 		k.add(set, actInner, c.inner...)
 		k.add(set, actCall, c.open...)
 	case !k.literal: // tokens that are markers are no text, whoever reads them
