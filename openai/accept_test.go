@@ -177,6 +177,7 @@ func TestTools(t *testing.T) {
 		`"parallel_tool_calls":false`: {Parallel: p(false)},
 		`"tool_choice":{"type":"function","function":{"name":"b"}}`:                                                                        {Mode: chat.ToolNamed, Names: []string{"b"}},
 		`"tool_choice":{"type":"function","name":"b"}`:                                                                                     {Mode: chat.ToolNamed, Names: []string{"b"}},
+		`"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[]}}`:                                                {Mode: chat.ToolNone},
 		`"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[{"type":"function","function":{"name":"b"}}]}}`: {Mode: chat.ToolRequired, Names: []string{"b"}},
 	} {
 		same(t, choice, request(t, ask(choice+`,`+tools)).ToolChoice, want)

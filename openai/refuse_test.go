@@ -148,6 +148,7 @@ var chatRefusals = []refusal{
 	{ask(`"tool_choice":{"type":"function","function":{"name":"b"}},` + function(`"name":"a"`)), 0, "tool_choice", "", validation + `tool named "b" in tool_choice is not present in tools`},
 	{ask(`"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[` + many(1537, `{"name":"a"}`) + `]}},` + function(`"name":"a"`)), 0, "tool_choice.allowed_tools.tools", "", validation + "Maximum of 1536 allowed tools are supported, got 1537"},
 	{ask(`"tool_choice":{"type":"function"}`), 0, "tool_choice.function.name", "missing_required_parameter", validation + "tool_choice.function.name is required"},
+	{ask(`"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"required","tools":[]}},` + function(`"name":"a"`)), 0, "tool_choice.allowed_tools.tools", "", validation + "tool_choice requires a call of a tool but allows none: tool_choice.allowed_tools.tools is empty"},
 	{ask(`"tool_choice":{"type":"magic"}`), 0, "tool_choice.type", "", validation + `tool_choice.type must be function or allowed_tools, got "magic"`},
 	{ask(`"functions":[]`), 501, "functions", "unsupported_parameter", validation + "`functions` is deprecated. Please migrate to use `tools` instead."},
 	{ask(`"function_call":"auto"`), 501, "function_call", "unsupported_parameter", validation + "`function_call` is deprecated. Please migrate to use `tool_choice` instead."},

@@ -179,8 +179,17 @@ func readChoice(value []byte, choice *chat.ToolChoice) error {
 	case err != nil:
 		return err
 	case kind == "allowed_tools":
+		if err := setMode(choice, mode, "tool_choice.allowed_tools.mode"); err != nil {
+			return err
+		}
+		if len(allowed) == 0 { // an empty list of names would allow all of them
+			if choice.Mode == chat.ToolRequired {
+				return wire.Invalid("tool_choice.allowed_tools.tools", "tool_choice requires a call of a tool but allows none: tool_choice.allowed_tools.tools is empty")
+			}
+			choice.Mode = chat.ToolNone
+		}
 		choice.Names = allowed
-		return setMode(choice, mode, "tool_choice.allowed_tools.mode")
+		return nil
 	case kind != "function" && kind != "custom":
 		return wire.Invalid("tool_choice.type", "tool_choice.type must be function or allowed_tools, got %q", wire.Clip(kind))
 	case name == "":
