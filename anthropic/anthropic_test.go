@@ -103,8 +103,8 @@ func TestTopLevel(t *testing.T) {
 		`"context_management":{"edits":[{"type":"clear_thinking_20251015","keep":{"type":"all"}}]}`:                                            {},
 		`"context_management":{"edits":[{"type":"clear_thinking_20251015"}]}`:                                                                  {Thinking: chat.Thinking{Keep: new(1)}},
 		`"context_management":{"edits":[{"type":"compact_20260112","keep":5},7]}`:                                                              {},
-		`"output_config":{"format":{"type":"json_schema","schema":{"type": "object"}}}`:                                                        {Output: chat.OutputFormat{Kind: chat.FormatJSONSchema, Schema: json.RawMessage(`{"type": "object"}`)}},
-		`"output_format":{"schema":{"b":1,"a":2},"type":"json_schema"}`:                                                                        {Output: chat.OutputFormat{Kind: chat.FormatJSONSchema, Schema: json.RawMessage(`{"b":1,"a":2}`)}},
+		`"output_config":{"format":{"type":"json_schema","schema":{"type": "object"}}}`:                                                        {Output: chat.OutputFormat{Kind: chat.FormatJSONSchema, Schema: json.RawMessage(`{"type": "object"}`), Member: "output_config.format"}},
+		`"output_format":{"schema":{"b":1,"a":2},"type":"json_schema"}`:                                                                        {Output: chat.OutputFormat{Kind: chat.FormatJSONSchema, Schema: json.RawMessage(`{"b":1,"a":2}`), Member: "output_format"}},
 		`"output_format":null,"output_config":{"format":null}`:                                                                                 {},
 		`"nvext":{"greed_sampling":true,"max_thinking_tokens":99},"temperature":0.5,"top_k":3,"thinking":{"type":"enabled","budget_tokens":5}`: {Sampling: chat.Sampling{Temperature: new(0.0)}, Thinking: chat.Thinking{Enabled: new(true), Budget: new(99)}},
 

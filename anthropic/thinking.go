@@ -186,5 +186,5 @@ func (b *body) output(choice chat.ToolChoice) (chat.OutputFormat, error) {
 	case choice.Mode == chat.ToolRequired || choice.Mode == chat.ToolNamed:
 		return chat.OutputFormat{}, nil
 	}
-	return chat.OutputFormat{Kind: chat.FormatJSONSchema, Schema: f.schema}, nil
+	return chat.OutputFormat{Kind: chat.FormatJSONSchema, Schema: f.schema, Member: f.path}, nil
 }

@@ -243,6 +243,9 @@ type OutputFormat struct {
 	// Pattern is the regular expression or grammar; Choices the alternatives.
 	Pattern string
 	Choices []string
+	// Member is where in the request the client asked for it, such as
+	// text.format, if that is not what chat completions call it. Errors name it.
+	Member string
 }
 
 // FormatKind says by what the output is constrained.

@@ -67,7 +67,7 @@ func unsupported(r *Request, card *engine.Card) error {
 	need, field := guides(format)
 	switch {
 	case need != "" && !card.Features.Has(need) && insists(format) && !forced(r.Chat):
-		return e(engine.InvalidArgument, field, need)
+		return e(engine.InvalidArgument, asked(format, field), need)
 	case r.KV.Namespace.LoRA != "" && !card.Features.Has(engine.FeatureLoRA):
 		return e(engine.Unsupported, "model", engine.FeatureLoRA)
 	case r.KV.Namespace.Salt != "" && !card.Features.Has(engine.FeatureCacheSalt):

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"container/list"
 	"iter"
 	"slices"
@@ -162,6 +163,12 @@ func guides(format *chat.OutputFormat) (need engine.Feature, field string) {
 	return "", ""
 }
 
+// asked returns the client's member for a format, where field is that of chat
+// completions.
+func asked(format *chat.OutputFormat, field string) string {
+	return cmp.Or(format.Member, field)
+}
+
 // insists says whether a client wants a format or nothing: it says so itself, or
 // by a member that is there for nothing else. Any other format is looked at
 // afterwards where the engine cannot be held to it.
@@ -178,7 +185,7 @@ func (p *Pipeline) checkFormat(r *chat.Request) error {
 	}
 	if _, err := p.forms.compile(&r.Output); err != nil {
 		_, field := guides(&r.Output)
-		return unusable(field, err)
+		return unusable(asked(&r.Output, field), err)
 	}
 	return nil
 }

@@ -45,6 +45,8 @@ func TestConstraint(t *testing.T) {
 		{name: "guided_json, engine cannot", format: explicit, want: "400 guided_json"},
 		{name: "guided_grammar, engine cannot", features: guides, format: chat.OutputFormat{Kind: chat.FormatGrammar, Pattern: "x"}, want: "400 guided_grammar"},
 		{name: "bad schema", features: guides, format: chat.OutputFormat{Kind: chat.FormatJSONSchema, Name: "x", Schema: []byte(`{"type":"x"}`)}, want: "400 response_format"},
+		{name: "bad schema, elsewhere", features: guides, format: chat.OutputFormat{Kind: chat.FormatJSONSchema, Schema: []byte(`{"type":"x"}`), Member: "output_config.format"}, want: "400 output_config.format"},
+		{name: "no schemas, elsewhere", format: chat.OutputFormat{Kind: chat.FormatJSONSchema, Name: "x", Schema: person, Strict: &on, Member: "text.format"}, want: "400 text.format"},
 		{name: "bad expression", features: guides, format: chat.OutputFormat{Kind: chat.FormatRegex, Pattern: "("}, want: "400 guided_regex"},
 		{name: "required", features: guides, tools: both, choice: required, says: `[{"name":"lookup","parameters":{"q":"x"}},{"name":"stop","parameters":{}}]`, want: `json_schema: "stop"`, calls: `lookup{"q":"x"} stop{}`},
 		{name: "required beside a format", features: guides, format: schema, tools: both, choice: required, says: `[{"name":"stop","parameters":{}}]`, want: `json_schema: "minItems":1`, calls: `stop{}`},

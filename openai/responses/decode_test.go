@@ -221,9 +221,11 @@ func TestRequest(t *testing.T) {
 		{`"text":{"verbosity":"low"}`, func(r *chat.Request) { r.TemplateArgs = []byte(`{"verbosity":"low"}`) }},
 		{`"chat_template_kwargs":{ },"text":{"verbosity":"low"}`, func(r *chat.Request) { r.TemplateArgs = []byte(`{"verbosity":"low"}`) }},
 		{`"text":{"format":{"type":"text"}}`, func(*chat.Request) {}},
-		{`"text":{"format":{"type":"json_object"}}`, func(r *chat.Request) { r.Output.Kind = chat.FormatJSONObject }},
+		{`"text":{"format":{"type":"json_object"}}`, func(r *chat.Request) {
+			r.Output = chat.OutputFormat{Kind: chat.FormatJSONObject, Member: "text.format"}
+		}},
 		{`"text":{"format":{"type":"json_schema","name":"n","description":"d","schema":{"type":"object"},"strict":true},"other":{}}`, func(r *chat.Request) {
-			r.Output = chat.OutputFormat{Kind: chat.FormatJSONSchema, Name: "n", Schema: schema, Strict: &yes}
+			r.Output = chat.OutputFormat{Kind: chat.FormatJSONSchema, Name: "n", Schema: schema, Strict: &yes, Member: "text.format"}
 		}},
 		{`"top_logprobs":3`, func(*chat.Request) {}},
 		{`"include":["message.output_text.logprobs","what.ever"]`, func(r *chat.Request) { r.Sampling.Logprobs = &one }},

@@ -115,7 +115,7 @@ func (b *body) outputFormat() (chat.OutputFormat, error) {
 		case "type":
 			kind, err = r.Text("a string")
 		case "name":
-			f.Name, err = looseText(r)
+			f.Name, err = wire.Loose(r)
 		case "schema":
 			err = wire.Nullable(r, (*[]byte)(&f.Schema), wire.Clean)
 		case "strict":
@@ -131,7 +131,7 @@ func (b *body) outputFormat() (chat.OutputFormat, error) {
 	case kind == "text":
 		return chat.OutputFormat{}, nil
 	case kind == "json_object":
-		return chat.OutputFormat{Kind: chat.FormatJSONObject}, nil
+		return chat.OutputFormat{Kind: chat.FormatJSONObject, Member: path}, nil
 	case kind == "":
 		return f, wire.Missing(path+".type", "%s.type is required", path)
 	case kind != "json_schema":
@@ -143,6 +143,6 @@ func (b *body) outputFormat() (chat.OutputFormat, error) {
 	case f.Schema[0] != '{':
 		return f, wire.Invalid(path+".schema", "%s.schema must be a JSON object", path)
 	}
-	f.Kind = chat.FormatJSONSchema
+	f.Kind, f.Member = chat.FormatJSONSchema, path
 	return f, nil
 }
