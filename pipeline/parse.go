@@ -38,7 +38,7 @@ type answer struct {
 // and nothing is open.
 func (a *answer) settled() bool {
 	completed, open := a.parser.Calls()
-	return completed > 0 && !open
+	return completed > 0 && !open && !a.parser.Thinking()
 }
 
 // mostEvents is how many events of one delta are gathered before they go out.

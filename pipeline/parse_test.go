@@ -131,3 +131,30 @@ func TestDropped(t *testing.T) {
 		t.Errorf("blocks %s (-want +got):\n%s", strings.Join(blocks, " "), diff)
 	}
 }
+
+// A stream that just ends is an answer if a call is complete and nothing is open,
+// and else a fault.
+func TestStreamsThatJustEnd(t *testing.T) {
+	const call = `<tool_call>{"name":"f","arguments":{}}</tool_call>`
+	for raw, want := range map[string]chat.FinishReason{
+		call:                      chat.FinishToolUse,
+		call + "<think>hm":        "",
+		"<think>hm" + call:        "",
+		"Let me see.":             "",
+		call[:len(call)/2]:        "",
+		call + call[:len(call)/2]: "",
+	} {
+		f := &fake{}
+		h := newHouseWith(t, templated(t, plain, prompt.Parsers{Tool: "hermes", Reasoning: "qwen3"}), pipeline.Config{}, router.Config{Mode: router.RoundRobin}, f)
+		f.generate = h.say(raw, 3, "")
+		r := request("Hi")
+		r.Chat.Tools = []chat.Tool{function("", "f")}
+		answers, err := chat.Fold(h.Run(t.Context(), r))
+		switch {
+		case want == "" && engine.KindOf(err) != engine.StreamIncomplete:
+			t.Errorf("%s: %v, want a fault", raw, err)
+		case want != "" && (err != nil || answers[0].Finish.Reason != want):
+			t.Errorf("%s: %v %v, want %s", raw, answers, err, want)
+		}
+	}
+}
