@@ -10,8 +10,8 @@ import (
 // withoutDeferred returns the tools of a request that its model is to see: without
 // the deferred ones, until a result refers to them. Those come last then, in the
 // order in which they were found, so that each find leaves the tools before it
-// where they are. A client that has deferred tools and nothing to search them with
-// means all of them.
+// where they are; one that has to be called is found by that. A client that has
+// deferred tools and nothing to search them with means all of them.
 func withoutDeferred(r *chat.Request) []chat.Tool {
 	deferred := func(t chat.Tool) bool { return t.Deferred }
 	if !slices.ContainsFunc(r.Tools, deferred) || !slices.ContainsFunc(r.Tools, searchesTools) {
@@ -37,6 +37,15 @@ func withoutDeferred(r *chat.Request) []chat.Tool {
 			find(r.Turns[i].Blocks[j : j+1])
 			if result := r.Turns[i].Blocks[j].Result; result != nil {
 				find(result.Blocks)
+			}
+		}
+	}
+	if r.ToolChoice.Mode == chat.ToolNamed {
+		for _, name := range r.ToolChoice.Names {
+			_, own, grouped := strings.Cut(name, separator)
+			find([]chat.Block{{Kind: chat.ToolReference, Text: name}})
+			if grouped {
+				find([]chat.Block{{Kind: chat.ToolReference, Text: own}})
 			}
 		}
 	}

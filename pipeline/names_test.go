@@ -159,19 +159,24 @@ func TestDeferredTools(t *testing.T) {
 		tools []chat.Tool
 		turns []chat.Turn
 		want  string
+		named []string
 	}{
-		"none deferred":          {[]chat.Tool{function("", "a"), search}, nil, "a"},
-		"not found yet":          {[]chat.Tool{later("d"), function("", "a"), search}, nil, "a"},
-		"found":                  {[]chat.Tool{later("d"), later("e"), function("", "a"), search}, []chat.Turn{refer("e"), refer("d", "e", "nothing", "a")}, "a e d"},
-		"nothing to search by":   {[]chat.Tool{later("d"), function("", "a")}, nil, "d a"},
-		"the agent's own":        {[]chat.Tool{later("d"), function("", "ToolSearch")}, nil, "ToolSearch"},
-		"the search is deferred": {[]chat.Tool{later("d"), later("ToolSearch")}, nil, "d ToolSearch"},
+		"to be called":           {tools: []chat.Tool{later("d"), function("", "a"), search}, want: "a d", named: []string{"d"}},
+		"none deferred":          {[]chat.Tool{function("", "a"), search}, nil, "a", nil},
+		"not found yet":          {[]chat.Tool{later("d"), function("", "a"), search}, nil, "a", nil},
+		"found":                  {[]chat.Tool{later("d"), later("e"), function("", "a"), search}, []chat.Turn{refer("e"), refer("d", "e", "nothing", "a")}, "a e d", nil},
+		"nothing to search by":   {[]chat.Tool{later("d"), function("", "a")}, nil, "d a", nil},
+		"the agent's own":        {[]chat.Tool{later("d"), function("", "ToolSearch")}, nil, "ToolSearch", nil},
+		"the search is deferred": {[]chat.Tool{later("d"), later("ToolSearch")}, nil, "d ToolSearch", nil},
 	} {
 		f := &fake{}
 		h := newHouse(t, pipeline.Config{}, f)
 		f.generate = h.say(sentence, 100, engine.FinishEOS)
 		r := request("Hello")
 		r.Chat.Tools, r.Chat.Turns = tc.tools, append(r.Chat.Turns, tc.turns...)
+		if tc.named != nil {
+			r.Chat.ToolChoice = chat.ToolChoice{Mode: chat.ToolNamed, Names: tc.named}
+		}
 		r.Chat.Cache = []chat.Breakpoint{{Turn: -2, Block: len(tc.tools) - 1}}
 		if _, err := chat.Fold(h.Run(t.Context(), r)); err != nil {
 			t.Fatalf("%s: %v", name, err)
