@@ -612,6 +612,27 @@ func TestUnfinishedIsSeenByOthers(t *testing.T) {
 	}
 }
 
+// TestNothingStandsOnWhatIsUnfinished sends again what a response is being made
+// of: its end must find room.
+func TestNothingStandsOnWhatIsUnfinished(t *testing.T) {
+	kinds(t, func(t *testing.T, o store.Options) {
+		s := open(t, o)
+		making := record(t, "", "resp_1", "", "one")
+		making.Status, making.Output = "queued", nil
+		s.Put(making, nil)
+		s.Put(record(t, "", "resp_2", "", "one"), nil)
+		s.Put(record(t, "", "resp_3", "", "one", "two"), nil)
+		if !s.Put(record(t, "", "resp_1", "", "one"), nil) {
+			t.Fatal("the finished response was refused")
+		}
+		for _, id := range []string{"resp_1", "resp_2", "resp_3"} {
+			if r, ok := s.Get("", id); !ok || r.Status != "completed" {
+				t.Errorf("%s: %v %+v", id, ok, r)
+			}
+		}
+	})
+}
+
 // TestItemsOfOthersAreFound asks for an item first, of a response whose beginning
 // was seen.
 func TestItemsOfOthersAreFound(t *testing.T) {

@@ -140,7 +140,7 @@ func (t *tree) hang(n, parent *node) bool {
 		parent.children++
 	}
 	t.nodes[n.name] = n
-	if n.sum != (sum{}) {
+	if n.sum != (sum{}) && !n.unfinished { // what is being made must be free to end
 		t.ends[end{n.tenant, n.sum}] = n
 	}
 	t.bytes += n.bytes
