@@ -28,10 +28,30 @@ type Request struct {
 	Priority       *int32 // higher is sooner; nil unless the card has FeaturePriority
 	DPRank         *uint32
 	KV             kv.Directives
+	Disagg         Disagg
 	Expected       uint32 // forecast of output tokens, never a limit; 0: none
 	Trace          Trace
 	Extra          json.RawMessage // object for the engine alone, or nil
 }
+
+// Disagg says which leg of a request that two workers share this one is.
+type Disagg struct {
+	Phase Phase
+	// Handoff is how the legs meet: what [Disaggregator.Prepare] made, or what the
+	// prefill leg's last delta handed over. Its bytes are kept as they came.
+	Handoff json.RawMessage
+}
+
+// Phase names the leg of a request.
+type Phase string
+
+// Phases; the empty one is the whole request. The one token of a prefill leg is
+// thrown away: the decode leg makes the first.
+const (
+	PhaseWhole   Phase = ""
+	PhasePrefill Phase = "prefill"
+	PhaseDecode  Phase = "decode"
+)
 
 // Sampling says how tokens are chosen; nil means the engine's own default.
 type Sampling struct {
@@ -82,6 +102,9 @@ type Delta struct {
 	MatchedIDs     []uint32 // what ended it: listed stop ids …
 	MatchedText    string   // … or a stop string (text engines)
 	Usage          *Usage   // required on the terminal delta
+	// Handoff is what a prefill leg hands over, on its terminal delta. Its bytes are
+	// kept as they came: integers in them may be larger than a float64 holds.
+	Handoff json.RawMessage
 	// EngineData is opaque.
 	EngineData json.RawMessage
 }

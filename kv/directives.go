@@ -30,6 +30,10 @@ type Directives struct {
 	EvictSession bool
 }
 
+// SessionKey names a session everywhere: two models, and two tenants, have
+// sessions of their own under the same id.
+type SessionKey struct{ Model, Salt, ID string }
+
 // Session ties the blocks of a conversation together.
 type Session struct {
 	ID, Parent string

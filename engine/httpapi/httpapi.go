@@ -1,0 +1,208 @@
+// Package httpapi is what adapters of engines that speak HTTP have in common:
+// one way to post, one reader of server-sent events, one table from an engine's
+// statuses to our errors, and the decoder of the five shapes in which engines
+// tell them.
+//
+// The one idea: an adapter translates and nothing else. It owns no timer; when
+// its context ends, the connection is closed, which is how all these engines are
+// told to stop, and the loop over it ends with the cause of the context.
+package httpapi
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+)
+
+// Config says how an engine is reached. The zero value of all but URL will do.
+type Config struct {
+	// URL is the engine's address, such as http://gpu7:8000. A path in it stands
+	// before all paths.
+	URL string
+	// Key is sent as bearer token.
+	Key string
+	// Header is sent with every request.
+	Header http.Header
+	// TLS is for https addresses; nil uses the roots of the system.
+	TLS *tls.Config
+}
+
+// Limits of a connection. Engines close idle ones after five seconds, and a
+// request on one that is being closed is lost.
+const (
+	connectTimeout = 5 * time.Second
+	idleTimeout    = 3 * time.Second
+	mostIdle       = 1024
+)
+
+// Client talks to one engine. It is safe for concurrent use.
+type Client struct {
+	base   string
+	header http.Header
+	http   *http.Client
+}
+
+// New makes a client. It dials nothing; only a URL that is none is an error.
+func New(c Config) (*Client, error) {
+	u, err := url.Parse(c.URL)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("engine address: %w", err)
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, fmt.Errorf("engine address %q: want http://HOST:PORT or https://HOST:PORT", c.URL)
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, fmt.Errorf("engine address %q: want no query and no fragment", c.URL)
+	}
+	header := c.Header.Clone()
+	if header == nil {
+		header = http.Header{}
+	}
+	if c.Key != "" {
+		header.Set("Authorization", "Bearer "+c.Key)
+	}
+	dialer := &net.Dialer{Timeout: connectTimeout}
+	return &Client{
+		base:   strings.TrimSuffix(u.String(), "/"),
+		header: header,
+		http: &http.Client{
+			Transport: &http.Transport{
+				Proxy:               http.ProxyFromEnvironment,
+				DialContext:         dialer.DialContext,
+				TLSClientConfig:     c.TLS,
+				TLSHandshakeTimeout: connectTimeout,
+				// The servers in question speak HTTP/1.1.
+				TLSNextProto:        map[string]func(string, *tls.Conn) http.RoundTripper{},
+				DisableCompression:  true,
+				IdleConnTimeout:     idleTimeout,
+				MaxIdleConns:        mostIdle,
+				MaxIdleConnsPerHost: mostIdle,
+			},
+			// An engine that redirects is not one.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+// URL returns the engine's address.
+func (c *Client) URL() string { return c.base }
+
+// Close closes idle connections. Streams that run are not affected.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Do sends a request and returns an answer of a 2xx status, whose body the caller
+// closes. Anything else is an *engine.Error. header may be nil; body may be nil
+// for none. A request that found its kept-alive connection closed is sent once
+// more: nobody has read it.
+func (c *Client) Do(ctx context.Context, method, path string, header http.Header, body []byte) (*http.Response, error) {
+	resp, err := c.send(ctx, method, path, header, body)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, engine.CauseOf(ctx, err)
+		}
+		return nil, unreachable(err)
+	}
+	if resp.StatusCode/100 == 2 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, mostErrorText))
+	if err != nil && ctx.Err() != nil {
+		return nil, engine.CauseOf(ctx, err)
+	}
+	return nil, ErrorOf(resp.StatusCode, resp.Header, text)
+}
+
+// mostErrorText is how much of an error's body is read.
+const mostErrorText = 64 << 10
+
+func (c *Client) send(ctx context.Context, method, path string, header http.Header, body []byte) (*http.Response, error) {
+	for again := false; ; again = true {
+		req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range []http.Header{c.header, header} {
+			for name, values := range h {
+				req.Header[name] = values
+			}
+		}
+		if body != nil {
+			req.Header.Set("Content-Type", "application/json")
+		}
+		var reused bool
+		resp, err := c.http.Do(req.WithContext(traceReuse(ctx, &reused)))
+		if err == nil || again || !reused || ctx.Err() != nil || !closedEarly(err) {
+			return resp, err
+		}
+	}
+}
+
+// closedEarly says whether a connection ended before it brought an answer.
+func closedEarly(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || isReset(err)
+}
+
+// unreachable classifies a request that brought no answer.
+func unreachable(err error) error {
+	var op *net.OpError
+	var timeout interface{ Timeout() bool }
+	kind := engine.Disconnected
+	switch dialled := errors.As(err, &op) && op.Op == "dial"; {
+	case dialled && errors.As(err, &timeout) && timeout.Timeout():
+		kind = engine.ConnectionTimeout
+	case dialled, isTLS(err):
+		kind = engine.CannotConnect
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err // without the address, which is told elsewhere
+	}
+	return &engine.Error{Kind: kind, Err: err}
+}
+
+// Get reads a small answer whole.
+func (c *Client) Get(ctx context.Context, path string) ([]byte, error) {
+	return c.whole(ctx, http.MethodGet, path, nil, nil)
+}
+
+// Post sends a JSON body and reads the answer whole.
+func (c *Client) Post(ctx context.Context, path string, header http.Header, body []byte) ([]byte, error) {
+	return c.whole(ctx, http.MethodPost, path, header, body)
+}
+
+// mostAnswer bounds an answer that is read whole: metrics, models, a document.
+const mostAnswer = 64 << 20
+
+func (c *Client) whole(ctx context.Context, method, path string, header http.Header, body []byte) ([]byte, error) {
+	resp, err := c.Do(ctx, method, path, header, body)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, mostAnswer+1))
+	switch {
+	case err != nil:
+		return nil, lost(ctx, path, err)
+	case len(answer) > mostAnswer:
+		return nil, engine.Errorf(engine.Internal, "%s answers with more than %d bytes", path, mostAnswer)
+	}
+	return answer, nil
+}
+
+// lost is the error of an answer that was not read to its end.
+func lost(ctx context.Context, path string, err error) error {
+	if ctx.Err() != nil {
+		return engine.CauseOf(ctx, err)
+	}
+	return &engine.Error{Kind: engine.Disconnected, Op: "read " + path, Err: err}
+}
