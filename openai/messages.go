@@ -142,23 +142,12 @@ func readCalled(r *wire.Reader, use *chat.ToolUse) error {
 		case "name":
 			err = wire.Nullable(r, &use.Name, wire.Text)
 		case "arguments", "input":
-			use.Args, err = readArguments(r)
+			use.Args, err = wire.Loose(r)
 		default:
 			err = r.Skip()
 		}
 		return err
 	})
-}
-
-func readArguments(r *wire.Reader) (string, error) {
-	switch r.Kind() {
-	case '"':
-		return r.Text("a string")
-	case 'n':
-		return "", r.Skip()
-	}
-	v, err := r.Raw()
-	return string(wire.CleanRaw(v)), err
 }
 
 // chatCall checks a chat body and makes its call.

@@ -31,6 +31,19 @@ func Optional[T any](r *Reader, at **T, read func(*Reader) (T, error)) error {
 // Text reads a string, for functions that take a way of reading.
 func Text(r *Reader) (string, error) { return r.Text("a string") }
 
+// Loose reads a string, any other value as its JSON, and null as nothing: for
+// members of which only later is known whether they have to be text.
+func Loose(r *Reader) (string, error) {
+	switch r.Kind() {
+	case '"':
+		return Text(r)
+	case 'n':
+		return "", r.Skip()
+	}
+	v, err := Clean(r)
+	return string(v), err
+}
+
 // Clean reads any value, to be kept as it came.
 func Clean(r *Reader) ([]byte, error) {
 	v, err := r.Raw()

@@ -23,6 +23,19 @@ func TestMembers(t *testing.T) {
 	}
 }
 
+func TestLoose(t *testing.T) {
+	for doc, want := range map[string]string{
+		`"said"`: "said", `null`: "", `{"a": [1.50]}`: `{"a": [1.50]}`, `"\ud800"`: "\uFFFD", `["\ud800"]`: `["\ufffd"]`, `7`: "7",
+	} {
+		if got, err := wire.Loose(wire.NewReader([]byte(doc), "")); err != nil || got != want {
+			t.Errorf("%s is read as %q, %v; want %q", doc, got, err, want)
+		}
+	}
+	if _, err := wire.Loose(wire.NewReader([]byte(`{"a":`), "")); err == nil {
+		t.Error("half a document is read")
+	}
+}
+
 func TestSplitDataURL(t *testing.T) {
 	for url, want := range map[string][3]string{
 		"https://example.com/a.png":             {"url", "", "https://example.com/a.png"},

@@ -122,7 +122,7 @@ func appendWith(dst, object []byte, kind string, members ...member) []byte {
 	r := wire.NewReader(object, "")
 	r.Object("an object", func(name []byte) (err error) { //nolint:errcheck // it was read once before
 		if string(name) == "type" {
-			is, err = looseText(r)
+			is, err = wire.Loose(r)
 			return err
 		}
 		members = slices.DeleteFunc(members, func(m member) bool { return m.name == string(name) })

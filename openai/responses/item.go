@@ -111,15 +111,15 @@ func (d *draft) path() string {
 func (d *draft) member(r *wire.Reader, name string) (err error) {
 	switch name {
 	case "type":
-		d.Type, err = looseText(r)
+		d.Type, err = wire.Loose(r)
 	case "id":
-		d.ID, err = looseText(r)
+		d.ID, err = wire.Loose(r)
 	case "role":
-		d.role, err = looseText(r)
+		d.role, err = wire.Loose(r)
 	case "phase":
-		d.phase, err = looseText(r)
+		d.phase, err = wire.Loose(r)
 	case "status":
-		d.status, err = looseText(r)
+		d.status, err = wire.Loose(r)
 	case "content":
 		d.content, d.contentFault, err = readParts(r, d.count)
 	case "summary":
@@ -131,20 +131,20 @@ func (d *draft) member(r *wire.Reader, name string) (err error) {
 			return err
 		}
 		var text string
-		text, err = looseText(r)
+		text, err = wire.Loose(r)
 		d.output = []part{{index: -1, kind: "text", text: text}}
 	case "encrypted_content":
-		d.sealed, err = looseText(r)
+		d.sealed, err = wire.Loose(r)
 	case "call_id":
-		d.callID, err = looseText(r)
+		d.callID, err = wire.Loose(r)
 	case "name":
-		d.name, err = looseText(r)
+		d.name, err = wire.Loose(r)
 	case "namespace":
-		d.namespace, err = looseText(r)
+		d.namespace, err = wire.Loose(r)
 	case "arguments":
-		d.args, err = looseText(r)
+		d.args, err = wire.Loose(r)
 	case "input":
-		d.input, err = looseText(r)
+		d.input, err = wire.Loose(r)
 	case "action":
 		d.action, err = r.Raw()
 	case "operation":
@@ -296,17 +296,4 @@ func (d *draft) answer(failed bool) error {
 	}}}
 	d.marks = nil // of the blocks inside
 	return nil
-}
-
-// looseText reads a string. What is something else is kept as its JSON: the type
-// of the item decides whether anyone looks at it.
-func looseText(r *wire.Reader) (string, error) {
-	switch r.Kind() {
-	case '"':
-		return r.Text("a string")
-	case 'n':
-		return "", r.Skip()
-	}
-	v, err := r.Raw()
-	return string(wire.CleanRaw(v)), err
 }

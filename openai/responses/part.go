@@ -71,9 +71,9 @@ func (p *part) read(r *wire.Reader) error {
 	raw, err := r.ObjectRaw("a content part object", func(name []byte) (err error) {
 		switch string(name) {
 		case "type":
-			p.kind, err = looseText(r)
+			p.kind, err = wire.Loose(r)
 		case "text", "refusal":
-			p.text, err = looseText(r)
+			p.text, err = wire.Loose(r)
 		case "prompt_cache_breakpoint":
 			p.mark = r.Kind() == '{'
 			err = r.Skip()
@@ -150,21 +150,21 @@ func (p *part) source() (found struct{ imageURL, id, data, url, name, detail str
 					if string(name) != "url" {
 						return r.Skip()
 					}
-					found.imageURL, err = looseText(r)
+					found.imageURL, err = wire.Loose(r)
 					return err
 				})
 			}
-			found.imageURL, err = looseText(r)
+			found.imageURL, err = wire.Loose(r)
 		case "file_id":
-			found.id, err = looseText(r)
+			found.id, err = wire.Loose(r)
 		case "file_data":
-			found.data, err = looseText(r)
+			found.data, err = wire.Loose(r)
 		case "file_url":
-			found.url, err = looseText(r)
+			found.url, err = wire.Loose(r)
 		case "filename":
-			found.name, err = looseText(r)
+			found.name, err = wire.Loose(r)
 		case "detail":
-			found.detail, err = looseText(r)
+			found.detail, err = wire.Loose(r)
 		default:
 			err = r.Skip()
 		}

@@ -115,7 +115,7 @@ func (b *body) outputFormat() (chat.OutputFormat, error) {
 		case "type":
 			kind, err = r.Text("a string")
 		case "name":
-			f.Name, err = looseText(r)
+			f.Name, err = wire.Loose(r)
 		case "schema":
 			err = wire.Nullable(r, (*[]byte)(&f.Schema), wire.Clean)
 		case "strict":

@@ -58,7 +58,7 @@ func isHosted(environment []byte) bool {
 		if string(name) != "type" {
 			return r.Skip()
 		}
-		kind, err = looseText(r)
+		kind, err = wire.Loose(r)
 		return err
 	})
 	return kind != "local"
@@ -180,9 +180,9 @@ func (d *draft) shellOutput() {
 		err := r.Object("an object", func(name []byte) (err error) {
 			switch string(name) {
 			case "stdout":
-				out, err = looseText(r)
+				out, err = wire.Loose(r)
 			case "stderr":
-				errors, err = looseText(r)
+				errors, err = wire.Loose(r)
 			case "outcome":
 				outcome, code, err = readOutcome(r)
 			default:
@@ -215,9 +215,9 @@ func readOutcome(r *wire.Reader) (kind, code string, err error) {
 	err = r.Object("an object", func(name []byte) (err error) {
 		switch string(name) {
 		case "type":
-			kind, err = looseText(r)
+			kind, err = wire.Loose(r)
 		case "exit_code":
-			code, err = looseText(r)
+			code, err = wire.Loose(r)
 			if _, bad := strconv.Atoi(code); bad != nil {
 				code = ""
 			}

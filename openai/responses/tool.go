@@ -72,9 +72,9 @@ func (b *toolbox) read(r *wire.Reader, path, namespace string) error {
 		case "type":
 			kind, err = r.Text("a string")
 		case "name":
-			t.Name, err = looseText(r)
+			t.Name, err = wire.Loose(r)
 		case "description":
-			t.Description, err = looseText(r)
+			t.Description, err = wire.Loose(r)
 		case "parameters":
 			err = wire.Nullable(r, (*[]byte)(&t.Schema), wire.Clean)
 		case "strict":
@@ -243,11 +243,11 @@ func (b *toolbox) choice(raw []byte, parallel *bool) (chat.ToolChoice, error) {
 		case "type":
 			kind, err = r.Text("a string")
 		case "name":
-			named.name, err = looseText(r)
+			named.name, err = wire.Loose(r)
 		case "namespace":
-			named.namespace, err = looseText(r)
+			named.namespace, err = wire.Loose(r)
 		case "mode":
-			mode, err = looseText(r)
+			mode, err = wire.Loose(r)
 		case "tools":
 			allowed, err = readAllowed(r)
 		default:
@@ -313,9 +313,9 @@ func readAllowed(r *wire.Reader) ([]allowedTool, error) {
 			case "type":
 				t.kind, err = r.Text("a string")
 			case "name":
-				t.name, err = looseText(r)
+				t.name, err = wire.Loose(r)
 			case "namespace":
-				t.namespace, err = looseText(r)
+				t.namespace, err = wire.Loose(r)
 			default:
 				err = r.Skip()
 			}
