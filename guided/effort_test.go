@@ -53,9 +53,13 @@ func TestSchemaThatDoubles(t *testing.T) {
 			}
 		})
 	}
-	bomb := twice(60, all, `{"type":"string"}`)
-	if s, err := guided.Sample(&bomb, 1); err == nil {
-		t.Errorf("Sample() = %q; want an error", s)
+	for _, schema := range []string{
+		string(twice(25, all, `{"type":"string"}`).Schema), `{"type":"string","minLength":1e9}`,
+	} {
+		format := chat.OutputFormat{Kind: chat.FormatJSONSchema, Schema: []byte(schema)}
+		if s, err := guided.Sample(&format, 1); err == nil || !strings.Contains(err.Error(), "too much") && !strings.Contains(err.Error(), "no small instance") {
+			t.Errorf("Sample() = %d bytes, %v; want that it asks for too much", len(s), err)
+		}
 	}
 }
 

@@ -109,8 +109,11 @@ func (s *sampler) kind(k *rules, depth int) string {
 
 // join adds the keywords of a schema to k.
 func (s *sampler) join(k *rules, schema []byte, depth, hops int) error {
-	if s.seen++; hops > deepest || s.seen > longest {
+	if hops > deepest {
 		return errors.New("the schema refers to itself without end")
+	}
+	if s.seen++; s.seen > longest {
+		return errors.New("the schema asks for too much")
 	}
 	switch schema[0] {
 	case 't':
@@ -347,9 +350,12 @@ func (s *sampler) text(k *rules) (string, error) {
 	case "uuid":
 		return fmt.Sprintf("%08x-0000-4000-8000-%012x", s.r.Uint32(), s.r.Uint32()), nil
 	}
-	text := phrase(s.r)
-	for least := int(min(or(k.minLength, 0), largest)); len(text) < least; {
-		text += " " + phrase(s.r)
+	text, least := phrase(s.r), or(k.minLength, 0)
+	if least > largest {
+		return "", errors.New("the schema has no small instance")
+	}
+	for float64(len(text)) < least { // by halves: nobody reads so much
+		text += " " + text
 	}
 	if k.maxLength != nil && float64(len(text)) > *k.maxLength {
 		text = text[:int(max(0, *k.maxLength))]
