@@ -59,7 +59,7 @@ soak: ## ten minutes of load, aborts and worker churn
 e2e: build ## the built binary against the official SDKs of OpenAI and Anthropic, and Vercel's
 	e2e/run
 
-e2e-agents: build ## Codex CLI, OpenCode and Claude Code at work, against models of four families
+e2e-agents: build ## Codex CLI, OpenCode, Claude Code and Pi at work, against models of four families
 	e2e/agents/run
 
 zmq: ## kvevent and its sockets against libzmq

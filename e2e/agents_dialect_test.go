@@ -38,15 +38,30 @@ func (c call) json(t testing.TB) string {
 	return "{" + strings.Join(members, ", ") + "}"
 }
 
+// quote writes a value as JSON, in the manner of chat templates.
 func quote(t testing.TB, v any) string {
 	t.Helper()
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
+	var compact, b strings.Builder
+	enc := json.NewEncoder(&compact)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		t.Fatal(err)
 	}
-	return strings.TrimSuffix(b.String(), "\n")
+	quoted, escaped := false, false
+	for _, c := range strings.TrimSuffix(compact.String(), "\n") {
+		b.WriteRune(c)
+		switch {
+		case escaped:
+			escaped = false
+		case c == '\\':
+			escaped = true
+		case c == '"':
+			quoted = !quoted
+		case (c == ',' || c == ':') && !quoted:
+			b.WriteByte(' ')
+		}
+	}
+	return b.String()
 }
 
 // dialect is how the models of one family write what they say: what its parser

@@ -40,7 +40,7 @@ type harness struct {
 	editor string // name of the tool that edits
 	look   func(file string) call
 	// delegate are the steps in which a sub-agent is given a task, up to the one
-	// that is told what it says.
+	// that is told what it says; nil if there are no sub-agents.
 	delegate func(task string) []step
 	// pictures makes a harness send pictures that does not do so by itself.
 	pictures func(a *agent)
@@ -89,6 +89,23 @@ func (a *agent) printed() string {
 		a.t.Fatalf("dynago env %s: %v", a.h.program, err)
 	}
 	return string(out)
+}
+
+// page returns what the page of harnesses shows for one, with this server and its
+// model.
+func (a *agent) page(heading string) string {
+	a.t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "docs", "harnesses.md"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(text), "\n## "+heading+"\n")
+	_, block, begins := strings.Cut(section, "```json\n")
+	block, _, ends := strings.Cut(block, "```\n")
+	if !ok || !begins || !ends {
+		a.t.Fatalf("the page shows nothing for %s", heading)
+	}
+	return strings.NewReplacer("http://127.0.0.1:8000", a.wire.url, "dynago/demo", a.s.model).Replace(block)
 }
 
 // save writes a file below the home.
@@ -140,7 +157,33 @@ func (a *agent) say(line, prompt string) string {
 	return out.String()
 }
 
-var harnesses = []harness{codex, patchingCodex(), openCode, claudeCode}
+var harnesses = []harness{codex, patchingCodex(), openCode, claudeCode, pi}
+
+var pi = harness{
+	name: "Pi", pkg: "@earendil-works/pi-coding-agent", program: "pi", api: "/v1/responses", session: "Session-Id",
+	configure: func(a *agent) {
+		a.save(".pi/agent/models.json", a.page("Pi"))
+		a.profile = append(a.profile, "export PI_OFFLINE=1")
+	},
+	start:  `--provider dynago --model MODEL --print "$1" </dev/null`,
+	resume: `--provider dynago --model MODEL --continue --print "$1" </dev/null`,
+
+	run:  func(command string) call { return call{"bash", []arg{{"command", command}}} },
+	read: func(file string) call { return call{"read", []arg{{"path", file}}} },
+	edit: func(file, old, new string) call {
+		return call{"edit", []arg{{"path", file}, {"edits", []map[string]string{{"oldText": old, "newText": new}}}}}
+	},
+	look:   func(file string) call { return call{"read", []arg{{"path", file}}} },
+	editor: "edit",
+	pictures: func(a *agent) {
+		const plain = `{ "id": `
+		text := a.page("Pi")
+		if !strings.Contains(text, plain) {
+			a.t.Fatalf("%s is not in %s", plain, text)
+		}
+		a.save(".pi/agent/models.json", strings.Replace(text, plain, `{ "input": ["text", "image"], "id": `, 1))
+	},
+}
 
 var codex = harness{
 	name: "Codex CLI", pkg: "@openai/codex", program: "codex", api: "/v1/responses", session: "Thread-Id",

@@ -34,7 +34,9 @@ func TestAgents(t *testing.T) {
 				if h.variant != "" {
 					return
 				}
-				line.note("sub-agent", t.Run("sub-agent", func(t *testing.T) { testDelegate(t, h, d) }))
+				if h.delegate != nil {
+					line.note("sub-agent", t.Run("sub-agent", func(t *testing.T) { testDelegate(t, h, d) }))
+				}
 				line.note("picture", t.Run("picture", func(t *testing.T) { testLook(t, h, d) }))
 				line.note("ctrl-c", t.Run("interrupt", func(t *testing.T) { testInterrupt(t, h, d) }))
 				if d.replays {
