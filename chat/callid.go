@@ -200,12 +200,13 @@ type NativeIDs struct {
 	calls int
 	taken map[string]bool   // native ids
 	index map[int]bool      // indices in them
+	free  map[int]int       // by an index that is taken, the first one behind it that was not
 	wire  map[string]string // the native id of the newest call with an id
 }
 
 // NewNativeIDs returns the names of a conversation without calls.
 func NewNativeIDs(s IDStyle) *NativeIDs {
-	return &NativeIDs{style: s, taken: map[string]bool{}, index: map[int]bool{}, wire: map[string]string{}}
+	return &NativeIDs{style: s, taken: map[string]bool{}, index: map[int]bool{}, free: map[int]int{}, wire: map[string]string{}}
 }
 
 // Call names the next call of the history. An id that an earlier call has is
@@ -261,10 +262,12 @@ func (n *NativeIDs) next(native, name, salt string) string {
 		}
 		return native
 	}
-	_, index, _ := SplitID(native)
+	_, taken, _ := SplitID(native)
+	index := max(taken, n.free[taken])
 	for n.index[index] || n.taken[n.style.indexed(name, index)] {
 		index++
 	}
+	n.free[taken] = index
 	return n.style.indexed(name, index)
 }
 

@@ -187,6 +187,25 @@ func TestManyHeldCalls(t *testing.T) {
 	}
 }
 
+// Nor must they if they arrive at once, or if a model gives all of them one id.
+func TestManyCallsAtOnce(t *testing.T) {
+	const calls = 20_000
+	for family, call := range map[string]string{
+		"deepseek_v3": "<｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜>",
+		"kimi_k2":     "<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+	} {
+		p := parser.New(familyOf(t, family), parser.Options{ToolsOn: true})
+		began := time.Now()
+		p.Finish(p.Push(nil, chat.Piece{Text: strings.Repeat(call, calls)}), chat.FinishStop)
+		if n, _ := p.Calls(); n != calls {
+			t.Errorf("%s: %d calls", family, n)
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("%s: took %v", family, took)
+		}
+	}
+}
+
 func TestCalls(t *testing.T) {
 	p := parser.New(hermes, parser.Options{ToolsOn: true, ThinkOn: true})
 	for _, tt := range []struct {

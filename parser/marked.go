@@ -325,9 +325,13 @@ func (a *markedArgs) scan(s string, marks *markers, escape, fenced, final bool) 
 	return at, "", bad
 }
 
+// longestLook is how much of a text is looked through for control characters.
+const longestLook = 4096
+
 // json reads a part of an object.
 func (a *markedArgs) json(s string, escape bool) (n int, args string, st status) {
-	if !escape || control(s) < 0 {
+	// What is behind the object is not looked through with each of many calls.
+	if s = s[:min(len(s), longestLook)]; !escape || control(s) < 0 {
 		n, st = a.val.scan(s)
 		return n, s[:n], st
 	}
