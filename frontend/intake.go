@@ -27,12 +27,12 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 	if r.ContentLength > s.BodyLimit {
 		// Nobody shall send all of it to learn that.
-		return nil, s.readFault(errTooLarge)
+		return nil, s.readFault(r, errTooLarge)
 	}
 	limited := http.MaxBytesReader(w, r.Body, s.BodyLimit)
 	plain, err := decompress(limited, r.Header.Get("Content-Encoding"), s.BodyLimit)
 	if err != nil {
-		return nil, s.readFault(err)
+		return nil, s.readFault(r, err)
 	}
 	defer plain.Close()
 	hint := r.ContentLength
@@ -41,7 +41,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	}
 	body, err := readAll(plain, hint, s.BodyLimit)
 	if err != nil {
-		return nil, s.readFault(err)
+		return nil, s.readFault(r, err)
 	}
 	// net/http notices a vanished client only once the raw body is at its end.
 	if n, err := io.Copy(io.Discard, limited); n > 0 || err != nil {
@@ -58,7 +58,7 @@ var (
 )
 
 // readFault says what went wrong with reading a body.
-func (s *Server) readFault(err error) error {
+func (s *Server) readFault(r *http.Request, err error) error {
 	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case tooLarge || errors.Is(err, errTooLarge) || errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded):
@@ -67,6 +67,9 @@ func (s *Server) readFault(err error) error {
 		return refusal(http.StatusUnsupportedMediaType, "Content-Encoding must be one of gzip, zstd, deflate and identity")
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return refusal(http.StatusRequestTimeout, "The request body did not arrive within %v", s.ReadTimeout)
+	}
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" {
+		return refusal(http.StatusBadRequest, "Failed to read request body: either it is incomplete, or it is not %s as its Content-Encoding says", clip(encoding))
 	}
 	return refusal(http.StatusBadRequest, "Failed to read request body")
 }

@@ -215,6 +215,17 @@ func TestTruncatedBody(t *testing.T) {
 	}
 }
 
+// A body that is not what its header says is told so.
+func TestLyingEncoding(t *testing.T) {
+	s := start(t, newFake())
+	for _, encoding := range []string{"gzip", "zstd", "deflate"} {
+		answer := s.do("POST", "/v1/chat/completions", ask, "Content-Encoding", encoding)
+		if answer.status != 400 || !strings.Contains(answer.body, "it is not "+encoding) {
+			t.Errorf("%s: %d %s", encoding, answer.status, answer.body)
+		}
+	}
+}
+
 func raw(t *testing.T, s *server, text string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))

@@ -1,16 +1,15 @@
 package frontend
 
 import (
-	"errors"
 	"iter"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/dynago/dynago/chat"
-	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/internal/envelope"
 	"github.com/dynago/dynago/internal/sse"
+	"github.com/dynago/dynago/internal/wire"
 	"github.com/dynago/dynago/openai/responses"
 )
 
@@ -69,7 +68,9 @@ type compactEncoder struct {
 	usage   chat.Usage
 }
 
-var errNoSummary = errors.New("the model has written no summary")
+// errNoSummary is told to the client: another try, or another model, may write
+// one.
+var errNoSummary = &wire.Error{Status: http.StatusInternalServerError, Message: "The model has written no summary", Code: wire.CodeServerError}
 
 // gather implements [gatherer].
 func (e *compactEncoder) gather(events iter.Seq2[chat.Event, error]) error {
@@ -87,7 +88,7 @@ func (e *compactEncoder) gather(events iter.Seq2[chat.Event, error]) error {
 		e.usage = answer.Usage
 	}
 	if e.summary = strings.TrimSpace(b.String()); e.summary == "" {
-		return &engine.Error{Kind: engine.Internal, Err: errNoSummary}
+		return errNoSummary
 	}
 	return nil
 }

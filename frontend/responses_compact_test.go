@@ -66,7 +66,11 @@ func TestCompactRefuses(t *testing.T) {
 			_ = yield(chat.Event{Kind: chat.Start}, nil) && yield(chat.Event{Kind: chat.Finished, Finish: chat.Finish{Reason: chat.FinishStop}}, nil)
 		}
 	}
-	refused(t, s.do("POST", "/v1/responses/compact", `{"model":"demo","input":"one"}`), 500, "server_error")
+	answer := s.do("POST", "/v1/responses/compact", `{"model":"demo","input":"one"}`)
+	refused(t, answer, 500, "server_error")
+	if !strings.Contains(answer.body, "no summary") {
+		t.Errorf("%s does not say why", answer.body)
+	}
 }
 
 // counting is a backend whose tokens are the characters of the turns.
