@@ -71,6 +71,7 @@ var plan = []room{
 	{name: "engine", floor: 2, never: noHTTP},
 	{name: "engine/enginetest", floor: 2, sees: []string{"engine"}, seenBy: []string{}},
 	{name: "engine/httpapi", floor: 2, sees: []string{"engine"}},
+	{name: "engine/live", floor: 2, sees: []string{"engine"}, never: noHTTP},
 	{name: "engine/mock", floor: 2, sees: []string{"engine"}, seenBy: append([]string{"sim", "bench/virtual"}, command...), never: noHTTP},
 	{name: "fleet", floor: 2, sees: []string{"engine"}, never: noHTTP},
 
