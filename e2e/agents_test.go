@@ -296,6 +296,10 @@ func (r *table) write(t *testing.T) {
 	fmt.Fprintln(w, "\t\t\tOF THE TURN BEFORE\tTAKEN UP AGAIN\t")
 	fmt.Fprintln(w, "AGENT\tFAMILY\tTURNS\tPROMPT + ANSWER\tPROMPT + ANSWER\tDID")
 	for _, l := range r.lines {
+		if len(l.reuses) == 0 {
+			fmt.Fprintf(w, "%s\t%s\t\t\t\t%s\n", l.harness, l.dialect, strings.Join(l.notes, ", "))
+			continue
+		}
 		prompt, output := worst(l.reuses, false)
 		promptAgain, outputAgain := worst(l.reuses, true)
 		fmt.Fprintf(w, "%s\t%s\t%d\t%.1f%% + %.1f%%\t%.1f%% + %.1f%%\t%s\n",
