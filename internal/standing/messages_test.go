@@ -180,6 +180,49 @@ func TestNoHistoryIsRefused(t *testing.T) {
 	}
 }
 
+// 3, for Messages. What was held back is released at the end, in the stream as in
+// the whole answer.
+func TestNothingIsStuckInMessages(t *testing.T) {
+	h := build(t, plan{script: scripted("")})
+	ask := func(user string, more object) object {
+		body := object{"model": demo.Name, "max_tokens": 1000, "messages": []any{object{"role": "user", "content": user}}}
+		maps.Copy(body, more)
+		return body
+	}
+	spoken := func(m object) string {
+		text := ""
+		for _, b := range m["content"].([]any) {
+			if s, ok := b.(object)["text"].(string); ok {
+				text += s
+			}
+		}
+		return text
+	}
+	both := func(body object) (string, object) {
+		t.Helper()
+		whole, stream := h.unary(t, messagesRoute, body), h.stream(t, messagesRoute, body).message(t)
+		if spoken(whole) != spoken(stream) || whole["stop_reason"] != stream["stop_reason"] {
+			t.Errorf("%v: %q as a whole, %q in a stream", body, spoken(whole), spoken(stream))
+		}
+		return spoken(whole), whole
+	}
+	stop := object{"stop_sequences": []any{"STOP"}}
+	if got, _ := both(ask("hello", stop)); got != "Plain text with éü and 👍 in it, and a partial STO" {
+		t.Errorf("text %q", got)
+	}
+	if got, m := both(ask("stop", stop)); got != "One, two, " || m["stop_reason"] != "stop_sequence" || m["stop_sequence"] != "STOP" {
+		t.Errorf("text %q, %v", got, m["stop_reason"])
+	}
+	text, _ := both(ask("hello", nil))
+	for n := 1; n < 30; n++ {
+		got, _ := both(ask("hello", object{"max_tokens": n}))
+		if cut := strings.TrimSuffix(got, "\uFFFD"); !strings.HasPrefix(text, cut) {
+			t.Errorf("max_tokens %d: %q is no beginning of %q", n, got, text)
+		}
+	}
+	h.idle(t)
+}
+
 // 4, for Messages. There is exactly one end, and a fault never looks like a good
 // one.
 func TestMessagesHaveOneEnd(t *testing.T) {

@@ -230,6 +230,46 @@ func TestResponsesKeepTheOrder(t *testing.T) {
 	}
 }
 
+// 3, for Responses. What was held back is released at the end, in the stream as in
+// the whole answer, and each token has its log probability.
+func TestNothingIsStuckInResponses(t *testing.T) {
+	h := build(t, plan{script: scripted("")})
+	read := func(r object) (text string, logprobs int) {
+		for _, v := range r["output"].([]any) {
+			for _, p := range asList(v.(object)["content"]) {
+				if part := p.(object); part["type"] == "output_text" {
+					text += part["text"].(string)
+					logprobs += len(asList(part["logprobs"]))
+				}
+			}
+		}
+		return text, logprobs
+	}
+	whole := ""
+	for n := 60; n > 15; n-- {
+		body := object{"model": demo.Name, "input": "hello", "max_output_tokens": n, "include": []any{"message.output_text.logprobs"}}
+		answer := h.unary(t, responsesRoute, body)
+		text, logprobs := read(answer)
+		if streamed, also := read(h.stream(t, responsesRoute, body).response(t)); streamed != text || also != logprobs {
+			t.Errorf("%d tokens: %q as a whole, %q in a stream; %d and %d log probabilities", n, text, streamed, logprobs, also)
+		}
+		if whole == "" {
+			whole = text
+		}
+		if cut := strings.TrimSuffix(text, "\uFFFD"); !strings.HasPrefix(whole, cut) {
+			t.Errorf("%d tokens: %q is no beginning of %q", n, text, whole)
+		}
+		// The end-of-sequence token is counted and stays with the engine.
+		if tokens := int(answer["usage"].(object)["output_tokens"].(float64)); logprobs != tokens && logprobs != tokens-1 {
+			t.Errorf("%d tokens: %d log probabilities for %d", n, logprobs, tokens)
+		}
+	}
+	if whole != "Plain text with éü and 👍 in it, and a partial STO" {
+		t.Errorf("text %q", whole)
+	}
+	h.idle(t)
+}
+
 // 4, for Responses. There is exactly one end, and a fault never looks like a good
 // one.
 func TestResponsesHaveOneEnd(t *testing.T) {
