@@ -1,0 +1,277 @@
+package vllm
+
+import (
+	"context"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/dynago/dynago/engine"
+)
+
+// life is one life of the server's process, as it was seen last. It is replaced,
+// never changed.
+type life struct {
+	status  engine.Status
+	dialect dialect
+}
+
+// observation is what looks remember. It belongs to who holds Engine.look.
+type observation struct {
+	build   *build  // nil until the server was asked what it is
+	started float64 // of its process
+	gone    bool    // it could not be reached since it was seen last
+	missed  int     // looks in a row that brought nothing
+}
+
+// patience is how many looks may bring nothing before a server that can still be
+// connected to is given up: one that is overloaded answers late.
+const patience = 3
+
+// build is what stays as it is while the process lives.
+type build struct {
+	version string
+	paths   map[string]bool // routes; nil: not told
+	fields  map[string]bool // of completions; nil: not told
+	dialect dialect
+	server  serverInfo
+}
+
+// serverInfo is the part that matters of /server_info, which only servers in
+// development mode have.
+type serverInfo struct {
+	Config struct {
+		Model struct {
+			MaxModelLen uint32 `json:"max_model_len"`
+			MaxLogprobs *int   `json:"max_logprobs"`
+		} `json:"model_config"`
+		Scheduler struct {
+			Policy           string `json:"policy"`
+			MaxSeqs          uint32 `json:"max_num_seqs"`
+			MaxBatchedTokens uint64 `json:"max_num_batched_tokens"`
+		} `json:"scheduler_config"`
+		Parallel struct {
+			Size uint32 `json:"data_parallel_size"`
+		} `json:"parallel_config"`
+		Guided struct {
+			ReasoningParser string `json:"reasoning_parser"`
+		} `json:"structured_outputs_config"`
+		LoRA jsontext.Value `json:"lora_config"`
+	} `json:"vllm_config"`
+}
+
+// served is one entry of /v1/models.
+type served struct {
+	ID          string  `json:"id"`
+	Parent      *string `json:"parent"`
+	MaxModelLen *uint32 `json:"max_model_len"`
+}
+
+// observe looks at the server and returns what it is now. It never fails: a server
+// that cannot be asked is in a state, too.
+func (e *Engine) observe(ctx context.Context) (engine.Status, error) {
+	e.look.Lock()
+	defer e.look.Unlock()
+	old := e.now.Load()
+	next := e.ask(ctx, old)
+	if ctx.Err() != nil && next.status.State != engine.Ready {
+		return old.status, nil // the look was broken off, which says nothing
+	}
+	if next.status != old.status || next.dialect != old.dialect {
+		e.now.Store(&next)
+	}
+	return next.status, nil
+}
+
+// ask returns the life that the server leads.
+func (e *Engine) ask(ctx context.Context, old *life) life {
+	o := &e.seen
+	next := *old
+	state := func(s engine.State, reason string) life {
+		next.status.State, next.status.Reason = s, reason
+		return next
+	}
+	if _, err := e.client.Get(ctx, "/health"); err != nil {
+		o.missed++
+		kind := engine.KindOf(err)
+		switch {
+		case o.build == nil:
+			return state(engine.Loading, "not ready yet: "+err.Error())
+		case kind == engine.CannotConnect || kind == engine.Unavailable || kind == engine.Internal || o.missed >= patience:
+			// A dead engine core answers 503 and never recovers.
+			o.gone = true
+			return state(engine.Failed, "not healthy: "+err.Error())
+		}
+		return next
+	}
+	o.missed = 0
+	models, err := e.models(ctx)
+	if err != nil {
+		return state(engine.Loading, "its models cannot be read: "+err.Error())
+	}
+	model := e.choose(models)
+	if model == nil {
+		return state(engine.Loading, "it does not serve "+strconv.Quote(e.config.Model))
+	}
+	var page readings
+	if text, err := e.client.Get(ctx, "/metrics"); err == nil {
+		page = readMetrics(text)
+	}
+	if started := page.started(); o.build == nil || o.gone || started != 0 && o.started != 0 && started != o.started {
+		b, err := e.inspect(ctx)
+		if err != nil {
+			return state(engine.Loading, "it does not tell what it is: "+err.Error())
+		}
+		if o.build != nil {
+			next.status.Epoch = max(old.status.Epoch+1, uint64(time.Now().UnixNano()))
+		}
+		o.build, o.started, o.gone = b, started, false
+	} else if started != 0 {
+		o.started = started
+	}
+	next.dialect = o.build.dialect
+	card := e.card(o.build, model, models, page)
+	if old.status.Card == nil || !reflect.DeepEqual(card, old.status.Card) {
+		next.status.Card = card
+		next.status.Revision++
+	}
+	switch {
+	case !next.dialect.generate && !next.dialect.tokenMode:
+		return state(engine.Failed, "vLLM "+o.build.version+" gives no token ids; 0.10.2 is the first that does")
+	case page.asleep():
+		return state(engine.Draining, "the engine sleeps")
+	}
+	return state(engine.Ready, "")
+}
+
+func (e *Engine) models(ctx context.Context) ([]served, error) {
+	text, err := e.client.Get(ctx, "/v1/models")
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		Data []served `json:"data"`
+	}
+	if err := json.Unmarshal(text, &list, lenient); err != nil {
+		return nil, err
+	}
+	return list.Data, nil
+}
+
+// choose returns the model that is wanted, or nil. Adapters are no models.
+func (e *Engine) choose(models []served) *served {
+	for i := range models {
+		if m := &models[i]; m.Parent == nil && (e.config.Model == "" || e.config.Model == m.ID) {
+			return m
+		}
+	}
+	return nil
+}
+
+// inspect asks what the build is and what it understands.
+func (e *Engine) inspect(ctx context.Context) (*build, error) {
+	b := &build{}
+	text, err := e.client.Get(ctx, "/version")
+	if err != nil {
+		return nil, err
+	}
+	var version struct {
+		Version string `json:"version"`
+	}
+	if err := json.Unmarshal(text, &version, lenient); err != nil {
+		return nil, err
+	}
+	b.version = version.Version
+	if text, err := e.client.Get(ctx, "/openapi.json"); err == nil {
+		b.describe(text)
+	} else if broken(err) {
+		return nil, err
+	}
+	d := &b.dialect
+	d.structured = b.field("structured_outputs", 0, 11, 0)
+	d.tokenMode = b.field("return_token_ids", 0, 10, 2)
+	d.abort = b.paths["/abort_requests"]
+	if b.paths != nil {
+		d.generate = b.paths[generatePath]
+	} else {
+		// A route that is there finds the empty request wrong; one that is not
+		// finds nothing.
+		_, err := e.client.Post(ctx, generatePath, nil, []byte("{}"))
+		if d.generate = engine.KindOf(err) == engine.InvalidArgument; !d.generate && broken(err) {
+			return nil, err
+		}
+	}
+	if text, err := e.client.Get(ctx, "/server_info?config_format=json"); err == nil {
+		// What cannot be read is not known.
+		if json.Unmarshal(text, &b.server, lenient) != nil {
+			b.server = serverInfo{}
+		}
+	}
+	return b, nil
+}
+
+// broken says whether a question found no server, as against one that has no
+// answer to it.
+func broken(err error) bool {
+	kind := engine.KindOf(err)
+	return err != nil && (kind.Inhibits() || kind == engine.Cancelled || kind == engine.DeadlineExceeded || kind == engine.Unavailable)
+}
+
+// describe reads the description of the API.
+func (b *build) describe(text []byte) {
+	var doc struct {
+		Paths      map[string]jsontext.Value `json:"paths"`
+		Components struct {
+			Schemas map[string]jsontext.Value `json:"schemas"`
+		} `json:"components"`
+	}
+	if json.Unmarshal(text, &doc, lenient) != nil || len(doc.Paths) == 0 {
+		return
+	}
+	b.paths = map[string]bool{}
+	for path := range doc.Paths {
+		b.paths[path] = true
+	}
+	var request struct {
+		Properties map[string]jsontext.Value `json:"properties"`
+	}
+	if json.Unmarshal(doc.Components.Schemas["CompletionRequest"], &request, lenient) != nil || len(request.Properties) == 0 {
+		return
+	}
+	b.fields = map[string]bool{}
+	for name := range request.Properties {
+		b.fields[name] = true
+	}
+}
+
+// field says whether completions have a member: by the description of the API, or
+// else by the version since which they do.
+func (b *build) field(name string, since ...int) bool {
+	if b.fields != nil {
+		return b.fields[name]
+	}
+	return atLeast(b.version, since)
+}
+
+// atLeast compares versions number by number. A version that begins with no number
+// is one of a developer, and new.
+func atLeast(version string, since []int) bool {
+	parts := strings.FieldsFunc(version, func(r rune) bool { return r < '0' || r > '9' })
+	if version == "" || version[0] < '0' || version[0] > '9' {
+		return true
+	}
+	for i, want := range since {
+		have := 0
+		if i < len(parts) {
+			have, _ = strconv.Atoi(parts[i])
+		}
+		if have != want {
+			return have > want
+		}
+	}
+	return true
+}

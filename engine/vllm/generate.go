@@ -1,0 +1,176 @@
+package vllm
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
+)
+
+// Generate runs one request. The request is posted when the loop begins; leaving
+// the loop closes the connection, which ends the work.
+func (e *Engine) Generate(ctx context.Context, r *engine.Request) iter.Seq2[engine.Delta, error] {
+	var ranged atomic.Bool
+	return func(yield func(engine.Delta, error) bool) {
+		if ranged.Swap(true) {
+			yield(engine.Delta{}, engine.Errorf(engine.Internal, "vLLM: the sequence of request %s was ranged over twice", r.ID))
+			return
+		}
+		if ctx.Err() != nil {
+			yield(engine.Delta{}, engine.CauseOf(ctx, ctx.Err()))
+			return
+		}
+		now := e.now.Load()
+		if err := e.check(r, now); err != nil {
+			yield(engine.Delta{}, err)
+			return
+		}
+		if err := e.generate(ctx, r, now, yield); err != nil {
+			yield(engine.Delta{}, err)
+		}
+	}
+}
+
+// check refuses what the server would refuse, keep waiting or overlook.
+func (e *Engine) check(r *engine.Request, now *life) error {
+	st := now.status
+	switch {
+	case e.closed.Err() != nil:
+		return engine.Errorf(engine.Unavailable, "vLLM: this connection was closed")
+	case r.Epoch != 0 && r.Epoch != st.Epoch:
+		return engine.Errorf(engine.Stale, "vLLM: the request was made for an earlier life of the engine")
+	case st.State != engine.Ready:
+		return engine.Errorf(engine.Unavailable, "vLLM is %s: %s", st.State, st.Reason)
+	case r.Disagg.Phase != engine.PhaseWhole:
+		return engine.Errorf(engine.Unsupported, "vLLM: this worker hands nothing over")
+	case len(r.Stop.Strings) > 0:
+		return engine.Errorf(engine.Unsupported, "vLLM: stop strings are for engines that are given texts")
+	case len(r.Sampling.BadWords) > 0:
+		return engine.Errorf(engine.Unsupported, "vLLM takes no sequences of ids that must not come")
+	}
+	for _, asked := range []struct {
+		feature engine.Feature
+		wanted  bool
+	}{
+		{engine.FeatureLoRA, r.KV.Namespace.LoRA != ""},
+		{engine.FeatureCacheSalt, r.KV.Namespace.Salt != ""},
+		{formFeature(r.Format), formFeature(r.Format) != ""},
+	} {
+		if asked.wanted && !st.Card.Features.Has(asked.feature) {
+			return engine.Errorf(engine.Unsupported, "vLLM: %s is not available on this server", asked.feature)
+		}
+	}
+	return nil
+}
+
+var forms = map[chat.FormatKind]engine.Feature{
+	chat.FormatJSONObject:    engine.FeatureGuidedObject,
+	chat.FormatJSONSchema:    engine.FeatureGuidedJSON,
+	chat.FormatRegex:         engine.FeatureGuidedRegex,
+	chat.FormatGrammar:       engine.FeatureGuidedGrammar,
+	chat.FormatChoice:        engine.FeatureGuidedChoice,
+	chat.FormatStructuralTag: engine.FeatureStructuralTag,
+}
+
+// formFeature returns what a form asks of an engine; a form that is not known
+// here asks for something that no engine has.
+func formFeature(f *chat.OutputFormat) engine.Feature {
+	if f == nil || f.Kind == chat.FormatText {
+		return ""
+	}
+	if feature, ok := forms[f.Kind]; ok {
+		return feature
+	}
+	return engine.Feature("guided:" + string(f.Kind))
+}
+
+// generate posts the request and yields the answer. It returns the error that
+// ends it, or nil if it has ended or the consumer has left.
+func (e *Engine) generate(ctx context.Context, r *engine.Request, now *life, yield func(engine.Delta, error) bool) error {
+	d := now.dialect
+	err := e.attempt(ctx, r, now, &d, yield)
+	if err != nil && d.generate && d.tokenMode && isMissing(err) {
+		// The build has lost a route that it had, or never had it: nothing has run.
+		d.generate = false
+		err = e.attempt(ctx, r, now, &d, yield)
+	}
+	return err
+}
+
+func isMissing(err error) bool {
+	status := statusOf(err)
+	return engine.KindOf(err) == engine.Unsupported && (status == http.StatusNotFound || status == http.StatusMethodNotAllowed)
+}
+
+func (e *Engine) attempt(ctx context.Context, r *engine.Request, now *life, d *dialect, yield func(engine.Delta, error) bool) error {
+	a := answer{r: r, tellsCached: now.status.Card.Features.Has(engine.FeatureCachedTokens)}
+	var err error
+	for data, failed := range e.answers(ctx, r, now.status.Card, d) {
+		if err = failed; err != nil {
+			break
+		}
+		delta, failed := a.read(data)
+		if failed != nil {
+			return failed
+		}
+		if len(delta.TokenIDs) > 0 || delta.PromptLogprobs != nil {
+			if !yield(delta, nil) {
+				e.abort(r.ID, d, &a)
+				return nil
+			}
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		e.abort(r.ID, d, &a)
+		return engine.CauseOf(ctx, ctx.Err())
+	case a.finished(): // whatever became of the connection afterwards
+	case err != nil:
+		return err
+	default:
+		return engine.Errorf(engine.StreamIncomplete, "vLLM: the answer ended without a finish reason after %d tokens", a.received)
+	}
+	delta, err := a.terminal()
+	if err != nil {
+		return err
+	}
+	if a.cachedSeen() {
+		e.cached.Store(true)
+	}
+	yield(delta, nil)
+	return nil
+}
+
+// answers yields the pieces of an answer; one that is given whole is one piece.
+func (e *Engine) answers(ctx context.Context, r *engine.Request, c *engine.Card, d *dialect) iter.Seq2[[]byte, error] {
+	if r.PromptLogprobs == nil {
+		return e.client.Stream(ctx, d.path(), headerOf(r, c), d.body(r, c))
+	}
+	return func(yield func([]byte, error) bool) {
+		yield(e.client.Post(ctx, d.path(), headerOf(r, c), d.body(r, c)))
+	}
+}
+
+// abortTimeout is how long a server may take to hear that a request is not wanted.
+const abortTimeout = 2 * time.Second
+
+// abort tells a server that knows how, besides the connection that is closed, to
+// give up a request that nobody wants any more. Nobody waits for it.
+func (e *Engine) abort(id string, d *dialect, a *answer) {
+	if !d.abort || a.finished() || e.closed.Err() != nil {
+		return
+	}
+	e.aborts.Go(func() {
+		ctx, cancel := context.WithTimeout(e.closed, abortTimeout)
+		defer cancel()
+		var o object
+		o.value("request_ids", []string{id, "generate-tokens-" + id, "cmpl-" + id})
+		// The engine core knows requests by the name of their route and this id. The
+		// closed connection says the same, so that nothing is lost with this.
+		_, _ = e.client.Post(ctx, "/abort_requests", nil, o.end())
+	})
+}

@@ -1,0 +1,366 @@
+package vllm
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
+)
+
+// params are the members that both routes call by the same names.
+type params struct {
+	MaxTokens      *int        `json:"max_tokens"`
+	MinTokens      int         `json:"min_tokens"`
+	Temperature    *float64    `json:"temperature"`
+	Seed           *int64      `json:"seed"`
+	StopTokenIDs   []uint32    `json:"stop_token_ids"`
+	IgnoreEOS      bool        `json:"ignore_eos"`
+	Logprobs       *int        `json:"logprobs"`
+	PromptLogprobs *int        `json:"prompt_logprobs"`
+	Budget         *int        `json:"thinking_token_budget"`
+	Structured     *structured `json:"structured_outputs"`
+}
+
+type structured struct {
+	JSON   json.RawMessage `json:"json"`
+	Object bool            `json:"json_object"`
+	Regex  string          `json:"regex"`
+	Choice []string        `json:"choice"`
+}
+
+// asked is the body of either route.
+type asked struct {
+	params
+	RequestID     string   `json:"request_id"`
+	Model         string   `json:"model"`
+	TokenIDs      []uint32 `json:"token_ids"`
+	Prompt        []uint32 `json:"prompt"`
+	ReturnIDs     bool     `json:"return_token_ids"`
+	IDsAsTokens   bool     `json:"return_tokens_as_token_ids"`
+	Stream        bool     `json:"stream"`
+	StreamOptions struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+	CacheSalt *string `json:"cache_salt"`
+	Priority  int     `json:"priority"`
+	Sampling  *params `json:"sampling_params"`
+}
+
+func (s *Server) generate(w http.ResponseWriter, r *http.Request)    { s.serve(w, r, true) }
+func (s *Server) completions(w http.ResponseWriter, r *http.Request) { s.serve(w, r, false) }
+
+// serve answers a request over one of the two routes.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, gen bool) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	var a asked
+	if err := json.Unmarshal(body, &a); err != nil {
+		refuse(w, http.StatusBadRequest, "BadRequestError", "the body cannot be read: "+err.Error())
+		return
+	}
+	if gen {
+		if a.Sampling == nil || a.TokenIDs == nil {
+			write(w, http.StatusUnprocessableEntity, map[string]any{"detail": []map[string]any{{"type": "missing", "loc": []string{"body", "token_ids"}}}})
+			return
+		}
+		a.params, a.Prompt = *a.Sampling, a.TokenIDs
+	}
+	s.mu.Lock()
+	s.bodies = append(s.bodies, body)
+	s.mu.Unlock()
+	q, status, problem := s.request(&a, gen, r.Header)
+	if problem != "" {
+		kind := "BadRequestError"
+		if status == http.StatusNotFound {
+			kind = "NotFoundError"
+		}
+		refuse(w, status, kind, problem)
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer s.enter(q.ID, cancel)()
+	if s.asleep.Load() {
+		<-ctx.Done() // it accepts, and answers nothing
+		return
+	}
+	if a.Stream {
+		s.stream(ctx, w, &a, q, gen)
+	} else {
+		s.whole(ctx, w, &a, q, gen)
+	}
+}
+
+// enter makes a request known to aborts until the function returned is called.
+func (s *Server) enter(id string, cancel context.CancelFunc) (leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running[id] = cancel
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.running, id)
+	}
+}
+
+// request applies the server's rules, and says what is wrong.
+func (s *Server) request(a *asked, gen bool, h http.Header) (q *engine.Request, status int, problem string) {
+	const bad = http.StatusBadRequest
+	q = &engine.Request{ID: a.RequestID, TokenIDs: a.Prompt, Sampling: engine.Sampling{Temperature: a.Temperature, Seed: a.Seed}}
+	s.mu.Lock()
+	adapter := slices.Contains(s.adapters, a.Model)
+	s.mu.Unlock()
+	switch {
+	case adapter:
+		q.KV.Namespace.LoRA = a.Model
+	case a.Model != "" && a.Model != s.config.Mock.Model:
+		return nil, http.StatusNotFound, fmt.Sprintf("The model `%s` does not exist.", a.Model)
+	}
+	q.Stop.MaxTokens, q.Stop.MinTokens = 16, a.MinTokens
+	if a.MaxTokens != nil {
+		q.Stop.MaxTokens = *a.MaxTokens
+	}
+	if room := s.context() - len(a.Prompt); q.Stop.MaxTokens > room {
+		return nil, bad, fmt.Sprintf("This model's maximum context length is %d tokens. However, you requested %d tokens in the prompt and %d in the completion.", s.context(), len(a.Prompt), q.Stop.MaxTokens)
+	}
+	switch {
+	case a.Priority != 0 && !s.config.Priority:
+		return nil, bad, "Got priority but the scheduling policy is not priority"
+	case a.Budget != nil:
+		return nil, bad, "thinking_token_budget is set but no reasoning config is given"
+	case a.CacheSalt != nil && *a.CacheSalt == "":
+		return nil, bad, "Parameter 'cache_salt' must be a non-empty string if provided."
+	case a.PromptLogprobs != nil && a.Stream:
+		return nil, bad, "`prompt_logprobs` are not available when `stream=True`."
+	case a.MinTokens > q.Stop.MaxTokens:
+		return nil, bad, "min_tokens must be less than or equal to max_tokens"
+	}
+	if a.CacheSalt != nil {
+		q.KV.Namespace.Salt = *a.CacheSalt
+	}
+	priority := int32(min(max(-int64(a.Priority), math.MinInt32), math.MaxInt32))
+	q.Priority = &priority
+	q.Stop.IDs = slices.Clone(a.StopTokenIDs)
+	if !a.IgnoreEOS {
+		q.Stop.IDs = append(q.Stop.IDs, s.config.Mock.EOS...)
+	}
+	q.Logprobs, q.PromptLogprobs = a.Logprobs, a.PromptLogprobs
+	if !gen && s.config.NoTokenIDs {
+		a.ReturnIDs = false
+	}
+	if rank := h.Get("X-data-parallel-rank"); rank != "" {
+		n, err := strconv.ParseUint(rank, 10, 32)
+		if err != nil || int(n) >= max(1, s.config.Mock.Args.DPSize) {
+			return nil, bad, "data_parallel_rank " + rank + " is out of range"
+		}
+		at := uint32(n)
+		q.DPRank = &at
+	}
+	q.Format = a.Structured.format()
+	return q, 0, ""
+}
+
+func (f *structured) format() *chat.OutputFormat {
+	switch {
+	case f == nil:
+		return nil
+	case f.Object:
+		return &chat.OutputFormat{Kind: chat.FormatJSONObject}
+	case f.Regex != "":
+		return &chat.OutputFormat{Kind: chat.FormatRegex, Pattern: f.Regex}
+	case f.Choice != nil:
+		return &chat.OutputFormat{Kind: chat.FormatChoice, Choices: f.Choice}
+	}
+	return &chat.OutputFormat{Kind: chat.FormatJSONSchema, Schema: []byte(f.JSON)}
+}
+
+// context returns how many tokens a request may have.
+func (s *Server) context() int {
+	if n := s.config.Mock.ContextLength; n > 0 {
+		return int(n)
+	}
+	return s.config.Mock.Args.Capacity()
+}
+
+// stream answers in server-sent events.
+func (s *Server) stream(ctx context.Context, w http.ResponseWriter, a *asked, q *engine.Request, gen bool) {
+	begun := false
+	send := func(v any) bool {
+		if !begun {
+			w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+			begun = true
+		}
+		_, err := fmt.Fprintf(w, "data: %s\n\n", encode(v))
+		w.(http.Flusher).Flush()
+		return err == nil
+	}
+	for d, err := range s.mock.Generate(ctx, q) {
+		if err != nil {
+			s.fail(ctx, w, begun, err, send)
+			return
+		}
+		if len(d.TokenIDs) == 0 && d.Finish == engine.Running {
+			continue
+		}
+		if !send(map[string]any{"request_id": a.RequestID, "choices": []any{s.choice(a, &d, gen)}}) {
+			return
+		}
+		if d.Finish != engine.Running && a.StreamOptions.IncludeUsage {
+			send(map[string]any{"request_id": a.RequestID, "choices": []any{}, "usage": s.usage(d.Usage)})
+		}
+	}
+	_, _ = io.WriteString(w, "data: [DONE]\n\n") // the client may have gone
+}
+
+// fail ends an answer that cannot go on: an engine that is gone takes the
+// connection with it.
+func (s *Server) fail(ctx context.Context, w http.ResponseWriter, begun bool, err error, send func(any) bool) {
+	kind := engine.KindOf(err)
+	switch {
+	case ctx.Err() != nil && begun:
+		send(map[string]any{"choices": []any{map[string]any{"index": 0, "token_ids": []int{}, "finish_reason": "abort"}}})
+	case kind == engine.EngineShutdown || begun:
+		panic(http.ErrAbortHandler)
+	case kind == engine.InvalidArgument || kind == engine.Unsupported:
+		refuse(w, http.StatusBadRequest, "BadRequestError", err.Error())
+	default:
+		refuse(w, http.StatusServiceUnavailable, "ServiceUnavailable", err.Error())
+	}
+}
+
+// whole answers in one piece.
+func (s *Server) whole(ctx context.Context, w http.ResponseWriter, a *asked, q *engine.Request, gen bool) {
+	var all engine.Delta
+	for d, err := range s.mock.Generate(ctx, q) {
+		if err != nil {
+			s.fail(ctx, w, false, err, func(any) bool { return false })
+			return
+		}
+		all.TokenIDs = append(all.TokenIDs, d.TokenIDs...)
+		all.Logprobs = append(all.Logprobs, d.Logprobs...)
+		if d.PromptLogprobs != nil {
+			all.PromptLogprobs = d.PromptLogprobs
+		}
+		all.Finish, all.MatchedIDs, all.Usage = d.Finish, d.MatchedIDs, d.Usage
+	}
+	c := s.choice(a, &all, gen)
+	answer := map[string]any{"request_id": a.RequestID, "choices": []any{c}, "usage": s.usage(all.Usage)}
+	if all.PromptLogprobs != nil {
+		if gen {
+			answer["prompt_logprobs"] = promptLogprobs(all.PromptLogprobs)
+		} else {
+			c["prompt_logprobs"] = promptLogprobs(all.PromptLogprobs)
+		}
+	}
+	write(w, http.StatusOK, answer)
+}
+
+// choice is one choice of an answer, in the shape of the route.
+func (s *Server) choice(a *asked, d *engine.Delta, gen bool) map[string]any {
+	c := map[string]any{"index": 0, "logprobs": nil, "finish_reason": nil}
+	if gen || a.ReturnIDs {
+		c["token_ids"] = append([]uint32{}, d.TokenIDs...)
+	}
+	if !gen {
+		var text strings.Builder
+		for _, id := range d.TokenIDs {
+			fmt.Fprintf(&text, " %d", id)
+		}
+		c["text"], c["stop_reason"] = text.String(), nil
+	}
+	switch d.Finish {
+	case engine.FinishLength:
+		c["finish_reason"] = "length"
+	case engine.FinishStop, engine.FinishEOS:
+		c["finish_reason"] = "stop"
+		if !gen && len(d.MatchedIDs) > 0 && !slices.Contains(s.config.Mock.EOS, d.MatchedIDs[0]) {
+			c["stop_reason"] = d.MatchedIDs[0]
+		}
+	}
+	if d.Logprobs != nil {
+		if gen {
+			c["logprobs"] = chatLogprobs(d.Logprobs)
+		} else {
+			c["logprobs"] = completionLogprobs(d.Logprobs)
+		}
+	}
+	return c
+}
+
+func tokenName(id uint32) string { return fmt.Sprintf("token_id:%d", id) }
+
+func chatLogprobs(lps []engine.Logprob) any {
+	var content []any
+	for _, lp := range lps {
+		top := []any{}
+		for _, t := range lp.Top {
+			top = append(top, map[string]any{"token": tokenName(t.ID), "logprob": t.Logprob})
+		}
+		content = append(content, map[string]any{"token": tokenName(lp.ID), "logprob": lp.Logprob, "bytes": nil, "top_logprobs": top})
+	}
+	return map[string]any{"content": content}
+}
+
+func completionLogprobs(lps []engine.Logprob) any {
+	var tokens []string
+	var values []float64
+	var tops []map[string]float64
+	for _, lp := range lps {
+		tokens, values = append(tokens, tokenName(lp.ID)), append(values, lp.Logprob)
+		top := map[string]float64{tokenName(lp.ID): lp.Logprob}
+		for _, t := range lp.Top {
+			top[tokenName(t.ID)] = t.Logprob
+		}
+		tops = append(tops, top)
+	}
+	return map[string]any{"tokens": tokens, "token_logprobs": values, "top_logprobs": tops, "text_offset": []int{}}
+}
+
+func promptLogprobs(lps []engine.Logprob) any {
+	out := make([]any, len(lps))
+	for i, lp := range lps[1:] {
+		at := map[string]any{}
+		for _, t := range append([]engine.Logprob{lp}, lp.Top...) {
+			at[strconv.FormatUint(uint64(t.ID), 10)] = map[string]any{"logprob": t.Logprob, "rank": t.Rank, "decoded_token": nil}
+		}
+		out[i+1] = at
+	}
+	return out
+}
+
+func (s *Server) usage(u *engine.Usage) map[string]any {
+	out := map[string]any{"prompt_tokens": u.Prompt, "completion_tokens": u.Output, "total_tokens": u.Prompt + u.Output, "prompt_tokens_details": nil}
+	if s.config.PromptTokensDetails && u.Cached != nil {
+		out["prompt_tokens_details"] = map[string]any{"cached_tokens": *u.Cached}
+	}
+	return out
+}
+
+// abort gives requests up by their ids.
+func (s *Server) abort(w http.ResponseWriter, r *http.Request) {
+	var ids struct {
+		RequestIDs []string `json:"request_ids"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&ids); err != nil {
+		refuse(w, http.StatusBadRequest, "BadRequestError", err.Error())
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.aborted = append(s.aborted, ids.RequestIDs...)
+	for _, id := range ids.RequestIDs {
+		if cancel := s.running[id]; cancel != nil {
+			cancel()
+		}
+	}
+}

@@ -1,0 +1,143 @@
+// Package vllm is the wire of a vLLM server without the server: the routes that
+// attaching to one needs, with the rules by which it refuses and the shapes in
+// which it answers, over the scheduler of engine/mock.
+//
+// The one idea: a [Server] is a build. What differs from build to build and from
+// one command line to another is in its [Config], so that an adapter can be held to
+// all of them. It knows tokens alone; where a server would give text, it gives the
+// numbers of the ids.
+package vllm
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/dynago/dynago/engine/mock"
+)
+
+// Config says what build a server is, and with which flags it was started.
+type Config struct {
+	Mock mock.Config
+	// Version is that of the build; empty for 0.31.0.
+	Version string
+	// NoGenerate is a build without /inference/v1/generate; NoTokenIDs one whose
+	// completions do not know return_token_ids.
+	NoGenerate, NoTokenIDs bool
+	// NoDocs is --disable-fastapi-docs: there is no /openapi.json.
+	NoDocs bool
+	// PromptTokensDetails is --enable-prompt-tokens-details, Priority is
+	// --scheduling-policy priority, TokensOnly is --tokens-only, Dev is
+	// VLLM_SERVER_DEV_MODE, LoRA is --enable-lora with updates at run time.
+	PromptTokensDetails, Priority, TokensOnly, Dev, LoRA bool
+	// Adapters are loaded from the start.
+	Adapters []string
+}
+
+// Server is an http.Handler. Its methods may be called from any goroutine.
+type Server struct {
+	config Config
+	mock   *mock.Engine
+	mux    *http.ServeMux
+	paths  []string
+
+	asleep   atomic.Bool
+	dead     atomic.Bool
+	resets   atomic.Int64
+	mu       sync.Mutex
+	adapters []string
+	running  map[string]context.CancelFunc // by request id, for aborts
+	aborted  []string
+	bodies   [][]byte // of generations, in order
+}
+
+// New returns a server whose engine is ready, or will be.
+func New(c Config) (*Server, error) {
+	c.Version = cmp.Or(c.Version, "0.31.0")
+	m, err := mock.New(c.Mock)
+	if err != nil {
+		return nil, fmt.Errorf("fake vLLM: %w", err)
+	}
+	s := &Server{config: c, mock: m, mux: http.NewServeMux(), adapters: slices.Clone(c.Adapters), running: map[string]context.CancelFunc{}}
+	s.route("GET", "/health", s.health)
+	s.route("GET", "/version", s.version)
+	s.route("GET", "/v1/models", s.models)
+	s.route("GET", "/metrics", s.metrics)
+	s.route("POST", "/v1/completions", s.completions)
+	if !c.NoGenerate {
+		s.route("POST", "/inference/v1/generate", s.generate)
+	}
+	if c.TokensOnly {
+		s.route("POST", "/abort_requests", s.abort)
+	}
+	if c.Dev {
+		s.route("GET", "/server_info", s.info)
+		s.route("POST", "/reset_prefix_cache", func(http.ResponseWriter, *http.Request) { s.resets.Add(1) })
+		s.route("POST", "/sleep", func(http.ResponseWriter, *http.Request) { s.asleep.Store(true) })
+		s.route("POST", "/wake_up", func(http.ResponseWriter, *http.Request) { s.asleep.Store(false) })
+	}
+	if c.LoRA {
+		s.route("POST", "/v1/load_lora_adapter", s.loadAdapter)
+		s.route("POST", "/v1/unload_lora_adapter", s.unloadAdapter)
+	}
+	if !c.NoDocs {
+		s.route("GET", "/openapi.json", s.openapi)
+	}
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		write(w, http.StatusNotFound, map[string]any{"detail": "Not Found"})
+	})
+	return s, nil
+}
+
+func (s *Server) route(method, path string, h http.HandlerFunc) {
+	s.paths = append(s.paths, path)
+	s.mux.HandleFunc(method+" "+path, h)
+}
+
+// ServeHTTP answers as the server would.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// Restart is a crash and a new start of the process: connections break, the cache
+// is empty, the adapters are those of the command line.
+func (s *Server) Restart() {
+	s.mu.Lock()
+	s.adapters = slices.Clone(s.config.Adapters)
+	s.mu.Unlock()
+	s.asleep.Store(false)
+	s.dead.Store(false)
+	s.mock.Restart()
+}
+
+// Kill lets the engine core die under its server, which stays and is unhealthy.
+func (s *Server) Kill() { s.dead.Store(true) }
+
+// Sleep makes the server accept what comes and answer nothing, until it wakes.
+func (s *Server) Sleep() { s.asleep.Store(true) }
+
+// Wake ends a sleep.
+func (s *Server) Wake() { s.asleep.Store(false) }
+
+// Close ends what runs.
+func (s *Server) Close() error { return s.mock.Close() }
+
+// Aborted returns the ids that were given up by name.
+func (s *Server) Aborted() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.aborted)
+}
+
+// Bodies returns what was posted for generation, in order.
+func (s *Server) Bodies() [][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.bodies)
+}
+
+// Resets returns how often the cache was to be forgotten. The scheduler keeps it
+// nevertheless.
+func (s *Server) Resets() int64 { return s.resets.Load() }
