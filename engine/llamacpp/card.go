@@ -1,0 +1,308 @@
+package llamacpp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"path"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/dynago/dynago/engine"
+)
+
+// life is what is known of the server as it runs now.
+type life struct {
+	mu sync.Mutex
+	at place
+	// made is how many tokens the server has counted; fewer than before tell of
+	// another life.
+	made  float64
+	ready bool // it was seen ready in this life
+	gone  bool // since then nobody listened, or it was loading
+}
+
+// place is what requests are checked against.
+type place struct {
+	epoch    uint64
+	context  uint32
+	slots    uint32
+	adapters []adapter
+}
+
+// adapter is a LoRA adapter of the server.
+type adapter struct {
+	id   int
+	name string
+}
+
+func (p *place) has(name string) bool {
+	for _, a := range p.adapters {
+		if a.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// begin gives the server another epoch.
+func (l *life) begin(now time.Time) {
+	l.at.epoch = max(l.at.epoch+1, uint64(now.UnixNano()))
+	l.made, l.ready, l.gone = 0, false, false
+}
+
+func (l *life) place() place {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.at
+}
+
+// counted tells of the server's counter of tokens.
+func (l *life) counted(made float64, now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if made < l.made {
+		l.begin(now)
+	}
+	l.made = made
+}
+
+// missed tells that nobody listened, or that the server was loading.
+func (l *life) missed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone = l.ready
+}
+
+// settle tells what the server is, and returns its epoch.
+func (l *life) settle(p place, now time.Time) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gone {
+		l.begin(now)
+	}
+	p.epoch = l.at.epoch
+	l.at, l.ready = p, true
+	return p.epoch
+}
+
+// Card yields what the server is, and every change of it. It looks again at each
+// interval.
+func (e *Engine) Card(ctx context.Context) iter.Seq2[engine.Status, error] {
+	return func(yield func(engine.Status, error) bool) {
+		var told engine.Status
+		for st := range engine.Poll(ctx, e.cfg.Interval, 0.1, e.look) {
+			if e.closed.Load() {
+				yield(engine.Status{Epoch: e.life.place().epoch, State: engine.Failed, Reason: "the engine is closed", Card: told.Card}, nil)
+				return
+			}
+			if st.Card == nil || reflect.DeepEqual(st.Card, told.Card) {
+				st.Card, st.Revision = told.Card, told.Revision
+			} else {
+				st.Revision = told.Revision + 1
+			}
+			if told.Epoch != 0 && st.Epoch == told.Epoch && st.State == told.State && st.Reason == told.Reason && st.Revision == told.Revision {
+				continue
+			}
+			if told = st; !yield(st, nil) {
+				return
+			}
+		}
+	}
+}
+
+// look asks the server what it is. That it does not answer is an answer, too.
+func (e *Engine) look(ctx context.Context) (engine.Status, error) {
+	st := engine.Status{State: engine.Ready}
+	if _, err := e.client.Get(ctx, "/health"); err != nil {
+		return e.away(err), nil
+	}
+	if text, err := e.client.Get(ctx, "/metrics"); err == nil {
+		e.life.counted(counter(text), time.Now())
+	}
+	card, at, err := e.discover(ctx)
+	if err != nil {
+		return e.away(err), nil
+	}
+	st.Card, st.Epoch = card, e.life.settle(at, time.Now())
+	return st, nil
+}
+
+// away is the status of a server that is not ready.
+func (e *Engine) away(err error) engine.Status {
+	told, _ := errors.AsType[*engine.Error](err)
+	if told != nil && (told.Kind == engine.CannotConnect || told.Kind == engine.Unavailable) {
+		e.life.missed()
+	}
+	st := engine.Status{Epoch: e.life.place().epoch, State: engine.Loading, Reason: "the server does not answer: " + err.Error()}
+	if told != nil && told.FromEngine && told.Message != "" {
+		st.Reason = "the server says: " + told.Message
+	}
+	return st
+}
+
+// props is what GET /props tells, as far as it is of use.
+type props struct {
+	Slots    uint32 `json:"total_slots"`
+	Model    string `json:"model_path"`
+	Alias    string `json:"model_alias"`
+	Build    string `json:"build_info"`
+	EOS      string `json:"eos_token"`
+	Defaults struct {
+		Context uint32 `json:"n_ctx"`
+	} `json:"default_generation_settings"`
+}
+
+// discover makes the card.
+func (e *Engine) discover(ctx context.Context) (*engine.Card, place, error) {
+	var p props
+	if err := e.get(ctx, "/props", &p); err != nil {
+		return nil, place{}, err
+	}
+	name, err := e.model(ctx, &p)
+	if err != nil {
+		return nil, place{}, err
+	}
+	adapters, err := e.adapters(ctx)
+	if err != nil {
+		return nil, place{}, err
+	}
+	eos, err := e.eos(ctx, p.EOS)
+	if err != nil {
+		return nil, place{}, err
+	}
+	at := place{context: p.Defaults.Context, slots: p.Slots, adapters: adapters}
+	if n := e.cfg.ContextLength; n > 0 && (at.context == 0 || n < at.context) {
+		at.context = n
+	}
+	c := &engine.Card{
+		Model:         cmp.Or(e.cfg.Model, name),
+		Aliases:       e.cfg.Aliases,
+		Engine:        strings.TrimSpace("llama.cpp " + p.Build),
+		Accepts:       []engine.Input{engine.InputTokens},
+		ContextLength: at.context,
+		BlockSize:     e.cfg.BlockSize,
+		DPSize:        1,
+		MaxSeqs:       p.Slots,
+		MaxLogprobs:   maxLogprobs,
+		Features: engine.Features{
+			engine.FeatureSeed, engine.FeatureLogitBias, engine.FeatureStopIDs, engine.FeatureLogprobs, engine.FeatureCachedTokens,
+			engine.FeatureGuidedJSON, engine.FeatureGuidedObject, engine.FeatureGuidedRegex, engine.FeatureGuidedChoice, engine.FeatureGuidedGrammar,
+		},
+		EOS: eos,
+	}
+	for _, a := range adapters {
+		c.Adapters = append(c.Adapters, a.name)
+	}
+	if len(adapters) > 0 {
+		c.Features = append(c.Features, engine.FeatureLoRA)
+	}
+	if e.resets(ctx) {
+		c.Controls = []string{engine.ControlReset}
+	}
+	return c, at, nil
+}
+
+// maxLogprobs is how many alternatives may be asked for. The server has no limit
+// of its own; this one is what APIs allow.
+const maxLogprobs = 20
+
+// model returns what the server calls its model: the name under which it lists
+// it, or that of its file.
+func (e *Engine) model(ctx context.Context, p *props) (string, error) {
+	if p.Alias != "" {
+		return p.Alias, nil
+	}
+	var list struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	err := e.get(ctx, "/v1/models", &list)
+	name := p.Model
+	switch {
+	case err == nil && len(list.Data) > 0:
+		name = list.Data[0].ID
+	case err != nil && engine.KindOf(err) != engine.Unsupported:
+		return "", err
+	}
+	return strings.TrimSuffix(path.Base(strings.ReplaceAll(name, `\`, "/")), ".gguf"), nil
+}
+
+// adapters lists what the server has loaded; none where it has no such route.
+func (e *Engine) adapters(ctx context.Context) ([]adapter, error) {
+	var list []struct {
+		ID   int    `json:"id"`
+		Path string `json:"path"`
+	}
+	err := e.get(ctx, "/lora-adapters", &list)
+	if err != nil && !optional(err) {
+		return nil, err
+	}
+	var out []adapter
+	for _, a := range list {
+		name := path.Base(strings.ReplaceAll(a.Path, `\`, "/"))
+		out = append(out, adapter{a.ID, strings.TrimSuffix(name, ".gguf")})
+	}
+	return out, nil
+}
+
+// eos returns the id that ends a sequence: the server tells its text alone.
+func (e *Engine) eos(ctx context.Context, text string) ([]uint32, error) {
+	if text == "" {
+		return nil, nil
+	}
+	ids, err := e.spell(ctx, text, true)
+	switch {
+	case err != nil && !optional(err):
+		return nil, err
+	case err != nil || len(ids) != 1:
+		return nil, nil // no single id has that text
+	}
+	return ids, nil
+}
+
+// optional says that a server lacks a route, or was started without it.
+func optional(err error) bool {
+	kind := engine.KindOf(err)
+	return kind == engine.Unsupported || kind == engine.NotFound
+}
+
+// tokenize returns the ids of a plain text.
+func (e *Engine) tokenize(ctx context.Context, text string) ([]uint32, error) {
+	return e.spell(ctx, text, false)
+}
+
+func (e *Engine) spell(ctx context.Context, text string, special bool) ([]uint32, error) {
+	body, err := json.Marshal(map[string]any{"content": text, "add_special": false, "parse_special": special}, json.Deterministic(true), decoding)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := e.client.Post(ctx, "/tokenize", nil, body)
+	if err != nil {
+		return nil, err
+	}
+	var out struct {
+		Tokens []uint32 `json:"tokens"`
+	}
+	if err := json.Unmarshal(answer, &out, decoding); err != nil {
+		return nil, &engine.Error{Kind: engine.Internal, Op: "read /tokenize", FromEngine: true, Err: err}
+	}
+	return out.Tokens, nil
+}
+
+func (e *Engine) get(ctx context.Context, path string, out any) error {
+	text, err := e.client.Get(ctx, path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(text, out, decoding); err != nil {
+		return &engine.Error{Kind: engine.Internal, Op: "read " + path, FromEngine: true, Err: err}
+	}
+	return nil
+}
