@@ -1,0 +1,192 @@
+package sglang
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/httpapi"
+)
+
+// generate is the body of /generate but for the ids of the prompt, which are
+// written by hand.
+type generate struct {
+	RID              string   `json:"rid"`
+	Stream           bool     `json:"stream"`
+	ReturnLogprob    bool     `json:"return_logprob,omitempty"`
+	LogprobStartLen  *int     `json:"logprob_start_len,omitempty"`
+	TopLogprobsNum   int      `json:"top_logprobs_num,omitempty"`
+	Priority         *int64   `json:"priority,omitempty"`
+	ExtraKey         string   `json:"extra_key,omitempty"`
+	LoRA             string   `json:"lora_path,omitempty"`
+	DPRank           *uint32  `json:"routed_dp_rank,omitempty"`
+	SessionID        string   `json:"session_id,omitempty"`
+	MaxThinkingToken *int     `json:"max_thinking_tokens,omitempty"`
+	Sampling         sampling `json:"sampling_params"`
+}
+
+type sampling struct {
+	MaxNewTokens      int                `json:"max_new_tokens"`
+	MinNewTokens      int                `json:"min_new_tokens,omitempty"`
+	Temperature       *float64           `json:"temperature,omitempty"`
+	TopP              *float64           `json:"top_p,omitempty"`
+	TopK              *int               `json:"top_k,omitempty"`
+	MinP              *float64           `json:"min_p,omitempty"`
+	FrequencyPenalty  *float64           `json:"frequency_penalty,omitempty"`
+	PresencePenalty   *float64           `json:"presence_penalty,omitempty"`
+	RepetitionPenalty *float64           `json:"repetition_penalty,omitempty"`
+	Seed              *int64             `json:"sampling_seed,omitempty"`
+	LogitBias         map[string]float64 `json:"logit_bias,omitempty"`
+	StopTokenIDs      []uint32           `json:"stop_token_ids,omitempty"`
+	IgnoreEOS         bool               `json:"ignore_eos,omitempty"`
+	JSONSchema        string             `json:"json_schema,omitempty"`
+	Regex             string             `json:"regex,omitempty"`
+	EBNF              string             `json:"ebnf,omitempty"`
+	StructuralTag     string             `json:"structural_tag,omitempty"`
+}
+
+// body writes a request for /generate, or says why the server cannot do it.
+func (e *Engine) body(r *engine.Request) ([]byte, error) {
+	if err := e.refuse(r); err != nil {
+		return nil, err
+	}
+	g := generate{
+		RID: r.ID, Stream: true, LoRA: r.KV.Namespace.LoRA, DPRank: r.DPRank,
+		Priority: e.priority(r), SessionID: e.sessionOf(r),
+		Sampling: e.sampling(r),
+	}
+	if salt := r.KV.Namespace.Salt; salt != "" {
+		g.ExtraKey = saltPrefix + salt
+	}
+	if f, _ := e.features(); f.Has(engine.FeatureThinkingBudget) {
+		g.MaxThinkingToken = r.ThinkingBudget
+	}
+	start := -1 // of the output alone
+	for _, k := range []*int{r.Logprobs, r.PromptLogprobs} {
+		if k != nil {
+			g.ReturnLogprob, g.LogprobStartLen = true, &start
+			g.TopLogprobsNum = max(g.TopLogprobsNum, *k)
+		}
+	}
+	if r.PromptLogprobs != nil {
+		start = 0
+	}
+	if err := g.Sampling.hold(r.Format); err != nil {
+		return nil, err
+	}
+	rest, err := json.Marshal(&g)
+	if err != nil {
+		return nil, engine.Errorf(engine.InvalidArgument, "sglang: a parameter cannot be written: %v", err)
+	}
+	body := make([]byte, 0, len(rest)+8*len(r.TokenIDs)+16)
+	body = append(body, `{"input_ids":`...)
+	body = httpapi.AppendIDs(body, r.TokenIDs)
+	body = append(body, ',')
+	return append(body, rest[1:]...), nil
+}
+
+// refuse returns the error for a request that the server would not do as asked.
+func (e *Engine) refuse(r *engine.Request) error {
+	features, known := e.features()
+	switch lora := r.KV.Namespace.LoRA; {
+	case len(r.TokenIDs) == 0:
+		return engine.Errorf(engine.Unsupported, "sglang: the request has no token ids")
+	case r.Disagg.Phase != engine.PhaseWhole:
+		return engine.Errorf(engine.Unsupported, "sglang: a request in two legs is not taken")
+	case len(r.Stop.Strings) > 0:
+		return engine.Errorf(engine.Unsupported, "sglang: stop strings are found in texts, and this server is asked for ids")
+	case len(r.Sampling.AllowedIDs) > 0:
+		return engine.Errorf(engine.Unsupported, "sglang: the server has no list of allowed token ids")
+	case len(r.Sampling.BadWords) > 0:
+		return engine.Errorf(engine.Unsupported, "sglang: the server has no list of forbidden words")
+	case known && lora != "" && !features.Has(engine.FeatureLoRA):
+		return engine.Errorf(engine.Unsupported, "sglang: adapter %q asked for, but the server was started without --enable-lora", lora)
+	}
+	for _, k := range []*int{r.Logprobs, r.PromptLogprobs} {
+		if k != nil && *k > int(e.cfg.MaxLogprobs) {
+			return engine.Errorf(engine.InvalidArgument, "%d alternatives per token asked for, the most are %d", *k, e.cfg.MaxLogprobs)
+		}
+	}
+	return nil
+}
+
+// priority is what the server is told, whose numbers rise with urgency unless it
+// was started to see them the other way round.
+func (e *Engine) priority(r *engine.Request) *int64 {
+	facts := e.facts.Load()
+	if r.Priority == nil || facts == nil || facts.card == nil || !facts.card.Features.Has(engine.FeaturePriority) {
+		return nil
+	}
+	p := int64(*r.Priority)
+	if facts.lowFirst {
+		p = min(-p, 1<<31-1)
+	}
+	return &p
+}
+
+func (e *Engine) sampling(r *engine.Request) sampling {
+	s := &r.Sampling
+	out := sampling{
+		MaxNewTokens: r.Stop.MaxTokens, Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, MinP: s.MinP,
+		FrequencyPenalty: s.FrequencyPenalty, PresencePenalty: s.PresencePenalty, RepetitionPenalty: s.RepetitionPenalty,
+		// Nothing that the model ends with is to end it: the server knows such
+		// ids of its own.
+		IgnoreEOS: len(r.Stop.Hidden) == 0,
+	}
+	if s.TopK != nil && *s.TopK <= 0 {
+		off := -1
+		out.TopK = &off
+	}
+	f, known := e.features()
+	if !known || f.Has(engine.FeatureMinTokens) {
+		out.MinNewTokens = r.Stop.MinTokens
+	}
+	if !known || f.Has(engine.FeatureSeed) {
+		out.Seed = s.Seed
+	}
+	for id, bias := range s.LogitBias {
+		if out.LogitBias == nil {
+			out.LogitBias = make(map[string]float64, len(s.LogitBias))
+		}
+		out.LogitBias[strconv.FormatUint(uint64(id), 10)] = bias
+	}
+	for _, id := range slices.Concat(r.Stop.IDs, r.Stop.Hidden) {
+		if !slices.Contains(out.StopTokenIDs, id) {
+			out.StopTokenIDs = append(out.StopTokenIDs, id)
+		}
+	}
+	return out
+}
+
+// hold writes what an answer is held to. The server takes a schema as a text.
+func (s *sampling) hold(f *chat.OutputFormat) error {
+	if f == nil {
+		return nil
+	}
+	switch f.Kind {
+	case chat.FormatText:
+	case chat.FormatJSONObject:
+		s.JSONSchema = `{"type":"object"}`
+	case chat.FormatJSONSchema:
+		s.JSONSchema = string(f.Schema)
+	case chat.FormatRegex:
+		s.Regex = f.Pattern
+	case chat.FormatGrammar:
+		s.EBNF = f.Pattern
+	case chat.FormatStructuralTag:
+		s.StructuralTag = string(f.Schema)
+	case chat.FormatChoice:
+		quoted := make([]string, len(f.Choices))
+		for i, c := range f.Choices {
+			quoted[i] = regexp.QuoteMeta(c)
+		}
+		s.Regex = "(" + strings.Join(quoted, "|") + ")"
+	default:
+		return engine.Errorf(engine.Unsupported, "sglang: output format %q", f.Kind)
+	}
+	return nil
+}

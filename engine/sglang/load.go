@@ -1,0 +1,118 @@
+package sglang
+
+import (
+	"context"
+	"iter"
+
+	"github.com/dynago/dynago/engine"
+)
+
+// rankLoad is one rank as /v1/loads and, with other names, /get_load tell it.
+type rankLoad struct {
+	Rank          uint32 `json:"dp_rank"`
+	Running       *int64 `json:"num_running_reqs"`
+	Waiting       *int64 `json:"num_waiting_reqs"`
+	WaitingTokens *int64 `json:"num_waiting_uncached_tokens"`
+	UsedTokens    *int64 `json:"num_used_tokens"`
+	MaxTokens     *int64 `json:"max_total_num_tokens"`
+
+	Requests *int64 `json:"num_reqs"`   // /get_load: running and waiting
+	Tokens   *int64 `json:"num_tokens"` // /get_load: in use
+}
+
+// Load yields readings. What could not be read is unknown, and never 0.
+func (e *Engine) Load(ctx context.Context) iter.Seq2[engine.Load, error] {
+	return func(yield func(engine.Load, error) bool) {
+		ctx, done := e.within(ctx)
+		defer done()
+		var route string
+		var life uint64
+		probe := func(ctx context.Context) (engine.Load, error) {
+			// Another life may be another version.
+			if f := e.facts.Load(); f != nil && f.epoch != life {
+				route, life = "", f.epoch
+			}
+			ranks, on := e.readLoad(ctx, route)
+			route = on
+			return e.load(ranks), nil
+		}
+		for l := range engine.Poll(ctx, e.cfg.Every, jitter, probe) {
+			if !yield(l, nil) {
+				return
+			}
+		}
+	}
+}
+
+const (
+	loadsRoute   = "/v1/loads?include=core"
+	getLoadRoute = "/get_load"
+)
+
+// readLoad asks the route that answered last, or finds out which does. A route
+// that the server says it has not is not asked again; one that failed is.
+func (e *Engine) readLoad(ctx context.Context, route string) (ranks []rankLoad, on string) {
+	if route != getLoadRoute {
+		var loads struct {
+			Loads []rankLoad `json:"loads"`
+		}
+		err := e.get(ctx, &loads, loadsRoute)
+		switch kind := engine.KindOf(err); {
+		case err == nil:
+			return loads.Loads, loadsRoute
+		case kind != engine.Unsupported && kind != engine.NotFound:
+			return nil, route
+		}
+	}
+	if err := e.get(ctx, &ranks, getLoadRoute); err != nil {
+		return nil, getLoadRoute
+	}
+	return ranks, getLoadRoute
+}
+
+// load turns what was read into a reading with one entry for each rank.
+func (e *Engine) load(read []rankLoad) engine.Load {
+	ranks, block := uint32(1), int64(1)
+	if f := e.facts.Load(); f != nil {
+		ranks, block = f.card.Ranks(), int64(max(1, f.card.BlockSize))
+	}
+	l := engine.Load{Ranks: make([]engine.RankLoad, ranks)}
+	for i := range l.Ranks {
+		l.Ranks[i] = engine.RankLoad{
+			Rank: uint32(i), Running: engine.Unknown, Waiting: engine.Unknown, WaitingTokens: engine.Unknown,
+			UsedBlocks: engine.Unknown, TotalBlocks: engine.Unknown,
+			PrefixHits: engine.Unknown, PrefixQueries: engine.Unknown, Preemptions: engine.Unknown,
+		}
+	}
+	for _, r := range read {
+		if r.Rank < ranks {
+			r.fill(&l.Ranks[r.Rank], block)
+		}
+	}
+	return l
+}
+
+func (r *rankLoad) fill(to *engine.RankLoad, block int64) {
+	if r.Running == nil && r.Requests != nil && r.Waiting != nil {
+		running := max(0, *r.Requests-*r.Waiting)
+		r.Running = &running
+	}
+	if r.UsedTokens == nil {
+		r.UsedTokens = r.Tokens
+	}
+	for _, m := range []struct {
+		to    *int64
+		value *int64
+		per   int64
+	}{
+		{&to.Running, r.Running, 1},
+		{&to.Waiting, r.Waiting, 1},
+		{&to.WaitingTokens, r.WaitingTokens, 1},
+		{&to.UsedBlocks, r.UsedTokens, block},
+		{&to.TotalBlocks, r.MaxTokens, block},
+	} {
+		if m.value != nil && *m.value >= 0 {
+			*m.to = (*m.value + m.per - 1) / m.per
+		}
+	}
+}

@@ -1,0 +1,165 @@
+// Package sglang attaches a stock SGLang server by its URL: token ids go to
+// /generate and come back from it, what the server is comes from /server_info,
+// and how busy it is from whichever of its three load routes it has.
+//
+// The one idea: believe what the server shows and not what its version
+// promises. A chunk is cumulative or a piece by what it says itself, a route is
+// there until it answers that it is not, and a restart is seen by what a server
+// draws anew at each start.
+package sglang
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/httpapi"
+	"github.com/dynago/dynago/kv"
+)
+
+// Config says where a server is, and what of it is known beforehand. The zero
+// value of all but HTTP will do: the server tells.
+type Config struct {
+	HTTP httpapi.Config
+	// Model is the name that the server's model gets in the card.
+	Model         string
+	ContextLength uint32
+	// BlockSize is a multiple of the server's page size.
+	BlockSize uint32
+	// PriorityEnabled says whether the server heeds priorities; nil asks it.
+	PriorityEnabled *bool
+	// MaxLogprobs bounds the alternatives of a position, each of which the server
+	// spells out; 0 means 20.
+	MaxLogprobs uint32
+	// Every is the time between two looks at the server; 0 means 500 ms.
+	Every time.Duration
+}
+
+const (
+	defaultEvery       = 500 * time.Millisecond
+	defaultMaxLogprobs = 20
+	jitter             = 0.1
+	saltPrefix         = "dynamo-cache-salt:"
+)
+
+// Engine is one server. It is safe for concurrent use. Its only goroutines are
+// calls to /abort_request, which [Engine.Close] waits for.
+type Engine struct {
+	cfg  Config
+	http *httpapi.Client
+
+	life   context.Context // ends with Close
+	end    context.CancelCauseFunc
+	closed sync.Once
+	aborts sync.WaitGroup
+	gate   sync.Mutex // held to begin an abort, and to close
+	dying  sync.Map   // request id → chan struct{}, closed when its abort was sent
+
+	facts  atomic.Pointer[facts]  // what the server told last; nil: nothing yet
+	up     atomic.Bool            // it took requests when it was last asked
+	parked atomic.Pointer[string] // why it is to get no requests
+
+	mu       sync.Mutex
+	sessions map[session]uint64 // open ones, with the epoch they were opened in
+}
+
+type session struct{ salt, id string }
+
+var (
+	_ engine.Engine     = (*Engine)(nil)
+	_ engine.Sessioner  = (*Engine)(nil)
+	_ engine.Controller = (*Engine)(nil)
+)
+
+// New returns an engine. It dials nothing; only bad configuration is an error.
+func New(cfg Config) (*Engine, error) {
+	client, err := httpapi.New(cfg.HTTP)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Every < 0 {
+		return nil, errors.New("sglang: the time between two looks is negative")
+	}
+	if cfg.Every == 0 {
+		cfg.Every = defaultEvery
+	}
+	if cfg.MaxLogprobs == 0 {
+		cfg.MaxLogprobs = defaultMaxLogprobs
+	}
+	e := &Engine{cfg: cfg, http: client, sessions: map[session]uint64{}}
+	e.life, e.end = context.WithCancelCause(context.Background())
+	return e, nil
+}
+
+// Close ends running streams with engine_shutdown. It may be called any number
+// of times.
+func (e *Engine) Close() error {
+	e.closed.Do(func() {
+		e.gate.Lock()
+		e.end(engine.Errorf(engine.EngineShutdown, "the engine was closed"))
+		e.gate.Unlock()
+		e.aborts.Wait()
+		e.http.Close()
+	})
+	return nil
+}
+
+// within returns a context that ends with ctx or with the engine.
+func (e *Engine) within(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(e.life, func() { cancel(context.Cause(e.life)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+const abortTimeout = 2 * time.Second
+
+// abort tells the server to forget a request. Closing the connection says so
+// too, but a proxy in between may keep it from the server.
+func (e *Engine) abort(id string) {
+	e.gate.Lock()
+	defer e.gate.Unlock()
+	if e.life.Err() != nil {
+		return
+	}
+	sent := make(chan struct{})
+	e.dying.Store(id, sent)
+	e.aborts.Go(func() {
+		defer close(sent)
+		defer e.dying.CompareAndDelete(id, sent)
+		ctx, cancel := context.WithTimeout(e.life, abortTimeout)
+		defer cancel()
+		body, err := json.Marshal(map[string]string{"rid": id})
+		if err == nil {
+			e.http.Post(ctx, "/abort_request", nil, body) //nolint:errcheck // the closed connection says the same
+		}
+	})
+}
+
+// outlive waits until no abort is under way that would hit a request of this id.
+func (e *Engine) outlive(ctx context.Context, id string) {
+	if sent, ok := e.dying.Load(id); ok {
+		select {
+		case <-sent.(chan struct{}):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// features returns what the server can do, as far as is known.
+func (e *Engine) features() (f engine.Features, known bool) {
+	if facts := e.facts.Load(); facts != nil && facts.card != nil {
+		return facts.card.Features, true
+	}
+	return nil, false
+}
+
+// Events yields one error of kind unsupported: the card does not have events.
+func (e *Engine) Events(context.Context, []kv.Cursor) events {
+	return func(yield func(kv.Batch, error) bool) {
+		yield(kv.Batch{}, engine.Errorf(engine.Unsupported, "sglang: KV events are not read from this server"))
+	}
+}

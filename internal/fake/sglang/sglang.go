@@ -1,0 +1,276 @@
+// Package sglang is a server that looks like SGLang from outside: its routes,
+// its streams and its habits, over the scheduler of engine/mock.
+//
+// The one idea: the mock engine computes and this package misbehaves. Every
+// habit that differs between versions, or that adapters have tripped over, is a
+// switch in [Config].
+package sglang
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/mock"
+)
+
+// Config says which server is imitated.
+type Config struct {
+	Mock mock.Config
+	// Incremental sends in each chunk what is new, as with
+	// --incremental-streaming-output; else all so far.
+	Incremental bool
+	// TrimStop leaves the id that ended an answer out of its ids.
+	TrimStop bool
+	// OldNames has /get_server_info and /get_load in place of /server_info and
+	// /v1/loads, and flushes by GET.
+	OldNames bool
+	// Priority is --enable-priority-scheduling; without it a request that has one
+	// is refused. LowFirst is --schedule-low-priority-values-first.
+	Priority, LowFirst bool
+	// LoRA is --enable-lora.
+	LoRA bool
+	// Sessions is --enable-session-radix-cache.
+	Sessions bool
+	// Key is what clients must send as bearer token; "": nothing.
+	Key string
+}
+
+// Server is an http.Handler. It is safe for concurrent use.
+type Server struct {
+	cfg    Config
+	engine *mock.Engine
+	mux    *http.ServeMux
+	seed   atomic.Int64 // drawn anew at each start
+
+	mu       sync.Mutex
+	running  map[string]*work // by rid
+	sessions map[string]bool
+	paused   bool
+}
+
+// work is a request that is being answered.
+type work struct{ cancel context.CancelCauseFunc }
+
+// errAborted is the cause of a request that /abort_request ended.
+var errAborted = errors.New("aborted")
+
+// defaultMaxNew is what max_new_tokens is when nobody says.
+const defaultMaxNew = 128
+
+// New returns a server. Only bad configuration is an error.
+func New(cfg Config) (*Server, error) {
+	e, err := mock.New(cfg.Mock)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		cfg: cfg, engine: e, mux: http.NewServeMux(),
+		running: map[string]*work{}, sessions: map[string]bool{},
+	}
+	s.seed.Store(1)
+	info, load, flush := "GET /server_info", "GET /v1/loads", "POST /flush_cache"
+	loads := s.loads
+	if cfg.OldNames {
+		info, load, flush, loads = "GET /get_server_info", "GET /get_load", "GET /flush_cache", s.oldLoad
+	}
+	for route, h := range map[string]http.HandlerFunc{
+		info: s.info, load: loads, flush: s.flush,
+		"POST /generate":            s.generate,
+		"POST /abort_request":       s.abort,
+		"POST /open_session":        s.openSession,
+		"POST /close_session":       s.closeSession,
+		"GET /v1/models":            s.models,
+		"GET /health":               s.health,
+		"POST /pause_generation":    s.pause(true),
+		"POST /continue_generation": s.pause(false),
+	} {
+		s.mux.HandleFunc(route, h)
+	}
+	return s, nil
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.cfg.Key != "" && r.Header.Get("Authorization") != "Bearer "+s.cfg.Key {
+		fail(w, http.StatusUnauthorized, "Unauthorized")
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+// Restart ends all connections and begins another life.
+func (s *Server) Restart() {
+	s.seed.Add(1)
+	s.mu.Lock()
+	clear(s.sessions)
+	s.paused = false
+	s.mu.Unlock()
+	s.engine.Restart()
+}
+
+// Drain makes the server refuse what is new.
+func (s *Server) Drain() { s.engine.Drain() }
+
+// Close ends what runs.
+func (s *Server) Close() error { return s.engine.Close() }
+
+// Running tells how many requests are being answered.
+func (s *Server) Running() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.running)
+}
+
+// state returns the engine's state.
+func (s *Server) state(ctx context.Context) engine.Status {
+	for st := range s.engine.Card(ctx) {
+		return st
+	}
+	return engine.Status{State: engine.Failed}
+}
+
+func tell(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	json.MarshalWrite(w, v) //nolint:errcheck // nobody is left to tell
+}
+
+func fail(w http.ResponseWriter, status int, message string) {
+	tell(w, status, map[string]any{"error": map[string]any{"message": message, "code": status}})
+}
+
+func (s *Server) health(w http.ResponseWriter, r *http.Request) {
+	if st := s.state(r.Context()); st.State != engine.Ready {
+		fail(w, http.StatusServiceUnavailable, st.Reason)
+	}
+}
+
+func (s *Server) info(w http.ResponseWriter, r *http.Request) {
+	c := s.state(r.Context()).Card
+	tell(w, http.StatusOK, map[string]any{
+		"version": "0.5.21", "model_path": "/models/" + c.Model, "served_model_name": c.Model,
+		"random_seed": s.seed.Load(), "dp_size": c.DPSize, "page_size": c.BlockSize, "context_length": nil,
+		"max_total_num_tokens": c.TotalBlocks * uint64(c.BlockSize), "max_running_requests": c.MaxSeqs * c.DPSize,
+		"max_prefill_tokens": c.MaxBatchedTokens, "disaggregation_mode": "null",
+		"enable_priority_scheduling": s.cfg.Priority, "schedule_low_priority_values_first": s.cfg.LowFirst,
+		"incremental_streaming_output": s.cfg.Incremental, "enable_lora": s.cfg.LoRA, "lora_paths": nil,
+		"enable_session_radix_cache": s.cfg.Sessions, "skip_tokenizer_init": false,
+		"internal_states": []any{map[string]any{"last_gen_throughput": 0}},
+	})
+}
+
+func (s *Server) models(w http.ResponseWriter, r *http.Request) {
+	c := s.state(r.Context()).Card
+	tell(w, http.StatusOK, map[string]any{"object": "list", "data": []any{
+		map[string]any{"id": c.Model, "object": "model", "owned_by": "sglang", "root": c.Model, "max_model_len": c.ContextLength},
+	}})
+}
+
+// load returns the present reading.
+func (s *Server) load(ctx context.Context) engine.Load {
+	for l := range s.engine.Load(ctx) {
+		return l
+	}
+	return engine.Load{}
+}
+
+func (s *Server) loads(w http.ResponseWriter, r *http.Request) {
+	block := int64(s.cfg.Mock.Args.BlockSize)
+	ranks := s.load(r.Context()).Ranks
+	list := make([]map[string]any, len(ranks))
+	for i, l := range ranks {
+		list[i] = map[string]any{
+			"dp_rank": l.Rank, "num_running_reqs": l.Running, "num_waiting_reqs": l.Waiting,
+			"num_waiting_uncached_tokens": l.WaitingTokens, "num_total_reqs": l.Running + l.Waiting,
+			"num_used_tokens": l.UsedBlocks * block, "max_total_num_tokens": l.TotalBlocks * block,
+		}
+	}
+	tell(w, http.StatusOK, map[string]any{"dp_rank_count": len(ranks), "loads": list})
+}
+
+func (s *Server) oldLoad(w http.ResponseWriter, r *http.Request) {
+	list := []map[string]any{}
+	for _, l := range s.load(r.Context()).Ranks {
+		list = append(list, map[string]any{
+			"dp_rank": l.Rank, "num_reqs": l.Running + l.Waiting, "num_waiting_reqs": l.Waiting,
+			"num_tokens": l.UsedBlocks * int64(s.cfg.Mock.Args.BlockSize),
+		})
+	}
+	tell(w, http.StatusOK, list)
+}
+
+func (s *Server) flush(w http.ResponseWriter, _ *http.Request) {
+	if s.Running() > 0 {
+		http.Error(w, "Flush cache failed: requests are running.", http.StatusBadRequest)
+		return
+	}
+	w.Write([]byte("Cache flushed.\n")) //nolint:errcheck // nobody is left to tell
+}
+
+// pause stops the admission of requests, or lets it go on. A paused server takes
+// requests and does not answer.
+func (s *Server) pause(on bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		s.mu.Lock()
+		s.paused = on
+		s.mu.Unlock()
+		tell(w, http.StatusOK, map[string]string{"status": "ok"})
+	}
+}
+
+func (s *Server) abort(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		RID string `json:"rid"`
+		All bool   `json:"abort_all"`
+	}
+	if err := json.UnmarshalRead(r.Body, &body); err != nil {
+		fail(w, http.StatusUnprocessableEntity, err.Error())
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, w := range s.running {
+		if body.All || id == body.RID {
+			w.cancel(errAborted)
+			delete(s.running, id)
+		}
+	}
+}
+
+func (s *Server) openSession(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		ID       string `json:"session_id"`
+		Capacity *int   `json:"capacity_of_str_len"`
+	}
+	if err := json.UnmarshalRead(r.Body, &body); err != nil || body.Capacity == nil {
+		fail(w, http.StatusUnprocessableEntity, "capacity_of_str_len: Field required")
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessions[body.ID] {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	s.sessions[body.ID] = true
+	tell(w, http.StatusOK, body.ID)
+}
+
+func (s *Server) closeSession(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		ID string `json:"session_id"`
+	}
+	if err := json.UnmarshalRead(r.Body, &body); err != nil {
+		fail(w, http.StatusUnprocessableEntity, err.Error())
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, body.ID)
+}
