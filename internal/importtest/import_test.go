@@ -73,7 +73,8 @@ var plan = []room{
 	{name: "engine/httpapi", floor: 2, sees: []string{"engine"}},
 	{name: "engine/live", floor: 2, sees: []string{"engine"}, never: noHTTP},
 	{name: "engine/llamacpp", floor: 2, sees: []string{"engine", "engine/httpapi"}, seenBy: command},
-	{name: "engine/mock", floor: 2, sees: []string{"engine"}, seenBy: append([]string{"sim", "bench/virtual", "internal/fake/llama", "internal/fake/vllm"}, command...), never: noHTTP},
+	{name: "engine/mock", floor: 2, sees: []string{"engine"}, seenBy: append([]string{"sim", "bench/virtual", "internal/fake/llama", "internal/fake/trtllm", "internal/fake/vllm"}, command...), never: noHTTP},
+	{name: "engine/trtllm", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: command},
 	{name: "engine/vllm", floor: 2, sees: []string{"engine", "engine/httpapi"}, seenBy: command},
 	{name: "fleet", floor: 2, sees: []string{"engine"}, never: noHTTP},
 
@@ -104,6 +105,7 @@ var plan = []room{
 	{name: "internal/wire", outside: true, sees: []string{"engine"}},
 	{name: "internal/config", outside: true, seenBy: []string{"cmd/dynago"}},
 	{name: "internal/fake/llama", outside: true, sees: []string{"chat", "engine", "engine/mock"}, seenBy: command},
+	{name: "internal/fake/trtllm", outside: true, sees: []string{"engine", "engine/mock", "kv"}, seenBy: command},
 	{name: "internal/fake/vllm", outside: true, sees: []string{"chat", "engine", "engine/mock"}, seenBy: command},
 	{name: "internal/demo", outside: true, never: noHTTP},
 	{name: "internal/demo/train", outside: true, sees: []string{"internal/demo", "tokenizer"}, seenBy: []string{}},

@@ -1,0 +1,215 @@
+package trtllm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/dynago/dynago/engine"
+)
+
+const (
+	cardEvery = 500 * time.Millisecond
+	// lostAfter is how long a server may be away and still be the same one, if it
+	// does not tell when it began.
+	lostAfter = 10 * time.Second
+)
+
+// life is what is known of the server's present life.
+type life struct {
+	epoch    uint64
+	read     reading   // the last one
+	seen     time.Time // when it last answered
+	revision uint64
+	card     *engine.Card
+}
+
+// Card implements [engine.Engine]: it asks twice a second, and yields what has
+// changed.
+func (e *Engine) Card(ctx context.Context) iter.Seq2[engine.Status, error] {
+	return func(yield func(engine.Status, error) bool) {
+		var last engine.Status
+		for s := range engine.Poll(ctx, cardEvery, 0.1, e.status) {
+			if reflect.DeepEqual(s, last) {
+				continue
+			}
+			last = s
+			if !yield(s, nil) {
+				return
+			}
+		}
+	}
+}
+
+// status asks the server what it is. It never fails: who does not answer is
+// loading.
+func (e *Engine) status(ctx context.Context) (engine.Status, error) {
+	if e.closed.Load() {
+		return e.tell(engine.Failed, "the engine is closed", nil, nil), nil
+	}
+	card, now, err := e.discover(ctx)
+	switch {
+	case errors.Is(err, errUseless):
+		return e.tell(engine.Failed, err.Error(), nil, nil), nil
+	case err != nil:
+		return e.tell(engine.Loading, "TensorRT-LLM is not ready: "+err.Error(), nil, nil), nil
+	}
+	return e.tell(engine.Ready, "", card, now), nil
+}
+
+// tell turns a finding into a status, and notices another life of the server.
+func (e *Engine) tell(state engine.State, reason string, card *engine.Card, read reading) engine.Status {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l, now := &e.life, time.Now()
+	if l.epoch == 0 {
+		l.epoch, l.seen = uint64(now.UnixNano()), now
+	}
+	if card != nil {
+		if l.card != nil && read.another(l.read, now.Sub(l.seen)) {
+			l.epoch = max(l.epoch+1, uint64(now.UnixNano()))
+		}
+		l.read, l.seen = read, now
+		if l.card == nil || !reflect.DeepEqual(l.card, card) {
+			l.card = card
+			l.revision++
+		}
+	}
+	s := engine.Status{Epoch: l.epoch, Revision: l.revision, State: state, Reason: reason, Card: l.card}
+	if err := e.feed.Become(s); err != nil {
+		e.log.Warn("KV events cannot be read", "error", err)
+	}
+	return s
+}
+
+// errUseless marks what waiting does not mend.
+var errUseless = errors.New("this server cannot be used")
+
+// discover asks for all that a card holds.
+func (e *Engine) discover(ctx context.Context) (*engine.Card, reading, error) {
+	if _, err := e.client.Get(ctx, "/health"); err != nil {
+		return nil, nil, err
+	}
+	model, err := e.model(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if e.config.ContextLength == 0 {
+		return nil, nil, fmt.Errorf("%w: it does not tell the model's context length; give context_length", errUseless)
+	}
+	f := oldest
+	if document, err := e.client.Get(ctx, "/openapi.json"); err == nil {
+		if told := fieldsOf(document); told != nil {
+			f = told
+		}
+	}
+	for _, name := range []string{"prompt", "stream", "stream_options", "max_tokens", "detokenize", "stop_token_ids"} {
+		if !f.has(name) {
+			return nil, nil, fmt.Errorf("%w: its %s has no %s, so that ids cannot go both ways", errUseless, completions, name)
+		}
+	}
+	e.fields.Store(&f)
+	now, err := e.prometheus(ctx)
+	if err != nil && engine.KindOf(err) != engine.Unsupported {
+		return nil, nil, err
+	}
+	c := &engine.Card{
+		Model: model, Engine: "tensorrt_llm " + e.version(ctx), Role: e.config.Role, Accepts: []engine.Input{engine.InputTokens},
+		ContextLength: e.config.ContextLength, BlockSize: e.config.BlockSize, HashScheme: engine.SchemeXXH3, DPSize: max(1, e.config.Ranks),
+		Features: e.features(f),
+	}
+	if size, ok := now.number(tokensPerBlock); ok && c.BlockSize == 0 {
+		c.BlockSize = uint32(size)
+	}
+	if blocks, ok := now.number(maxBlocks); ok {
+		c.TotalBlocks = uint64(blocks)
+	}
+	if e.listens(c) {
+		c.Features = append(c.Features, engine.FeatureEvents)
+		slices.Sort(c.Features)
+	}
+	if e.config.Role != engine.Aggregated {
+		c.Disagg.Style = "context"
+	}
+	for _, a := range e.config.Adapters {
+		c.Adapters = append(c.Adapters, a.Name)
+	}
+	return c, now, nil
+}
+
+// features are what the server's own fields and the configuration allow.
+func (e *Engine) features(f fields) engine.Features {
+	list := engine.Features{engine.FeatureStopIDs, engine.FeatureCachedTokens}
+	for _, x := range []struct {
+		field string
+		also  bool
+		what  engine.Feature
+	}{
+		{"seed", true, engine.FeatureSeed},
+		{"logit_bias", true, engine.FeatureLogitBias},
+		{"min_tokens", true, engine.FeatureMinTokens},
+		{"logprobs", true, engine.FeatureLogprobs},
+		{"thinking_token_budget", true, engine.FeatureThinkingBudget},
+		{"priority", e.config.PriorityEnabled, engine.FeaturePriority},
+		{"lora_request", len(e.config.Adapters) > 0, engine.FeatureLoRA},
+		{"disaggregated_params", e.config.Role != engine.Aggregated, engine.FeatureHandoff},
+	} {
+		if x.also && f.has(x.field) {
+			list = append(list, x.what)
+		}
+	}
+	if f.has("response_format") {
+		for _, feature := range forms {
+			list = append(list, feature)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// version is for people only.
+func (e *Engine) version(ctx context.Context) string {
+	text, err := e.client.Get(ctx, "/version")
+	var v struct {
+		Version string `json:"version"`
+	}
+	if err != nil || json.Unmarshal(text, &v) != nil || v.Version == "" {
+		return "of unknown version"
+	}
+	return v.Version
+}
+
+// model returns the name to serve, if the server has it.
+func (e *Engine) model(ctx context.Context) (string, error) {
+	text, err := e.client.Get(ctx, "/v1/models")
+	if err != nil {
+		return "", err
+	}
+	var list struct {
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(text, &list); err != nil || len(list.Data) == 0 {
+		return "", errors.New("/v1/models lists no model")
+	}
+	i := 0
+	if e.config.Model != "" {
+		i = slices.IndexFunc(list.Data, func(m struct {
+			ID string `json:"id"`
+		},
+		) bool {
+			return m.ID == e.config.Model
+		})
+	}
+	if i < 0 {
+		return "", fmt.Errorf("%w: it serves %s and no model %s", errUseless, list.Data[0].ID, e.config.Model)
+	}
+	return list.Data[i].ID, nil
+}

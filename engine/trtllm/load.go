@@ -1,0 +1,60 @@
+package trtllm
+
+import (
+	"context"
+	"iter"
+	"math"
+
+	"github.com/dynago/dynago/engine"
+)
+
+// Load implements [engine.Engine]. The server's Prometheus page is read, and not
+// /metrics, whose every line is told to one reader only. It knows no ranks: of
+// several, nothing is known.
+func (e *Engine) Load(ctx context.Context) iter.Seq2[engine.Load, error] {
+	return engine.Poll(ctx, e.config.LoadEvery, 0.1, func(ctx context.Context) (engine.Load, error) {
+		ranks := make([]engine.RankLoad, max(1, e.config.Ranks))
+		for i := range ranks {
+			ranks[i] = unknownLoad(uint32(i))
+		}
+		read, err := e.prometheus(ctx)
+		if engine.KindOf(err) == engine.Unsupported && err != nil {
+			return engine.Load{Ranks: ranks}, nil // it tells nothing, which is no failure
+		}
+		if err != nil {
+			return engine.Load{}, err
+		}
+		if len(ranks) == 1 {
+			ranks[0] = read.load()
+		}
+		return engine.Load{Ranks: ranks}, nil
+	})
+}
+
+func unknownLoad(rank uint32) engine.RankLoad {
+	return engine.RankLoad{
+		Rank: rank, Running: engine.Unknown, Waiting: engine.Unknown, WaitingTokens: engine.Unknown,
+		UsedBlocks: engine.Unknown, TotalBlocks: engine.Unknown,
+		PrefixHits: engine.Unknown, PrefixQueries: engine.Unknown, Preemptions: engine.Unknown,
+	}
+}
+
+// load returns what a reading tells of the one rank.
+func (r reading) load() engine.RankLoad {
+	l := unknownLoad(0)
+	if n, ok := r.number(running); ok {
+		l.Running = int64(n)
+	}
+	if n, ok := r.number(waiting); ok {
+		l.Waiting = int64(n)
+	}
+	blocks, ok := r.number(maxBlocks)
+	if !ok {
+		return l
+	}
+	l.TotalBlocks = int64(blocks)
+	if used, ok := r.number(utilization); ok && used <= 1 {
+		l.UsedBlocks = int64(math.Round(used * blocks))
+	}
+	return l
+}

@@ -1,0 +1,105 @@
+// Package trtllm attaches to a stock TensorRT-LLM server (trtllm-serve) by its
+// URL: token ids go in and come out over /v1/completions with detokenize:false,
+// the one route that has ids both ways.
+//
+// The one idea: the server answers 400 to any member of a request that it does
+// not know, so that nothing is sent which its own schema does not list. What that
+// takes away is taken from the card first, and nobody asks for it.
+package trtllm
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/httpapi"
+	"github.com/dynago/dynago/engine/live"
+)
+
+// Config says where the server is, and what it does not tell itself.
+type Config struct {
+	httpapi.Config
+	// Model is the name to serve; empty: the first one that the server lists.
+	Model string
+	// ContextLength bounds prompt and output together, in tokens. The server does
+	// not tell it: without it the worker never becomes ready.
+	ContextLength uint32
+	// BlockSize is the number of tokens in a block (tokens_per_block), and Ranks
+	// that of attention-DP ranks; 0: what the server tells, and one.
+	BlockSize, Ranks uint32
+	// LoadEvery is how often the load is asked for; 0: every 500 ms.
+	LoadEvery time.Duration
+	// Role is the part of requests that the server does. As [engine.Prefill] or
+	// [engine.Decode] it needs a cache transceiver.
+	Role engine.Role
+	// Events says that the server keeps its KV events: its
+	// kv_cache_config.event_buffer_max_size is above 0. Nobody else may read them.
+	Events bool
+	// PriorityEnabled says that the server's waiting queue follows priorities.
+	PriorityEnabled bool
+	// Adapters are those that the server may load, by request.
+	Adapters []Adapter
+	// Log hears of what an operator could do something about; nil: nobody does.
+	Log *slog.Logger
+}
+
+// Adapter is a LoRA adapter as the server finds it.
+type Adapter struct {
+	Name string `json:"lora_name"`
+	ID   int32  `json:"lora_int_id"` // another one for each adapter
+	Path string `json:"lora_path"`   // on the server's machine
+}
+
+// Engine is one server. It owns no goroutine.
+type Engine struct {
+	config Config
+	client *httpapi.Client
+	log    *slog.Logger
+	closed atomic.Bool
+	// fields are the members that the server's completions take.
+	fields atomic.Pointer[fields]
+	// legs numbers the pairs of legs that begin here, node tells them from those
+	// of others.
+	legs atomic.Uint64
+	node uint64
+
+	feed *live.Feed
+
+	mu   sync.Mutex
+	life life
+}
+
+var (
+	_ engine.Engine        = (*Engine)(nil)
+	_ engine.Disaggregator = (*Engine)(nil)
+)
+
+// New returns an engine. It dials nothing; only a bad configuration is an error.
+func New(c Config) (*Engine, error) {
+	client, err := httpapi.New(c.Config)
+	if err != nil {
+		return nil, err
+	}
+	if c.LoadEvery <= 0 {
+		c.LoadEvery = 500 * time.Millisecond
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	e := &Engine{config: c, client: client, log: c.Log, node: rand.Uint64()}
+	e.fields.Store(&oldest)
+	e.feed = live.NewFeed(e.source)
+	return e, nil
+}
+
+// Close closes idle connections and refuses what is new. It may be called any
+// number of times.
+func (e *Engine) Close() error {
+	e.closed.Store(true)
+	e.feed.Close()
+	e.client.Close()
+	return nil
+}

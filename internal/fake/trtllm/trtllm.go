@@ -1,0 +1,210 @@
+// Package trtllm is trtllm-serve as those see it who talk to it: its routes over
+// a mock engine, with its strictness. Any member that it does not know is a 400,
+// answers have ids only with detokenize:false, and a pair of legs meets by
+// numbers larger than a float64 holds.
+//
+// The one idea: what is computed, cached and counted is the mock engine's; here
+// is nothing but the way the server says it.
+package trtllm
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/mock"
+)
+
+// Config says what server it is.
+type Config struct {
+	Model  string
+	Engine *mock.Engine // the caller's to close
+	// AbortLatency is how long the server computes on for a client that has gone.
+	// The real one looks once a second.
+	AbortLatency time.Duration
+	// Old leaves out what early versions do not have: fields of requests and their
+	// description, and the Prometheus page.
+	Old bool
+	// EventBuffer is how many KV events are kept until somebody asks; older ones
+	// are dropped. 0: none are kept.
+	EventBuffer int
+	// Transceiver is where legs meet. Servers of one pair share it; nil: none.
+	Transceiver *Transceiver
+}
+
+// Server is an http.Handler. It is safe for concurrent use.
+type Server struct {
+	config Config
+	mux    *http.ServeMux
+	began  atomic.Int64 // Unix nanoseconds
+
+	mu     sync.Mutex
+	served int64
+	last   []byte // body of the last completion that was asked for
+
+	events buffer
+	stop   context.CancelFunc
+	done   chan struct{} // closed when nothing is read any more
+}
+
+// New returns a server, to be closed.
+func New(c Config) *Server {
+	s := &Server{config: c, mux: http.NewServeMux(), done: make(chan struct{})}
+	var ctx context.Context
+	ctx, s.stop = context.WithCancel(context.Background())
+	s.began.Store(time.Now().UnixNano())
+	s.mux.HandleFunc("GET /health", s.health)
+	s.mux.HandleFunc("GET /version", s.version)
+	s.mux.HandleFunc("GET /v1/models", s.models)
+	s.mux.HandleFunc("POST /v1/completions", s.completions)
+	s.mux.HandleFunc("POST /kv_cache_events", s.drain)
+	s.events.size, s.events.most = c.blockSize(), c.EventBuffer
+	go func() {
+		defer close(s.done)
+		if c.EventBuffer > 0 {
+			s.events.follow(c.Engine.Events(ctx, nil))
+		}
+	}()
+	if !c.Old {
+		s.mux.HandleFunc("GET /openapi.json", s.describe)
+		s.mux.HandleFunc("GET /prometheus/metrics", s.metrics)
+	}
+	return s
+}
+
+// ServeHTTP implements [http.Handler].
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// blockSize returns the number of tokens in a block of the mock engine.
+func (c *Config) blockSize() int {
+	for st := range c.Engine.Card(context.Background()) {
+		return int(st.Card.BlockSize)
+	}
+	return 0
+}
+
+// Close stops following the mock engine's events.
+func (s *Server) Close() {
+	s.stop()
+	<-s.done
+}
+
+// Restart is a crash and a new start: streams break off, the cache is empty, and
+// the process began later than before.
+func (s *Server) Restart() {
+	s.mu.Lock()
+	s.served = 0
+	s.mu.Unlock()
+	s.began.Add(int64(time.Second))
+	s.config.Engine.Restart()
+}
+
+// Last returns the body of the last completion that was asked for.
+func (s *Server) Last() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// status returns what the mock engine tells of itself now.
+func (s *Server) status(r *http.Request) engine.Status {
+	for st := range s.config.Engine.Card(r.Context()) {
+		return st
+	}
+	return engine.Status{}
+}
+
+func (s *Server) health(w http.ResponseWriter, r *http.Request) {
+	if st := s.status(r); st.State != engine.Ready {
+		refuse(w, http.StatusServiceUnavailable, "LLM is shutting down or not yet up: "+st.Reason)
+	}
+}
+
+func (s *Server) version(w http.ResponseWriter, _ *http.Request) {
+	v := "1.3.0rc24"
+	if s.config.Old {
+		v = "1.2.0"
+	}
+	write(w, map[string]string{"version": v})
+}
+
+func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
+	write(w, map[string]any{"object": "list", "data": []any{
+		map[string]any{"id": s.config.Model, "object": "model", "created": s.began.Load() / 1e9, "owned_by": "tensorrt_llm"},
+	}})
+}
+
+func (s *Server) describe(w http.ResponseWriter, _ *http.Request) {
+	properties := map[string]any{}
+	for _, name := range known(s.config.Old) {
+		properties[name] = map[string]any{}
+	}
+	write(w, map[string]any{"components": map[string]any{"schemas": map[string]any{
+		"CompletionRequest": map[string]any{"additionalProperties": false, "properties": properties},
+	}}})
+}
+
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
+	var load engine.Load
+	for l := range s.config.Engine.Load(r.Context()) {
+		load = l
+		break
+	}
+	var sum engine.RankLoad
+	for _, l := range load.Ranks {
+		sum.Running += l.Running
+		sum.Waiting += l.Waiting
+		sum.UsedBlocks += l.UsedBlocks
+		sum.TotalBlocks += l.TotalBlocks
+	}
+	card := s.status(r).Card
+	s.mu.Lock()
+	served := s.served
+	s.mu.Unlock()
+	labels := fmt.Sprintf(`{engine_type="pytorch",model_name=%q}`, s.config.Model)
+	for _, m := range []struct {
+		name  string
+		value float64
+	}{
+		{"trtllm_num_requests_running", float64(sum.Running)},
+		{"trtllm_num_requests_waiting", float64(sum.Waiting)},
+		{"trtllm_kv_cache_utilization", float64(sum.UsedBlocks) / float64(max(1, sum.TotalBlocks))},
+		{"trtllm_kv_cache_max_blocks", float64(sum.TotalBlocks)},
+		{"trtllm_kv_cache_tokens_per_block", float64(card.BlockSize)},
+		{"trtllm_request_success_total", float64(served)},
+	} {
+		fmt.Fprintf(w, "# TYPE %s gauge\n%s%s %v\n", m.name, m.name, labels, m.value)
+	}
+	fmt.Fprintf(w, "process_start_time_seconds %s\n", strconv.FormatFloat(float64(s.began.Load())/1e9, 'f', 3, 64))
+}
+
+func write(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	json.MarshalWrite(w, v) //nolint:errcheck // the client has gone
+}
+
+// refuse answers with an error in the server's own shape.
+func refuse(w http.ResponseWriter, status int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	w.Write(fault(status, message)) //nolint:errcheck // the client has gone
+}
+
+func fault(status int, message string) []byte {
+	kind := "BadRequestError"
+	if status >= 500 {
+		kind = "InternalServerError"
+	}
+	text, err := json.Marshal(map[string]any{"object": "error", "message": message, "type": kind, "param": nil, "code": status})
+	if err != nil {
+		panic(err) // a map of texts
+	}
+	return text
+}
