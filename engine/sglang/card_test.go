@@ -99,6 +99,21 @@ func reading(t *testing.T, e engine.Engine) engine.RankLoad {
 	return engine.RankLoad{}
 }
 
+const metrics = `# TYPE sglang:num_running_reqs gauge
+sglang:num_running_reqs{engine_type="unified",model_name="a\"}b",tp_rank="0"} 4.0
+sglang:num_running_reqs{model_name="m",tp_rank="1"} 9.0
+sglang:num_queue_reqs{tp_rank="0",} 1 1700000000
+sglang_num_used_tokens 33
+sglang:max_total_num_tokens{dp_rank="0"} 1.6e2
+sglang:max_total_num_tokens{dp_rank="1"} 7
+sglang:cached_tokens_total 1e+06
+sglang:prompt_tokens_total 2e+06 # {trace_id="x"} 1
+sglang:token_usage NaN
+sglang:num_running_reqs{tp_rank="0"} NaN
+sglang:num_running_reqs{tp_rank="0
+# EOF
+`
+
 func TestLoad(t *testing.T) {
 	unknown := engine.RankLoad{
 		Running: engine.Unknown, Waiting: engine.Unknown, WaitingTokens: engine.Unknown, UsedBlocks: engine.Unknown, TotalBlocks: engine.Unknown,
@@ -121,9 +136,13 @@ func TestLoad(t *testing.T) {
 		"old": {scripted{"/get_load": say(`[{"dp_rank":0,"num_reqs":5,"num_waiting_reqs":2,"num_tokens":17}]`)}, with(func(l *engine.RankLoad) {
 			l.Running, l.Waiting, l.UsedBlocks = 3, 2, 2
 		})},
-		"none":   {scripted{}, unknown},
-		"failed": {scripted{"/v1/loads": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "/get_load": say(`[{"dp_rank":0,"num_reqs":5,"num_waiting_reqs":2}]`)}, unknown},
-		"a page": {scripted{"/v1/loads": say(`<html>`)}, unknown},
+		"metrics": {scripted{"/metrics": say(metrics)}, with(func(l *engine.RankLoad) {
+			l.Running, l.Waiting, l.UsedBlocks, l.TotalBlocks, l.PrefixHits, l.PrefixQueries = 4, 1, 3, 10, 1e6, 2e6
+		})},
+		"metrics of nothing": {scripted{"/metrics": say("up 1\n")}, unknown},
+		"none":               {scripted{}, unknown},
+		"failed":             {scripted{"/v1/loads": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "/get_load": say(`[{"dp_rank":0,"num_reqs":5,"num_waiting_reqs":2}]`)}, unknown},
+		"a page":             {scripted{"/v1/loads": say(`<html>`)}, unknown},
 	} {
 		server := described(`{"page_size":16}`)
 		for path, h := range tc.routes {

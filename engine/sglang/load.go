@@ -18,6 +18,8 @@ type rankLoad struct {
 
 	Requests *int64 `json:"num_reqs"`   // /get_load: running and waiting
 	Tokens   *int64 `json:"num_tokens"` // /get_load: in use
+
+	Hits, Queries *int64 `json:"-"` // /metrics: tokens since the start
 }
 
 // Load yields readings. What could not be read is unknown, and never 0.
@@ -25,12 +27,12 @@ func (e *Engine) Load(ctx context.Context) iter.Seq2[engine.Load, error] {
 	return func(yield func(engine.Load, error) bool) {
 		ctx, done := e.within(ctx)
 		defer done()
-		var route string
+		var route int // in loadRoutes
 		var life uint64
 		probe := func(ctx context.Context) (engine.Load, error) {
 			// Another life may be another version.
 			if f := e.facts.Load(); f != nil && f.epoch != life {
-				route, life = "", f.epoch
+				route, life = 0, f.epoch
 			}
 			ranks, on := e.readLoad(ctx, route)
 			route = on
@@ -44,30 +46,39 @@ func (e *Engine) Load(ctx context.Context) iter.Seq2[engine.Load, error] {
 	}
 }
 
-const (
-	loadsRoute   = "/v1/loads?include=core"
-	getLoadRoute = "/get_load"
-)
-
-// readLoad asks the route that answered last, or finds out which does. A route
-// that the server says it has not is not asked again; one that failed is.
-func (e *Engine) readLoad(ctx context.Context, route string) (ranks []rankLoad, on string) {
-	if route != getLoadRoute {
-		var loads struct {
+// loadRoutes are where servers of different age and flags tell their load, the
+// one that tells most first.
+var loadRoutes = []func(*Engine, context.Context) ([]rankLoad, error){
+	func(e *Engine, ctx context.Context) ([]rankLoad, error) {
+		var told struct {
 			Loads []rankLoad `json:"loads"`
 		}
-		err := e.get(ctx, &loads, loadsRoute)
-		switch kind := engine.KindOf(err); {
-		case err == nil:
-			return loads.Loads, loadsRoute
-		case kind != engine.Unsupported && kind != engine.NotFound:
+		err := e.get(ctx, &told, "/v1/loads?include=core")
+		return told.Loads, err
+	},
+	func(e *Engine, ctx context.Context) ([]rankLoad, error) {
+		page, err := e.http.Get(ctx, "/metrics")
+		return readMetrics(string(page)), err
+	},
+	func(e *Engine, ctx context.Context) (ranks []rankLoad, err error) {
+		err = e.get(ctx, &ranks, "/get_load")
+		return ranks, err
+	},
+}
+
+// readLoad asks the route that answered last, or those after it. A route that the
+// server says it has not is not asked again; one that failed is.
+func (e *Engine) readLoad(ctx context.Context, route int) (ranks []rankLoad, on int) {
+	for ; ; route++ {
+		ranks, err := loadRoutes[route](e, ctx)
+		if err == nil {
+			return ranks, route
+		}
+		kind := engine.KindOf(err)
+		if route == len(loadRoutes)-1 || kind != engine.Unsupported && kind != engine.NotFound {
 			return nil, route
 		}
 	}
-	if err := e.get(ctx, &ranks, getLoadRoute); err != nil {
-		return nil, getLoadRoute
-	}
-	return ranks, getLoadRoute
 }
 
 // load turns what was read into a reading with one entry for each rank.
@@ -110,6 +121,8 @@ func (r *rankLoad) fill(to *engine.RankLoad, block int64) {
 		{&to.WaitingTokens, r.WaitingTokens, 1},
 		{&to.UsedBlocks, r.UsedTokens, block},
 		{&to.TotalBlocks, r.MaxTokens, block},
+		{&to.PrefixHits, r.Hits, 1},
+		{&to.PrefixQueries, r.Queries, 1},
 	} {
 		if m.value != nil && *m.value >= 0 {
 			*m.to = (*m.value + m.per - 1) / m.per

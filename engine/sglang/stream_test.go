@@ -190,7 +190,9 @@ func TestHostile(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}, engine.Disconnected},
 		"half a chunk": {sse("data: " + chunk([]uint32{7}, 1, "")[:30]), engine.Internal},
-		"validation":   {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, `{"detail":[{"msg":"x"}]}`, 422) }, engine.InvalidArgument},
+		"validation": {func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, `{"detail":[{"msg":"x"}]}`, http.StatusUnprocessableEntity)
+		}, engine.InvalidArgument},
 		"no adapter": {func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, `{"error":{"message":"no such adapter"}}`, 404)
 		}, engine.NotFound},

@@ -70,14 +70,14 @@ func (s *Server) request(b *generateBody) (*engine.Request, error) {
 		}
 	}
 	if p.TopK != nil && *p.TopK == 0 {
-		return nil, errors.New("top_k must be -1 (disable), or at least 1, got 0.")
+		return nil, errors.New("top_k must be -1 (disable), or at least 1, got 0")
 	}
 	if !s.cfg.LoRA && b.LoRA != "" {
-		return nil, errors.New("LoRA is not enabled.")
+		return nil, errors.New("LoRA is not enabled")
 	}
 	if b.Priority != nil {
 		if !s.cfg.Priority {
-			return nil, errors.New("Using priority is disabled for this server.")
+			return nil, errors.New("priority is disabled for this server")
 		}
 		urgency := *b.Priority
 		if s.cfg.LowFirst {
@@ -109,7 +109,7 @@ func (b *generateBody) hold(r *engine.Request) error {
 			continue
 		}
 		if r.Format != nil {
-			return errors.New("Only one of regex, json_schema, ebnf or structural_tag can be set.")
+			return errors.New("only one of regex, json_schema, ebnf or structural_tag can be set")
 		}
 		r.Format = &chat.OutputFormat{Kind: c.kind, Pattern: *c.text}
 		if c.kind == chat.FormatJSONSchema || c.kind == chat.FormatStructuralTag {

@@ -1,0 +1,92 @@
+package sglang_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/sglang"
+	fake "github.com/dynago/dynago/internal/fake/sglang"
+)
+
+// The habits of servers that have tripped others up, one test each. Those about
+// the form of a stream are in TestStreams, about limits in TestLimitIsAlwaysSent,
+// about paused servers in TestControls.
+
+// A route that takes a request as long as any other is no probe.
+func TestHealthIsNotAskedByGenerating(t *testing.T) {
+	server := described(`{}`)
+	server["/health_generate"] = func(http.ResponseWriter, *http.Request) { t.Error("asked") }
+	e := server.serve(t, sglang.Config{})
+	status(t, e, engine.Ready)
+	reading(t, e)
+}
+
+// A server that was not started for priorities refuses them: it is sent none.
+func TestPriorityWhereThereIsNone(t *testing.T) {
+	e := attach(t, fake.Config{})
+	status(t, e, engine.Ready)
+	r := ask()
+	r.Priority = ptr(int32(5))
+	if _, _, err := collect(t.Context(), e, r); err != nil {
+		t.Error(err)
+	}
+}
+
+// The same turns up where lower numbers are sooner: the most urgent of all has a
+// number that the server can hold.
+func TestPriorityTurnedRound(t *testing.T) {
+	e := attach(t, fake.Config{Priority: true, LowFirst: true})
+	status(t, e, engine.Ready)
+	r := ask()
+	r.Priority = ptr(int32(-1 << 31))
+	if _, _, err := collect(t.Context(), e, r); err != nil {
+		t.Error(err)
+	}
+}
+
+// A kept-alive connection that the server closes just then loses no request.
+func TestConnectionClosedBetween(t *testing.T) {
+	var calls atomic.Int32
+	server := described(`{}`)
+	server["/generate"] = func(w http.ResponseWriter, r *http.Request) {
+		if calls.Add(1) == 1 {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			conn.Close()
+			return
+		}
+		io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: %s\n\n", chunk([]uint32{7}, 1, length))
+	}
+	e := server.serve(t, sglang.Config{Every: 1 << 40})
+	status(t, e, engine.Ready) // leaves a connection that is kept
+	ids, _, err := collect(t.Context(), e, ask())
+	if err != nil || len(ids) != 1 || calls.Load() != 2 {
+		t.Errorf("%v, %v after %d calls", ids, err, calls.Load())
+	}
+}
+
+// An id that is still being aborted is refused by the server: the next attempt
+// under it waits for the abort.
+func TestIDUsedAgain(t *testing.T) {
+	e := attach(t, fake.Config{})
+	status(t, e, engine.Ready)
+	for range 20 {
+		r := ask()
+		r.Stop.MaxTokens = 2000
+		for _, err := range e.Generate(t.Context(), r) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+}
