@@ -1,6 +1,7 @@
 package vllm_test
 
 import (
+	"context"
 	"net/http/httptest"
 	"slices"
 	"testing"
@@ -71,12 +72,11 @@ func serve(t *testing.T, c fake.Config, change func(*vllm.Config)) *served {
 var builds = []struct {
 	name string
 	fake.Config
-	skips []string
 }{
-	{"generate", fake.Config{PromptTokensDetails: true, Adapters: []string{"some"}}, nil},
-	{"completions", fake.Config{Version: "0.11.0", NoGenerate: true, PromptTokensDetails: true, Adapters: []string{"some"}}, nil},
-	{"no-docs", fake.Config{NoDocs: true}, nil},
-	{"tokens-only", fake.Config{TokensOnly: true, Priority: true, Dev: true}, nil},
+	{"generate", fake.Config{PromptTokensDetails: true, Adapters: []string{"some"}}},
+	{"completions", fake.Config{Version: "0.11.0", NoGenerate: true, PromptTokensDetails: true, Adapters: []string{"some"}}},
+	{"no-docs", fake.Config{NoDocs: true}},
+	{"tokens-only", fake.Config{TokensOnly: true, Priority: true, Dev: true}},
 }
 
 func TestConformance(t *testing.T) {
@@ -109,21 +109,17 @@ func (s *served) ready(t *testing.T) *engine.Card {
 
 func (s *served) await(t *testing.T, state engine.State) engine.Status {
 	t.Helper()
-	late := time.After(10 * time.Second)
-	for st, err := range s.Card(t.Context()) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for st, err := range s.Card(ctx) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		if st.State == state {
 			return st
 		}
-		select {
-		case <-late:
-			t.Fatalf("never %s, last %+v", state, st)
-		default:
-		}
 	}
-	t.Fatalf("the card ended before the engine was %s", state)
+	t.Fatalf("the engine was not %s within 10 s", state)
 	return engine.Status{}
 }
 
