@@ -195,6 +195,10 @@ func (e *Engine) check(r *engine.Request, at *place) error {
 		return engine.Errorf(engine.Unsupported, "stop strings are not available on llama-server: its ids would go on behind them")
 	case r.KV.Namespace.Salt != "":
 		return engine.Errorf(engine.Unsupported, "cache salts are not available on llama-server")
+	case r.Logprobs != nil && (*r.Logprobs < 0 || *r.Logprobs > maxLogprobs):
+		e := engine.Errorf(engine.InvalidArgument, "logprobs must be between 0 and %d, got %d", maxLogprobs, *r.Logprobs)
+		e.Param = "logprobs"
+		return e
 	case r.PromptLogprobs != nil:
 		return engine.Errorf(engine.Unsupported, "log probabilities of the prompt are not available on llama-server")
 	case r.KV.Namespace.LoRA != "" && len(at.adapters) == 0:

@@ -126,6 +126,7 @@ func TestRefused(t *testing.T) {
 		"a structural tag":             {func(r *engine.Request) { r.Format = &chat.OutputFormat{Kind: chat.FormatStructuralTag} }, engine.Unsupported},
 		"an expression that is none":   {func(r *engine.Request) { r.Format = &chat.OutputFormat{Kind: chat.FormatRegex, Pattern: "("} }, engine.InvalidArgument},
 		"prompt log probabilities":     {func(r *engine.Request) { r.PromptLogprobs = p(1) }, engine.Unsupported},
+		"too many alternatives":        {func(r *engine.Request) { r.Logprobs = p(21) }, engine.InvalidArgument},
 		"another life":                 {func(r *engine.Request) { r.Epoch = 1 }, engine.Stale},
 		"another prompt in the extras": {func(r *engine.Request) { r.Extra = json.RawMessage(`{"prompt":"x"}`) }, engine.InvalidArgument},
 		"extras that are no object":    {func(r *engine.Request) { r.Extra = json.RawMessage(`[1]`) }, engine.InvalidArgument},

@@ -49,6 +49,13 @@ type probability struct {
 // decoding is lenient: texts may be cut within a character.
 var decoding = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 
+func read(data []byte) (c chunk, err error) {
+	if err := json.Unmarshal(data, &c, decoding); err != nil {
+		return c, &engine.Error{Kind: engine.Internal, Op: "read an event", FromEngine: true, Err: err}
+	}
+	return c, nil
+}
+
 // Generate runs one request. It is sent when the loop begins; leaving the loop
 // closes the connection, which is how the server is told to stop.
 func (e *Engine) Generate(ctx context.Context, r *engine.Request) iter.Seq2[engine.Delta, error] {
@@ -106,9 +113,9 @@ func (s *stream) run(ctx context.Context, body []byte, yield func(engine.Delta, 
 		case err != nil:
 			return contextExceeded(err)
 		}
-		var c chunk
-		if err := json.Unmarshal(data, &c, decoding); err != nil {
-			return &engine.Error{Kind: engine.Internal, Op: "read an event", FromEngine: true, Err: err}
+		c, err := read(data)
+		if err != nil {
+			return err
 		}
 		if len(c.Error) > 0 {
 			return contextExceeded(inStream(data))
@@ -208,7 +215,7 @@ func (s *stream) last(c *chunk) (engine.Delta, bool, error) {
 func (s *stream) usage(output int) *engine.Usage {
 	u := &engine.Usage{Prompt: len(s.r.TokenIDs), Output: output}
 	if s.cached != nil {
-		n := min(*s.cached, u.Prompt)
+		n := min(max(0, *s.cached), u.Prompt)
 		u.Cached = &n
 	}
 	return u

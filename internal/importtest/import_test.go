@@ -104,6 +104,7 @@ var plan = []room{
 	{name: "internal/envelope", outside: true, never: noHTTP},
 	{name: "internal/wire", outside: true, sees: []string{"engine"}},
 	{name: "internal/config", outside: true, seenBy: []string{"cmd/dynago"}},
+	{name: "internal/fake/hostile", outside: true, seenBy: []string{}},
 	{name: "internal/fake/llama", outside: true, sees: []string{"chat", "engine", "engine/mock"}, seenBy: command},
 	{name: "internal/fake/trtllm", outside: true, sees: []string{"engine", "engine/mock", "kv"}, seenBy: command},
 	{name: "internal/fake/vllm", outside: true, sees: []string{"chat", "engine", "engine/mock"}, seenBy: command},
