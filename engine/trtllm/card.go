@@ -30,6 +30,9 @@ type life struct {
 	card     *engine.Card
 }
 
+// renew begins another life.
+func (l *life) renew() { l.epoch = max(l.epoch+1, uint64(time.Now().UnixNano())) }
+
 // Card implements [engine.Engine]: it asks twice a second, and yields what has
 // changed.
 func (e *Engine) Card(ctx context.Context) iter.Seq2[engine.Status, error] {
@@ -60,7 +63,11 @@ func (e *Engine) status(ctx context.Context) (engine.Status, error) {
 	case err != nil:
 		return e.tell(engine.Loading, "TensorRT-LLM is not ready: "+err.Error(), nil, nil), nil
 	}
-	return e.tell(engine.Ready, "", card, now), nil
+	s := e.tell(engine.Ready, "", card, now)
+	if e.asleep.Load() {
+		s.State, s.Reason = engine.Loading, "the server sleeps; wake it"
+	}
+	return s, nil
 }
 
 // tell turns a finding into a status, and notices another life of the server.
@@ -73,7 +80,8 @@ func (e *Engine) tell(state engine.State, reason string, card *engine.Card, read
 	}
 	if card != nil {
 		if l.card != nil && read.another(l.read, now.Sub(l.seen)) {
-			l.epoch = max(l.epoch+1, uint64(now.UnixNano()))
+			l.renew()
+			e.asleep.Store(false)
 		}
 		l.read, l.seen = read, now
 		if l.card == nil || !reflect.DeepEqual(l.card, card) {
@@ -103,11 +111,18 @@ func (e *Engine) discover(ctx context.Context) (*engine.Card, reading, error) {
 	if e.config.ContextLength == 0 {
 		return nil, nil, fmt.Errorf("%w: it does not tell the model's context length; give context_length", errUseless)
 	}
-	f := oldest
+	f, controls := oldest, []string(nil)
 	if document, err := e.client.Get(ctx, "/openapi.json"); err == nil {
-		if told := fieldsOf(document); told != nil {
+		told, paths := describe(document)
+		if told != nil {
 			f = told
 		}
+		for name, route := range routes {
+			if slices.Contains(paths, route) {
+				controls = append(controls, name)
+			}
+		}
+		slices.Sort(controls)
 	}
 	for _, name := range []string{"prompt", "stream", "stream_options", "max_tokens", "detokenize", "stop_token_ids"} {
 		if !f.has(name) {
@@ -122,7 +137,7 @@ func (e *Engine) discover(ctx context.Context) (*engine.Card, reading, error) {
 	c := &engine.Card{
 		Model: model, Engine: "tensorrt_llm " + e.version(ctx), Role: e.config.Role, Accepts: []engine.Input{engine.InputTokens},
 		ContextLength: e.config.ContextLength, BlockSize: e.config.BlockSize, HashScheme: engine.SchemeXXH3, DPSize: max(1, e.config.Ranks),
-		Features: e.features(f),
+		Features: e.features(f), Controls: controls,
 	}
 	if size, ok := now.number(tokensPerBlock); ok && c.BlockSize == 0 {
 		c.BlockSize = uint32(size)

@@ -20,10 +20,11 @@ var oldest = fields{
 	"lora_request", "disaggregated_params", "user", "suffix",
 }
 
-// fieldsOf reads them from the server's description of itself (OpenAPI); nil if
-// it does not tell.
-func fieldsOf(document []byte) fields {
+// describe reads them from the server's description of itself (OpenAPI), and its
+// routes; nil if it does not tell.
+func describe(document []byte) (f fields, paths []string) {
 	var d struct {
+		Paths      map[string]any `json:"paths"`
 		Components struct {
 			Schemas map[string]struct {
 				Properties map[string]any `json:"properties"`
@@ -31,12 +32,13 @@ func fieldsOf(document []byte) fields {
 		} `json:"components"`
 	}
 	if json.Unmarshal(document, &d) != nil {
-		return nil
+		return nil, nil
 	}
-	var f fields
 	for name := range d.Components.Schemas["CompletionRequest"].Properties {
 		f = append(f, name)
 	}
-	slices.Sort(f)
-	return f
+	for path := range d.Paths {
+		paths = append(paths, path)
+	}
+	return f, paths
 }

@@ -29,6 +29,10 @@ func (e *Engine) Generate(ctx context.Context, r *engine.Request) iter.Seq2[engi
 			fail(engine.Errorf(engine.Unavailable, "the engine is closed"))
 			return
 		}
+		if e.asleep.Load() {
+			fail(engine.Errorf(engine.Unavailable, "the server sleeps"))
+			return
+		}
 		if ctx.Err() != nil {
 			fail(engine.CauseOf(ctx, ctx.Err()))
 			return

@@ -59,6 +59,7 @@ type Engine struct {
 	client *httpapi.Client
 	log    *slog.Logger
 	closed atomic.Bool
+	asleep atomic.Bool
 	// fields are the members that the server's completions take.
 	fields atomic.Pointer[fields]
 	// legs numbers the pairs of legs that begin here, node tells them from those
@@ -75,6 +76,7 @@ type Engine struct {
 var (
 	_ engine.Engine        = (*Engine)(nil)
 	_ engine.Disaggregator = (*Engine)(nil)
+	_ engine.Controller    = (*Engine)(nil)
 )
 
 // New returns an engine. It dials nothing; only a bad configuration is an error.

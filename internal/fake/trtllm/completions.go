@@ -105,6 +105,10 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
+	if s.asleep.Load() {
+		<-r.Context().Done() // it takes what comes and computes nothing
+		return
+	}
 	leg, err := s.leg(q)
 	if err != nil {
 		refuse(w, http.StatusBadRequest, err.Error())

@@ -44,6 +44,7 @@ type Server struct {
 	config Config
 	mux    *http.ServeMux
 	began  atomic.Int64 // Unix nanoseconds
+	asleep atomic.Bool
 
 	mu     sync.Mutex
 	served int64
@@ -72,6 +73,8 @@ func New(c Config) *Server {
 			s.events.follow(c.Engine.Events(ctx, nil))
 		}
 	}()
+	s.mux.HandleFunc("POST /release_memory", s.memory(true))
+	s.mux.HandleFunc("POST /resume_memory", s.memory(false))
 	if !c.Old {
 		s.mux.HandleFunc("GET /openapi.json", s.describe)
 		s.mux.HandleFunc("GET /prometheus/metrics", s.metrics)
@@ -102,6 +105,7 @@ func (s *Server) Restart() {
 	s.mu.Lock()
 	s.served = 0
 	s.mu.Unlock()
+	s.asleep.Store(false)
 	s.began.Add(int64(time.Second))
 	s.config.Engine.Restart()
 }
@@ -146,9 +150,23 @@ func (s *Server) describe(w http.ResponseWriter, _ *http.Request) {
 	for _, name := range known(s.config.Old) {
 		properties[name] = map[string]any{}
 	}
-	write(w, map[string]any{"components": map[string]any{"schemas": map[string]any{
+	write(w, map[string]any{"paths": map[string]any{
+		"/v1/completions": map[string]any{}, "/release_memory": map[string]any{}, "/resume_memory": map[string]any{},
+	}, "components": map[string]any{"schemas": map[string]any{
 		"CompletionRequest": map[string]any{"additionalProperties": false, "properties": properties},
 	}}})
+}
+
+// memory releases or takes back what the model needs. The cache is not released
+// with it: a mock engine has none to release.
+func (s *Server) memory(sleep bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		if s.asleep.Swap(sleep) == sleep {
+			refuse(w, http.StatusInternalServerError, "memory is as it was asked to be")
+			return
+		}
+		write(w, map[string]string{"status": "success"})
+	}
 }
 
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {

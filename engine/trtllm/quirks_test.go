@@ -1,0 +1,142 @@
+package trtllm_test
+
+import (
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/httpapi"
+	"github.com/dynago/dynago/engine/trtllm"
+	fake "github.com/dynago/dynago/internal/fake/trtllm"
+)
+
+// Entries of /metrics are told once, and whoever reads them takes them from the
+// operator; /health_generate queues like a request. Neither is ever asked.
+func TestTakesNothingAway(t *testing.T) {
+	a := attach(t, fake.Config{EventBuffer: 1000}, trtllm.Config{})
+	var mu sync.Mutex
+	var asked []string
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		asked = append(asked, r.URL.Path)
+		mu.Unlock()
+		a.server.ServeHTTP(w, r)
+	}))
+	t.Cleanup(h.Close)
+	e, err := trtllm.New(trtllm.Config{Config: httpapi.Config{URL: h.URL}, ContextLength: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s := range e.Card(t.Context()) {
+		if s.State != engine.Ready || s.Card.Features.Has(engine.FeatureEvents) {
+			t.Errorf("%+v", s)
+		}
+		break
+	}
+	for _, err := range e.Load(t.Context()) {
+		if err != nil {
+			t.Error(err)
+		}
+		break
+	}
+	if _, _, err := collect(t.Context(), e, &engine.Request{TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 3}}); err != nil {
+		t.Error(err)
+	}
+	for _, path := range []string{"/metrics", "/perf_metrics", "/health_generate", "/kv_cache_events"} {
+		if slices.Contains(asked, path) {
+			t.Errorf("%s was asked, by one who does not own it: %q", path, asked)
+		}
+	}
+	if !slices.Contains(asked, "/health") || !slices.Contains(asked, "/prometheus/metrics") {
+		t.Errorf("asked %q", asked)
+	}
+}
+
+// Two loops over the events would each see half of them.
+func TestOneReaderOfEvents(t *testing.T) {
+	a := attach(t, fake.Config{EventBuffer: 1000}, trtllm.Config{Events: true})
+	a.ready(t)
+	if _, _, err := collect(t.Context(), a, &engine.Request{TokenIDs: make([]uint32, 40), Stop: engine.Stop{MaxTokens: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	first := false
+	for _, err := range a.Events(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		first = true
+		for _, err := range a.Events(t.Context(), nil) {
+			if err == nil {
+				t.Error("a second loop reads the events of the first")
+			}
+			break
+		}
+		break
+	}
+	if !first {
+		t.Error("the first loop read nothing")
+	}
+}
+
+// One member that the server does not know is a 400 with its name, so that the
+// bodies of TestBodies are known to be clean.
+func TestTheFakeIsStrict(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		a := attach(t, fake.Config{Old: old}, trtllm.Config{})
+		c, err := httpapi.New(httpapi.Config{URL: a.http.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		for body, want := range map[string]bool{
+			`{"model":"m","prompt":[1],"max_tokens":2}`:                                true,
+			`{"model":"m","prompt":[1],"max_tokens":2,"cache_salt":"x"}`:               false,
+			`{"model":"m","prompt":[1],"max_tokens":2,"request_id":"x"}`:               false,
+			`{"model":"m","prompt":[1],"max_tokens":2,"priority":0.5}`:                 !old,
+			`{"model":"m","prompt":[1],"max_tokens":2,"priority":3}`:                   false,
+			`{"model":"m","prompt":[1],"stream_options":{"include_usage":true}}`:       false,
+			`{"model":"m","prompt":[1],"max_tokens":1,"disaggregated_params":{"a":1}}`: false,
+			`{"model":"m","prompt":[1],"max_tokens":2,"thinking_token_budget":10}`:     !old,
+			`{"model":"m","prompt":[],"max_tokens":2}`:                                 false,
+			`{"model":"m","prompt":[1],"max_tokens":1,"disaggregated_params":{"a":1}`:  false,
+		} {
+			_, err := c.Post(t.Context(), "/v1/completions", nil, []byte(body))
+			if (err == nil) != want || err != nil && engine.KindOf(err) != engine.InvalidArgument {
+				t.Errorf("old %v: %s: %v, want it taken: %v", old, body, err, want)
+			}
+		}
+	}
+}
+
+// A probability of none is passed on as it is, whichever floor it has. Those that
+// do not match the ids are no answer.
+func TestLogprobFloors(t *testing.T) {
+	ask := func(logprobs string) (list []engine.Logprob, err error) {
+		e := stub(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, events(`{"choices":[{"token_ids":[7,8],"finish_reason":"length","logprobs":`+logprobs+`}]}`))
+		})
+		k := 2
+		for d, err := range e.Generate(t.Context(), &engine.Request{TokenIDs: []uint32{1}, Logprobs: &k, Stop: engine.Stop{MaxTokens: 2}}) {
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, d.Logprobs...)
+		}
+		return list, nil
+	}
+	got, err := ask(`{"token_logprobs":[-9999,null],"top_logprobs":[{"a":-0.5,"b":-9999},{}]}`)
+	if err != nil || len(got) != 2 || got[0].ID != 7 || got[0].Logprob != -9999 || got[0].Rank != 2 || got[1].ID != 8 || !math.IsInf(got[1].Logprob, -1) || got[1].Rank != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, bad := range []string{`null`, `{}`, `{"token_logprobs":[-1]}`} {
+		if got, err := ask(bad); engine.KindOf(err) != engine.Internal {
+			t.Errorf("%s: %+v, %v", bad, got, err)
+		}
+	}
+}
