@@ -34,6 +34,7 @@ func (e *Engine) card(b *build, model *served, models []served, page readings) *
 	if n, ok := page.config("block_size"); ok {
 		c.BlockSize = cmp.Or(c.BlockSize, uint32(n))
 	}
+	c.BlockSize = cmp.Or(c.BlockSize, b.blockSize.Load())
 	if c.BlockSize > 0 {
 		c.HashScheme = engine.SchemeXXH3
 	}
@@ -93,6 +94,7 @@ func (e *Engine) features(b *build, c *engine.Card, lora bool) engine.Features {
 		{engine.FeatureLoRA, lora},
 		{engine.FeatureCacheSalt, b.field("cache_salt", 0, 9)},
 		{engine.FeatureCachedTokens, e.cached.Load()},
+		{engine.FeatureEvents, e.eventsOf(b).Endpoint != "" && c.BlockSize > 0},
 	} {
 		if may.has && !slices.Contains(f, may.feature) {
 			f = append(f, may.feature)

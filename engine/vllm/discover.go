@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -39,6 +40,9 @@ type build struct {
 	fields  map[string]bool // of completions; nil: not told
 	dialect dialect
 	server  serverInfo
+
+	learning  bool          // somebody listens for the size of blocks
+	blockSize atomic.Uint32 // that was heard; 0: none yet
 }
 
 // serverInfo is the part that matters of /server_info, which only servers in
@@ -60,7 +64,14 @@ type serverInfo struct {
 		Guided struct {
 			ReasoningParser string `json:"reasoning_parser"`
 		} `json:"structured_outputs_config"`
-		LoRA jsontext.Value `json:"lora_config"`
+		LoRA   jsontext.Value `json:"lora_config"`
+		Events struct {
+			Enabled   bool    `json:"enable_kv_cache_events"`
+			Publisher string  `json:"publisher"`
+			Endpoint  string  `json:"endpoint"`
+			Replay    *string `json:"replay_endpoint"`
+			Topic     string  `json:"topic"`
+		} `json:"kv_events_config"`
 	} `json:"vllm_config"`
 }
 
@@ -83,6 +94,9 @@ func (e *Engine) observe(ctx context.Context) (engine.Status, error) {
 	}
 	if next.status != old.status || next.dialect != old.dialect {
 		e.now.Store(&next)
+		if err := e.feed.Become(next.status); err != nil && e.config.Events.Log != nil {
+			e.config.Events.Log.Warn("KV events cannot be read", "error", err)
+		}
 	}
 	return next.status, nil
 }
@@ -127,6 +141,9 @@ func (e *Engine) ask(ctx context.Context, old *life) life {
 			return state(engine.Loading, "it does not tell what it is: "+err.Error())
 		}
 		if o.build != nil {
+			if e.eventsOf(o.build) != e.eventsOf(b) {
+				e.feed.Close() // it publishes somewhere else now
+			}
 			next.status.Epoch = max(old.status.Epoch+1, uint64(time.Now().UnixNano()))
 		}
 		o.build, o.started, o.gone = b, started, false
@@ -135,6 +152,7 @@ func (e *Engine) ask(ctx context.Context, old *life) life {
 	}
 	next.dialect = o.build.dialect
 	card := e.card(o.build, model, models, page)
+	e.learn(o.build, card)
 	if old.status.Card == nil || !reflect.DeepEqual(card, old.status.Card) {
 		next.status.Card = card
 		next.status.Revision++

@@ -164,7 +164,7 @@ func (e *Engine) abort(id string, d *dialect, a *answer) {
 	if !d.abort || a.finished() || e.closed.Err() != nil {
 		return
 	}
-	e.aborts.Go(func() {
+	e.background.Go(func() {
 		ctx, cancel := context.WithTimeout(e.closed, abortTimeout)
 		defer cancel()
 		var o object

@@ -21,7 +21,7 @@ import (
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/httpapi"
-	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/engine/live"
 )
 
 // Config says how a server is reached, and what it does not tell of itself. The
@@ -42,6 +42,8 @@ type Config struct {
 	// priority, CachedTokens with --enable-prompt-tokens-details, ThinkingBudget
 	// with a reasoning parser. Each is found out, too, where the server tells.
 	Priority, CachedTokens, ThinkingBudget bool
+	// Events is where the server publishes what its caches do.
+	Events Events
 	// EOS are the ids that end a sequence.
 	EOS []uint32
 	// Every is the time between two looks at the server; 0 = one second.
@@ -63,9 +65,10 @@ type Engine struct {
 	now    atomic.Pointer[life]
 	cached atomic.Bool // an answer has told of cached tokens
 
-	closed context.Context
-	end    context.CancelFunc
-	aborts sync.WaitGroup
+	feed       *live.Feed
+	closed     context.Context
+	end        context.CancelFunc
+	background sync.WaitGroup
 }
 
 var (
@@ -80,7 +83,13 @@ func New(c Config) (*Engine, error) {
 		return nil, fmt.Errorf("vllm: %w", err)
 	}
 	c.Every = cmp.Or(c.Every, defaultEvery)
+	if c.Events.Endpoint != "" {
+		if _, err := c.Events.endpoints(c.URL, c.DPStart, c.DPSize); err != nil {
+			return nil, fmt.Errorf("vllm: %w", err)
+		}
+	}
 	e := &Engine{config: c, client: client}
+	e.feed = live.NewFeed(e.open)
 	e.closed, e.end = context.WithCancel(context.Background())
 	e.cached.Store(c.CachedTokens)
 	e.now.Store(&life{status: engine.Status{
@@ -93,7 +102,8 @@ func New(c Config) (*Engine, error) {
 // on. It may be called any number of times.
 func (e *Engine) Close() error {
 	e.end()
-	e.aborts.Wait()
+	e.background.Wait()
+	e.feed.Close()
 	e.client.Close()
 	return nil
 }
@@ -141,13 +151,6 @@ func (e *Engine) readLoad(ctx context.Context) (engine.Load, error) {
 		return readings(nil).load(c), nil
 	}
 	return readMetrics(page).load(c), nil
-}
-
-// Events yields one error: the card does not say that there are any.
-func (e *Engine) Events(context.Context, []kv.Cursor) iter.Seq2[kv.Batch, error] {
-	return func(yield func(kv.Batch, error) bool) {
-		yield(kv.Batch{}, engine.Errorf(engine.Unsupported, "vLLM: KV events are not read from this server"))
-	}
 }
 
 // until ends with ctx and with the engine.

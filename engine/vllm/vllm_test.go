@@ -159,6 +159,12 @@ func TestCards(t *testing.T) {
 				slices.Equal(c.Controls, []string{engine.ControlReset, engine.ControlSleep, engine.ControlWake})
 		}},
 		{"first come, first served", fake.Config{Dev: true}, nil, func(c *engine.Card) bool { return !c.Features.Has(engine.FeaturePriority) }},
+		{"events are told of", fake.Config{Dev: true, EventsEndpoint: "tcp://*:5557"}, nil, func(c *engine.Card) bool {
+			return c.Features.Has(engine.FeatureEvents) && c.BlockSize == 16
+		}},
+		{"events nobody tells of", fake.Config{EventsEndpoint: "tcp://*:5557"}, nil, func(c *engine.Card) bool {
+			return !c.Features.Has(engine.FeatureEvents)
+		}},
 		{"what is declared", fake.Config{}, func(c *vllm.Config) {
 			c.Priority, c.ThinkingBudget, c.DPStart, c.DPSize, c.BlockSize, c.TotalBlocks = true, true, 4, 2, 32, 7
 		}, func(c *engine.Card) bool {

@@ -75,7 +75,7 @@ var plan = []room{
 	{name: "engine/llamacpp", floor: 2, sees: []string{"engine", "engine/httpapi"}, seenBy: command},
 	{name: "engine/mock", floor: 2, sees: []string{"engine"}, seenBy: append([]string{"sim", "bench/virtual", "internal/fake/llama", "internal/fake/trtllm", "internal/fake/vllm"}, command...), never: noHTTP},
 	{name: "engine/trtllm", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: command},
-	{name: "engine/vllm", floor: 2, sees: []string{"engine", "engine/httpapi"}, seenBy: command},
+	{name: "engine/vllm", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: command},
 	{name: "fleet", floor: 2, sees: []string{"engine"}, never: noHTTP},
 
 	{name: "router", floor: 3, never: noHTTP},

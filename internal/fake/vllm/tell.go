@@ -103,6 +103,9 @@ func (s *Server) info(w http.ResponseWriter, _ *http.Request) {
 		"scheduler_config": map[string]any{"policy": policy, "max_num_seqs": args.MaxNumSeqs, "max_num_batched_tokens": args.MaxNumBatchedTokens},
 		"parallel_config":  map[string]any{"data_parallel_size": args.DPSize},
 		"lora_config":      nil,
+		"kv_events_config": map[string]any{
+			"enable_kv_cache_events": s.config.EventsEndpoint != "", "publisher": "zmq", "endpoint": s.config.EventsEndpoint, "replay_endpoint": nil, "topic": "",
+		},
 	}})
 }
 

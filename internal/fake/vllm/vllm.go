@@ -34,6 +34,9 @@ type Config struct {
 	// --scheduling-policy priority, TokensOnly is --tokens-only, Dev is
 	// VLLM_SERVER_DEV_MODE, LoRA is --enable-lora with updates at run time.
 	PromptTokensDetails, Priority, TokensOnly, Dev, LoRA bool
+	// EventsEndpoint is what --kv-events-config says; only a server in development
+	// mode tells it. Nothing is published there.
+	EventsEndpoint string
 	// Adapters are loaded from the start.
 	Adapters []string
 }
