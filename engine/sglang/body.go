@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/httpapi"
@@ -78,15 +80,43 @@ func (e *Engine) body(r *engine.Request) ([]byte, error) {
 	if err := g.Sampling.hold(r.Format); err != nil {
 		return nil, err
 	}
+	if r.Disagg.Phase == engine.PhasePrefill {
+		g.Sampling.MaxNewTokens, g.Sampling.MinNewTokens = 1, 0 // thrown away
+	}
+	// In front of ours, which hold where both have a member.
+	var more []byte
+	for _, object := range []jsontext.Value{jsontext.Value(r.Extra), jsontext.Value(r.Disagg.Handoff)} {
+		m, err := members(object)
+		if err != nil {
+			return nil, err
+		}
+		more = append(more, m...)
+	}
 	rest, err := json.Marshal(&g)
 	if err != nil {
 		return nil, engine.Errorf(engine.InvalidArgument, "sglang: a parameter cannot be written: %v", err)
 	}
-	body := make([]byte, 0, len(rest)+8*len(r.TokenIDs)+16)
+	body := make([]byte, 0, len(rest)+8*len(r.TokenIDs)+len(more)+16)
 	body = append(body, `{"input_ids":`...)
 	body = httpapi.AppendIDs(body, r.TokenIDs)
-	body = append(body, ',')
+	body = append(append(body, more...), ',')
 	return append(body, rest[1:]...), nil
+}
+
+// members returns those of an object, each behind a comma, as they came: numbers
+// in them may be larger than a float64 holds.
+func members(object jsontext.Value) ([]byte, error) {
+	if len(object) == 0 {
+		return nil, nil
+	}
+	v := object.Clone()
+	if err := v.Compact(); err != nil || v.Kind() != '{' {
+		return nil, engine.Errorf(engine.InvalidArgument, "sglang: what is to go along with a request is no JSON object")
+	}
+	if len(v) == len("{}") {
+		return nil, nil
+	}
+	return append([]byte{','}, v[1:len(v)-1]...), nil
 }
 
 // refuse returns the error for a request that the server would not do as asked.
@@ -95,8 +125,6 @@ func (e *Engine) refuse(r *engine.Request) error {
 	switch lora := r.KV.Namespace.LoRA; {
 	case len(r.TokenIDs) == 0:
 		return engine.Errorf(engine.Unsupported, "sglang: the request has no token ids")
-	case r.Disagg.Phase != engine.PhaseWhole:
-		return engine.Errorf(engine.Unsupported, "sglang: a request in two legs is not taken")
 	case len(r.Stop.Strings) > 0:
 		return engine.Errorf(engine.Unsupported, "sglang: stop strings are found in texts, and this server is asked for ids")
 	case len(r.Sampling.AllowedIDs) > 0:
@@ -105,6 +133,9 @@ func (e *Engine) refuse(r *engine.Request) error {
 		return engine.Errorf(engine.Unsupported, "sglang: the server has no list of forbidden words")
 	case known && lora != "" && !features.Has(engine.FeatureLoRA):
 		return engine.Errorf(engine.Unsupported, "sglang: adapter %q asked for, but the server was started without --enable-lora", lora)
+	}
+	if err := e.misplaced(r); err != nil {
+		return err
 	}
 	for _, k := range []*int{r.Logprobs, r.PromptLogprobs} {
 		if k != nil && *k > int(e.cfg.MaxLogprobs) {

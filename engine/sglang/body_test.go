@@ -133,6 +133,9 @@ func TestBodies(t *testing.T) {
 		{"lora", prio + `}`, func() *engine.Request {
 			return &engine.Request{ID: "r", TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 1, Hidden: []uint32{2}}, KV: kv.Directives{Namespace: kv.Namespace{LoRA: "ad"}}}
 		}},
+		{"extra", `{}`, func() *engine.Request {
+			return &engine.Request{ID: "r", TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 1, Hidden: []uint32{2}}, Extra: json.RawMessage(`{"routing_key": "k", "n": 18446744073709551615}`)}
+		}},
 		{"object", `{}`, format(chat.OutputFormat{Kind: chat.FormatJSONObject})},
 		{"regex", `{}`, format(chat.OutputFormat{Kind: chat.FormatRegex, Pattern: `a|b`})},
 		{"choice", `{}`, format(chat.OutputFormat{Kind: chat.FormatChoice, Choices: []string{"a.b", "c|d"}})},
@@ -185,6 +188,7 @@ func TestRefusals(t *testing.T) {
 		"adapter":       {func(r *engine.Request) { r.KV.Namespace.LoRA = "x" }, engine.Unsupported},
 		"format":        {func(r *engine.Request) { r.Format = &chat.OutputFormat{Kind: "x"} }, engine.Unsupported},
 		"one leg":       {func(r *engine.Request) { r.Disagg.Phase = engine.PhasePrefill }, engine.Unsupported},
+		"extra":         {func(r *engine.Request) { r.Extra = json.RawMessage(`[1]`) }, engine.InvalidArgument},
 		"logprobs":      {func(r *engine.Request) { r.Logprobs = ptr(6) }, engine.InvalidArgument},
 		"not a number":  {func(r *engine.Request) { r.Sampling.Temperature = ptr(nan()) }, engine.InvalidArgument},
 		"earlier epoch": {func(r *engine.Request) { r.Epoch = 12345 }, engine.Stale},

@@ -39,6 +39,9 @@ type serverInfo struct {
 	MaxPrefill    uint64 `json:"max_prefill_tokens"`
 	Mode          string `json:"disaggregation_mode"`
 	Device        string `json:"device"`
+	Host          string `json:"host"`
+	DistInitAddr  string `json:"dist_init_addr"`
+	BootstrapPort uint16 `json:"disaggregation_bootstrap_port"`
 
 	Priority       bool           `json:"enable_priority_scheduling"`
 	LowFirst       bool           `json:"schedule_low_priority_values_first"`
@@ -128,6 +131,9 @@ func (e *Engine) read(info *serverInfo, models *modelList) *facts {
 			engine.FeatureGuidedGrammar, engine.FeatureStructuralTag,
 		},
 	}
+	if c.Role != engine.Aggregated {
+		c.Disagg = e.transfer(info)
+	}
 	c.TotalBlocks = (info.MaxTokens + uint64(c.BlockSize) - 1) / uint64(c.BlockSize)
 	if info.Device == engine.DeviceCPU {
 		c.Device = engine.DeviceCPU
@@ -144,6 +150,7 @@ func (e *Engine) read(info *serverInfo, models *modelList) *facts {
 		engine.FeatureLoRA:      lora,
 		engine.FeatureSeed:      info.Deterministic || info.Sampler == "pytorch",
 		engine.FeatureSessions:  info.RadixSessions,
+		engine.FeatureHandoff:   c.Role == engine.Prefill,
 	} {
 		if has {
 			c.Features = append(c.Features, f)

@@ -35,6 +35,10 @@ type Config struct {
 	// MaxLogprobs bounds the alternatives of a position, each of which the server
 	// spells out; 0 means 20.
 	MaxLogprobs uint32
+	// BootstrapHost is where decode servers reach this one, if it is for prefill
+	// and does not tell. SmallRooms keeps the numbers of rooms below 2^31.
+	BootstrapHost string
+	SmallRooms    bool
 	// Every is the time between two looks at the server; 0 means 500 ms.
 	Every time.Duration
 }
@@ -70,9 +74,10 @@ type Engine struct {
 type session struct{ salt, id string }
 
 var (
-	_ engine.Engine     = (*Engine)(nil)
-	_ engine.Sessioner  = (*Engine)(nil)
-	_ engine.Controller = (*Engine)(nil)
+	_ engine.Engine        = (*Engine)(nil)
+	_ engine.Sessioner     = (*Engine)(nil)
+	_ engine.Controller    = (*Engine)(nil)
+	_ engine.Disaggregator = (*Engine)(nil)
 )
 
 // New returns an engine. It dials nothing; only bad configuration is an error.

@@ -30,6 +30,7 @@ type generateBody struct {
 	LoRA          string   `json:"lora_path"`
 	DPRank        *uint32  `json:"routed_dp_rank"`
 	SessionID     string   `json:"session_id"`
+	Room          *uint64  `json:"bootstrap_room"`
 	Sampling      struct {
 		MaxNew      *int               `json:"max_new_tokens"`
 		MinNew      int                `json:"min_new_tokens"`
@@ -138,14 +139,26 @@ func (s *Server) generate(w http.ResponseWriter, hr *http.Request) {
 		return
 	}
 	defer finish()
-	if s.held() {
+	// A server for one of the legs keeps whoever sends it a whole request.
+	if s.held() || s.cfg.Mode != "" && b.Room == nil {
 		<-ctx.Done()
+		return
+	}
+	if s.cfg.Mode != "" && !s.cfg.Bootstrap.arrive(*b.Room, s.cfg.Mode) {
+		fail(w, http.StatusBadRequest, "the room is taken")
+		return
+	}
+	if s.cfg.Mode == "decode" && !s.cfg.Bootstrap.await(ctx, *b.Room, s.cfg.Mode) {
 		return
 	}
 	a := answer{s: s, w: w, rid: b.RID, r: r, finish: finish}
 	for d, err := range s.engine.Generate(ctx, r) {
 		if err != nil {
 			a.fail(ctx, err)
+			return
+		}
+		// What was computed is kept until the decode leg has come for it.
+		if d.Finish != engine.Running && s.cfg.Mode == "prefill" && !s.cfg.Bootstrap.await(ctx, *b.Room, s.cfg.Mode) {
 			return
 		}
 		a.give(d)

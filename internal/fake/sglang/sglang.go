@@ -7,6 +7,7 @@
 package sglang
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -37,6 +38,10 @@ type Config struct {
 	LoRA bool
 	// Sessions is --enable-session-radix-cache.
 	Sessions bool
+	// Mode is --disaggregation-mode: "", prefill or decode; Bootstrap is then where
+	// the two meet.
+	Mode      string
+	Bootstrap *Bootstrap
 	// Key is what clients must send as bearer token; "": nothing.
 	Key string
 }
@@ -157,7 +162,8 @@ func (s *Server) info(w http.ResponseWriter, r *http.Request) {
 		"version": "0.5.21", "model_path": "/models/" + c.Model, "served_model_name": c.Model,
 		"random_seed": s.seed.Load(), "dp_size": c.DPSize, "page_size": c.BlockSize, "context_length": nil,
 		"max_total_num_tokens": c.TotalBlocks * uint64(c.BlockSize), "max_running_requests": c.MaxSeqs * c.DPSize,
-		"max_prefill_tokens": c.MaxBatchedTokens, "disaggregation_mode": "null",
+		"max_prefill_tokens": c.MaxBatchedTokens, "disaggregation_mode": cmp.Or(s.cfg.Mode, "null"),
+		"host": "127.0.0.1", "dist_init_addr": "10.1.0.7:5000", "disaggregation_bootstrap_port": 8998,
 		"enable_priority_scheduling": s.cfg.Priority, "schedule_low_priority_values_first": s.cfg.LowFirst,
 		"incremental_streaming_output": s.cfg.Incremental, "enable_lora": s.cfg.LoRA, "lora_paths": nil,
 		"enable_session_radix_cache": s.cfg.Sessions, "skip_tokenizer_init": false,
