@@ -2,6 +2,7 @@ package vllm
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"strconv"
 	"strings"
@@ -23,10 +24,11 @@ type life struct {
 
 // observation is what looks remember. It belongs to who holds Engine.look.
 type observation struct {
-	build   *build  // nil until the server was asked what it is
-	started float64 // of its process
-	gone    bool    // it could not be reached since it was seen last
-	missed  int     // looks in a row that brought nothing
+	build   *build   // nil until the server was asked what it is
+	started float64  // of its process
+	gone    bool     // it could not be reached since it was seen last
+	missed  int      // looks in a row that brought nothing
+	page    readings // the last metrics of this life that could be read
 }
 
 // patience is how many looks may bring nothing before a server that can still be
@@ -89,7 +91,7 @@ func (e *Engine) observe(ctx context.Context) (engine.Status, error) {
 	defer e.look.Unlock()
 	old := e.now.Load()
 	next := e.ask(ctx, old)
-	if ctx.Err() != nil && next.status.State != engine.Ready {
+	if errors.Is(ctx.Err(), context.Canceled) {
 		return old.status, nil // the look was broken off, which says nothing
 	}
 	if next.status != old.status || next.dialect != old.dialect {
@@ -109,10 +111,17 @@ func (e *Engine) ask(ctx context.Context, old *life) life {
 		next.status.State, next.status.Reason = s, reason
 		return next
 	}
-	if _, err := e.client.Get(ctx, "/health"); err != nil {
-		o.missed++
+	_, err := e.client.Get(ctx, "/health")
+	var models []served
+	if err == nil {
+		models, err = e.models(ctx)
+	}
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return next
+	case err != nil:
 		kind := engine.KindOf(err)
-		switch {
+		switch o.missed++; {
 		case o.build == nil:
 			return state(engine.Loading, "not ready yet: "+err.Error())
 		case kind == engine.CannotConnect || kind == engine.Unavailable || kind == engine.Internal || o.missed >= patience:
@@ -123,10 +132,6 @@ func (e *Engine) ask(ctx context.Context, old *life) life {
 		return next
 	}
 	o.missed = 0
-	models, err := e.models(ctx)
-	if err != nil {
-		return state(engine.Loading, "its models cannot be read: "+err.Error())
-	}
 	model := e.choose(models)
 	if model == nil {
 		return state(engine.Loading, "it does not serve "+strconv.Quote(e.config.Model))
@@ -135,7 +140,13 @@ func (e *Engine) ask(ctx context.Context, old *life) life {
 	if text, err := e.client.Get(ctx, "/metrics"); err == nil {
 		page = readMetrics(text)
 	}
-	if started := page.started(); o.build == nil || o.gone || started != 0 && o.started != 0 && started != o.started {
+	started := page.started()
+	// Where the process does not say when it began, one that was gone is another.
+	another := o.gone
+	if started != 0 && o.started != 0 {
+		another = started != o.started
+	}
+	if o.build == nil || another {
 		b, err := e.inspect(ctx)
 		if err != nil {
 			return state(engine.Loading, "it does not tell what it is: "+err.Error())
@@ -146,10 +157,15 @@ func (e *Engine) ask(ctx context.Context, old *life) life {
 			}
 			next.status.Epoch = max(old.status.Epoch+1, uint64(time.Now().UnixNano()))
 		}
-		o.build, o.started, o.gone = b, started, false
+		o.build, o.started, o.page = b, started, nil
 	} else if started != 0 {
 		o.started = started
 	}
+	o.gone = false
+	if page == nil {
+		page = o.page // the caches are as they were
+	}
+	o.page = page
 	next.dialect = o.build.dialect
 	card := e.card(o.build, model, models, page)
 	e.learn(o.build, card)

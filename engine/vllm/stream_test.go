@@ -435,3 +435,66 @@ func TestPromptLogprobsKeepTheirPlace(t *testing.T) {
 		t.Errorf("told %d times", n)
 	}
 }
+
+// A look that brings nothing says nothing by itself; several in a row do. What the
+// metrics told stays so while they cannot be read.
+func TestPatience(t *testing.T) {
+	var broken, blind atomic.Bool
+	var looks atomic.Int64
+	var s *served
+	s = attach(t, fake.Config{}, map[string]http.HandlerFunc{
+		"/health": func(http.ResponseWriter, *http.Request) {
+			if broken.Load() {
+				looks.Add(1)
+				panic(http.ErrAbortHandler)
+			}
+		},
+		"/metrics": func(w http.ResponseWriter, r *http.Request) {
+			if blind.Load() {
+				refuses(500, "")(w, r)
+				return
+			}
+			s.server.ServeHTTP(w, r)
+		},
+	})
+	first := s.await(t, engine.Ready)
+	blind.Store(true)
+	if now := s.await(t, engine.Ready); now != first || now.Card.BlockSize != 16 {
+		t.Errorf("without metrics: %+v, card %+v", now, now.Card)
+	}
+	broken.Store(true)
+	for range 2 {
+		for st := range s.Card(t.Context()) {
+			if st != first {
+				t.Errorf("after %d looks that brought nothing: %+v", looks.Load(), st)
+			}
+			break
+		}
+	}
+	s.await(t, engine.Failed)
+	broken.Store(false)
+	if st := s.await(t, engine.Ready); st.Epoch == first.Epoch {
+		t.Error("a server that was gone, and does not say since when it runs, leads the same life")
+	}
+	blind.Store(false)
+	same := s.await(t, engine.Ready)
+	broken.Store(true)
+	s.await(t, engine.Failed)
+	broken.Store(false)
+	if st := s.await(t, engine.Ready); st.Epoch != same.Epoch {
+		t.Error("a process that was out of reach, and runs as before, leads another life")
+	}
+}
+
+// A build that gives no ids cannot be a token machine, and says so at once.
+func TestTooOld(t *testing.T) {
+	for _, c := range []fake.Config{
+		{Version: "0.9.0", NoGenerate: true, NoTokenIDs: true},
+		{Version: "0.10.1", NoGenerate: true, NoDocs: true},
+	} {
+		c.Mock.Args = args()
+		if st := serve(t, c, nil).await(t, engine.Failed); !strings.Contains(st.Reason, c.Version) {
+			t.Errorf("reason %q does not name the version", st.Reason)
+		}
+	}
+}
