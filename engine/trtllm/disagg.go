@@ -31,11 +31,11 @@ func (b *body) leg(r *engine.Request) error {
 	case engine.PhaseDecode:
 		var h handoff
 		if err := json.Unmarshal(r.Disagg.Handoff, &h); err != nil || len(h.Params) == 0 {
-			return &engine.Error{Kind: engine.InvalidArgument, Op: "decode leg", Message: "the hand-off is none of TensorRT-LLM", Err: err}
+			return &engine.Error{Kind: engine.Unsupported, Op: "decode leg", Message: "the hand-off is none of TensorRT-LLM", Err: err}
 		}
 		params, err := replaceMember(h.Params, "request_type", `"generation_only"`)
 		if err != nil {
-			return &engine.Error{Kind: engine.InvalidArgument, Op: "decode leg", Message: "the hand-off is none of TensorRT-LLM", Err: err}
+			return &engine.Error{Kind: engine.Unsupported, Op: "decode leg", Message: "the hand-off is none of TensorRT-LLM", Err: err}
 		}
 		b.Disagg = params
 		if ids := flat(h.Prompt); len(ids) > 0 {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -50,8 +51,9 @@ func TestLegs(t *testing.T) {
 	if err != nil || !slices.Equal(got, want) || between.Held() != 0 {
 		t.Errorf("decode leg: %v, %v, %d held; want %v", got, err, between.Held(), want)
 	}
-	// What has been fetched is not there for another one, who may ask elsewhere.
-	if _, _, err := collect(t.Context(), decode, &second); engine.KindOf(err) != engine.InvalidArgument {
+	// What has been fetched is not there for another one. That is not the client's
+	// fault, and another worker may compute it anew.
+	if _, _, err := collect(t.Context(), decode, &second); engine.KindOf(err) != engine.Unavailable {
 		t.Errorf("a hand-off used twice: %v", err)
 	}
 	if err := prefill.Release(t.Context(), h.ID); err != nil {
@@ -110,7 +112,7 @@ func TestPrefillEnds(t *testing.T) {
 			r := engine.Request{TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 5, Hidden: []uint32{2}}, Disagg: engine.Disagg{Phase: engine.PhasePrefill, Handoff: json.RawMessage(`{}`)}}
 			ids, last, err := collect(t.Context(), e, &r)
 			if c.err != "" {
-				if engine.KindOf(err) != c.err {
+				if err == nil || engine.KindOf(err) != c.err {
 					t.Errorf("%v, want %s", err, c.err)
 				}
 				return
@@ -126,8 +128,32 @@ func TestForeignHandoff(t *testing.T) {
 	e := stub(t, func(http.ResponseWriter, *http.Request) { t.Error("the server was asked") })
 	for _, h := range []string{``, `null`, `[]`, `{"remote_block_ids":[1]}`, `{"disaggregated_params":[1]}`} {
 		r := engine.Request{TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 5}, Disagg: engine.Disagg{Phase: engine.PhaseDecode, Handoff: json.RawMessage(h)}}
-		if _, _, err := collect(t.Context(), e, &r); engine.KindOf(err) != engine.InvalidArgument {
+		if _, _, err := collect(t.Context(), e, &r); engine.KindOf(err) != engine.Unsupported {
 			t.Errorf("%s: %v", h, err)
 		}
+	}
+}
+
+// Pairs of legs have numbers of their own, which the server does not take for its
+// local ones.
+func TestPairs(t *testing.T) {
+	e := stub(t, func(http.ResponseWriter, *http.Request) { t.Error("the server was asked") })
+	seen := map[int64]bool{}
+	for range 1000 {
+		h, err := e.Prepare(t.Context(), engine.HandoffQuery{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p struct {
+			Type string `json:"request_type"`
+			ID   int64  `json:"disagg_request_id"`
+		}
+		if err := json.Unmarshal(h.Prefill, &p); err != nil {
+			t.Fatal(err)
+		}
+		if p.Type != "context_only" || p.ID < 1<<42 || seen[p.ID] || h.ID != strconv.FormatInt(p.ID, 10) {
+			t.Fatalf("%+v, %+v; seen before: %v", h, p, seen[p.ID])
+		}
+		seen[p.ID] = true
 	}
 }

@@ -56,12 +56,12 @@ func (e *Engine) Generate(ctx context.Context, r *engine.Request) iter.Seq2[engi
 				if a.finish != "" && ctx.Err() == nil {
 					break // it is whole, only its tail is lost
 				}
-				fail(err)
+				fail(ofLeg(r, err))
 				return
 			}
 			d, err := a.read(data)
 			if err != nil {
-				fail(engine.CauseOf(ctx, err))
+				fail(engine.CauseOf(ctx, ofLeg(r, err)))
 				return
 			}
 			if len(d.TokenIDs) > 0 && !yield(d, nil) {
@@ -77,6 +77,16 @@ func (e *Engine) Generate(ctx context.Context, r *engine.Request) iter.Seq2[engi
 			yield(a.end(), nil)
 		}
 	}
+}
+
+// ofLeg turns a decode leg's refusal into a failure of the hand-off. What the
+// client asked for, the prefill leg has accepted; what was computed there is gone,
+// and may be computed anew.
+func ofLeg(r *engine.Request, err error) error {
+	if r.Disagg.Phase == engine.PhaseDecode && engine.KindOf(err) == engine.InvalidArgument {
+		return &engine.Error{Kind: engine.Unavailable, Op: "decode leg", FromEngine: true, Err: err}
+	}
+	return err
 }
 
 // prefill runs a leg that streams nothing.

@@ -61,7 +61,7 @@ func TestHostileStreams(t *testing.T) {
 				io.WriteString(w, c.body)
 			})
 			ids, last, err := collect(t.Context(), e, &engine.Request{Model: "m", TokenIDs: []uint32{1, 2, 3}, Stop: engine.Stop{MaxTokens: 5}})
-			if !slices.Equal(ids, c.ids) || c.err == "" && err != nil || c.err != "" && engine.KindOf(err) != c.err {
+			if !slices.Equal(ids, c.ids) || (c.err == "") != (err == nil) || err != nil && engine.KindOf(err) != c.err {
 				t.Fatalf("%v, %v; want %v, %q", ids, err, c.ids, c.err)
 			}
 			if c.err != "" {
@@ -83,7 +83,7 @@ func TestRefusedByTheServer(t *testing.T) {
 			fmt.Fprintf(w, `{"object":"error","message":"because","type":"x","param":null,"code":%d}`, status)
 		})
 		_, _, err := collect(t.Context(), e, &engine.Request{TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 1}})
-		if engine.KindOf(err) != want || !strings.Contains(err.Error(), "because") {
+		if err == nil || engine.KindOf(err) != want || !strings.Contains(err.Error(), "because") {
 			t.Errorf("%d: %v, want %s with the server's text", status, err, want)
 		}
 	}
@@ -104,13 +104,14 @@ func TestEnds(t *testing.T) {
 		"hidden, told":     {`"token_ids":[7,2],"finish_reason":"stop","stop_reason":2`, []uint32{7}, engine.FinishEOS, nil, 2, ""},
 		"hidden, not told": {`"token_ids":[7,2],"finish_reason":"stop","stop_reason":null`, []uint32{7}, engine.FinishEOS, nil, 2, ""},
 		"hidden, cut off":  {`"token_ids":[7],"finish_reason":"stop","stop_reason":null`, []uint32{7}, engine.FinishEOS, nil, 1, ""},
+		"hidden, counted":  {`"token_ids":[7],"finish_reason":"stop","stop_reason":null`, []uint32{7}, engine.FinishEOS, nil, 2, ""},
 		"length":           {`"token_ids":[7,2],"finish_reason":"length","stop_reason":null`, []uint32{7, 2}, engine.FinishLength, nil, 2, ""},
 		"unheard of":       {`"token_ids":[7],"finish_reason":"repetition"`, []uint32{7}, engine.FinishEOS, nil, 1, `{"finish_reason":"repetition"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := stub(t, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Type", "text/event-stream")
-				io.WriteString(w, events(`{"choices":[{`+c.chunk+`}]}`, "[DONE]"))
+				io.WriteString(w, events(`{"choices":[{`+c.chunk+`}]}`, fmt.Sprintf(`{"choices":[],"usage":{"completion_tokens":%d}}`, c.output)))
 			})
 			ids, last, err := collect(t.Context(), e, &engine.Request{TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 9, IDs: []uint32{50}, Hidden: []uint32{2}}})
 			if err != nil || !slices.Equal(ids, c.ids) || last.Finish != c.finish || !slices.Equal(last.MatchedIDs, c.matched) || last.Usage.Output != c.output || string(last.EngineData) != c.data {
@@ -120,8 +121,30 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// A request of more than fits never reaches the server, and the trace goes along
-// with one that does.
+// A connection that is lost behind the end of an answer takes nothing of it away;
+// before the end the rest may be made elsewhere.
+func TestLostConnection(t *testing.T) {
+	for _, ended := range []bool{true, false} {
+		e := stub(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, events(one))
+			if ended {
+				io.WriteString(w, events(end))
+			}
+			http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		})
+		ids, last, err := collect(t.Context(), e, &engine.Request{TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 2}})
+		if ended && (err != nil || len(ids) != 2 || last.Finish != engine.FinishLength) {
+			t.Errorf("behind the end: %v, %+v, %v", ids, last, err)
+		}
+		if !ended && (len(ids) != 1 || engine.KindOf(err).Retry() != engine.RetryMigrate) {
+			t.Errorf("before the end: %v, %v", ids, err)
+		}
+	}
+}
+
+// The trace goes along with a request.
 func TestHeaders(t *testing.T) {
 	var got http.Header
 	e := stub(t, func(w http.ResponseWriter, r *http.Request) {

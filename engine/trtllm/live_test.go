@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -63,6 +64,60 @@ func TestEvents(t *testing.T) {
 	})
 	if !slices.Equal(got, want) {
 		t.Errorf("stored %v, want %v", got, want)
+	}
+}
+
+// Folded, the events are what the server's cache holds, evictions included.
+func TestEventsFold(t *testing.T) {
+	a := attach(t, fake.Config{EventBuffer: 32768}, trtllm.Config{Events: true}, func(a *mock.Args) { a.NumGPUBlocks = 40 })
+	a.ready(t)
+	for i := range uint32(60) {
+		r := &engine.Request{Stop: engine.Stop{MaxTokens: 1 + int(i%7)*20}}
+		for j := range 33 + i*5%300 {
+			r.TokenIDs = append(r.TokenIDs, 100+i%4*1000+j*(1+j/150*(i%3)))
+		}
+		if _, _, err := collect(t.Context(), a, r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, removed := map[kv.EngineHash]kv.LocalHash{}, 0
+	for b, err := range a.mock.Events(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		fold(want, b)
+		if b.Snapshot == kv.SnapshotEnd {
+			break
+		}
+	}
+	got := map[kv.EngineHash]kv.LocalHash{}
+	until(t, a, func(b kv.Batch) bool {
+		for _, e := range b.Events {
+			if e.Kind == kv.Removed {
+				removed += len(e.Blocks)
+			}
+		}
+		fold(got, b)
+		return maps.Equal(got, want)
+	})
+	if removed == 0 || len(got) == 0 {
+		t.Errorf("%d blocks, %d removed: nothing was tested", len(got), removed)
+	}
+}
+
+func fold(view map[kv.EngineHash]kv.LocalHash, b kv.Batch) {
+	if b.Gap != "" {
+		clear(view)
+	}
+	for _, e := range b.Events {
+		for _, block := range e.Blocks {
+			switch e.Kind {
+			case kv.Stored:
+				view[block.Engine] = block.Local
+			case kv.Removed:
+				delete(view, block.Engine)
+			}
+		}
 	}
 }
 

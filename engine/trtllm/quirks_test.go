@@ -135,7 +135,7 @@ func TestLogprobFloors(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for _, bad := range []string{`null`, `{}`, `{"token_logprobs":[-1]}`} {
-		if got, err := ask(bad); engine.KindOf(err) != engine.Internal {
+		if got, err := ask(bad); err == nil || engine.KindOf(err) != engine.Internal {
 			t.Errorf("%s: %+v, %v", bad, got, err)
 		}
 	}
