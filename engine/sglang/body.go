@@ -85,7 +85,11 @@ func (e *Engine) body(r *engine.Request) ([]byte, error) {
 	}
 	// In front of ours, which hold where both have a member.
 	var more []byte
-	for _, object := range []jsontext.Value{jsontext.Value(r.Extra), jsontext.Value(r.Disagg.Handoff)} {
+	objects := []jsontext.Value{jsontext.Value(r.Extra)}
+	if r.Disagg.Phase != engine.PhaseWhole {
+		objects = append(objects, jsontext.Value(r.Disagg.Handoff))
+	}
+	for _, object := range objects {
 		m, err := members(object)
 		if err != nil {
 			return nil, err

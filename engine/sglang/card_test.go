@@ -81,6 +81,57 @@ func TestLoading(t *testing.T) {
 	}
 }
 
+// A look that fails is forgiven; a row of them is not.
+func TestLooksThatFail(t *testing.T) {
+	var looks atomic.Int32
+	var bad atomic.Int32 // looks that fail, from the third on
+	bad.Store(2)
+	server := described(`{}`)
+	server["/health"] = func(w http.ResponseWriter, _ *http.Request) {
+		if n := looks.Add(1); n > 2 && n <= 2+bad.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}
+	e := server.serve(t, sglang.Config{})
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	var seen []engine.State
+	for s := range e.Card(ctx) {
+		if seen = append(seen, s.State); len(seen) == 1 {
+			go func() {
+				for looks.Load() < 6 {
+					<-time.After(time.Millisecond)
+				}
+				looks.Store(0)
+				bad.Store(1 << 20)
+			}()
+		}
+		if len(seen) == 2 {
+			break
+		}
+	}
+	if !slices.Equal(seen, []engine.State{engine.Ready, engine.Loading}) || looks.Load() != 2+3 {
+		t.Errorf("states %v, the last at look %d", seen, looks.Load())
+	}
+}
+
+// A new life of a server is not paused.
+func TestPauseEndsWithTheLife(t *testing.T) {
+	e := attach(t, fake.Config{})
+	before := status(t, e, engine.Ready).Epoch
+	if _, err := e.Control(t.Context(), engine.ControlSleep, nil); err == nil {
+		t.Error("the fake sleeps, which it cannot")
+	}
+	if _, err := e.Control(t.Context(), engine.ControlPause, nil); err != nil {
+		t.Fatal(err)
+	}
+	status(t, e, engine.Draining)
+	e.fake.Restart()
+	if s := status(t, e, engine.Ready); s.Epoch == before {
+		t.Error("ready in the old life")
+	}
+}
+
 func TestDenied(t *testing.T) {
 	e := attach(t, fake.Config{Key: "secret"})
 	for s, err := range e.Card(t.Context()) {
@@ -229,6 +280,11 @@ func TestSessions(t *testing.T) {
 	e.OpenSession(t.Context(), salted, o)
 	if mine := (<-bodies)["session_id"]; mine == "s" || turn("t") != mine {
 		t.Errorf("two tenants share session %v", mine)
+	}
+	forged := kv.SessionKey{Model: "m", ID: "dynamo-cache-salt:1:t:s"}
+	e.OpenSession(t.Context(), forged, o)
+	if name := (<-bodies)["session_id"]; name == forged.ID {
+		t.Errorf("an id may look like another tenant's: %v", name)
 	}
 	if known, err := e.CloseSession(t.Context(), plain); !known || err != nil || (<-bodies)["session_id"] != "s" {
 		t.Error(known, err)

@@ -103,6 +103,16 @@ func TestStreams(t *testing.T) {
 	}
 }
 
+// Before the least number of tokens a listed id is one like any other.
+func TestListedTooEarly(t *testing.T) {
+	r := ask()
+	r.Stop.MinTokens = 1
+	got, last, err := collect(t.Context(), streams(t, chunk([]uint32{50, 50, 7}, 3, "")), r)
+	if err != nil || !slices.Equal(got, []uint32{50, 50}) || last.Usage.Output != 2 {
+		t.Errorf("%v, %+v, %v", got, last, err)
+	}
+}
+
 // However a server cuts an answer, and whichever form it sends, the ids are the
 // same.
 func TestForms(t *testing.T) {
