@@ -8,6 +8,7 @@ import (
 	"iter"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dynago/dynago/engine"
@@ -116,6 +117,37 @@ func TestAnotherShapeEndsTheSequence(t *testing.T) {
 			t.Errorf("%+v of the new source", b)
 		}
 		break
+	}
+}
+
+// Who waits for events is not left waiting for those of caches that are gone.
+func TestWaitingEnds(t *testing.T) {
+	for name, end := range map[string]func(s *stage, t *testing.T){
+		"another shape": func(s *stage, t *testing.T) { s.become(t, status(1, 16, 2)) },
+		"close":         func(s *stage, _ *testing.T) { s.Close() },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage()
+			s.become(t, status(1, 16, 1))
+			over := make(chan int)
+			go func() {
+				n := 0
+				for range s.Events(context.Background(), nil) {
+					n++
+				}
+				over <- n
+			}()
+			synctest.Wait()
+			end(s, t)
+			select {
+			case n := <-over:
+				if n != 0 {
+					t.Errorf("%s: %d batches", name, n)
+				}
+			case <-time.After(time.Hour):
+				t.Errorf("%s: the sequence goes on", name)
+			}
+		})
 	}
 }
 

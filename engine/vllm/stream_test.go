@@ -102,6 +102,7 @@ func TestStreams(t *testing.T) {
 		{name: "an end of the engine's own", text: chunk("stop", 1, 99) + done, ids: []uint32{1, 99}, finish: engine.FinishEOS, output: 2},
 		{name: "a hidden id that ends nothing", text: chunk("", 1, 2) + chunk("", 3) + chunk("length", 4) + done, ids: []uint32{1, 2, 3, 4}, finish: engine.FinishLength, output: 4},
 		{name: "a hidden id too early", text: chunk("", 2) + chunk("length", 4) + done, min: 3, ids: []uint32{2, 4}, finish: engine.FinishLength, output: 2},
+		{name: "a hidden id too early to end anything", text: chunk("length", 1, 2) + done, min: 3, ids: []uint32{1, 2}, finish: engine.FinishLength, output: 2},
 		{name: "a reason of late builds", text: chunk("repetition", 1, 1) + done, ids: []uint32{1, 1}, finish: engine.FinishStop, output: 2},
 		{name: "another choice", text: `data: {"choices":[{"index":1,"token_ids":[5],"finish_reason":null}]}` + "\n\n" + chunk("length", 1) + done, ids: []uint32{1}, finish: engine.FinishLength, output: 1},
 
