@@ -70,9 +70,7 @@ func TestIdleStop(t *testing.T) {
 func TestGreeting(t *testing.T) {
 	s := serve(t)
 	for _, want := range []string{"curl", s.url + "/v1/chat/completions", s.model} {
-		if !strings.Contains(s.printed(), want) {
-			t.Errorf("no %q in what it printed", want)
-		}
+		s.says(t, want)
 	}
 }
 

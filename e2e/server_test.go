@@ -72,6 +72,18 @@ func (s *server) printed() string {
 	return s.output.String()
 }
 
+// says waits until the server has printed a text: it comes through a pipe, after
+// what it tells of has happened.
+func (s *server) says(t testing.TB, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(s.printed(), text); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Errorf("no %q in what it printed", text)
+			return
+		}
+	}
+}
+
 var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 
 // serve starts a server on a free port, and ends it with the test.
