@@ -73,6 +73,7 @@ var plan = []room{
 	{name: "engine/httpapi", floor: 2, sees: []string{"engine"}},
 	{name: "engine/live", floor: 2, sees: []string{"engine"}, never: noHTTP},
 	{name: "engine/llamacpp", floor: 2, sees: []string{"engine", "engine/httpapi"}, seenBy: command},
+	{name: "engine/openai", floor: 2, sees: []string{"engine", "engine/httpapi"}, seenBy: command},
 	{name: "engine/mock", floor: 2, sees: []string{"engine"}, seenBy: append([]string{"sim", "bench/virtual", "internal/fake/llama", "internal/fake/trtllm", "internal/fake/vllm"}, command...), never: noHTTP},
 	{name: "engine/trtllm", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: command},
 	{name: "engine/vllm", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: command},
