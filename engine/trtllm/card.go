@@ -28,6 +28,15 @@ type life struct {
 	seen     time.Time // when it last answered
 	revision uint64
 	card     *engine.Card
+	about    *about // nil: to be asked for
+}
+
+// about is what a server tells of its program. It is long, and stays the same as
+// long as the process does.
+type about struct {
+	version  string
+	fields   fields
+	controls []string
 }
 
 // renew begins another life.
@@ -78,9 +87,12 @@ func (e *Engine) tell(state engine.State, reason string, card *engine.Card, read
 	if l.epoch == 0 {
 		l.epoch, l.seen = uint64(now.UnixNano()), now
 	}
-	if card != nil {
+	if card == nil {
+		l.about = nil
+	} else {
 		if l.card != nil && read.another(l.read, now.Sub(l.seen)) {
 			l.renew()
+			l.about = nil
 			e.asleep.Store(false)
 		}
 		l.read, l.seen = read, now
@@ -111,19 +123,8 @@ func (e *Engine) discover(ctx context.Context) (*engine.Card, reading, error) {
 	if e.config.ContextLength == 0 {
 		return nil, nil, fmt.Errorf("%w: it does not tell the model's context length; give context_length", errUseless)
 	}
-	f, controls := oldest, []string(nil)
-	if document, err := e.client.Get(ctx, "/openapi.json"); err == nil {
-		told, paths := describe(document)
-		if told != nil {
-			f = told
-		}
-		for name, route := range routes {
-			if slices.Contains(paths, route) {
-				controls = append(controls, name)
-			}
-		}
-		slices.Sort(controls)
-	}
+	about := e.about(ctx)
+	f := about.fields
 	for _, name := range []string{"prompt", "stream", "stream_options", "max_tokens", "detokenize", "stop_token_ids"} {
 		if !f.has(name) {
 			return nil, nil, fmt.Errorf("%w: its %s has no %s, so that ids cannot go both ways", errUseless, completions, name)
@@ -135,9 +136,9 @@ func (e *Engine) discover(ctx context.Context) (*engine.Card, reading, error) {
 		return nil, nil, err
 	}
 	c := &engine.Card{
-		Model: model, Engine: "tensorrt_llm " + e.version(ctx), Role: e.config.Role, Accepts: []engine.Input{engine.InputTokens},
+		Model: model, Engine: "tensorrt_llm " + about.version, Role: e.config.Role, Accepts: []engine.Input{engine.InputTokens},
 		ContextLength: e.config.ContextLength, BlockSize: e.config.BlockSize, HashScheme: engine.SchemeXXH3, DPSize: max(1, e.config.Ranks),
-		Features: e.features(f), Controls: controls,
+		Features: e.features(f), Controls: about.controls,
 	}
 	if size, ok := now.number(tokensPerBlock); ok && c.BlockSize == 0 {
 		c.BlockSize = uint32(size)
@@ -156,6 +157,35 @@ func (e *Engine) discover(ctx context.Context) (*engine.Card, reading, error) {
 		c.Adapters = append(c.Adapters, a.Name)
 	}
 	return c, now, nil
+}
+
+// about asks what the program is, once for each process.
+func (e *Engine) about(ctx context.Context) *about {
+	e.mu.Lock()
+	known := e.life.about
+	e.mu.Unlock()
+	if known != nil {
+		return known
+	}
+	a := &about{version: e.version(ctx), fields: oldest}
+	document, err := e.client.Get(ctx, "/openapi.json")
+	if err != nil {
+		return a // early versions and others that do not tell; asked again
+	}
+	told, paths := describe(document)
+	if told != nil {
+		a.fields = told
+	}
+	for name, route := range routes {
+		if slices.Contains(paths, route) {
+			a.controls = append(a.controls, name)
+		}
+	}
+	slices.Sort(a.controls)
+	e.mu.Lock()
+	e.life.about = a
+	e.mu.Unlock()
+	return a
 }
 
 // features are what the server's own fields and the configuration allow.

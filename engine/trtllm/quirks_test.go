@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/dynago/dynago/engine"
@@ -139,4 +140,45 @@ func TestLogprobFloors(t *testing.T) {
 			t.Errorf("%s: %+v, %v", bad, got, err)
 		}
 	}
+}
+
+// What a server's program is, is asked for once: the description is long. After
+// the server was away it may be another program.
+func TestDescribedOnce(t *testing.T) {
+	a := attach(t, fake.Config{}, trtllm.Config{})
+	var described, down atomic.Int32
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/openapi.json" {
+			described.Add(1)
+		}
+		if down.Load() > 0 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		a.server.ServeHTTP(w, r)
+	}))
+	t.Cleanup(h.Close)
+	e, err := trtllm.New(trtllm.Config{Config: httpapi.Config{URL: h.URL}, ContextLength: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := func(want engine.State, times int32) {
+		t.Helper()
+		for s := range e.Card(t.Context()) {
+			if s.State != want || described.Load() != times {
+				t.Errorf("%s (%s) and described %d times, want %s and %d", s.State, s.Reason, described.Load(), want, times)
+			}
+			return
+		}
+	}
+	look(engine.Ready, 1)
+	look(engine.Ready, 1)
+	down.Store(1)
+	look(engine.Loading, 1)
+	down.Store(0)
+	look(engine.Ready, 2)
+	look(engine.Ready, 2)
+	a.server.Restart()
+	look(engine.Ready, 2) // seen just now, and asked for with the next look
+	look(engine.Ready, 3)
 }

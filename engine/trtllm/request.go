@@ -41,11 +41,16 @@ type body struct {
 	Priority          *float64           `json:"priority,omitzero"`
 	ResponseFormat    *responseFormat    `json:"response_format,omitzero"`
 	LoRA              *Adapter           `json:"lora_request,omitzero"`
+	Conversation      *conversation      `json:"conversation_params,omitzero"`
 	Disagg            jsontext.Value     `json:"disaggregated_params,omitzero"`
 }
 
 type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
+}
+
+type conversation struct {
+	ID string `json:"conversation_id"`
 }
 
 // responseFormat is how the server takes a constraint.
@@ -100,6 +105,9 @@ func (e *Engine) encode(r *engine.Request) ([]byte, error) {
 	if r.Priority != nil && e.config.PriorityEnabled && f.has("priority") {
 		p := squash(*r.Priority)
 		b.Priority = &p
+	}
+	if id := r.KV.Session.ID; id != "" && f.has("conversation_params") {
+		b.Conversation = &conversation{id}
 	}
 	if name := r.KV.Namespace.LoRA; name != "" {
 		b.LoRA = e.adapter(name)

@@ -42,6 +42,7 @@ func TestBodies(t *testing.T) {
 			Stop: engine.Stop{MaxTokens: 5, MinTokens: 2},
 		},
 		"lora":    {Model: "m", TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 1}, KV: kv.Directives{Namespace: kv.Namespace{LoRA: "sql"}}},
+		"session": {Model: "m", TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 1}, KV: kv.Directives{Session: kv.Session{ID: "s-1"}}},
 		"object":  plain(&chat.OutputFormat{Kind: chat.FormatJSONObject}),
 		"regex":   plain(&chat.OutputFormat{Kind: chat.FormatRegex, Pattern: `\d+`}),
 		"grammar": plain(&chat.OutputFormat{Kind: chat.FormatGrammar, Pattern: `root ::= "a"`}),

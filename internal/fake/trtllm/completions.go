@@ -48,6 +48,9 @@ type request struct {
 
 	ThinkingBudget *int     `json:"thinking_token_budget" since:"1.3"`
 	Priority       *float64 `json:"priority" since:"1.3"`
+	Conversation   *struct {
+		ID string `json:"conversation_id"`
+	} `json:"conversation_params" since:"1.3"`
 }
 
 type streamOptions struct {
