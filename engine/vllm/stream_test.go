@@ -187,6 +187,19 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// A connection that breaks behind the finish reason takes nothing away.
+func TestBrokenAfterTheEnd(t *testing.T) {
+	s := attach(t, fake.Config{}, map[string]http.HandlerFunc{"/inference/v1/generate": func(w http.ResponseWriter, r *http.Request) {
+		says(chunk("length", 1))(w, r)
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}})
+	s.ready(t)
+	if ids, last, err := s.run(t, ask()); err != nil || last.Finish != engine.FinishLength || len(ids) != 1 {
+		t.Errorf("%v, %+v, %v", ids, last, err)
+	}
+}
+
 // A build that has lost the route is asked over the other one.
 func TestDowngrade(t *testing.T) {
 	s := attach(t, fake.Config{}, map[string]http.HandlerFunc{"/inference/v1/generate": refuses(404, `{"detail":"Not Found"}`)})
