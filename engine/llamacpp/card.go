@@ -24,6 +24,10 @@ type life struct {
 	// another life.
 	made  float64
 	ready bool // it was seen ready in this life
+	// card was made when /props told what props holds. The rest of a server stays
+	// as it is as long as that does.
+	card  *engine.Card
+	props string
 	gone  bool // since then nobody listened, or it was loading
 }
 
@@ -53,7 +57,7 @@ func (p *place) has(name string) bool {
 // begin gives the server another epoch.
 func (l *life) begin(now time.Time) {
 	l.at.epoch = max(l.at.epoch+1, uint64(now.UnixNano()))
-	l.made, l.ready, l.gone = 0, false, false
+	l.made, l.ready, l.gone, l.card = 0, false, false, nil
 }
 
 func (l *life) place() place {
@@ -79,15 +83,25 @@ func (l *life) missed() {
 	l.gone = l.ready
 }
 
+// known returns the card and the epoch of a server that is what it was, or nil.
+func (l *life) known(props string) (*engine.Card, uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gone || l.props != props {
+		return nil, 0
+	}
+	return l.card, l.at.epoch
+}
+
 // settle tells what the server is, and returns its epoch.
-func (l *life) settle(p place, now time.Time) uint64 {
+func (l *life) settle(c *engine.Card, p place, props string, now time.Time) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.gone {
 		l.begin(now)
 	}
 	p.epoch = l.at.epoch
-	l.at, l.ready = p, true
+	l.at, l.ready, l.card, l.props = p, true, c, props
 	return p.epoch
 }
 
@@ -125,11 +139,18 @@ func (e *Engine) look(ctx context.Context) (engine.Status, error) {
 	if text, err := e.client.Get(ctx, "/metrics"); err == nil {
 		e.life.counted(counter(text), time.Now())
 	}
-	card, at, err := e.discover(ctx)
+	text, err := e.client.Get(ctx, "/props")
 	if err != nil {
 		return e.away(err), nil
 	}
-	st.Card, st.Epoch = card, e.life.settle(at, time.Now())
+	if st.Card, st.Epoch = e.life.known(string(text)); st.Card != nil {
+		return st, nil
+	}
+	card, at, err := e.discover(ctx, text)
+	if err != nil {
+		return e.away(err), nil
+	}
+	st.Card, st.Epoch = card, e.life.settle(card, at, string(text), time.Now())
 	return st, nil
 }
 
@@ -158,11 +179,11 @@ type props struct {
 	} `json:"default_generation_settings"`
 }
 
-// discover makes the card.
-func (e *Engine) discover(ctx context.Context) (*engine.Card, place, error) {
+// discover makes the card of a server that tells these properties.
+func (e *Engine) discover(ctx context.Context, text []byte) (*engine.Card, place, error) {
 	var p props
-	if err := e.get(ctx, "/props", &p); err != nil {
-		return nil, place{}, err
+	if err := json.Unmarshal(text, &p, decoding); err != nil {
+		return nil, place{}, &engine.Error{Kind: engine.Internal, Op: "read /props", FromEngine: true, Err: err}
 	}
 	name, err := e.model(ctx, &p)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,9 +80,20 @@ func TestComingAndGoing(t *testing.T) {
 	}
 }
 
-// While nothing changes, nothing is told.
+// While nothing changes, nothing is told, and no more is asked than has to be.
 func TestSilence(t *testing.T) {
-	e := attach(t, serve(t, 1, nil), nil)
+	fake := serve(t, 1, nil)
+	defer fake.Close()
+	var looks, models atomic.Int32
+	e := plain(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/health":
+			looks.Add(1)
+		case "/v1/models":
+			models.Add(1)
+		}
+		fake.ServeHTTP(w, r)
+	}), nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	n := 0
@@ -90,6 +102,9 @@ func TestSilence(t *testing.T) {
 	}
 	if n != 1 {
 		t.Errorf("%d statuses of a server that stayed as it was", n)
+	}
+	if looks.Load() < 3 || models.Load() != 1 {
+		t.Errorf("%d looks, and the models asked for %d times", looks.Load(), models.Load())
 	}
 }
 
