@@ -224,7 +224,7 @@ func epoch(url string, info *serverInfo) uint64 {
 // How often a server is asked for everything and not for its health alone, and
 // how many looks may fail before it counts as gone.
 const (
-	fullEvery = 10
+	fullEvery = 4
 	mayFail   = 3
 )
 
@@ -239,7 +239,7 @@ type look struct {
 func (l *look) probe(ctx context.Context) (engine.Status, error) {
 	facts := l.e.facts.Load()
 	_, err := l.e.http.Get(ctx, "/health")
-	if err == nil && (facts == nil || l.failed > 0 || l.n == 0) {
+	if err == nil && (facts == nil || l.failed > 0 || l.n == 0 || l.e.doubt.Swap(false)) {
 		if facts, err = l.e.discover(ctx); err == nil {
 			l.e.learn(facts)
 		}

@@ -3,6 +3,7 @@ package sglang_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -112,6 +113,31 @@ func TestLooksThatFail(t *testing.T) {
 	}
 	if !slices.Equal(seen, []engine.State{engine.Ready, engine.Loading}) || looks.Load() != 2+3 {
 		t.Errorf("states %v, the last at look %d", seen, looks.Load())
+	}
+}
+
+// After a stream was lost, the next look finds out whether this is another life.
+func TestLostStreamsAreLookedInto(t *testing.T) {
+	server := described("")
+	var looks, seed atomic.Int32
+	server["/health"] = func(http.ResponseWriter, *http.Request) { looks.Add(1) }
+	server["/server_info"] = func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"random_seed":%d}`, seed.Load()) }
+	server["/generate"] = func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	e := server.serve(t, sglang.Config{})
+	var first uint64
+	for s := range e.Card(t.Context()) {
+		if first == 0 {
+			first = s.Epoch
+			if _, _, err := collect(t.Context(), e, ask()); engine.KindOf(err) != engine.Disconnected {
+				t.Fatal(err)
+			}
+			seed.Store(1)
+			continue
+		}
+		if s.Epoch == first || looks.Load() != 2 {
+			t.Errorf("epoch %d after %d at look %d", s.Epoch, first, looks.Load())
+		}
+		break
 	}
 }
 

@@ -65,6 +65,7 @@ type Engine struct {
 
 	facts  atomic.Pointer[facts]  // what the server told last; nil: nothing yet
 	up     atomic.Bool            // it took requests when it was last asked
+	doubt  atomic.Bool            // a stream was lost: it may have been started anew
 	parked atomic.Pointer[string] // why it is to get no requests
 
 	mu       sync.Mutex

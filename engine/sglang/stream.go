@@ -29,7 +29,11 @@ func (e *Engine) Generate(ctx context.Context, r *engine.Request) deltas {
 		ctx, done := e.within(ctx)
 		defer done()
 		if err := e.answer(ctx, r, yield); err != nil {
-			yield(engine.Delta{}, engine.CauseOf(ctx, err))
+			err = engine.CauseOf(ctx, err)
+			if engine.KindOf(err).Inhibits() {
+				e.doubt.Store(true)
+			}
+			yield(engine.Delta{}, err)
 		}
 	}
 }
