@@ -93,6 +93,9 @@ type Turn struct {
 	// Phase is what an answer is for, commentary or final_answer; empty if nobody
 	// said.
 	Phase string
+	// Raw marks a user's turn that stands for a whole prompt: whoever can put it
+	// before the model without a chat template does so.
+	Raw bool
 }
 
 // Kind says what a block holds.

@@ -67,7 +67,7 @@ type Sampling struct {
 
 // Stop says when generation ends.
 type Stop struct {
-	MaxTokens int      // always set, at least 1
+	MaxTokens int      // at least 1; 0 only with InputChat: as the server does it
 	MinTokens int      // until then nothing stops the generation but MaxTokens
 	IDs       []uint32 // end the stream and stay in it
 	Hidden    []uint32 // end the stream and are left out, but counted (end of sequence)

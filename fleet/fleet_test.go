@@ -63,6 +63,8 @@ func TestStates(t *testing.T) {
 			{engine.Ready, 0, nil, false},
 			{engine.Ready, 0, []engine.Input{engine.InputTensor}, true},
 			{engine.Ready, 0, []engine.Input{engine.InputTensor, engine.InputText}, false},
+			{engine.Ready, 0, []engine.Input{engine.InputChat}, true},
+			{engine.Ready, 0, []engine.Input{engine.InputTokens, engine.InputChat}, false},
 			{engine.Ready, 1024, nil, true},
 			{engine.Draining, 1024, nil, false},
 			{engine.Failed, 1024, nil, false},

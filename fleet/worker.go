@@ -183,10 +183,13 @@ func (w *Worker) ahead(mark *atomic.Int64) bool {
 }
 
 // admits says whether a card tells enough to send requests here: a worker whose
-// context length is unknown would be guessed at. Tensors have no length.
+// context length is unknown would be guessed at. Tensors have no length, and who takes
+// conversations as they are counts their tokens itself.
 func admits(c *engine.Card) bool {
 	if c == nil {
 		return false
 	}
-	return c.ContextLength > 0 || len(c.Accepts) > 0 && !slices.ContainsFunc(c.Accepts, func(in engine.Input) bool { return in != engine.InputTensor })
+	return c.ContextLength > 0 || len(c.Accepts) > 0 && !slices.ContainsFunc(c.Accepts, func(in engine.Input) bool {
+		return in != engine.InputTensor && in != engine.InputChat
+	})
 }

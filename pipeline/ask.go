@@ -76,6 +76,15 @@ func unsupported(r *Request, card *engine.Card) error {
 	return nil
 }
 
+// routed returns what the router is to know of the prompt as it continues behind what
+// was delivered.
+func (j *job) routed(delivered []uint32) []uint32 {
+	if j.door == engine.InputChat {
+		return j.outline
+	}
+	return j.ids(delivered)
+}
+
 // ids returns the prompt as it continues behind what was delivered.
 func (j *job) ids(delivered []uint32) []uint32 {
 	if len(delivered) == 0 {

@@ -59,6 +59,12 @@ func (j *job) constrain(card *engine.Card) (constraint, error) {
 			return constraint{format: &format}, nil
 		}
 	}
+	return j.constrainText(card)
+}
+
+// constrainText decides for a worker what the text of an answer is held to.
+func (j *job) constrainText(card *engine.Card) (constraint, error) {
+	r := j.request.Chat
 	format := &r.Output
 	if format.Kind == chat.FormatText || forced(r) {
 		return constraint{}, nil

@@ -106,7 +106,7 @@ func (c *carry) attempt(ctx context.Context, yield func(engine.Delta, error) boo
 	defer context.AfterFunc(lost, func() { cancel(context.Cause(lost)) })()
 	defer c.end()
 	watchdog := &watchdog{limits: c.p.Limits, cancel: cancel}
-	deltas := watchdog.watch(worker.Engine().Generate(ctx, request))
+	deltas := watch(watchdog, worker.Engine().Generate(ctx, request))
 	for d, err := range c.budget.split(deltas) {
 		if err != nil {
 			return engine.CauseOf(ctx, err)
@@ -143,8 +143,15 @@ func (c *carry) begin(worker *fleet.Worker) (*engine.Request, error) {
 	}
 	request := c.engineRequest(c.attempts, c.delivered, status.Card)
 	request.Epoch = status.Epoch
+	if c.door == engine.InputText {
+		var err error
+		if request.Prompt, err = c.model.Text(request.TokenIDs); err != nil {
+			return nil, err
+		}
+		request.Stop.Strings = c.request.Chat.Sampling.Stop
+	}
 	c.seen = c.p.seen.of(c.booking.booking.Decision().Target)
-	c.pace = pace{sent: time.Now(), input: len(request.TokenIDs)}
+	c.pace = pace{sent: time.Now(), input: len(c.routed(c.delivered))}
 	return request, nil
 }
 
@@ -206,7 +213,7 @@ func (c *carry) next(ctx context.Context, failure error) error {
 	if ctx.Err() != nil || !c.movable(kind, ongoing) {
 		return failure
 	}
-	ids := c.job.ids(c.delivered)
+	ids := c.routed(c.delivered)
 	if limit := c.p.MigrationMaxTokens; limit > 0 && len(ids) > limit {
 		c.p.count.tooLong.Add(1)
 		return failure
@@ -228,10 +235,13 @@ func (c *carry) next(ctx context.Context, failure error) error {
 	// Nothing runs there any more, and who waits for another worker may wait long.
 	c.booking.release()
 	c.booking = share(1)
-	err := c.booking.place(func() (*router.Booking, error) { return c.p.route(ctx, c.request, ids, 1, c.exclude) })
+	err := c.booking.place(func() (*router.Booking, error) { return c.route(ctx, ids, 1, c.exclude) })
 	if err != nil {
 		if engine.KindOf(err) == engine.Unavailable && kind == engine.WorkerOverloaded {
 			return engine.Errorf(engine.ResourceExhausted, "all eligible workers rejected the request as overloaded")
+		}
+		if engine.KindOf(err) == engine.Unavailable && (kind == engine.Unsupported || kind == engine.NotFound) {
+			return failure // it says what is wrong, and nobody is there to say otherwise
 		}
 		return err
 	}
@@ -255,6 +265,8 @@ func (c *carry) movable(kind engine.ErrorKind, ongoing bool) bool {
 	switch {
 	case kind == engine.Stale && !c.stale && !c.pace.begun():
 		return true
+	case c.door != engine.InputTokens && c.pace.begun():
+		return false // a text cannot be carried on
 	case c.counted() > c.p.MigrationLimit, pinned(c.request):
 		return false
 	}

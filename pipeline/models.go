@@ -98,7 +98,34 @@ func fingerprint(card *engine.Card) string {
 // model returns what the prompt stage knows about a model, and its primary
 // name.
 func (p *Pipeline) model(name string) (*prompt.Model, string, error) {
+	w, card, err := p.serves(name)
+	if err != nil {
+		return nil, "", err
+	}
+	if doorOf(card) == engine.InputChat {
+		return nil, "", noTokens(card)
+	}
+	m, err := p.loadFor(w, card)
+	return m, card.Model, err
+}
+
+// loadFor returns what the prompt stage knows about the model of a worker's card.
+func (p *Pipeline) loadFor(w *fleet.Worker, card *engine.Card) (*prompt.Model, error) {
+	m, err := p.models.get(card)
+	if err != nil {
+		return nil, &engine.Error{Kind: engine.Internal, Op: "load model " + card.Model, Worker: w.ID(), Err: err}
+	}
+	return m, nil
+}
+
+// serves returns a worker that serves a model now, and its card: of several, one
+// that takes tokens.
+func (p *Pipeline) serves(name string) (*fleet.Worker, *engine.Card, error) {
 	known := ""
+	var (
+		worker *fleet.Worker
+		of     *engine.Card
+	)
 	for _, w := range p.Fleet.Snapshot() {
 		card := w.Status().Card
 		if card == nil || card.Model != name && !slices.Contains(card.Aliases, name) {
@@ -108,16 +135,20 @@ func (p *Pipeline) model(name string) (*prompt.Model, string, error) {
 		if !w.Ready() {
 			continue
 		}
-		m, err := p.models.get(card)
-		if err != nil {
-			return nil, "", &engine.Error{Kind: engine.Internal, Op: "load model " + card.Model, Worker: w.ID(), Err: err}
+		if doorOf(card) == engine.InputTokens {
+			return w, card, nil
 		}
-		return m, card.Model, nil
+		if of == nil || doorOf(of) == engine.InputText && doorOf(card) == engine.InputChat {
+			worker, of = w, card
+		}
+	}
+	if of != nil {
+		return worker, of, nil
 	}
 	if known == "" {
-		return nil, "", &engine.Error{Kind: engine.NotFound, Message: fmt.Sprintf("The model `%s` does not exist", name), Param: "model", Code: "model_not_found"}
+		return nil, nil, &engine.Error{Kind: engine.NotFound, Message: fmt.Sprintf("The model `%s` does not exist", name), Param: "model", Code: "model_not_found"}
 	}
-	return nil, "", &engine.Error{Kind: engine.Unavailable, Param: "model", Message: fmt.Sprintf("Model `%s` is not ready to serve requests yet. The deployment may still be starting up or is not fully provisioned. Please retry shortly.", name)}
+	return nil, nil, &engine.Error{Kind: engine.Unavailable, Param: "model", Message: fmt.Sprintf("Model `%s` is not ready to serve requests yet. The deployment may still be starting up or is not fully provisioned. Please retry shortly.", name)}
 }
 
 // Preload loads the models of all workers that are known, so that the first
@@ -125,7 +156,7 @@ func (p *Pipeline) model(name string) (*prompt.Model, string, error) {
 func (p *Pipeline) Preload() error {
 	for _, w := range p.Fleet.Snapshot() {
 		card := w.Status().Card
-		if card == nil {
+		if card == nil || doorOf(card) == engine.InputChat {
 			continue
 		}
 		if _, err := p.models.get(card); err != nil {
@@ -136,7 +167,9 @@ func (p *Pipeline) Preload() error {
 }
 
 // Tokenize returns the ids of a request's prompt, and the model's context
-// length. Without generation prompt a conversation ends with its last turn.
+// length. Without generation prompt a conversation ends with its last turn. Of a
+// model whose workers take conversations as they are, nobody here has the tokenizer:
+// that is an error of kind unsupported.
 func (p *Pipeline) Tokenize(r *chat.Request, generationPrompt bool) ([]uint32, int, error) {
 	m, name, err := p.model(r.Model)
 	if err != nil {

@@ -10,6 +10,9 @@
 //	                                       parse
 //	                                         ▼ chat.Event
 //
+// Where workers take no tokens but conversations, show and router stand alone before
+// the engine, and its events go up as they are.
+//
 // Each stage up is a function from one sequence to the next, without timer and
 // without goroutine. Leaving the loop, or cancelling the context, stops
 // everything below and releases every booking, once. Goroutines exist only in
@@ -222,6 +225,10 @@ type job struct {
 	budget *budget
 	// told tells of what the job has answered; nil if nobody asks.
 	told *telling
+	// door is the form in which workers take the request.
+	door engine.Input
+	// outline stands for the tokens of a conversation that is sent as it is.
+	outline []uint32
 }
 
 // prepare makes the prompt of a request and returns a job for each choice, which
@@ -230,12 +237,21 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	if r.Notes == nil {
 		r.Notes = new(Notes)
 	}
-	model, name, err := p.model(r.Chat.Model)
+	worker, card, err := p.serves(r.Chat.Model)
 	if err != nil {
 		return nil, err
 	}
+	name := card.Model
 	r.Notes.Model = name
 	if err := p.checkFormat(r.Chat); err != nil {
+		return nil, err
+	}
+	door := doorOf(card)
+	if door == engine.InputChat {
+		return p.prepareChat(r, k, card)
+	}
+	model, err := p.loadFor(worker, card)
+	if err != nil {
 		return nil, err
 	}
 	if err := p.checkMedia(r.Chat); err != nil {
@@ -261,7 +277,7 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	shared := share(n)
 	all := make(jobs, n)
 	for i := range all {
-		all[i] = &job{p: p, request: r, names: view.names, model: model, prompt: built, choice: k*n + i, index: i, booking: shared}
+		all[i] = &job{p: p, request: r, names: view.names, model: model, prompt: built, choice: k*n + i, index: i, booking: shared, door: door}
 	}
 	all[0].told = p.reuse(r, model, built, len(asked.Turns))
 	return all, nil
@@ -271,7 +287,7 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 // done so.
 func (j *job) place(ctx context.Context) error {
 	return j.booking.place(func() (*router.Booking, error) {
-		b, err := j.p.route(ctx, j.request, j.prompt.IDs, j.request.Chat.Sampling.Choices(), nil)
+		b, err := j.route(ctx, j.routed(nil), j.request.Chat.Sampling.Choices(), nil)
 		if err == nil {
 			j.request.Notes.booked(b)
 		}
@@ -281,6 +297,9 @@ func (j *job) place(ctx context.Context) error {
 
 // events runs the job.
 func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
+	if j.door == engine.InputChat {
+		return j.conversation(ctx)
+	}
 	r, s := j.request.Chat, &j.request.Chat.Sampling
 	card := j.booking.booking.Worker().Card()
 	if card != nil {

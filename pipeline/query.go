@@ -11,9 +11,11 @@ import (
 )
 
 // route asks the router for a worker.
-func (p *Pipeline) route(ctx context.Context, r *Request, ids []uint32, choices int, exclude []uint64) (*router.Booking, error) {
+func (j *job) route(ctx context.Context, ids []uint32, choices int, exclude []uint64) (*router.Booking, error) {
+	p, r := j.p, j.request
 	q := r.query(ids)
 	q.Choices, q.Exclude = choices, exclude
+	q.Allow = p.through(j.door, r.Notes.Model)
 	legs := legsOf(r.Ext)
 	legs.Whole = true // no engine hands blocks over to another one
 	plan, err := p.Router.Place(ctx, q, legs)

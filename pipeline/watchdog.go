@@ -90,13 +90,13 @@ func (w *watchdog) stop() {
 
 // watch passes the items of an attempt on and marks them. Without it a slow
 // client would look like a hung engine.
-func (w *watchdog) watch(deltas iter.Seq2[engine.Delta, error]) iter.Seq2[engine.Delta, error] {
-	return func(yield func(engine.Delta, error) bool) {
+func watch[T any](w *watchdog, items iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
 		defer w.stop()
 		w.await(w.limits.FirstItem, engine.ErrFirstItem)
-		for d, err := range deltas {
+		for it, err := range items {
 			w.item()
-			if !yield(d, err) || err != nil {
+			if !yield(it, err) || err != nil {
 				return
 			}
 			w.await(w.limits.Inactivity, engine.ErrInactive)

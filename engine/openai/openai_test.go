@@ -73,7 +73,8 @@ func TestBodies(t *testing.T) {
 		change  func(*openai.Config)
 		request func(*engine.Request)
 	}{
-		"plain": {},
+		"plain":     {},
+		"unlimited": {request: func(r *engine.Request) { r.Stop.MaxTokens = 0 }},
 		"all": {request: func(r *engine.Request) {
 			r.Sampling = engine.Sampling{Temperature: p(0.2), TopP: p(0.9), Seed: p(int64(7)), FrequencyPenalty: p(0.5), PresencePenalty: p(-0.5), TopK: p(3)}
 			r.Stop.Strings = []string{"END"}

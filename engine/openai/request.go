@@ -51,7 +51,9 @@ func (e *Engine) body(r *engine.Request) ([]byte, error) {
 	b := members{
 		"model": *e.model.Load(), "messages": messages,
 		"stream": true, "stream_options": members{"include_usage": true},
-		"max_tokens": r.Stop.MaxTokens,
+	}
+	if r.Stop.MaxTokens > 0 {
+		b["max_tokens"] = r.Stop.MaxTokens
 	}
 	if err := b.tools(r.Chat); err != nil {
 		return nil, err
