@@ -11,6 +11,7 @@
 //	unit:"s"              what a bare number means for a time.Duration
 //	choice:"a,b"          the values of a string; "-" and "_" are the same
 //	also:"c=a"            further spellings
+//	secret:""             never shown; secret:"a,b": not where one of these stands in it
 package config
 
 import (

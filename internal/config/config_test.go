@@ -211,6 +211,56 @@ func TestDumpOfLists(t *testing.T) {
 	}
 }
 
+// A list in a file gives what as many flags would, and a mapping in it is one text.
+func TestLists(t *testing.T) {
+	type lists struct {
+		Config config.Path `name:"config" action:"read"`
+		Engine []string    `name:"engine" sep:";" secret:"key="`
+	}
+	read := func(args ...string) (*lists, *config.Parsed, error) {
+		var c struct {
+			Do lists `cmd:""`
+		}
+		p, err := config.New(&c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parsed, err := p.Parse(append([]string{"do"}, args...))
+		return &c.Do, parsed, err
+	}
+	path := write(t, `engine:
+  - a=b,c=d
+  - {kind: a, dp: {size: 2, start: 3}, none: ~, text: "x, \"y\";", json: '{"a": 1, "b": 2}', quoted: '"z'}
+`)
+	want := []string{"a=b,c=d", `kind=a,dp.size=2,dp.start=3,text="x, \"y\";",json={"a": 1, "b": 2},quoted="\"z"`}
+	got, parsed, err := read("--config", path)
+	if err != nil || !slices.Equal(got.Engine, want) {
+		t.Fatalf("%q %v, want %q", got.Engine, err, want)
+	}
+	if s := parsed.Settings()[0]; s.Source != path+" line 1" || s.Secret {
+		t.Errorf("%+v", s)
+	}
+	var text strings.Builder
+	if err := parsed.Dump(&text); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := read("--config", write(t, text.String())); err != nil || !slices.Equal(got.Engine, want) {
+		t.Errorf("%q %v, from\n%s", got.Engine, err, text.String())
+	}
+	if _, parsed, err := read("--engine", "a=b,key=hush"); err != nil || parsed.Settings()[0].Value != "(secret)" {
+		t.Errorf("%+v %v", parsed.Settings()[0], err)
+	}
+	for text, want := range map[string]string{
+		"engine:\n  - [a]":      "line 2: engine: want a value, or a mapping, as item of the list",
+		"engine:\n  - {a: [b]}": "line 2: engine: a: want one value",
+		"config: [a]":           "line 1: config: want one value",
+	} {
+		if _, _, err := read("--config", write(t, text)); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
 // FuzzFile reads arbitrary files: the parser answers or complains, and a value
 // that it accepts is within its bounds.
 func FuzzFile(f *testing.F) {

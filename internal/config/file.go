@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -17,14 +18,24 @@ import (
 //	http-port: 8001
 //	router:
 //	  mode: round-robin
+//
+// A setting that may be given several times may be a list. A mapping in it stands
+// for one text of name=value pairs, the names of nested keys joined by dots:
+//
+//	engine:
+//	  - vllm=http://10.0.0.1:8000
+//	  - kind: vllm
+//	    url: http://10.0.0.2:8000
+//	    dp: {size: 2}
 type settingsFile struct {
 	path   string
 	values map[string]entry
 }
 
-// entry is one value, as it stands there.
+// entry is one value, as it stands there, or several.
 type entry struct {
 	value string
+	list  []any // of strings; nil where it is one value
 	line  int
 }
 
@@ -61,7 +72,7 @@ func (f *settingsFile) add(prefix string, n *yaml.Node) error {
 				return err
 			}
 			continue
-		case yaml.ScalarNode:
+		case yaml.ScalarNode, yaml.SequenceNode:
 		default:
 			return fmt.Errorf("%s line %d: %s: want one value", f.path, value.Line, name)
 		}
@@ -71,17 +82,71 @@ func (f *settingsFile) add(prefix string, n *yaml.Node) error {
 		if value.Tag == "!!null" {
 			continue
 		}
-		f.values[name] = entry{value.Value, value.Line}
+		e := entry{value: value.Value, line: value.Line}
+		if value.Kind == yaml.SequenceNode {
+			var err error
+			if e.list, err = f.list(name, value); err != nil {
+				return err
+			}
+			e.line = key.Line
+		}
+		f.values[name] = e
 	}
 	return nil
+}
+
+// list returns the texts that the items of a list stand for.
+func (f *settingsFile) list(name string, n *yaml.Node) ([]any, error) {
+	list := []any{}
+	for _, item := range n.Content {
+		switch item.Kind {
+		case yaml.ScalarNode:
+			list = append(list, item.Value)
+		case yaml.MappingNode:
+			pairs, err := f.pairs(nil, name, "", item)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, strings.Join(pairs, ","))
+		default:
+			return nil, fmt.Errorf("%s line %d: %s: want a value, or a mapping, as item of the list", f.path, item.Line, name)
+		}
+	}
+	return list, nil
+}
+
+// pairs appends what a mapping says as name=value. A value that would not end
+// where it ends is put in quotes.
+func (f *settingsFile) pairs(pairs []string, name, prefix string, n *yaml.Node) ([]string, error) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := prefix+n.Content[i].Value, n.Content[i+1]
+		switch {
+		case value.Kind == yaml.MappingNode:
+			var err error
+			if pairs, err = f.pairs(pairs, name, key+".", value); err != nil {
+				return nil, err
+			}
+		case value.Kind != yaml.ScalarNode:
+			return nil, fmt.Errorf("%s line %d: %s: %s: want one value", f.path, value.Line, name, key)
+		case strings.HasPrefix(value.Value, `"`) || strings.Contains(value.Value, ",") && !strings.HasPrefix(value.Value, "{"):
+			pairs = append(pairs, key+"="+strconv.Quote(value.Value))
+		case value.Tag != "!!null":
+			pairs = append(pairs, key+"="+value.Value)
+		}
+	}
+	return pairs, nil
 }
 
 // Validate implements kong.Resolver: every key must be a setting of some
 // command.
 func (f *settingsFile) Validate(app *kong.Application) error {
-	var known []string
+	var known, single []string
 	walk(app.Node, func(flag *kong.Flag) {
-		known = append(append(known, flag.Name), flag.Aliases...)
+		names := append([]string{flag.Name}, flag.Aliases...)
+		known = append(known, names...)
+		if !flag.IsSlice() {
+			single = append(single, names...)
+		}
 	})
 	var strangers []string
 	for name := range f.values {
@@ -90,7 +155,7 @@ func (f *settingsFile) Validate(app *kong.Application) error {
 		}
 	}
 	if len(strangers) == 0 {
-		return nil
+		return f.single(single)
 	}
 	first := slices.MinFunc(strangers, func(a, b string) int {
 		return cmp.Or(cmp.Compare(f.values[a].line, f.values[b].line), cmp.Compare(a, b))
@@ -102,6 +167,16 @@ func (f *settingsFile) Validate(app *kong.Application) error {
 	return fmt.Errorf("%s line %d: there is no setting %q%s", f.path, f.values[first].line, first, hint)
 }
 
+// single checks that settings of one value have one.
+func (f *settingsFile) single(names []string) error {
+	for _, name := range names {
+		if e := f.values[name]; e.list != nil {
+			return fmt.Errorf("%s line %d: %s: want one value", f.path, e.line, name)
+		}
+	}
+	return nil
+}
+
 // Resolve implements kong.Resolver. It says nothing where the environment says
 // something, because kong asks here first.
 func (f *settingsFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
@@ -109,7 +184,10 @@ func (f *settingsFile) Resolve(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (
 		return nil, nil
 	}
 	for _, name := range append([]string{flag.Name}, flag.Aliases...) {
-		if e, ok := f.values[name]; ok {
+		switch e, ok := f.values[name]; {
+		case ok && e.list != nil:
+			return e.list, nil
+		case ok:
 			return e.value, nil
 		}
 	}

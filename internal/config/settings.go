@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,10 +45,10 @@ func (p *Parsed) Settings() []Setting {
 				continue
 			}
 			s := Setting{
-				Name: flag.Name, Envs: flag.Envs, Value: show(flag.Target), Default: flag.Default,
+				Name: flag.Name, Envs: flag.Envs, Value: show(flag), Default: flag.Default,
 				Source: p.source(flag, given[flag.Value]), Help: flag.Help,
 			}
-			if s.Secret = flag.Tag.Has("secret"); s.Secret && s.Value != "" {
+			if s.Secret = secret(flag.Tag, s.Value); s.Secret && s.Value != "" {
 				s.Value = "(secret)"
 			}
 			if flag.Group != nil {
@@ -76,8 +77,18 @@ func (p *Parsed) source(flag *kong.Flag, given bool) string {
 	return "default"
 }
 
+// secret says whether a value may not be shown: always, or where one of the words
+// in the tag stands in it.
+func secret(tag *kong.Tag, value string) bool {
+	words := tag.Get("secret")
+	return tag.Has("secret") && (words == "" || slices.ContainsFunc(strings.Split(words, ","), func(word string) bool {
+		return strings.Contains(value, word)
+	}))
+}
+
 // show writes a value as it could be given.
-func show(v reflect.Value) string {
+func show(flag *kong.Flag) string {
+	v := flag.Target
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
 			return ""
@@ -88,7 +99,7 @@ func show(v reflect.Value) string {
 		return d.String()
 	}
 	if list, ok := v.Interface().([]string); ok {
-		return strings.Join(list, ",")
+		return kong.JoinEscaped(list, flag.Tag.Sep)
 	}
 	return fmt.Sprint(v.Interface())
 }
