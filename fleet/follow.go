@@ -81,7 +81,9 @@ func (f *follower) become(ctx context.Context, s engine.Status) {
 	}
 	switch {
 	case old.Epoch != 0 && s.Epoch != old.Epoch:
-		f.restarted.warn(f.log, "worker has restarted; what ran there and what it cached is lost")
+		if old.Card != nil { // else nothing ran there
+			f.restarted.warn(f.log, "worker has restarted; what ran there and what it cached is lost")
+		}
 		f.newLife(s)
 	case s.State == engine.Failed:
 		f.forget()

@@ -31,15 +31,34 @@ func (c *envCommand) printHarness(out io.Writer) error {
 	if harnesses[c.Harness] == "" {
 		return fmt.Errorf("env: no lines for %q: want claude, codex or opencode", c.Harness)
 	}
-	files, err := newModelFiles(c.Model, slog.New(slog.DiscardHandler))
+	name, err := c.modelName()
 	if err != nil {
 		return err
 	}
-	p := pointed{URL: c.HTTP.url(), Model: files.name}
+	p := pointed{URL: c.HTTP.url(), Model: name}
 	if c.HTTP.APIKeysFile != nil {
 		p.Key = "KEY"
 	}
 	return writeHarness(out, c.Harness, p)
+}
+
+// modelName returns the name of the model that would be served. That of an engine
+// is its server's to tell, which need not run yet.
+func (c *envCommand) modelName() (string, error) {
+	specs, err := c.Attach.specs(&c.settings)
+	switch {
+	case err != nil:
+		return "", err
+	case len(specs) > 0 && specs[0].Model == "":
+		return "", fmt.Errorf("--engine: %s: want model=NAME with it here, the name that its server gives the model", specs[0].URL)
+	case len(specs) > 0:
+		return specs[0].Model, nil
+	}
+	files, err := newModelFiles(c.Model, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return "", err
+	}
+	return files.name, nil
 }
 
 func writeHarness(out io.Writer, harness string, p pointed) error {

@@ -32,15 +32,9 @@ type modelFiles struct {
 
 // newModelFiles finds the files. Nothing is read yet.
 func newModelFiles(s modelSettings, log *slog.Logger) (*modelFiles, error) {
-	for flag, names := range map[string][2]string{
-		"--dyn-tool-call-parser": {s.ToolParser, ""}, "--dyn-reasoning-parser": {"", s.ReasoningParser},
-	} {
-		if _, err := (parser.Family{}).With(names[0], names[1]); err != nil {
-			return nil, fmt.Errorf("%s: %w", flag, err)
-		}
-	}
-	if _, err := (parser.Family{}).With(s.ToolParser, s.ReasoningParser); err != nil {
-		return nil, fmt.Errorf("--dyn-tool-call-parser and --dyn-reasoning-parser: %w", err)
+	parsers, err := s.parsers()
+	if err != nil {
+		return nil, err
 	}
 	m := &modelFiles{name: s.Name, uri: builtin}
 	what := "the demo model"
@@ -70,23 +64,43 @@ func newModelFiles(s modelSettings, log *slog.Logger) (*modelFiles, error) {
 	}
 	m.load = sync.OnceValues(func() (*prompt.Model, error) {
 		begin := time.Now()
-		model, err := load(prompt.Parsers{Tool: s.ToolParser, Reasoning: s.ReasoningParser})
+		model, err := load(parsers)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", what, err)
 		}
-		model.AllowSpecialInContent = s.AllowSpecial
-		model.Cache = nil
-		if s.CacheBytes > 0 {
-			model.Cache = prompt.NewCache(s.CacheBytes)
-		}
-		model.Turns, model.ReplayRaw = nil, s.ReplayRaw
-		if s.TurnCacheBytes > 0 {
-			model.Turns = prompt.NewTurns(s.TurnCacheBytes)
-		}
-		m.tell(log, model, s.ChatTemplate, s.Tokenizer, time.Since(begin))
+		s.equip(model)
+		s.tell(log, m.name, model, time.Since(begin))
 		return model, nil
 	})
 	return m, nil
+}
+
+// parsers are those that are asked for, which exist.
+func (s *modelSettings) parsers() (prompt.Parsers, error) {
+	for flag, names := range map[string][2]string{
+		"--dyn-tool-call-parser": {s.ToolParser, ""}, "--dyn-reasoning-parser": {"", s.ReasoningParser},
+	} {
+		if _, err := (parser.Family{}).With(names[0], names[1]); err != nil {
+			return prompt.Parsers{}, fmt.Errorf("%s: %w", flag, err)
+		}
+	}
+	if _, err := (parser.Family{}).With(s.ToolParser, s.ReasoningParser); err != nil {
+		return prompt.Parsers{}, fmt.Errorf("--dyn-tool-call-parser and --dyn-reasoning-parser: %w", err)
+	}
+	return prompt.Parsers{Tool: s.ToolParser, Reasoning: s.ReasoningParser}, nil
+}
+
+// equip gives a model that was loaded what settings say of it.
+func (s *modelSettings) equip(model *prompt.Model) {
+	model.AllowSpecialInContent = s.AllowSpecial
+	model.Cache = nil
+	if s.CacheBytes > 0 {
+		model.Cache = prompt.NewCache(s.CacheBytes)
+	}
+	model.Turns, model.ReplayRaw = nil, s.ReplayRaw
+	if s.TurnCacheBytes > 0 {
+		model.Turns = prompt.NewTurns(s.TurnCacheBytes)
+	}
 }
 
 // defaultThinking returns whether models think by default; nil is their own.
@@ -140,13 +154,13 @@ func reason(err error) error {
 }
 
 // tell logs what was loaded.
-func (m *modelFiles) tell(log *slog.Logger, model *prompt.Model, given, tokenizer string, took time.Duration) {
+func (s *modelSettings) tell(log *slog.Logger, name string, model *prompt.Model, took time.Duration) {
 	template := model.Files.Template
 	switch {
 	case model.Template == nil:
 		template = "none"
-	case given != "":
-		template = given
+	case s.ChatTemplate != "":
+		template = s.ChatTemplate
 	case template == "":
 		template = "built in"
 	}
@@ -154,15 +168,15 @@ func (m *modelFiles) tell(log *slog.Logger, model *prompt.Model, given, tokenize
 	if n := model.ContextLength; n > 0 {
 		context = strconv.Itoa(n)
 	}
-	log.Info("model loaded", "model", m.name,
+	log.Info("model loaded", "model", name,
 		"tokenizer", model.Files.Kind, "kind", model.Tokenizer.Kind(), "vocabulary", model.Tokenizer.Size(),
 		"template", template, "tool_parser", model.Family.ToolParser(), "reasoning_parser", model.Family.ReasoningParser(),
 		"context_length", context, "took", took.Round(time.Millisecond))
 	for _, pattern := range model.Tokenizer.Regexps() {
 		log.Warn("a split pattern is read by the engine of regular expressions, at a twentieth of the usual speed", "pattern", pattern)
 	}
-	if tokenizer != "default" {
-		log.Info("one tokenizer serves, whose ids are those of all others", "asked", tokenizer, "serves", "dynago")
+	if s.Tokenizer != "default" {
+		log.Info("one tokenizer serves, whose ids are those of all others", "asked", s.Tokenizer, "serves", "dynago")
 	}
 }
 
@@ -178,9 +192,14 @@ func (m *modelFiles) forCard(card *engine.Card) (*prompt.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	limited := *model
+	return limited(model, card), nil
+}
+
+// limited returns a model with the context length of the engine that serves it.
+func limited(model *prompt.Model, card *engine.Card) *prompt.Model {
+	m := *model
 	if n := int(card.ContextLength); n > 0 {
-		limited.ContextLength = n
+		m.ContextLength = n
 	}
-	return &limited, nil
+	return &m
 }

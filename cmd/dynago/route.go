@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"text/tabwriter"
@@ -32,6 +33,9 @@ func (c *routeCommand) Run(to outlet, parsed *config.Parsed) error {
 	}
 	if c.Explain.Server != "" {
 		return c.explainServer(to)
+	}
+	if len(c.Attach.Engines) > 0 {
+		return errors.New("--engine: want --server URL of a running \"dynago serve\" here: without it prompts are placed on mock engines")
 	}
 	// Nobody waits for a mock engine's answer here.
 	c.Workers.SpeedupRatio = new(0.0)

@@ -36,6 +36,9 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 		return err
 	}
 	log := logs.target("serve")
+	if _, err := c.Attach.specs(&c.settings); err != nil {
+		return err // before a port that an engine should have is taken
+	}
 	listener, err := listen(c.HTTP.Host, c.HTTP.Port, "--http-port")
 	if err != nil {
 		return err
@@ -60,7 +63,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	if err != nil {
 		return err
 	}
-	if sys.args.StartupTime == 0 {
+	if sys.served == nil && sys.args.StartupTime == 0 {
 		if err := sys.ready(context.Background()); err != nil {
 			return err
 		}
@@ -70,8 +73,6 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	if admin != nil {
 		go func() { failed <- server.ServeAdmin(admin) }()
 	}
-	c.announce(to.out, sys, listener, admin)
-
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go sys.router.Run(ctx)
@@ -82,6 +83,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	if every := c.Workers.Churn; every > 0 {
 		go sys.churn(ctx, every, c.Workers.Count)
 	}
+	c.announce(to.out, sys, listener, admin)
 	// Loading the model left garbage several times its size.
 	go debug.FreeOSMemory()
 
@@ -268,7 +270,8 @@ func (c *serveCommand) announce(out io.Writer, sys *system, listener, admin net.
 	if path == "" {
 		path = "/v1/chat/completions"
 	}
-	fmt.Fprintf(out, "dynago %s serves %s on %s\n", versionName(), sys.files.name, url)
+	name := sys.name()
+	fmt.Fprintf(out, "dynago %s serves %s on %s\n", versionName(), name, url)
 	fmt.Fprintf(out, "  workers  %s\n", sys.describe(c.Workers.Count))
 	fmt.Fprintf(out, "  router   %s\n", c.Router.describe())
 	if admin != nil {
@@ -279,7 +282,7 @@ func (c *serveCommand) announce(out io.Writer, sys *system, listener, admin net.
 		auth = " -H 'Authorization: Bearer KEY'"
 	}
 	fmt.Fprintf(out, "\ncurl -N %s%s -H 'Content-Type: application/json'%s -d '{\"model\":%s,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"Which rivers cross Paris?\"}]}'\n\n",
-		url, path, auth, strings.ReplaceAll(strconv.Quote(sys.files.name), "'", `'\''`))
+		url, path, auth, strings.ReplaceAll(strconv.Quote(name), "'", `'\''`))
 }
 
 // baseURL returns an address that a client on this machine can use.

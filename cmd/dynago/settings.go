@@ -11,6 +11,7 @@ type settings struct {
 	File     fileSettings          `embed:"" group:"Files"`
 	HTTP     httpSettings          `embed:"" group:"HTTP"`
 	Model    modelSettings         `embed:"" group:"Model"`
+	Attach   attachSettings        `embed:"" group:"Workers (attached engines)"`
 	Workers  workerSettings        `embed:"" group:"Workers (mock engines)"`
 	Router   routerSettings        `embed:"" group:"Router"`
 	Requests requestSettings       `embed:"" group:"Requests"`

@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/attach"
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/pipeline"
@@ -35,7 +36,11 @@ type system struct {
 	policies *policies
 	meter    *meter.Meter
 	journal  *router.Journal // or nil
-	// newEngine makes one more worker.
+	// specs are the engines that were attached, and served their models; none for
+	// mock engines.
+	specs  []*attach.Spec
+	served *served
+	// newEngine makes one more mock engine.
 	newEngine func(name string) (*mock.Engine, error)
 }
 
@@ -43,7 +48,11 @@ type system struct {
 func newSystem(s *settings, logs *logs) (*system, error) {
 	sys := &system{log: logs.target("fleet")}
 	var err error
-	if sys.files, err = newModelFiles(s.Model, logs.target("model")); err != nil {
+	if sys.specs, err = s.Attach.specs(s); err != nil {
+		return nil, err
+	}
+	load, err := sys.models(s, logs.target("model"))
+	if err != nil {
 		return nil, err
 	}
 	if sys.args, err = s.Workers.engineArgs(); err != nil {
@@ -75,7 +84,7 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 	sys.meter.Watch(sys.router)
 	limits := pipeline.Limits{FirstItem: s.Requests.FirstItemTimeout, Inactivity: s.Requests.StreamTimeout}
 	sys.Pipeline = pipeline.New(pipeline.Config{
-		Fleet: sys.fleet, Router: sys.router, Load: sys.files.forCard,
+		Fleet: sys.fleet, Router: sys.router, Load: load,
 		KeepEntities:   !s.Model.Unescape,
 		Tags:           pipeline.Tags{Use: s.Model.StructuralTag, Always: s.Model.TagScope == "always", Schemas: s.Model.TagSchema == "strict"},
 		MigrationLimit: s.Router.MigrationLimit, MigrationMaxTokens: value(s.Router.MigrationMaxTokens),
@@ -83,11 +92,31 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 		DefaultThinking: s.Model.defaultThinking(), ExcludeTools: s.Requests.ExcludeTools,
 		KeepPreamble: !s.Requests.StripPreamble, ImagePlaceholder: s.Requests.ImagePlaceholder, HistoryTokens: orNone(s.Observe.HistoryTokens),
 	})
-	if err := sys.workers(&s.Workers); err != nil {
+	if sys.served != nil {
+		err = sys.attach(sys.specs, s.Model.Path, sys.log)
+	} else {
+		err = sys.workers(&s.Workers)
+	}
+	if err != nil {
 		sys.fleet.Close() //nolint:errcheck // the first error is the one to tell
 		return nil, err
 	}
 	return sys, nil
+}
+
+// models finds the files of the one model of mock engines, or makes ready for
+// those that engines serve, and returns how the pipeline loads them.
+func (sys *system) models(s *settings, log *slog.Logger) (load func(*engine.Card) (*prompt.Model, error), err error) {
+	if len(sys.specs) > 0 {
+		if sys.served, err = newServed(s.Model, log); err != nil {
+			return nil, err
+		}
+		return sys.served.forCard, nil
+	}
+	if sys.files, err = newModelFiles(s.Model, log); err != nil {
+		return nil, err
+	}
+	return sys.files.forCard, nil
 }
 
 // workers adds the mock engines.
@@ -362,6 +391,9 @@ func orNone(n int) int {
 
 // describe is one line about the workers.
 func (sys *system) describe(count int) string {
+	if sys.served != nil {
+		return engines(sys.specs)
+	}
 	a := &sys.args
 	ranks := ""
 	if a.DPSize > 1 {

@@ -39,10 +39,11 @@ type room struct {
 }
 
 var (
-	// wire are the rooms that may know a wire type, and command those that may
-	// know the adapter of one engine.
+	// wire are the rooms that may know a wire type, command those that may know
+	// one engine, and adapted those that may know the adapters of all.
 	wire    = []string{"frontend", "cmd/dynago"}
 	command = []string{"cmd/dynago"}
+	adapted = []string{"cmd/dynago", "engine/attach"}
 	noHTTP  = []string{"net/http"}
 	noIO    = []string{"net", "net/http", "os", "os/exec"}
 )
@@ -70,14 +71,15 @@ var plan = []room{
 
 	{name: "engine", floor: 2, never: noHTTP},
 	{name: "engine/enginetest", floor: 2, sees: []string{"engine"}, seenBy: []string{}},
+	{name: "engine/attach", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/llamacpp", "engine/openai", "engine/sglang", "engine/trtllm", "engine/vllm"}, seenBy: command},
 	{name: "engine/httpapi", floor: 2, sees: []string{"engine"}},
 	{name: "engine/live", floor: 2, sees: []string{"engine"}, never: noHTTP},
-	{name: "engine/llamacpp", floor: 2, sees: []string{"engine", "engine/httpapi"}, seenBy: command},
-	{name: "engine/openai", floor: 2, sees: []string{"engine", "engine/httpapi"}, seenBy: command},
+	{name: "engine/llamacpp", floor: 2, sees: []string{"engine", "engine/httpapi"}, seenBy: adapted},
+	{name: "engine/openai", floor: 2, sees: []string{"engine", "engine/httpapi"}, seenBy: adapted},
 	{name: "engine/mock", floor: 2, sees: []string{"engine"}, seenBy: append([]string{"sim", "bench/virtual", "internal/fake/llama", "internal/fake/sglang", "internal/fake/trtllm", "internal/fake/vllm"}, command...), never: noHTTP},
-	{name: "engine/sglang", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: command},
-	{name: "engine/trtllm", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: command},
-	{name: "engine/vllm", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: command},
+	{name: "engine/sglang", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: adapted},
+	{name: "engine/trtllm", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: adapted},
+	{name: "engine/vllm", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: adapted},
 	{name: "fleet", floor: 2, sees: []string{"engine"}, never: noHTTP},
 
 	{name: "router", floor: 3, never: noHTTP},

@@ -1,0 +1,368 @@
+//go:build unix
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/internal/demo"
+	"github.com/dynago/dynago/internal/fake/llama"
+	"github.com/dynago/dynago/internal/fake/sglang"
+	"github.com/dynago/dynago/internal/fake/trtllm"
+	"github.com/dynago/dynago/internal/fake/vllm"
+	"github.com/dynago/dynago/prompt"
+	"github.com/dynago/dynago/tokenizer"
+)
+
+// demoModel is what the servers of these tests serve.
+var demoModel = sync.OnceValues(func() (*prompt.Model, error) { return prompt.Load(demo.File, prompt.Parsers{}) })
+
+// demoFolder writes the demo model's files, as those of a model that lies on disk.
+func demoFolder(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "demo")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"chat_template.jinja", "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"} {
+		text, err := demo.File(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// mockOf is the mock engine behind a server: all of these tests say the same.
+func mockOf(t *testing.T, name string, slow bool) mock.Config {
+	t.Helper()
+	model, err := demoModel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := mock.DefaultArgs()
+	args.BlockSize, args.NumGPUBlocks, args.SpeedupRatio = 16, 1024, 0
+	if slow {
+		args.SpeedupRatio, args.TimingModel, args.DecodeMS, args.PrefillMS = 1, "constant", 5, 1
+	}
+	return mock.Config{
+		Model: name, Args: args, EOS: model.EOS, ContextLength: 4096,
+		Encode: func(dst []uint32, text string) []uint32 {
+			ids, err := model.Encode(dst, text)
+			if err != nil {
+				t.Error(err)
+			}
+			return ids
+		},
+	}
+}
+
+// words is the demo model's vocabulary, for the server that streams text.
+type words struct{ *tokenizer.Tokenizer }
+
+func (w words) Spell(id uint32) []byte {
+	if w.IsSpecial(id) {
+		return nil
+	}
+	return w.Bytes(id)
+}
+
+func (w words) Encode(text string) []uint32 { return w.Append(nil, text) }
+
+// host serves a handler until the test ends, and returns its address.
+func host(t *testing.T, h http.Handler) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s
+}
+
+func newVLLM(t *testing.T, c vllm.Config) *vllm.Server {
+	t.Helper()
+	s, err := vllm.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// said is the text of a streamed answer, and how it ended.
+type said struct {
+	text  string
+	usage int
+	whole bool
+}
+
+// chat opens a stream. Each piece of its text goes to hear, if that is not nil.
+func (p *program) chat(model string, tokens int, hear func(piece string)) (int, said) {
+	p.t.Helper()
+	body := fmt.Sprintf(`{"model":%q,"stream":true,"stream_options":{"include_usage":true},"max_tokens":%d,"temperature":0,"ignore_eos":true,"messages":[{"role":"user","content":"Which rivers cross Paris?"}]}`, model, tokens)
+	resp, err := http.DefaultClient.Do(p.request(context.Background(), "POST", p.url+"/v1/chat/completions", body))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var s said
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		if data == "[DONE]" {
+			s.whole = true
+			continue
+		}
+		var event struct {
+			Choices []struct{ Delta struct{ Content string } }
+			Usage   struct {
+				Completion int `json:"completion_tokens"`
+			}
+			Error json.RawMessage
+		}
+		if err := json.Unmarshal([]byte(data), &event); err != nil || event.Error != nil {
+			p.t.Fatalf("%s: %v in %s", model, err, data)
+		}
+		s.usage = max(s.usage, event.Usage.Completion)
+		for _, c := range event.Choices {
+			if s.text += c.Delta.Content; hear != nil && c.Delta.Content != "" {
+				hear(c.Delta.Content)
+			}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		p.t.Fatal(err)
+	}
+	return resp.StatusCode, s
+}
+
+// ready waits until a model is served.
+func (p *program) ready(model string) {
+	p.t.Helper()
+	until(p.t, model+" is served", func() bool { return p.send("/v1/chat/completions", single(model)).status == 200 })
+}
+
+func single(model string) string {
+	return fmt.Sprintf(`{"model":%q,"max_tokens":1,"messages":[{"role":"user","content":"a"}]}`, model)
+}
+
+// One process serves the models of four servers of different kinds, which it was
+// told of or found out, and all say what the mock engine behind them does.
+func TestAttachEveryKind(t *testing.T) {
+	model, err := demoModel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := newVLLM(t, vllm.Config{Mock: mockOf(t, "of-vllm", false)})
+	s, err := sglang.New(sglang.Config{Mock: mockOf(t, "of-sglang", false)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	m, err := mock.New(mockOf(t, "of-trtllm", false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	r := trtllm.New(trtllm.Config{Model: "of-trtllm", Engine: m})
+	t.Cleanup(r.Close)
+	l, err := llama.New(llama.Config{Mock: mockOf(t, "of-llamacpp", false), Vocabulary: words{model.Tokenizer}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	servers := map[string]http.Handler{"vllm": v, "sglang": s, "trtllm": r, "llamacpp": l}
+	for _, auto := range []bool{false, true} {
+		t.Run(fmt.Sprintf("auto=%t", auto), func(t *testing.T) {
+			dir := demoFolder(t)
+			var args []string
+			for kind, server := range servers {
+				extra := ",context_length=4096"
+				shown := kind
+				if auto {
+					shown = "auto"
+				}
+				args = append(args, "--engine", shown+"="+host(t, server).URL+",model_path="+dir+",load.interval=20ms"+extra)
+			}
+			p := serve(t, args...)
+			var want said
+			for kind := range servers {
+				p.ready("of-" + kind)
+				status, got := p.chat("of-"+kind, 40, nil)
+				if status != 200 || !got.whole || got.usage != 40 || len(got.text) < 40 {
+					t.Errorf("%s: %d %+v", kind, status, got)
+				}
+				if want.text == "" {
+					want = got
+				}
+				if got.text != want.text {
+					t.Errorf("%s said %q, another kind %q", kind, got.text, want.text)
+				}
+			}
+			_, list := p.get(p.url + "/v1/models")
+			for kind := range servers {
+				if !strings.Contains(list, `"of-`+kind+`"`) {
+					t.Errorf("of-%s is not in %s", kind, list)
+				}
+			}
+			p.signal(syscall.SIGTERM)
+			if code := p.wait(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+// A server that is not up when dynago starts is attached when it comes, whatever
+// its kind turns out to be, and again after a restart.
+func TestAttachLate(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	dir := demoFolder(t)
+	p := serve(t, "--engine", "http://"+address+",load.interval=20ms")
+	if !strings.Contains(p.banner, "auto http://"+address) {
+		t.Errorf("no worker in\n%s", p.banner)
+	}
+	if r := p.send("/v1/chat/completions", single(dir)); r.status != 404 {
+		t.Errorf("of a model that nobody has told: %d %s", r.status, r.body)
+	}
+	if l, err = net.Listen("tcp", address); err != nil {
+		t.Fatal(err)
+	}
+	// vLLM names a model by its folder, unless it is told a name.
+	v := newVLLM(t, vllm.Config{Mock: mockOf(t, dir, false)})
+	s := httptest.NewUnstartedServer(v)
+	s.Listener.Close()
+	s.Listener = l
+	s.Start()
+	t.Cleanup(s.Close)
+	p.ready(dir)
+	v.Restart()
+	s.CloseClientConnections()
+	until(t, "it is attached again", func() bool { return strings.Contains(p.log.String(), "worker has restarted") })
+	p.ready(dir)
+	if n := strings.Count(p.log.String(), "worker has restarted"); n != 1 {
+		t.Errorf("%d restarts in the log", n)
+	}
+}
+
+// A stream whose server dies goes on on the other one, and the client gets the
+// text of an undisturbed run.
+func TestAttachFailover(t *testing.T) {
+	dir := demoFolder(t)
+	servers := map[*vllm.Server]*httptest.Server{}
+	args := []string{"--model-path", dir}
+	for range 2 {
+		v := newVLLM(t, vllm.Config{Mock: mockOf(t, "m", true)})
+		servers[v] = host(t, v)
+		args = append(args, "--engine", "vllm="+servers[v].URL+",load.interval=20ms")
+	}
+	p := serve(t, args...)
+	p.ready("m")
+	_, want := p.chat("m", 80, nil)
+	before := map[*vllm.Server]int{}
+	for v := range servers {
+		before[v] = len(v.Bodies())
+	}
+	pieces, killed := 0, 0
+	status, got := p.chat("m", 80, func(string) {
+		if pieces++; pieces != 10 {
+			return
+		}
+		for v, s := range servers {
+			if len(v.Bodies()) > before[v] {
+				killed++
+				s.Listener.Close()
+				s.CloseClientConnections()
+			}
+		}
+	})
+	if killed != 1 {
+		t.Fatalf("%d servers had the request", killed)
+	}
+	if status != 200 || got != want || !got.whole {
+		t.Errorf("%d %+v, want %+v", status, got, want)
+	}
+	p.ready("m")
+}
+
+// What stands in the way of serving is told in words that name the flag.
+func TestAttachWithoutFiles(t *testing.T) {
+	v := newVLLM(t, vllm.Config{Mock: mockOf(t, "nobody/none", false)})
+	p := serve(t, "--engine", "vllm="+host(t, v).URL+",load.interval=20ms")
+	const want = "the files of model nobody/none are not on this machine, or the server does not tell where: want --model-path PATH, or model_path=PATH in its --engine"
+	until(t, "the log tells", func() bool { return strings.Contains(p.log.String(), want) })
+	if r := p.send("/v1/chat/completions", single("nobody/none")); r.status != 503 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+}
+
+// One path of model files does not do for two models.
+func TestAttachTwoModelsOfOnePath(t *testing.T) {
+	args := []string{"--model-path", demoFolder(t)}
+	for _, name := range []string{"one", "two"} {
+		v := newVLLM(t, vllm.Config{Mock: mockOf(t, name, false)})
+		args = append(args, "--engine", "vllm="+host(t, v).URL+",load.interval=20ms")
+	}
+	p := serve(t, args...)
+	until(t, "the log tells", func() bool { return strings.Contains(p.log.String(), "want model_path=PATH in the --engine of each") })
+	until(t, "one of them is served", func() bool {
+		return p.send("/v1/chat/completions", single("one")).status == 200 || p.send("/v1/chat/completions", single("two")).status == 200
+	})
+}
+
+// A stream that runs when the end is asked for is finished.
+func TestAttachDrains(t *testing.T) {
+	v := newVLLM(t, vllm.Config{Mock: mockOf(t, "m", true)})
+	p := serve(t, "--model-path", demoFolder(t), "--engine", "vllm="+host(t, v).URL+",load.interval=20ms")
+	p.ready("m")
+	once := sync.OnceFunc(func() { p.signal(syscall.SIGTERM) })
+	status, got := p.chat("m", 80, func(string) { once() })
+	if status != 200 || got.usage != 80 || !got.whole {
+		t.Errorf("%d %+v", status, got)
+	}
+	if code := p.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// The list in a file says the same as flags do.
+func TestAttachFromFile(t *testing.T) {
+	dir := demoFolder(t)
+	a, b := newVLLM(t, vllm.Config{Mock: mockOf(t, "a", false)}), newVLLM(t, vllm.Config{Mock: mockOf(t, "b", false)})
+	config := filepath.Join(t.TempDir(), "dynago.yaml")
+	text := fmt.Sprintf("engine:\n  - vllm=%s,model_path=%s\n  - kind: vllm\n    url: %s\n    model_path: %q\n    load: {interval: 20ms}\n    headers: {X-Team: \"a, b\"}\n", host(t, a).URL, dir, host(t, b).URL, dir)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := serve(t, "--config", config)
+	p.ready("a")
+	p.ready("b")
+	if r := p.send("/v1/chat/completions", single("a")); r.status != 200 {
+		t.Errorf("%d %s", r.status, r.body)
+	}
+}

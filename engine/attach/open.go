@@ -1,0 +1,64 @@
+package attach
+
+import (
+	"fmt"
+	"log/slog"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/llamacpp"
+	"github.com/dynago/dynago/engine/openai"
+	"github.com/dynago/dynago/engine/sglang"
+	"github.com/dynago/dynago/engine/trtllm"
+	"github.com/dynago/dynago/engine/vllm"
+)
+
+// Adapter is what adapters get beyond the spec.
+type Adapter struct {
+	Log *slog.Logger // nil: nobody hears of anything
+}
+
+// open makes the adapter for a kind of server.
+func (s *Spec) open(kind string, a Adapter) (engine.Engine, error) {
+	log := a.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	priority := s.Priority != nil && *s.Priority
+	switch kind {
+	case VLLM:
+		return adapter(vllm.New(vllm.Config{
+			URL: s.URL, Key: s.Key, Header: s.Header, TLS: s.TLS, Model: s.Model,
+			ContextLength: s.ContextLength, BlockSize: s.BlockSize, TotalBlocks: s.TotalBlocks,
+			DPStart: s.DPStart, DPSize: s.DPSize, Priority: priority,
+			Events: vllm.Events{Endpoint: s.Events, Replay: s.Replay, Topic: s.Topic, Log: log}, Every: s.Every,
+		}))
+	case SGLang:
+		return adapter(sglang.New(sglang.Config{
+			HTTP: s.http(), Model: s.Model, ContextLength: s.ContextLength, BlockSize: s.BlockSize,
+			PriorityEnabled: s.Priority, BootstrapHost: s.BootstrapHost, Every: s.Every,
+		}))
+	case TRTLLM:
+		return adapter(trtllm.New(trtllm.Config{
+			Config: s.http(), Model: s.Model, ContextLength: s.ContextLength, BlockSize: s.BlockSize, Ranks: s.DPSize,
+			LoadEvery: s.Every, Role: s.Role, Events: s.Events == poll, PriorityEnabled: priority, Log: log,
+		}))
+	case LlamaCPP:
+		return adapter(llamacpp.New(llamacpp.Config{
+			Config: s.http(), Model: s.Model, ContextLength: s.ContextLength, BlockSize: s.BlockSize,
+			Interval: s.Every, ExtraBody: s.ExtraBody,
+		}))
+	case OpenAI:
+		return adapter(openai.New(openai.Config{
+			Config: s.http(), Model: s.Model, ContextLength: s.ContextLength, Interval: s.Every, ExtraBody: s.ExtraBody,
+		}))
+	}
+	return nil, fmt.Errorf("kind: %q: there is no adapter for it", kind)
+}
+
+// adapter keeps an engine that is nil from being an interface that is not.
+func adapter[E engine.Engine](e E, err error) (engine.Engine, error) {
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}

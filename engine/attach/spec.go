@@ -1,0 +1,170 @@
+package attach
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/httpapi"
+)
+
+// Kinds of servers.
+const (
+	Auto     = "auto" // to be found out
+	VLLM     = "vllm"
+	SGLang   = "sglang"
+	TRTLLM   = "trtllm"
+	LlamaCPP = "llamacpp"
+	OpenAI   = "openai" // any server of chat completions
+)
+
+// Kinds are all of them.
+var Kinds = []string{VLLM, SGLang, TRTLLM, LlamaCPP, OpenAI, Auto}
+
+// Spec is what an operator says of one server. Numbers that are 0 and texts that
+// are empty are for the server to tell.
+type Spec struct {
+	Kind, URL string
+	Model     string // the served name that is wanted
+	ModelPath string // where the model's files are on this machine
+	Key       string // bearer token
+	Header    http.Header
+	TLS       *tls.Config
+	Role      engine.Role
+
+	ContextLength, BlockSize uint32
+	TotalBlocks              uint64 // per rank
+	DPStart, DPSize          uint32
+	// Events is where KV events are published, or "poll" where they are asked for.
+	Events, Replay, Topic string
+	Priority              *bool // nil: as found out
+	BootstrapHost         string
+	Every                 time.Duration // from one look to the next; 0: the adapter's own
+	ExtraBody             json.RawMessage
+
+	given map[string]string // the keys, as they were written
+}
+
+// Parse reads "kind=url" or "url", and after commas key=value pairs. A value that
+// begins with a brace is a JSON object, one that begins with a quote a JSON
+// string; all others end at the next comma. Kind and address may be such pairs,
+// too. The error names the key, the value and what would be right, and no secret.
+func Parse(text string) (*Spec, error) {
+	s := &Spec{Kind: Auto, given: map[string]string{}}
+	rest := strings.TrimSpace(text)
+	if begins(rest, "http://", "https://") {
+		s.URL, rest = upTo(rest)
+	}
+	for first := true; rest != ""; first = false {
+		name, after, ok := strings.Cut(rest, "=")
+		if name = strings.TrimSpace(name); !ok {
+			return nil, fmt.Errorf("%q: want key=value%s", name, near(name))
+		}
+		value, left, err := cutValue(after)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		rest = left
+		if first && s.URL == "" && begins(value, "http://", "https://") && name != "url" {
+			s.Kind, s.URL = name, value
+			continue
+		}
+		if _, ok := s.given[name]; ok {
+			return nil, fmt.Errorf("%s: is given twice", name)
+		}
+		s.given[name] = value
+		if err := s.set(name, value); err != nil {
+			return nil, err
+		}
+	}
+	return s, s.check()
+}
+
+// check finds what single keys do not show.
+func (s *Spec) check() error {
+	if !slices.Contains(Kinds, s.Kind) {
+		return fmt.Errorf("kind: %q: want one of %s", s.Kind, strings.Join(Kinds, ", "))
+	}
+	if s.URL == "" {
+		return fmt.Errorf("url: want the server's address, as in %s=http://HOST:PORT", s.Kind)
+	}
+	s.URL = strings.TrimRight(s.URL, "/")
+	if u, err := url.Parse(s.URL); err == nil && u.User != nil {
+		return errors.New("url: want no user and password in it, but api_key or headers.Authorization: the address is the worker's name")
+	}
+	if _, err := httpapi.New(s.http()); err != nil {
+		return fmt.Errorf("url: %w", err)
+	}
+	if s.Replay != "" && s.Events == "" {
+		return errors.New("replay: want events with it, the address where they are published")
+	}
+	return s.fits(s.Kind)
+}
+
+// fits says whether a kind of server has all the keys that were given.
+func (s *Spec) fits(kind string) error {
+	if kind == Auto {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.given)) {
+		if k, ok := find(name); ok && !k.has(kind) {
+			return fmt.Errorf("%s: is no key of %s, but of %s", name, kind, strings.Join(k.kinds, ", "))
+		}
+	}
+	switch {
+	case s.Events == "":
+	case kind == TRTLLM && s.Events != poll:
+		return fmt.Errorf("events: %q: want %s: this kind keeps its events until it is asked", s.Events, poll)
+	case kind != TRTLLM && s.Events == poll:
+		return fmt.Errorf("events: %q: want an address such as tcp://HOST:5557", s.Events)
+	}
+	return nil
+}
+
+// http is how the server is reached.
+func (s *Spec) http() httpapi.Config {
+	return httpapi.Config{URL: s.URL, Key: s.Key, Header: s.Header, TLS: s.TLS}
+}
+
+func begins(s string, prefixes ...string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
+}
+
+// upTo cuts a text at its first comma.
+func upTo(s string) (before, after string) {
+	before, after, _ = strings.Cut(s, ",")
+	return strings.TrimSpace(before), strings.TrimSpace(after)
+}
+
+// cutValue cuts a value off, and returns what stands behind the comma after it.
+func cutValue(s string) (value, after string, err error) {
+	if !begins(s, "{", `"`) {
+		value, after = upTo(s)
+		return value, after, nil
+	}
+	d := json.NewDecoder(strings.NewReader(s))
+	var raw json.RawMessage
+	if err := d.Decode(&raw); err != nil {
+		return "", "", fmt.Errorf("want JSON behind %c: %w", s[0], err)
+	}
+	value, after = string(raw), strings.TrimSpace(s[d.InputOffset():])
+	if s[0] == '"' {
+		if err := json.Unmarshal(raw, &value); err != nil {
+			return "", "", fmt.Errorf("want a JSON string: %w", err)
+		}
+	}
+	after, ok := strings.CutPrefix(after, ",")
+	if !ok && after != "" {
+		return "", "", fmt.Errorf("want a comma before %s", strconv.Quote(after))
+	}
+	return value, strings.TrimSpace(after), nil
+}
