@@ -77,7 +77,11 @@ func (f *follower) become(ctx context.Context, s engine.Status) {
 	}
 	old := f.view.Load().status
 	if s.State != old.State {
-		f.log.Info("worker is "+s.State.String(), "was", old.State.String(), "reason", s.Reason)
+		level := slog.LevelInfo
+		if s.State == engine.Failed {
+			level = slog.LevelWarn
+		}
+		f.log.Log(ctx, level, "worker is "+s.State.String(), "was", old.State.String(), "reason", s.Reason)
 	}
 	switch {
 	case old.Epoch != 0 && s.Epoch != old.Epoch:

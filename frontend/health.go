@@ -61,6 +61,7 @@ type instance struct {
 	Transport map[string]string `json:"transport"`
 	Model     string            `json:"model"`
 	State     string            `json:"state"`
+	Reason    string            `json:"reason,omitempty"` // why it is not ready
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
@@ -74,7 +75,7 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 		h.Instances = append(h.Instances, instance{
 			Namespace: "dynamo", Component: "backend", Endpoint: "generate",
 			ID: worker.ID, Transport: map[string]string{"address": worker.Name},
-			Model: worker.Model, State: worker.State,
+			Model: worker.Model, State: worker.State, Reason: worker.Reason,
 		})
 	}
 	s.object(w, http.StatusOK, h)

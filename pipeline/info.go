@@ -40,7 +40,9 @@ type WorkerInfo struct {
 	Model string
 	Role  engine.Role
 	State string // loading, ready, draining, failed, inhibited
-	Ranks []RankInfo
+	// Reason is why it is not ready, for operators; "" if nobody has told.
+	Reason string
+	Ranks  []RankInfo
 	// Events is what came of what the worker told of its caches.
 	Events fleet.EventCounts
 }
@@ -136,7 +138,11 @@ func (p *Pipeline) Workers() []WorkerInfo {
 	loads := p.Router.Loads()
 	var list []WorkerInfo
 	for _, w := range p.Fleet.Snapshot() {
-		info := WorkerInfo{ID: w.ID(), Name: w.Name(), State: w.Status().State.String(), Events: w.EventCounts()}
+		status := w.Status()
+		info := WorkerInfo{ID: w.ID(), Name: w.Name(), State: status.State.String(), Events: w.EventCounts()}
+		if status.State != engine.Ready {
+			info.Reason = status.Reason
+		}
 		if card := w.Card(); card != nil {
 			info.Model, info.Role = card.Model, card.Role
 		}

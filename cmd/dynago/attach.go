@@ -185,7 +185,11 @@ func (sys *system) name() string {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := sys.ready(ctx); err != nil {
-		sys.log.Info("engines are not up yet; they join as they come")
+		for _, w := range sys.fleet.Snapshot() {
+			if s := w.Status(); s.State == engine.Loading {
+				sys.log.Warn("worker is not up yet; it joins when it comes", "worker", w.Name(), "reason", s.Reason)
+			}
+		}
 	}
 	for _, m := range sys.Models() {
 		if m.Ready {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -247,6 +249,9 @@ func TestAttachLate(t *testing.T) {
 	if !strings.Contains(p.banner, "auto http://"+address) {
 		t.Errorf("no worker in\n%s", p.banner)
 	}
+	if log := p.log.String(); !strings.Contains(log, "not up yet") || !strings.Contains(log, "connection refused") {
+		t.Error("the log does not tell why nobody is served")
+	}
 	if r := p.send("/v1/chat/completions", single(dir)); r.status != 404 {
 		t.Errorf("of a model that nobody has told: %d %s", r.status, r.body)
 	}
@@ -318,6 +323,47 @@ func TestAttachWithoutFiles(t *testing.T) {
 	until(t, "the log tells", func() bool { return strings.Contains(p.log.String(), want) })
 	if r := p.send("/v1/chat/completions", single("nobody/none")); r.status != 503 {
 		t.Errorf("%d %s", r.status, r.body)
+	}
+	if status, page := p.get(p.url + "/health"); status != 200 || !strings.Contains(page, `"reason":"`+want) {
+		t.Errorf("/health: %d %s", status, page)
+	}
+}
+
+// A server of chat completions needs no files here: the conversation goes there as
+// it is.
+func TestAttachChat(t *testing.T) {
+	var asked atomic.Pointer[string]
+	h := http.NewServeMux()
+	h.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, `{"object":"list","data":[{"id":"small","object":"model","owned_by":"library"}]}`)
+	})
+	h.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		asked.Store(new(r.Header.Get("Authorization") + " " + r.Header.Get("X-Team") + " " + string(body)))
+		w.Header().Set("Content-Type", "text/event-stream")
+		for _, event := range []string{
+			`{"id":"1","choices":[{"index":0,"delta":{"role":"assistant","content":"Only "}}]}`,
+			`{"id":"1","choices":[{"index":0,"delta":{"content":"the Seine."}}]}`,
+			`{"id":"1","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}`,
+			`{"id":"1","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":5,"total_tokens":14}}`,
+			"[DONE]",
+		} {
+			io.WriteString(w, "data: "+event+"\n\n")
+		}
+	})
+	p := serve(t, "--engine", "auto="+host(t, h).URL+`,load.interval=20ms,context_length=4096,api_key=hush,headers.X-Team="a, b",extra_body={"keep_alive":60}`)
+	p.ready("small")
+	status, got := p.chat("small", 40, nil)
+	if want := (said{"Only the Seine.", 5, true}); status != 200 || got != want {
+		t.Errorf("%d %+v, want %+v", status, got, want)
+	}
+	for _, want := range []string{"Bearer hush a, b {", `"keep_alive":60`, "Which rivers cross Paris?"} {
+		if !strings.Contains(*asked.Load(), want) {
+			t.Errorf("no %s in %s", want, *asked.Load())
+		}
+	}
+	if strings.Contains(p.log.String()+p.banner, "hush") {
+		t.Error("the key is shown")
 	}
 }
 

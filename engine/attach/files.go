@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/dynago/dynago/engine"
 )
@@ -17,8 +18,13 @@ func (e *Engine) files(ctx context.Context, card *engine.Card) string {
 			return path
 		}
 	}
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
 	return onDisk(e.told(ctx, card.Model))
 }
+
+// tellTimeout bounds how long a server may take to say where its model is.
+const tellTimeout = 2 * time.Second
 
 // files are those of a card whose model is at a path.
 func files(path string) []engine.File {
