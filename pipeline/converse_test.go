@@ -6,7 +6,6 @@ import (
 	"iter"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -16,7 +15,6 @@ import (
 	"github.com/dynago/dynago/nvext"
 	"github.com/dynago/dynago/pipeline"
 	"github.com/dynago/dynago/prompt"
-	"github.com/dynago/dynago/router"
 )
 
 // talker is a server of conversations. A test that lets it be asked for tokens fails
@@ -86,6 +84,8 @@ func newRoom(t *testing.T, c pipeline.Config, engines ...engine.Engine) *house {
 	return h
 }
 
+// A request goes out as the conversation that it is, and the answer comes back as the
+// server gives it.
 func TestConversation(t *testing.T) {
 	f := newTalker(engine.FeatureSeed)
 	h := newRoom(t, pipeline.Config{}, f)
@@ -262,124 +262,6 @@ func TestConversationForm(t *testing.T) {
 	}
 }
 
-// An answer that has not begun goes on elsewhere; one that has, ends.
-func TestConversationMoves(t *testing.T) {
-	gone := engine.Errorf(engine.Disconnected, "gone")
-	begun := []chat.Event{{Kind: chat.Start}}
-	refused := engine.Errorf(engine.Unsupported, "no images here")
-	for name, c := range map[string]struct {
-		events  []chat.Event
-		failure error
-		second  bool // there is another worker
-		moves   int64
-		kind    engine.ErrorKind
-	}{
-		"before the first event":       {nil, gone, true, 1, ""},
-		"a clean end of nothing":       {nil, nil, true, 1, ""},
-		"behind the first event":       {begun, gone, true, 0, engine.Disconnected},
-		"a clean end behind the start": {begun, nil, true, 0, engine.StreamIncomplete},
-		"refused, and another can":     {nil, refused, true, 1, ""},
-		"refused by all":               {nil, refused, false, 1, engine.Unsupported},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bad, good := newTalker(), newTalker()
-			engines := []engine.Engine{bad}
-			if c.second {
-				engines = append(engines, good)
-			}
-			h := newRoom(t, pipeline.Config{MigrationLimit: 3}, engines...)
-			bad.chat = tells(c.failure, c.events...)
-			good.chat = tells(nil, spoken("a", "b", chat.Usage{Output: 1})...)
-			r := request("Hi")
-			answers, err := chat.Fold(h.Run(t.Context(), r))
-			if c.kind == "" {
-				if err != nil || texts(answers)[0] != "ab" || r.Notes.Attempts != 2 || r.Notes.Target.Worker != 2 {
-					t.Errorf("%+v, error %v, notes %+v", answers, err, r.Notes)
-				}
-			} else if err == nil || engine.KindOf(err) != c.kind {
-				t.Errorf("error %v, want kind %s", err, c.kind)
-			}
-			if n := h.Counters().MigratedNew; n != c.moves {
-				t.Errorf("%d moves, want %d", n, c.moves)
-			}
-			if len(good.sent()) > 0 != (c.kind == "") {
-				t.Errorf("the other worker got %d requests", len(good.sent()))
-			}
-			h.released(t)
-		})
-	}
-}
-
-// Silence, a worker that leaves and a client that does so end a conversation as they
-// end anything else.
-func TestConversationEnds(t *testing.T) {
-	silent := func(events ...chat.Event) func(context.Context, *engine.Request, func(chat.Event, error) bool) {
-		return func(ctx context.Context, _ *engine.Request, yield func(chat.Event, error) bool) {
-			for _, e := range events {
-				if !yield(e, nil) {
-					return
-				}
-			}
-			<-ctx.Done()
-			yield(chat.Event{}, engine.CauseOf(ctx, ctx.Err()))
-		}
-	}
-	begun := spoken("a", "b", chat.Usage{})[:3]
-	for name, c := range map[string]struct {
-		events []chat.Event
-		act    func(h *house, cancel context.CancelCauseFunc) // 1 s after the start
-		want   error
-		kind   engine.ErrorKind
-		after  time.Duration
-	}{
-		"nothing comes":   {nil, nil, engine.ErrFirstItem, engine.ResponseTimeout, firstItem},
-		"silence":         {begun, nil, engine.ErrInactive, engine.ResponseTimeout, inactivity},
-		"the client goes": {begun, func(_ *house, cancel context.CancelCauseFunc) { cancel(engine.ErrClientGone) }, engine.ErrClientGone, engine.Cancelled, time.Second},
-		"the worker goes": {begun, func(h *house, _ context.CancelCauseFunc) { h.fleet.Remove(1) }, nil, engine.Disconnected, time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newTalker()
-				f.chat = silent(c.events...)
-				h := newRoom(t, pipeline.Config{Limits: pipeline.Limits{FirstItem: firstItem, Inactivity: inactivity}}, f)
-				ctx, cancel := context.WithCancelCause(t.Context())
-				defer cancel(nil)
-				if c.act != nil {
-					time.AfterFunc(time.Second, func() { c.act(h, cancel) })
-				}
-				start := time.Now()
-				_, err := chat.Fold(h.Run(ctx, request("Hi")))
-				if c.want != nil && !errors.Is(err, c.want) || engine.KindOf(err) != c.kind || time.Since(start) != c.after {
-					t.Errorf("error %v after %v, want %v (%s) after %v", err, time.Since(start), c.want, c.kind, c.after)
-				}
-				if f.active() != 0 {
-					t.Error("the server still works on it")
-				}
-				h.released(t)
-			})
-		})
-	}
-}
-
-// A client that leaves the loop ends the work below.
-func TestConversationLeft(t *testing.T) {
-	f := newTalker()
-	h := newRoom(t, pipeline.Config{}, f)
-	f.chat = tells(nil, spoken("a", "b", chat.Usage{})...)
-	for e, err := range h.Run(t.Context(), request("Hi")) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e.Kind == chat.TextDelta {
-			break
-		}
-	}
-	if f.active() != 0 {
-		t.Error("the server still works on it")
-	}
-	h.released(t)
-}
-
 // What no conversation can say is refused by the name of its field, and nobody is
 // asked.
 func TestConversationRefusals(t *testing.T) {
@@ -441,78 +323,86 @@ func TestConversationModel(t *testing.T) {
 	}
 }
 
-// Tokens are preferred, and a request stays with the workers that take it as it is.
-func TestDoors(t *testing.T) {
-	for _, order := range []string{"chat first", "tokens first"} {
-		text := newTalker()
-		tokens := &fake{}
-		engines := []engine.Engine{text, tokens}
-		if order == "tokens first" {
-			engines = []engine.Engine{tokens, text}
-		}
-		h := newHouse(t, pipeline.Config{MigrationLimit: 3}, engines...)
-		tokens.generate = h.say("Yes.", 1, engine.FinishEOS)
-		for range 3 {
-			answers, err := chat.Fold(h.Run(t.Context(), request("Hi")))
-			if err != nil || texts(answers)[0] != "Yes." {
-				t.Fatalf("%s: %+v, %v", order, answers, err)
-			}
-		}
-		tokens.generate = func(_ context.Context, _ *engine.Request, yield func(engine.Delta, error) bool) {
-			yield(engine.Delta{}, engine.Errorf(engine.Disconnected, "gone"))
-		}
-		if _, err := chat.Fold(h.Run(t.Context(), request("Hi"))); engine.KindOf(err) != engine.Unavailable {
-			t.Errorf("%s: %v, want nobody to be left", order, err)
-		}
-		if len(text.sent()) != 0 {
-			t.Errorf("%s: a request changed its form on its way", order)
-		}
-		h.released(t)
-	}
-}
-
-// A worker of texts gets the prompt as text, and cannot be followed once it has begun.
-func TestTextDoor(t *testing.T) {
-	writer := func() *fake {
-		return &fake{change: func(c *engine.Card) { c.Accepts = []engine.Input{engine.InputText} }}
-	}
-	first, second := writer(), writer()
-	h := newHouse(t, pipeline.Config{MigrationLimit: 3}, first, second)
-	first.generate = func(_ context.Context, r *engine.Request, yield func(engine.Delta, error) bool) {
-		if want, _ := h.model.Text(r.TokenIDs); r.Prompt == "" || r.Prompt != want || len(r.Stop.Strings) != 1 {
-			t.Errorf("prompt %q, want %q; stop %+v", r.Prompt, want, r.Stop)
-		}
-		_ = yield(engine.Delta{Text: "Half "}, nil) && yield(engine.Delta{}, engine.Errorf(engine.Disconnected, "gone"))
-	}
+// Marks of the cache stay here, and nothing is said to have been written to it.
+func TestConversationMarks(t *testing.T) {
+	f := newTalker(engine.FeatureThinkingBudget)
+	h := newRoom(t, pipeline.Config{}, f)
+	f.chat = tells(nil, spoken("a", "b", chat.Usage{Prompt: 9, Cached: new(0), Output: 2})...)
 	r := request("Hi")
-	r.Chat.Sampling.Stop = []string{"END"}
-	if _, err := chat.Fold(h.Run(t.Context(), r)); engine.KindOf(err) != engine.Disconnected || len(second.sent()) != 0 {
-		t.Errorf("error %v, %d requests at the other worker", err, len(second.sent()))
+	r.Chat.Cache = []chat.Breakpoint{{Turn: 0, Block: 0, TTL: time.Minute}}
+	r.Chat.Thinking.Budget = new(7)
+	answers, err := chat.Fold(h.Run(t.Context(), r))
+	if err != nil || answers[0].Usage.Written != nil {
+		t.Errorf("%+v, error %v", answers, err)
 	}
-	h.released(t)
+	if sent := f.sent()[0]; sent.Chat.Cache != nil || sent.ThinkingBudget == nil || r.Notes.BudgetBy != pipeline.ByEngine {
+		t.Errorf("sent %+v, budget by %q", sent, r.Notes.BudgetBy)
+	}
 }
 
-// Conversations that begin alike go where that was sent before.
-func TestConversationAffinity(t *testing.T) {
-	a, b := newTalker(), newTalker()
-	for _, f := range []*talker{a, b} {
-		f.chat = tells(nil, spoken("a", "b", chat.Usage{})...)
+// A client that wants a text gets the thoughts for one.
+func TestConversationNonEmpty(t *testing.T) {
+	f := newTalker()
+	h := newRoom(t, pipeline.Config{}, f)
+	f.chat = tells(nil,
+		chat.Event{Kind: chat.Start},
+		chat.Event{Kind: chat.BlockStart, BlockKind: chat.Thought},
+		chat.Event{Kind: chat.ThinkingDelta, Text: "Hm."},
+		chat.Event{Kind: chat.BlockStop},
+		chat.Event{Kind: chat.Finished, Finish: chat.Finish{Reason: chat.FinishStop}},
+	)
+	r := request("Hi")
+	r.Chat.TemplateArgs = []byte(`{"force_nonempty_content":true}`)
+	answers, err := chat.Fold(h.Run(t.Context(), r))
+	if err != nil || answers[0].Blocks[0].Kind != chat.Text || answers[0].Blocks[0].Text != "Hm." {
+		t.Errorf("%+v, error %v", answers, err)
 	}
-	tuning := router.DefaultTuning()
-	h := newHouseOf(t, pipeline.Config{}, router.Config{Mode: router.KV, Tuning: &tuning}, a, b)
-	text := map[int]string{0: strings.Repeat("one thing and ", 200), 1: strings.Repeat("other ", 400)}
-	where := map[int]uint64{}
-	for round := range 4 {
-		for i := range text {
-			text[i] += " and then"
-			r := request(text[i])
-			if _, err := chat.Fold(h.Run(t.Context(), r)); err != nil {
-				t.Fatal(err)
-			}
-			if got := r.Notes.Target.Worker; round > 0 && (got != where[i] || r.Notes.Overlap == 0) {
-				t.Errorf("round %d: conversation %d at worker %d with %d blocks, was at %d", round, i, got, r.Notes.Overlap, where[i])
-			}
-			where[i] = r.Notes.Target.Worker
+}
+
+// All of a conversation counts for its length: what was said, called and found, and
+// the tools. A call goes back as the model spelled it.
+func TestConversationHistory(t *testing.T) {
+	f := newTalker()
+	h := newRoom(t, pipeline.Config{}, f)
+	const spelled = `{"a": 1}`
+	f.chat = tells(nil,
+		chat.Event{Kind: chat.Start},
+		chat.Event{Kind: chat.BlockStart, BlockKind: chat.ToolCall, Tool: &chat.ToolUse{ID: "call_1", Name: "read"}},
+		chat.Event{Kind: chat.ArgsDelta, Text: spelled},
+		chat.Event{Kind: chat.BlockStop},
+		chat.Event{Kind: chat.Finished, Finish: chat.Finish{Reason: chat.FinishToolUse}},
+	)
+	length := func(change func(*chat.Request)) int {
+		r := request("Hi")
+		r.Chat.Tools = []chat.Tool{{Kind: chat.ToolFunction, Name: "read"}}
+		change(r.Chat)
+		if _, err := chat.Fold(h.Run(t.Context(), r)); err != nil {
+			t.Fatal(err)
 		}
+		return r.Notes.PromptTokens
+	}
+	short := length(func(*chat.Request) {})
+	turn := func(role chat.Role, b chat.Block) func(*chat.Request) {
+		return func(r *chat.Request) { r.Turns = append(r.Turns, chat.Turn{Role: role, Blocks: []chat.Block{b}}) }
+	}
+	long := strings.Repeat("long", 100)
+	text := chat.Block{Kind: chat.Text, Text: long}
+	for name, change := range map[string]func(*chat.Request){
+		"system": func(r *chat.Request) { r.System = []chat.Block{text} },
+		"text":   turn(chat.RoleUser, text),
+		"call":   turn(chat.RoleAssistant, chat.Block{Kind: chat.ToolCall, Use: &chat.ToolUse{ID: "x", Name: "read", Args: long}}),
+		"result": turn(chat.RoleUser, chat.Block{Kind: chat.ToolResult, Result: &chat.Result{ID: "x", Blocks: []chat.Block{text}}}),
+		"tool":   func(r *chat.Request) { r.Tools[0].Description = long },
+		"schema": func(r *chat.Request) { r.Tools[0].Schema = []byte(`{"title":"` + long + `"}`) },
+	} {
+		if n := length(change) - short; n < 100 || n > 110 {
+			t.Errorf("%s: 400 bytes more count for %d tokens", name, n)
+		}
+	}
+	length(turn(chat.RoleAssistant, chat.Block{Kind: chat.ToolCall, Use: &chat.ToolUse{ID: "call_1", Name: "read", Args: `{"a":1}`}}))
+	sent := f.sent()
+	turns := sent[len(sent)-1].Chat.Turns
+	if got := turns[len(turns)-1].Blocks[0].Use.Args; got != spelled {
+		t.Errorf("the call went back as %s, want %s", got, spelled)
 	}
 }
