@@ -104,12 +104,13 @@ func asTurns(r *chat.Request) *chat.Request {
 }
 
 // plain returns a request without what other APIs have and conversations do not:
-// groups of tools, whose names are the tools' own by now, and marks of the cache.
+// groups of tools, whose names are the tools' own by now, tools that wait to be found,
+// of which none is left by now, and marks of the cache.
 func plain(r *chat.Request) *chat.Request {
 	c := *r
 	c.Cache, c.Tools = nil, slices.Clone(r.Tools)
 	for i := range c.Tools {
-		c.Tools[i].Namespace = ""
+		c.Tools[i].Namespace, c.Tools[i].Deferred = "", false
 	}
 	return &c
 }

@@ -179,7 +179,7 @@ func TestConversationOfPrompt(t *testing.T) {
 	}
 }
 
-// Tools go by names of their own, and calls come back in the client's words.
+// Tools go by names of their own, deferred ones too where nothing finds them, and calls come back in the client's words.
 func TestConversationCalls(t *testing.T) {
 	f := newTalker()
 	h := newRoom(t, pipeline.Config{}, f)
@@ -195,7 +195,7 @@ func TestConversationCalls(t *testing.T) {
 	f.chat = tells(nil, append(events, chat.Event{Kind: chat.Finished, Finish: chat.Finish{Reason: chat.FinishToolUse}})...)
 	for _, parallel := range []*bool{nil, new(true), new(false)} {
 		r := request("Read it")
-		r.Chat.Tools = []chat.Tool{{Kind: chat.ToolFunction, Name: "read", Namespace: "a"}, {Kind: chat.ToolFunction, Name: "read", Namespace: "b"}}
+		r.Chat.Tools = []chat.Tool{{Kind: chat.ToolFunction, Name: "read", Namespace: "a"}, {Kind: chat.ToolFunction, Name: "read", Namespace: "b", Deferred: true}}
 		r.Chat.ToolChoice.Parallel = parallel
 		answers, err := chat.Fold(h.Run(t.Context(), r))
 		if err != nil {
@@ -214,7 +214,7 @@ func TestConversationCalls(t *testing.T) {
 		}
 		sent := f.sent()
 		for i, name := range []string{"a__read", "b__read"} {
-			if tool := sent[len(sent)-1].Chat.Tools[i]; tool.Name != name || tool.Namespace != "" {
+			if tool := sent[len(sent)-1].Chat.Tools[i]; tool.Name != name || tool.Namespace != "" || tool.Deferred {
 				t.Errorf("tool %+v, want %s", tool, name)
 			}
 		}
