@@ -179,7 +179,8 @@ func TestConversationOfPrompt(t *testing.T) {
 	}
 }
 
-// Tools go by names of their own, deferred ones too where nothing finds them, and calls come back in the client's words.
+// Tools go by names of their own, deferred ones too where nothing finds them, and calls
+// come back in the client's words.
 func TestConversationCalls(t *testing.T) {
 	f := newTalker()
 	h := newRoom(t, pipeline.Config{}, f)
