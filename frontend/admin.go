@@ -15,6 +15,7 @@ const selectionPath = "/admin/router/select"
 // profiler.
 func (s *Server) adminRoutes() []route {
 	table := append(s.busyRoutes(), s.decisionRoutes()...)
+	table = append(table, s.workerRoutes()...)
 	if s.Selection != nil {
 		for _, o := range s.Selection.Operations() {
 			table = append(table, selectionRoute(s, o))

@@ -92,6 +92,8 @@ type Config struct {
 
 	// Thresholds, if not nil, can be read and changed by operators.
 	Thresholds Thresholds
+	// Roster, if not nil, can be changed by operators.
+	Roster Roster
 	// Journal, if not nil, can be read by operators.
 	Journal *router.Journal
 	// Collectors are shown on the metrics page besides what the server knows.

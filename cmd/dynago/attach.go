@@ -86,19 +86,93 @@ func (s *httpSettings) here(address string, port int) bool {
 }
 
 // attach lets the engines join instead of mock ones. None of them need be there.
-func (sys *system) attach(specs []*attach.Spec, modelPath string, log *slog.Logger) error {
+func (sys *system) attach(specs []*attach.Spec) error {
 	for _, spec := range specs {
-		e, err := attach.New(spec, attach.Config{
-			ModelPath: modelPath, Check: sys.served.check, Adapter: attach.Adapter{Log: log.With("worker", spec.URL)},
-		})
-		if err != nil {
+		if _, err := sys.join(spec); err != nil {
 			return fmt.Errorf("--engine: %s: %w", spec.URL, err)
-		}
-		if _, err := sys.fleet.Add(fleet.Entry{Name: spec.URL, Engine: e}); err != nil {
-			return errors.Join(err, e.Close())
 		}
 	}
 	return nil
+}
+
+func (sys *system) join(spec *attach.Spec) (*fleet.Worker, error) {
+	e, err := attach.New(spec, attach.Config{
+		ModelPath: sys.settings.Model.Path, Check: sys.served.check,
+		Adapter: attach.Adapter{Log: sys.log.With("worker", spec.URL)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	w, err := sys.fleet.Add(fleet.Entry{Name: spec.URL, Engine: e})
+	if err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return w, nil
+}
+
+// Attach lets one more engine join while the server runs.
+func (sys *system) Attach(text string) (uint64, error) {
+	if sys.served == nil {
+		return 0, errors.New("this server was started with mock engines: want one that was started with --engine")
+	}
+	spec, err := attach.Parse(text)
+	if err != nil {
+		return 0, err
+	}
+	if err := sys.settings.HTTP.apart([]*attach.Spec{spec}); err != nil {
+		return 0, err
+	}
+	w, err := sys.join(spec)
+	if err != nil {
+		return 0, err
+	}
+	sys.log.Info("worker was added", "worker", w.Name(), "id", w.ID())
+	return w.ID(), nil
+}
+
+// Drain keeps new requests from a worker.
+func (sys *system) Drain(id uint64) bool {
+	w := sys.fleet.Worker(id)
+	if w == nil {
+		return false
+	}
+	sys.log.Info("worker is drained", "worker", w.Name(), "id", id)
+	sys.fleet.Drain(id)
+	return true
+}
+
+// Detach drains a worker, and removes it when nothing runs there any more, or when
+// that takes longer than a drain may.
+func (sys *system) Detach(id uint64) bool {
+	w := sys.fleet.Worker(id)
+	if w == nil || !sys.Drain(id) {
+		return false
+	}
+	go func() {
+		sys.idle(w, sys.settings.HTTP.DrainTimeout)
+		if sys.fleet.Worker(id) == w { // not one that has come back since
+			sys.fleet.Remove(id)
+			sys.log.Info("worker was removed", "worker", w.Name(), "id", id)
+		}
+	}()
+	return true
+}
+
+// idle waits until no request is booked on a worker, it has left, or time is up.
+func (sys *system) idle(w *fleet.Worker, atMost time.Duration) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(atMost); time.Now().Before(end) && sys.fleet.Worker(w.ID()) == w; <-tick.C {
+		busy := 0
+		for _, l := range sys.router.Loads() {
+			if l.Target.Worker == w.ID() {
+				busy += l.Requests
+			}
+		}
+		if busy == 0 {
+			return
+		}
+	}
 }
 
 // served are the models that engines serve: their files, each read once.

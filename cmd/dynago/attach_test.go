@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/internal/demo"
 	"github.com/dynago/dynago/internal/fake/llama"
 	"github.com/dynago/dynago/internal/fake/sglang"
@@ -249,9 +250,10 @@ func TestAttachLate(t *testing.T) {
 	if !strings.Contains(p.banner, "auto http://"+address) {
 		t.Errorf("no worker in\n%s", p.banner)
 	}
-	if log := p.log.String(); !strings.Contains(log, "not up yet") || !strings.Contains(log, "connection refused") {
-		t.Error("the log does not tell why nobody is served")
-	}
+	until(t, "the log tells why nobody is served", func() bool {
+		log := p.log.String()
+		return strings.Contains(log, "not up yet") && strings.Contains(log, "connection refused")
+	})
 	if r := p.send("/v1/chat/completions", single(dir)); r.status != 404 {
 		t.Errorf("of a model that nobody has told: %d %s", r.status, r.body)
 	}
@@ -411,4 +413,47 @@ func TestAttachFromFile(t *testing.T) {
 	if r := p.send("/v1/chat/completions", single("a")); r.status != 200 {
 		t.Errorf("%d %s", r.status, r.body)
 	}
+}
+
+// An engine is added while the server runs, and taken away: what it answers is
+// finished first, and nothing new goes there.
+func TestAttachWhileServing(t *testing.T) {
+	dir := demoFolder(t)
+	first, second := newVLLM(t, vllm.Config{Mock: mockOf(t, "first", false)}), newVLLM(t, vllm.Config{Mock: mockOf(t, "second", true)})
+	p := serve(t, "--engine", "vllm="+host(t, first).URL+",load.interval=20ms,model_path="+dir)
+	p.ready("first")
+	address := host(t, second).URL
+	text := "vllm=" + address + ",load.interval=20ms,model_path=" + dir
+	added := p.send("/admin/workers", text)
+	var worker struct {
+		ID uint64 `json:"worker_id"`
+	}
+	if err := json.Unmarshal([]byte(added.body), &worker); err != nil || added.status != 201 || worker.ID != fleet.ID(address) {
+		t.Fatalf("%d %s %v", added.status, added.body, err)
+	}
+	if again := p.send("/admin/workers", text); again.status != 400 || !strings.Contains(again.body, "is there already") {
+		t.Errorf("twice: %d %s", again.status, again.body)
+	}
+	if wrong := p.send("/admin/workers", "vllm="+address+",blocks=1"); wrong.status != 400 || !strings.Contains(wrong.body, "blocks: there is no such key") {
+		t.Errorf("a wrong key: %d %s", wrong.status, wrong.body)
+	}
+	if self := p.send("/admin/workers", "vllm="+p.url); self.status != 400 || !strings.Contains(self.body, "where this server is to listen itself") {
+		t.Errorf("itself: %d %s", self.status, self.body)
+	}
+	p.ready("second")
+	removed := sync.OnceFunc(func() {
+		r := p.answered(p.request(t.Context(), "DELETE", fmt.Sprintf("%s/admin/workers/%d", p.url, worker.ID), ""))
+		if r.status != 202 {
+			t.Errorf("removing: %d %s", r.status, r.body)
+		}
+		if late := p.send("/v1/chat/completions", single("second")); late.status != 503 {
+			t.Errorf("a late request: %d %s", late.status, late.body)
+		}
+	})
+	status, got := p.chat("second", 80, func(string) { removed() })
+	if status != 200 || got.usage != 80 || !got.whole {
+		t.Errorf("%d %+v", status, got)
+	}
+	until(t, "the worker is gone", func() bool { _, list := p.get(p.url + "/admin/workers"); return !strings.Contains(list, address) })
+	p.ready("first")
 }

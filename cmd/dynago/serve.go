@@ -44,6 +44,8 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 		return err
 	}
 	defer listener.Close()
+	// A free port is known now, and no engine can have it.
+	c.HTTP.Port = listener.Addr().(*net.TCPAddr).Port
 	var admin net.Listener
 	if p := c.HTTP.AdminPort; p != nil {
 		if admin, err = listen(c.HTTP.Host, *p, "--admin-port"); err != nil {
@@ -218,7 +220,7 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 		BodyLimit: c.HTTP.BodyLimitMB << 20, OverloadStatus: c.HTTP.OverloadStatus,
 		Timing:        &timing,
 		HeaderTimeout: c.HTTP.HeaderTimeout, ReadTimeout: c.HTTP.ReadTimeout, IdleTimeout: c.HTTP.IdleTimeout,
-		Thresholds: sys.router, Selection: service, Journal: sys.journal,
+		Thresholds: sys.router, Selection: service, Journal: sys.journal, Roster: sys,
 		Collectors: append(sys.policies.collectors(sys.fleet), sys.meter),
 		Keys:       keys, SeparateAdmin: c.HTTP.AdminPort != nil, NoAdmin: c.HTTP.NoAdmin,
 		OpenAI: openai.Options{

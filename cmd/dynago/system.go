@@ -38,15 +38,16 @@ type system struct {
 	journal  *router.Journal // or nil
 	// specs are the engines that were attached, and served their models; none for
 	// mock engines.
-	specs  []*attach.Spec
-	served *served
+	specs    []*attach.Spec
+	served   *served
+	settings *settings
 	// newEngine makes one more mock engine.
 	newEngine func(name string) (*mock.Engine, error)
 }
 
 // newSystem builds a system and lets its workers join.
 func newSystem(s *settings, logs *logs) (*system, error) {
-	sys := &system{log: logs.target("fleet")}
+	sys := &system{log: logs.target("fleet"), settings: s}
 	var err error
 	if sys.specs, err = s.Attach.specs(s); err != nil {
 		return nil, err
@@ -93,7 +94,7 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 		KeepPreamble: !s.Requests.StripPreamble, ImagePlaceholder: s.Requests.ImagePlaceholder, HistoryTokens: orNone(s.Observe.HistoryTokens),
 	})
 	if sys.served != nil {
-		err = sys.attach(sys.specs, s.Model.Path, sys.log)
+		err = sys.attach(sys.specs)
 	} else {
 		err = sys.workers(&s.Workers)
 	}

@@ -1,0 +1,59 @@
+package frontend_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dynago/dynago/frontend"
+)
+
+// roster is a fleet that writes down what is done to it.
+type roster struct{ done []string }
+
+func (r *roster) Attach(text string) (uint64, error) {
+	if !strings.Contains(text, "=") {
+		return 0, errors.New("url: want the server's address")
+	}
+	r.done = append(r.done, text)
+	return 9, nil
+}
+
+func (r *roster) Drain(id uint64) bool  { return r.change("drain", id) }
+func (r *roster) Detach(id uint64) bool { return r.change("detach", id) }
+
+func (r *roster) change(what string, id uint64) bool {
+	if id == 9 {
+		r.done = append(r.done, what)
+	}
+	return id == 9
+}
+
+// Operators list workers, and add, drain and remove them.
+func TestWorkerRoutes(t *testing.T) {
+	fleet := &roster{}
+	s := start(t, newFake(), func(c *frontend.Config) { c.Roster = fleet })
+	for _, c := range []struct {
+		method, path, body string
+		want               int
+		says               string
+	}{
+		{"GET", "/admin/workers", "", 200, `{"workers":[`},
+		{"POST", "/admin/workers", " vllm=http://h:1,model=m\n", 201, `{"worker_id":9}`},
+		{"POST", "/admin/workers", "vllm", 400, "url: want the server's address"},
+		{"POST", "/admin/workers", strings.Repeat("=", 1<<17), 413, "longer than 65536 bytes"},
+		{"POST", "/admin/workers/9/drain", "", 202, `{"worker_id":9}`},
+		{"POST", "/admin/workers/8/drain", "", 404, `There is no worker \"8\"`},
+		{"DELETE", "/admin/workers/9", "", 202, `{"worker_id":9}`},
+		{"DELETE", "/admin/workers/x", "", 404, "worker_not_found"},
+		{"PUT", "/admin/workers/9", "", 405, ""},
+	} {
+		if got := s.do(c.method, c.path, c.body); got.status != c.want || !strings.Contains(got.body, c.says) {
+			t.Errorf("%s %s: status %d, want %d and %q:\n%s", c.method, c.path, got.status, c.want, c.says, got.body)
+		}
+	}
+	if want := []string{"vllm=http://h:1,model=m", "drain", "detach"}; !slices.Equal(fleet.done, want) {
+		t.Errorf("done %q, want %q", fleet.done, want)
+	}
+}
