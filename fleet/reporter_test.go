@@ -2,7 +2,9 @@ package fleet_test
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,5 +119,31 @@ func TestReporter(t *testing.T) {
 	}
 	if _, err := f.Report(fleet.Entry{Name: "other", ID: 7}); err == nil {
 		t.Error("two workers have one id")
+	}
+}
+
+// A life that never came to a card has lost nothing when another one begins, and a
+// failure is more than news.
+func TestWhatIsLogged(t *testing.T) {
+	var log strings.Builder
+	f := fleet.New(fleet.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	defer f.Close()
+	r, err := f.Report(fleet.Entry{Name: "w", ID: 7})
+	if err != nil {
+		t.Fatal(err)
+	}
+	card := &engine.Card{Model: "m", ContextLength: 100, DPSize: 1}
+	r.Status(engine.Status{Epoch: 1, State: engine.Loading, Reason: "not known yet"})
+	r.Status(engine.Status{Epoch: 2, Revision: 1, State: engine.Ready, Card: card})
+	if strings.Contains(log.String(), "level=WARN") {
+		t.Errorf("of a start:\n%s", &log)
+	}
+	r.Status(engine.Status{Epoch: 3, Revision: 1, State: engine.Ready, Card: card})
+	if !strings.Contains(log.String(), "worker has restarted") {
+		t.Errorf("of a restart:\n%s", &log)
+	}
+	r.Status(engine.Status{Epoch: 3, Revision: 1, State: engine.Failed, Card: card, Reason: "no such file"})
+	if !strings.Contains(log.String(), `level=WARN msg="worker is failed"`) {
+		t.Errorf("of a failure:\n%s", &log)
 	}
 }
