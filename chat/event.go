@@ -51,7 +51,8 @@ type Event struct {
 	// Truncated marks the BlockStop of a tool call whose arguments are not
 	// complete.
 	Truncated bool
-	// Reason says why text was Dropped.
+	// Reason says why text was Dropped; of Finished, how the answer breaks the form
+	// that was asked for, where the engine could not be held to it.
 	Reason string
 
 	Usage  Usage  // Start, UsageUpdate, Finished
@@ -108,7 +109,4 @@ type Finish struct {
 	// StopText or StopID is what the client's stop list matched.
 	StopText string
 	StopID   *uint32
-	// Mismatch says how the answer breaks the form that was asked for, where the
-	// engine could not be held to it; empty if it keeps it, or had to.
-	Mismatch string
 }

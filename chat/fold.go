@@ -15,6 +15,9 @@ type Answer struct {
 	IDs      []uint32
 	Usage    Usage
 	Finish   Finish
+	// Mismatch says how the answer breaks the form that was asked for, where the
+	// engine could not be held to it; empty if it keeps it, or had to.
+	Mismatch string
 }
 
 // Fold reads a stream to its end and returns one answer per choice, in order.
@@ -105,7 +108,7 @@ func (f *folder) add(e Event) error {
 		if c.open {
 			return fmt.Errorf("chat: choice %d finished with an open block", e.Choice)
 		}
-		c.Usage, c.Finish, c.done = e.Usage, e.Finish, true
+		c.Usage, c.Finish, c.Mismatch, c.done = e.Usage, e.Finish, e.Reason, true
 	}
 	return nil
 }

@@ -254,7 +254,7 @@ func TestFormMetrics(t *testing.T) {
 		n.FormBy, n.BudgetBy = pipeline.ByUs, pipeline.ByEngine
 		events := helloEvents()
 		if requests[0].Chat.Sampling.Seed != nil {
-			events[len(events)-1].Finish.Mismatch = "it is no JSON"
+			events[len(events)-1].Reason = "it is no JSON"
 		}
 		return then(events, func(func(chat.Event, error) bool) {})
 	}

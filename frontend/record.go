@@ -88,9 +88,9 @@ func (r *record) event(e *chat.Event) {
 		r.begun = max(1, r.notes[0].Attempts)
 	}
 	if e.Kind == chat.Finished {
-		if e.Finish.Mismatch != "" {
+		if e.Reason != "" {
 			r.mismatches++
-			r.server.Logger.Warn("an answer breaks its form", "request_id", r.x.id, "model", r.model, "fault", e.Finish.Mismatch)
+			r.server.Logger.Warn("an answer breaks its form", "request_id", r.x.id, "model", r.model, "fault", e.Reason)
 		}
 		r.usage.Prompt += e.Usage.Prompt
 		r.usage.Output += e.Usage.Output

@@ -208,7 +208,7 @@ func judged(events iter.Seq2[chat.Event, error], form *guided.Form) iter.Seq2[ch
 				text.WriteString(e.Text)
 			case e.Kind == chat.Finished && e.Finish.Reason != chat.FinishToolUse:
 				if fault := form.Check(text.String()); fault != nil {
-					e.Finish.Mismatch = fault.Error()
+					e.Reason = fault.Error()
 				}
 			}
 			if !yield(e, err) {

@@ -96,7 +96,7 @@ func TestConstraint(t *testing.T) {
 			if got := strings.Join(calls, " "); got != c.calls {
 				t.Errorf("calls %q, want %q", got, c.calls)
 			}
-			if mismatch := answers[0].Finish.Mismatch; mismatch != "" {
+			if mismatch := answers[0].Mismatch; mismatch != "" {
 				t.Errorf("mismatch %q", mismatch)
 			}
 			h.released(t)
@@ -121,7 +121,7 @@ func TestJudgement(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := answers[0].Finish.Mismatch; (got == "") != (fault == "") || !strings.Contains(got, fault) {
+		if got := answers[0].Mismatch; (got == "") != (fault == "") || !strings.Contains(got, fault) {
 			t.Errorf("%s: mismatch %q, want %q", says, got, fault)
 		}
 	}

@@ -255,7 +255,7 @@ func TestConversationForm(t *testing.T) {
 				t.Fatal(err)
 			}
 			sent := f.sent()[0].Format != nil
-			mismatch := answers[0].Finish.Mismatch != ""
+			mismatch := answers[0].Mismatch != ""
 			if r.Notes.FormBy != c.by || sent != (c.by == pipeline.ByEngine) || mismatch != (c.by == pipeline.ByUs) {
 				t.Errorf("by %q, sent %v, mismatch %v", r.Notes.FormBy, sent, mismatch)
 			}
