@@ -22,6 +22,8 @@ type Core struct {
 	local  []kv.LocalHash // content of the published blocks, by slot
 	start  time.Duration  // of the last pass
 	end    time.Duration
+	// reports says that events are to come with what they stored.
+	reports bool
 
 	slots   []*request // by the low half of an ID
 	free    []uint32
@@ -105,6 +107,7 @@ type Result struct {
 	End       time.Duration
 	Outputs   []Output
 	Events    []kv.Event // in order; they happen when the pass begins
+	Stores    []Store    // what each of the Events stored; empty unless [Core.Report] was called
 	Preempted []ID       // in order
 	// Admitted are the requests that went from waiting to running when the pass
 	// began, in order; one that was preempted comes again.

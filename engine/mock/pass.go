@@ -18,6 +18,7 @@ func (c *Core) Step(now time.Duration) *Result {
 	c.result = Result{
 		Outputs:   c.result.Outputs[:0],
 		Events:    c.result.Events[:0],
+		Stores:    c.result.Stores[:0],
 		Preempted: c.result.Preempted[:0],
 		Admitted:  c.result.Admitted[:0],
 	}
@@ -164,7 +165,7 @@ func (c *Core) grow(r *request, upto int) bool {
 		for i, h := range evicted {
 			e.Blocks[i].Engine = kv.EngineHash(h)
 		}
-		c.result.Events = append(c.result.Events, e)
+		c.happen(e, r.Namespace)
 	}
 	return true
 }
@@ -223,13 +224,17 @@ func (c *Core) seal(r *request, upto int) {
 		}
 		c.local[r.blocks[k]] = r.local[k]
 		if run == nil {
-			c.result.Events = append(c.result.Events, kv.Event{Kind: kv.Stored, Blocks: make([]kv.Block, 0, full-k)})
+			c.happen(kv.Event{Kind: kv.Stored, Blocks: make([]kv.Block, 0, full-k)}, r.Namespace)
 			run = &c.result.Events[len(c.result.Events)-1]
 			if k > 0 {
 				run.Parent, run.HasParent = kv.EngineHash(r.seq[k-1]), true
 			}
 		}
 		run.Blocks = append(run.Blocks, kv.Block{Engine: kv.EngineHash(r.seq[k]), Local: r.local[k]})
+		if c.reports {
+			store := &c.result.Stores[len(c.result.Stores)-1]
+			store.Tokens = append(store.Tokens, r.content(k, size)...)
+		}
 	}
 	r.sealed = full
 }
@@ -239,18 +244,25 @@ func (c *Core) name(r *request, k int) {
 	if k < len(r.local) {
 		return
 	}
-	size := c.args.BlockSize
-	from, to := k*size-len(r.Prompt), (k+1)*size-len(r.Prompt)
-	content := r.out[max(0, from):to]
-	if from < 0 {
-		content = slices.Concat(r.Prompt[k*size:], content)
-	}
-	r.local = append(r.local, kv.HashBlock(content, r.Namespace.Seed()))
+	r.local = append(r.local, kv.HashBlock(r.content(k, c.args.BlockSize), r.Namespace.Seed()))
 	if k == 0 {
 		r.seq = append(r.seq, kv.SeqHash(r.local[0]))
 	} else {
 		r.seq = append(r.seq, r.seq[k-1].Next(r.local[k]))
 	}
+}
+
+// content returns the tokens of block k of r.
+func (r *request) content(k, size int) []uint32 {
+	from, to := k*size, (k+1)*size
+	n := len(r.Prompt)
+	switch {
+	case to <= n:
+		return r.Prompt[from:to]
+	case from >= n:
+		return r.out[from-n : to-n]
+	}
+	return slices.Concat(r.Prompt[from:], r.out[:to-n])
 }
 
 // emits says whether r gives a token at the end of this pass.

@@ -19,6 +19,7 @@ type rank struct {
 	mu      sync.Mutex
 	core    *Core
 	journal journal
+	hear    func(Report) // or nil
 	streams map[*stream]struct{}
 	driven  bool          // the goroutine lives
 	busy    bool          // a pass has just been made, and the next one follows it
@@ -137,6 +138,7 @@ func (r *rank) pass(now time.Duration) (res *Result, next time.Duration, ok bool
 	r.end = res.End
 	if len(res.Events) > 0 {
 		r.journal.append(res.Events)
+		r.report(Report{Events: res.Events, Stores: res.Stores})
 		r.e.events.ring()
 	}
 	return res, 0, true
@@ -170,7 +172,11 @@ func (r *rank) reset(epoch uint64, err error) {
 	}
 	clear(r.streams)
 	r.core, r.busy = NewCore(r.e.cfg.Args), false
+	if r.hear != nil {
+		r.core.Report()
+	}
 	r.journal.restart(epoch)
+	r.report(Report{Fresh: true})
 	nudge(r.halt)
 	nudge(r.wake)
 }
