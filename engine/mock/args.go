@@ -7,8 +7,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/dynago/dynago/engine"
 )
 
 // Args says what engine is imitated, with the names and defaults that the
@@ -50,6 +53,19 @@ type Args struct {
 	// PrefillMS and DecodeMS are the two times of the constant model.
 	PrefillMS float64 `json:"prefill_ms"`
 	DecodeMS  float64 `json:"decode_ms"`
+	// WorkerType says which part of requests the engine does: "aggregated" both,
+	// "prefill" the prompt, for others, "decode" the answer, with blocks from others.
+	WorkerType string `json:"worker_type"`
+	// BootstrapPort is where decode engines meet a prefill engine, both at work at
+	// once; 0 lets the one begin when the other has ended.
+	BootstrapPort int `json:"bootstrap_port"`
+	// HandoffTimeoutMS is how long a prefill engine keeps a prompt for which no
+	// decode engine comes.
+	HandoffTimeoutMS int `json:"handoff_session_timeout_ms"`
+	// KVBytesPerToken over KVTransferBandwidth, in GB/s, is how long the blocks of a
+	// token are on their way; 0 of either is no time.
+	KVBytesPerToken     int     `json:"kv_bytes_per_token"`
+	KVTransferBandwidth float64 `json:"kv_transfer_bandwidth"`
 }
 
 // DefaultArgs returns the defaults of the engine that is imitated.
@@ -68,6 +84,8 @@ func DefaultArgs() Args {
 		SpeedupRatio:         1,
 		DecodeSpeedupRatio:   1,
 		TimingModel:          "roofline",
+		WorkerType:           "aggregated",
+		HandoffTimeoutMS:     defaultHandoffTimeoutMS,
 	}
 }
 
@@ -135,6 +153,9 @@ func (a *Args) Validate() error {
 		{"max_num_seqs", a.MaxNumSeqs, 1, most},
 		{"max_num_batched_tokens", a.MaxNumBatchedTokens, 1, most},
 		{"dp_size", a.DPSize, 1, 1024},
+		{"bootstrap_port", a.BootstrapPort, 0, math.MaxUint16},
+		{"handoff_session_timeout_ms", a.HandoffTimeoutMS, 0, most},
+		{"kv_bytes_per_token", a.KVBytesPerToken, 0, most},
 	} {
 		if c.value < c.low || c.value > c.high {
 			return fault(c.key, c.value, fmt.Sprintf("%d to %d", c.low, c.high))
@@ -149,6 +170,7 @@ func (a *Args) Validate() error {
 		{"decode_speedup_ratio", a.DecodeSpeedupRatio},
 		{"prefill_ms", a.PrefillMS},
 		{"decode_ms", a.DecodeMS},
+		{"kv_transfer_bandwidth", a.KVTransferBandwidth},
 	} {
 		if !(c.value >= 0) || c.value > 1e9 {
 			return fault(c.key, c.value, "0 to 1e9")
@@ -161,6 +183,7 @@ func (a *Args) Validate() error {
 		{"engine_type", a.EngineType, []string{"vllm"}},
 		{"preemption_mode", a.PreemptionMode, []string{"lifo", "fifo"}},
 		{"timing_model", a.TimingModel, []string{"roofline", "polynomial", "constant"}},
+		{"worker_type", a.WorkerType, []string{"aggregated", "prefill", "decode", ""}},
 	} {
 		if !slices.Contains(c.want, c.value) {
 			return fault(c.key, fmt.Sprintf("%q", c.value), strings.Join(c.want, " or "))
@@ -169,7 +192,33 @@ func (a *Args) Validate() error {
 	if a.TimingModel != "constant" && (a.PrefillMS != 0 || a.DecodeMS != 0) {
 		return errors.New(`engine arguments: prefill_ms and decode_ms need "timing_model": "constant"`)
 	}
+	if a.BootstrapPort != 0 && a.WorkerType != "prefill" {
+		return errors.New(`engine arguments: bootstrap_port needs "worker_type": "prefill"`)
+	}
 	return nil
+}
+
+// defaultHandoffTimeoutMS is what real engines wait, about.
+const defaultHandoffTimeoutMS = 300_000
+
+// role returns the role of the engine in a fleet.
+func (a *Args) role() engine.Role {
+	switch a.WorkerType {
+	case "prefill":
+		return engine.Prefill
+	case "decode":
+		return engine.Decode
+	}
+	return engine.Aggregated
+}
+
+// transfer returns how long the blocks of so many tokens are on their way.
+func (a *Args) transfer(tokens int) time.Duration {
+	if a.KVBytesPerToken == 0 || a.KVTransferBandwidth == 0 || a.SpeedupRatio == 0 {
+		return 0
+	}
+	seconds := float64(tokens) * float64(a.KVBytesPerToken) / (a.KVTransferBandwidth * 1e9) / a.SpeedupRatio
+	return time.Duration(min(seconds, longestPass.Seconds()) * float64(time.Second))
 }
 
 // Capacity returns how many tokens one request can have, prompt and output

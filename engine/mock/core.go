@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dynago/dynago/engine"
@@ -29,6 +30,8 @@ type Core struct {
 	free    []uint32
 	waiting queue
 	running []*request // in order of admission
+
+	kept int // requests that have ended, and keep their blocks
 
 	hits, queries, preemptions int64
 
@@ -63,6 +66,10 @@ type Request struct {
 	// computed, whose blocks come with the request. They take room here, and no
 	// time; all of them but the last token count. Once preempted they are lost.
 	Received int
+
+	// Keep leaves the blocks of a request that has ended in use, until it is
+	// cancelled: another engine is to come for them.
+	Keep bool
 
 	// Pace, if not empty, holds tokens back until they are due. Its parts are
 	// ordered, and the first one begins at 0.
@@ -216,15 +223,12 @@ func (c *Core) Cancel(id ID) {
 		return
 	}
 	r := c.slots[i]
-	if r.waiting {
+	if k := slices.Index(c.running, r); r.waiting {
 		c.waiting.remove(r)
+	} else if k >= 0 {
+		c.running = slices.Delete(c.running, k, k+1)
 	} else {
-		for k, q := range c.running {
-			if q == r {
-				c.running = append(c.running[:k], c.running[k+1:]...)
-				break
-			}
-		}
+		c.kept--
 	}
 	c.retire(r)
 }

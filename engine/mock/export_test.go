@@ -107,7 +107,7 @@ func (c *Core) checkQueue() error {
 	if fresh != c.waiting.fresh || preempted != c.waiting.preempted {
 		return fmt.Errorf("waiting lengths are %+v and %+v, booked %+v and %+v", fresh, preempted, c.waiting.fresh, c.waiting.preempted)
 	}
-	if live := len(c.slots) - len(c.free); live != n+len(c.running) {
+	if live := len(c.slots) - len(c.free); live != n+len(c.running)+c.kept {
 		return fmt.Errorf("%d requests live, %d in queues", live, n+len(c.running))
 	}
 	return nil

@@ -13,6 +13,7 @@ package mock
 import (
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +51,9 @@ type Config struct {
 	Files []engine.File
 	// Name tells this engine from others, in errors.
 	Name string
+	// Bootstrap is where decode engines meet a prefill engine, instead of a port of
+	// Args. It belongs to the engine.
+	Bootstrap net.Listener
 	// Clock is the real one if nil.
 	Clock Clock
 }
@@ -70,12 +74,17 @@ type Engine struct {
 	life    sync.Mutex     // held while a life ends, so that all ranks begin the same one
 	epoch   atomic.Uint64
 	drained atomic.Bool
+	kept    keeping
+	meeting *meeting // or nil
 	closed  atomic.Bool
 
 	cards, loads, events bell
 }
 
-var _ engine.Engine = (*Engine)(nil)
+var (
+	_ engine.Engine        = (*Engine)(nil)
+	_ engine.Disaggregator = (*Engine)(nil)
+)
 
 // New returns an engine that is ready, or will be once its start-up time has
 // passed. Only a bad configuration is an error.
@@ -130,7 +139,7 @@ func newEngine(cfg Config) (*Engine, error) {
 		r.journal.restart(e.epoch.Load())
 		e.rank = append(e.rank, r)
 	}
-	return e, nil
+	return e, e.open()
 }
 
 func (e *Engine) chooseSource() error {
@@ -234,6 +243,9 @@ func (e *Engine) Close() error {
 		e.cards.ring()
 	}
 	e.life.Unlock()
+	if e.meeting != nil {
+		e.meeting.close()
+	}
 	e.ranks.Wait()
 	return nil
 }
@@ -243,6 +255,7 @@ func (e *Engine) reset(epoch uint64, err error) {
 	for _, r := range e.rank {
 		r.reset(epoch, err)
 	}
+	e.kept.forget()
 	e.events.ring()
 	e.loads.ring()
 }

@@ -323,9 +323,12 @@ func (c *Core) emit() {
 			continue
 		}
 		o := c.give(r)
-		if o.Cut || o.Finish != engine.Running {
+		switch {
+		case r.Keep && o.Finish == engine.FinishLength:
+			c.kept++
+		case o.Cut || o.Finish != engine.Running:
 			c.retire(r)
-		} else {
+		default:
 			keep = append(keep, r)
 		}
 	}

@@ -10,15 +10,17 @@ import (
 
 // stream is one request between its consumer and its rank.
 type stream struct {
-	e     *Engine
-	r     *engine.Request
-	d     digest // for log probabilities
-	rank  *rank
-	box   mailbox
-	fault error // how a script breaks it off; nil: with the whole engine
-	core  *Core // that has it; a restart makes another
-	id    ID
-	epoch uint64 // in which it runs
+	e       *Engine
+	r       *engine.Request
+	d       digest // for log probabilities
+	rank    *rank
+	box     mailbox
+	handoff string // under which the prompt is kept for another engine; or ""
+	keeps   bool   // it is
+	fault   error  // how a script breaks it off; nil: with the whole engine
+	core    *Core  // that has it; a restart makes another
+	id      ID
+	epoch   uint64 // in which it runs
 
 	// told says that the consumer was woken since the last post. It belongs to
 	// the goroutine that drives the rank.
@@ -42,21 +44,28 @@ func (e *Engine) Generate(ctx context.Context, r *engine.Request) iter.Seq2[engi
 			yield(engine.Delta{}, engine.CauseOf(ctx, ctx.Err()))
 			return
 		}
-		s, err := e.submit(r)
+		s, err := e.submit(ctx, r)
 		if err != nil {
 			yield(engine.Delta{}, err)
 			return
 		}
-		defer s.rank.leave(s)
+		defer s.leave()
 		if err := s.serve(ctx, yield); err != nil {
-			s.rank.leave(s)
+			s.leave()
 			yield(engine.Delta{}, err)
 		}
 	}
 }
 
+// leave ends the stream, but for a prompt that is kept for another engine.
+func (s *stream) leave() {
+	if !s.keeps {
+		s.rank.leave(s)
+	}
+}
+
 // submit checks a request and gives it to its rank.
-func (e *Engine) submit(r *engine.Request) (*stream, error) {
+func (e *Engine) submit(ctx context.Context, r *engine.Request) (*stream, error) {
 	if err := e.refusal(); err != nil {
 		return nil, err
 	}
@@ -80,6 +89,10 @@ func (e *Engine) submit(r *engine.Request) (*stream, error) {
 	if err := e.plan(s, &q); err != nil {
 		return nil, err
 	}
+	if err := e.leg(ctx, s, &q); err != nil {
+		return nil, err
+	}
+	e.expireKept()
 	if err := s.rank.submit(s, q); err != nil {
 		return nil, err
 	}
@@ -172,6 +185,7 @@ func (s *stream) account(d *engine.Delta, e end, terminal bool) {
 		if d.Finish = e.finish; e.finish == engine.FinishStop {
 			d.MatchedIDs = []uint32{e.matched}
 		}
+		d.Handoff = s.handOver(e.finish)
 	}
 	cached := e.cached
 	d.Usage = &engine.Usage{Prompt: len(s.r.TokenIDs), Cached: &cached, Output: output}

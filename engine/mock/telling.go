@@ -16,6 +16,7 @@ func (a *Args) Card(model string) *engine.Card {
 	c := &engine.Card{
 		Model:            model,
 		Engine:           "mock (" + a.EngineType + ")",
+		Role:             a.role(),
 		Accepts:          []engine.Input{engine.InputTokens},
 		ContextLength:    uint32(a.Capacity()),
 		BlockSize:        uint32(a.BlockSize),
@@ -33,12 +34,21 @@ func (a *Args) Card(model string) *engine.Card {
 	if a.EnablePrefixCaching {
 		c.Features = append(c.Features, engine.FeatureEvents)
 	}
+	if c.Role != engine.Aggregated {
+		c.Disagg.Style = styleSerial
+	}
+	if c.Role == engine.Prefill {
+		c.Features = append(c.Features, engine.FeatureHandoff)
+	}
 	return c
 }
 
 // card builds the card, which never changes.
 func (e *Engine) card() *engine.Card {
 	c := e.cfg.Args.Card(e.cfg.Model)
+	if m := e.meeting; m != nil {
+		c.Disagg = engine.Transfer{Style: styleConcurrent, Host: m.host, Port: m.port}
+	}
 	c.Files, c.EOS = e.cfg.Files, e.cfg.EOS
 	c.ContextLength = cmp.Or(e.cfg.ContextLength, c.ContextLength)
 	c.Features = append(c.Features, e.guided()...)
