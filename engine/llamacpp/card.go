@@ -6,7 +6,6 @@ import (
 	"errors"
 	"iter"
 	"path"
-	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/httpapi"
 )
 
 // life is what is known of the server as it runs now.
@@ -108,50 +108,34 @@ func (l *life) settle(c *engine.Card, p place, props string, now time.Time) uint
 // Card yields what the server is, and every change of it. It looks again at each
 // interval.
 func (e *Engine) Card(ctx context.Context) iter.Seq2[engine.Status, error] {
-	return func(yield func(engine.Status, error) bool) {
-		var told engine.Status
-		for st := range engine.Poll(ctx, e.cfg.Interval, 0.1, e.look) {
-			if e.closed.Load() {
-				yield(engine.Status{Epoch: e.life.place().epoch, State: engine.Failed, Reason: "the engine is closed", Card: told.Card}, nil)
-				return
-			}
-			if st.Card == nil || reflect.DeepEqual(st.Card, told.Card) {
-				st.Card, st.Revision = told.Card, told.Revision
-			} else {
-				st.Revision = told.Revision + 1
-			}
-			if told.Epoch != 0 && st.Epoch == told.Epoch && st.State == told.State && st.Reason == told.Reason && st.Revision == told.Revision {
-				continue
-			}
-			if told = st; !yield(st, nil) {
-				return
-			}
-		}
-	}
+	return engine.Watch(ctx, e.cfg.Interval, e.look)
 }
 
 // look asks the server what it is. That it does not answer is an answer, too.
-func (e *Engine) look(ctx context.Context) (engine.Status, error) {
-	st := engine.Status{State: engine.Ready}
+func (e *Engine) look(ctx context.Context) engine.Status {
+	if e.closed.Load() {
+		return engine.Status{Epoch: e.life.place().epoch, State: engine.Failed, Reason: "the engine is closed"}
+	}
 	if _, err := e.client.Get(ctx, "/health"); err != nil {
-		return e.away(err), nil
+		return e.away(err)
+	}
+	text, err := e.client.Get(ctx, "/props")
+	if err != nil {
+		return e.away(err)
 	}
 	if text, err := e.client.Get(ctx, "/metrics"); err == nil {
 		e.life.counted(counter(text), time.Now())
 	}
-	text, err := e.client.Get(ctx, "/props")
-	if err != nil {
-		return e.away(err), nil
-	}
+	st := engine.Status{State: engine.Ready}
 	if st.Card, st.Epoch = e.life.known(string(text)); st.Card != nil {
-		return st, nil
+		return st
 	}
 	card, at, err := e.discover(ctx, text)
 	if err != nil {
-		return e.away(err), nil
+		return e.away(err)
 	}
 	st.Card, st.Epoch = card, e.life.settle(card, at, string(text), time.Now())
-	return st, nil
+	return st
 }
 
 // away is the status of a server that is not ready.
@@ -182,7 +166,7 @@ type props struct {
 // discover makes the card of a server that tells these properties.
 func (e *Engine) discover(ctx context.Context, text []byte) (*engine.Card, place, error) {
 	var p props
-	if err := json.Unmarshal(text, &p, decoding); err != nil {
+	if err := json.Unmarshal(text, &p, httpapi.Lenient); err != nil {
 		return nil, place{}, &engine.Error{Kind: engine.Internal, Op: "read /props", FromEngine: true, Err: err}
 	}
 	name, err := e.model(ctx, &p)
@@ -300,7 +284,7 @@ func (e *Engine) tokenize(ctx context.Context, text string) ([]uint32, error) {
 }
 
 func (e *Engine) spell(ctx context.Context, text string, special bool) ([]uint32, error) {
-	body, err := json.Marshal(map[string]any{"content": text, "add_special": false, "parse_special": special}, json.Deterministic(true), decoding)
+	body, err := json.Marshal(map[string]any{"content": text, "add_special": false, "parse_special": special}, json.Deterministic(true), httpapi.Lenient)
 	if err != nil {
 		return nil, err
 	}
@@ -311,7 +295,7 @@ func (e *Engine) spell(ctx context.Context, text string, special bool) ([]uint32
 	var out struct {
 		Tokens []uint32 `json:"tokens"`
 	}
-	if err := json.Unmarshal(answer, &out, decoding); err != nil {
+	if err := json.Unmarshal(answer, &out, httpapi.Lenient); err != nil {
 		return nil, &engine.Error{Kind: engine.Internal, Op: "read /tokenize", FromEngine: true, Err: err}
 	}
 	return out.Tokens, nil
@@ -322,7 +306,7 @@ func (e *Engine) get(ctx context.Context, path string, out any) error {
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(text, out, decoding); err != nil {
+	if err := json.Unmarshal(text, out, httpapi.Lenient); err != nil {
 		return &engine.Error{Kind: engine.Internal, Op: "read " + path, FromEngine: true, Err: err}
 	}
 	return nil

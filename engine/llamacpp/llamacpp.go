@@ -14,8 +14,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -71,7 +69,7 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	extra, err := object(cfg.ExtraBody)
+	extra, err := httpapi.Extra(cfg.ExtraBody, own...)
 	if err != nil {
 		return nil, fmt.Errorf("engine %s: extra_body: %w", cfg.URL, err)
 	}
@@ -103,20 +101,3 @@ func (e *Engine) Events(context.Context, []kv.Cursor) iter.Seq2[kv.Batch, error]
 
 // own are the members of a body on which the adapter itself stands.
 var own = []string{"prompt", "stream", "return_tokens", "return_progress", "n_predict", "stop", "n", "n_cmpl", "response_fields"}
-
-// object reads members that are added to a body.
-func object(raw json.RawMessage) (map[string]json.RawMessage, error) {
-	if len(raw) == 0 {
-		return nil, nil
-	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil {
-		return nil, fmt.Errorf("want a JSON object: %w", err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		if slices.Contains(own, name) {
-			return nil, fmt.Errorf("%s is set by the adapter and cannot be given", name)
-		}
-	}
-	return members, nil
-}

@@ -47,7 +47,7 @@ func (b *body) float(name string, v *float64, neutral float64) {
 
 // complete returns the body of POST /completion.
 func (e *Engine) complete(r *engine.Request, at *place) ([]byte, error) {
-	extra, err := object(r.Extra)
+	extra, err := httpapi.Extra(r.Extra, own...)
 	if err != nil {
 		return nil, engine.Errorf(engine.InvalidArgument, "fields for the engine: %v", err)
 	}

@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"unicode/utf8"
@@ -46,11 +44,8 @@ type probability struct {
 	Top     []probability `json:"top_logprobs"`
 }
 
-// decoding is lenient: texts may be cut within a character.
-var decoding = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
-
 func read(data []byte) (c chunk, err error) {
-	if err := json.Unmarshal(data, &c, decoding); err != nil {
+	if err := json.Unmarshal(data, &c, httpapi.Lenient); err != nil {
 		return c, &engine.Error{Kind: engine.Internal, Op: "read an event", FromEngine: true, Err: err}
 	}
 	return c, nil
@@ -103,7 +98,7 @@ type stream struct {
 // run yields deltas until the terminal one, and returns nil then, or when the
 // consumer leaves; else what ended the stream.
 func (s *stream) run(ctx context.Context, body []byte, yield func(engine.Delta, error) bool) error {
-	for data, err := range s.e.client.Stream(ctx, "/completion", traced(s.r.Trace), body) {
+	for data, err := range s.e.client.Stream(ctx, "/completion", httpapi.Traced(s.r.Trace), body) {
 		switch {
 		case ctx.Err() != nil:
 			return engine.CauseOf(ctx, ctx.Err())
@@ -118,7 +113,7 @@ func (s *stream) run(ctx context.Context, body []byte, yield func(engine.Delta, 
 			return err
 		}
 		if len(c.Error) > 0 {
-			return contextExceeded(inStream(data))
+			return contextExceeded(httpapi.InStream(data))
 		}
 		d, ended, err := s.take(ctx, &c)
 		if err != nil {
@@ -296,30 +291,10 @@ func isASCII(text string) bool {
 	return true
 }
 
-// inStream is the error that an event tells of; its code is a status.
-func inStream(data []byte) error {
-	status, err := strconv.Atoi(httpapi.Told(data).Code)
-	if err != nil || status < 400 {
-		status = http.StatusInternalServerError
-	}
-	return httpapi.ErrorOf(status, http.Header{}, data)
-}
-
 // contextExceeded marks the server's own words for a prompt that is too long.
 func contextExceeded(err error) error {
 	if e, ok := err.(*engine.Error); ok && e.Kind == engine.InvalidArgument && strings.Contains(e.Message, "context size") {
 		e.Code = "context_length_exceeded"
 	}
 	return err
-}
-
-func traced(t engine.Trace) http.Header {
-	h := http.Header{}
-	if t.Parent != "" {
-		h.Set("Traceparent", t.Parent)
-	}
-	if t.State != "" {
-		h.Set("Tracestate", t.State)
-	}
-	return h
 }

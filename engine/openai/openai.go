@@ -48,9 +48,15 @@ type Engine struct {
 	client  *httpapi.Client
 	extra   map[string]json.RawMessage
 	epoch   uint64
-	model   atomic.Pointer[string]
+	at      atomic.Pointer[place]
 	running atomic.Int64
 	closed  atomic.Bool
+}
+
+// place is what of the server requests have to know.
+type place struct {
+	model   string // as the server calls it
+	context uint32 // 0: unknown
 }
 
 var (
@@ -64,7 +70,7 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	extra, err := object(cfg.ExtraBody)
+	extra, err := httpapi.Extra(cfg.ExtraBody, own...)
 	if err != nil {
 		return nil, fmt.Errorf("engine %s: extra_body: %w", cfg.URL, err)
 	}
@@ -72,7 +78,7 @@ func New(cfg Config) (*Engine, error) {
 		cfg.Interval = defaultInterval
 	}
 	e := &Engine{cfg: cfg, client: client, extra: extra, epoch: uint64(time.Now().UnixNano())}
-	e.model.Store(&cfg.Model)
+	e.at.Store(&place{model: cfg.Model, context: cfg.ContextLength})
 	return e, nil
 }
 

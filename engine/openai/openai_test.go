@@ -83,6 +83,16 @@ func TestBodies(t *testing.T) {
 			r.Chat.Tools = []chat.Tool{weather, search, {Kind: chat.ToolServer, Name: "web"}}
 			r.Chat.ToolChoice = chat.ToolChoice{Mode: chat.ToolRequired, Parallel: p(false)}
 		}},
+		"bare": {request: func(r *engine.Request) {
+			r.Chat.Turns[0].Raw = true
+			r.Sampling.LogitBias = map[uint32]float64{7: -100, 12: 1.5}
+		}},
+		"bare and unlimited": {change: func(c *openai.Config) { c.ContextLength = 100 }, request: func(r *engine.Request) { r.Chat.Turns[0].Raw, r.Stop.MaxTokens = true, 0 }},
+		"bare and long":      {change: func(c *openai.Config) { c.ContextLength = 5 }, request: func(r *engine.Request) { r.Chat.Turns[0].Raw, r.Stop.MaxTokens = true, 0 }},
+		"developer": {request: func(r *engine.Request) {
+			r.Chat.Turns = append(r.Chat.Turns, chat.Turn{Role: chat.RoleDeveloper, Blocks: []chat.Block{text("Be kind.")}})
+			r.Chat.TemplateArgs = json.RawMessage(`{"enable_thinking":false}`)
+		}},
 		"object": {request: func(r *engine.Request) { r.Format = &chat.OutputFormat{Kind: chat.FormatJSONObject} }},
 		"named": {request: func(r *engine.Request) {
 			r.Chat.Tools, r.Chat.ToolChoice = []chat.Tool{weather}, chat.ToolChoice{Mode: chat.ToolNamed, Names: []string{"weather"}}
@@ -145,15 +155,18 @@ func TestRefused(t *testing.T) {
 		param  string
 	}{
 		"no conversation": {func(r *engine.Request) { r.Chat = nil }, engine.Internal, ""},
-		"a bare prompt":   {func(r *engine.Request) { r.Chat.Prompt = &chat.Prompt{Text: "x"} }, engine.Unsupported, ""},
-		"a salt":          {func(r *engine.Request) { r.KV.Namespace = kv.Namespace{Salt: "x"} }, engine.Unsupported, ""},
-		"an adapter":      {func(r *engine.Request) { r.KV.Namespace = kv.Namespace{LoRA: "x"} }, engine.Unsupported, ""},
-		"logprobs":        {func(r *engine.Request) { r.Logprobs = p(1) }, engine.Unsupported, ""},
-		"a regex":         {func(r *engine.Request) { r.Format = &chat.OutputFormat{Kind: chat.FormatRegex} }, engine.Unsupported, ""},
-		"a custom tool":   {func(r *engine.Request) { r.Chat.Tools = []chat.Tool{{Kind: chat.ToolCustom, Name: "x"}} }, engine.Unsupported, ""},
-		"extras":          {func(r *engine.Request) { r.Extra = json.RawMessage(`{"messages":[]}`) }, engine.InvalidArgument, ""},
-		"a document":      {user(chat.Block{Kind: chat.Document, Media: &chat.Media{Path: "messages[0].content[0]"}}), engine.InvalidArgument, "messages[0].content[0]"},
-		"a file":          {user(chat.Block{Kind: chat.Image, Media: &chat.Media{Source: "file", Path: "messages[0].content[0]"}}), engine.InvalidArgument, "messages[0].content[0]"},
+		"a bare prompt":   {func(r *engine.Request) { r.Chat.Prompt = &chat.Prompt{Text: "x"} }, engine.Internal, ""},
+		"a form of a prompt": {func(r *engine.Request) {
+			r.Chat.Turns[0].Raw, r.Format = true, &chat.OutputFormat{Kind: chat.FormatJSONObject}
+		}, engine.Unsupported, ""},
+		"a salt":        {func(r *engine.Request) { r.KV.Namespace = kv.Namespace{Salt: "x"} }, engine.Unsupported, ""},
+		"an adapter":    {func(r *engine.Request) { r.KV.Namespace = kv.Namespace{LoRA: "x"} }, engine.Unsupported, ""},
+		"logprobs":      {func(r *engine.Request) { r.Logprobs = p(1) }, engine.Unsupported, ""},
+		"a regex":       {func(r *engine.Request) { r.Format = &chat.OutputFormat{Kind: chat.FormatRegex} }, engine.Unsupported, ""},
+		"a custom tool": {func(r *engine.Request) { r.Chat.Tools = []chat.Tool{{Kind: chat.ToolCustom, Name: "x"}} }, engine.Unsupported, ""},
+		"extras":        {func(r *engine.Request) { r.Extra = json.RawMessage(`{"messages":[]}`) }, engine.InvalidArgument, ""},
+		"a document":    {user(chat.Block{Kind: chat.Document, Media: &chat.Media{Path: "messages[0].content[0]"}}), engine.InvalidArgument, "messages[0].content[0]"},
+		"a file":        {user(chat.Block{Kind: chat.Image, Media: &chat.Media{Source: "file", Path: "messages[0].content[0]"}}), engine.InvalidArgument, "messages[0].content[0]"},
 	} {
 		asked := false
 		e := attach(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }), nil)
@@ -222,6 +235,17 @@ func TestStreams(t *testing.T) {
 			events: []string{strings.Replace(counts, `[]`, `[{"delta":{"content":"A"}}]`, 1), strings.Replace(counts, `[]`, `[{"delta":{},"finish_reason":"stop"}]`, 1)},
 			blocks: []chat.Block{text("A")}, finish: chat.Finish{Reason: chat.FinishStop}, usage: counted,
 		},
+		"calls that nobody counts": {
+			events: []string{delta(first), delta(`{"tool_calls":[{"index":0,"id":"c1","function":{"arguments":"{"}}]}`), delta(`{"tool_calls":[{"index":0,"id":"c2","function":{"name":"f","arguments":"{}"}}]}`), done("tool_calls"), counts},
+			blocks: []chat.Block{use("c1", "{"), use("c2", "{}")}, finish: chat.Finish{Reason: chat.FinishToolUse}, usage: counted,
+		},
+		"a completion": {
+			events: []string{`{"choices":[{"index":0,"text":"Hel","finish_reason":null}]}`, `{"choices":[{"index":0,"text":"lo","finish_reason":"stop"}]}`, counts},
+			blocks: []chat.Block{text("Hello")}, finish: chat.Finish{Reason: chat.FinishStop}, usage: counted,
+		},
+		"gives up":             {events: []string{delta(`{"content":"A"}`), done("error")}, kind: engine.Internal},
+		"breaks off":           {events: []string{delta(`{"content":"A"}`), done("abort")}, kind: engine.EngineShutdown},
+		"an error of old":      {events: []string{`{"object":"error","message":"x","code":400}`}, kind: engine.InvalidArgument},
 		"other choices":        {events: []string{`{"choices":[{"index":1,"delta":{"content":"B"},"finish_reason":"stop"}]}`, delta(`{"content":"A"}`), done("stop"), counts}, blocks: []chat.Block{text("A")}, finish: chat.Finish{Reason: chat.FinishStop}, usage: counted},
 		"no end":               {events: []string{delta(`{"content":"A"}`), "[DONE]"}, kind: engine.StreamIncomplete},
 		"nothing":              {kind: engine.StreamIncomplete},
@@ -244,6 +268,24 @@ func TestStreams(t *testing.T) {
 		}
 		if a := answers[0]; !reflect.DeepEqual(a.Blocks, c.blocks) || a.Finish != c.finish || !reflect.DeepEqual(a.Usage, c.usage) {
 			t.Errorf("%s: %+v\nwant %+v, %+v, %+v", name, a, c.blocks, c.finish, c.usage)
+		}
+	}
+}
+
+// A server without completions says so in words.
+func TestNoCompletions(t *testing.T) {
+	for _, body := range []string{`{"error":{"message":"File Not Found","code":404}}`, ``} {
+		e := attach(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusNotFound)
+			io.WriteString(w, body)
+		}), nil)
+		for raw, want := range map[bool]string{true: "no /v1/completions", false: ""} {
+			r := ask(hello())
+			r.Chat.Turns[0].Raw = raw
+			_, err := chat.Fold(e.Chat(t.Context(), r))
+			if err == nil || raw && engine.KindOf(err) != engine.Unsupported || !strings.Contains(err.Error(), want) {
+				t.Errorf("raw %v: %v", raw, err)
+			}
 		}
 	}
 }

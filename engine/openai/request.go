@@ -2,9 +2,8 @@ package openai
 
 import (
 	"encoding/json"
-	"fmt"
-	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -12,54 +11,32 @@ import (
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/httpapi"
 )
 
 // members are those of a JSON object.
 type members map[string]any
 
 // own are the members of a body on which the adapter itself stands.
-var own = []string{"model", "messages", "stream", "stream_options", "n"}
+var own = []string{"model", "messages", "prompt", "stream", "stream_options", "n"}
 
-// object reads members that are added to a body.
-func object(raw json.RawMessage) (map[string]json.RawMessage, error) {
-	if len(raw) == 0 {
-		return nil, nil
-	}
-	var extra map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &extra); err != nil {
-		return nil, fmt.Errorf("want a JSON object: %w", err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(extra)) {
-		if slices.Contains(own, name) {
-			return nil, fmt.Errorf("%s is set by the adapter and cannot be given", name)
-		}
-	}
-	return extra, nil
-}
+// The routes to which requests go: conversations, and prompts that stand for
+// themselves.
+const (
+	chats       = "/v1/chat/completions"
+	completions = "/v1/completions"
+)
 
-// body returns the body of POST /v1/chat/completions, its members in the order
-// of their names. Sampling for which chat completions have no member is left to
-// the server.
-func (e *Engine) body(r *engine.Request) ([]byte, error) {
+// body returns where a request goes and the body that is posted there, its members
+// in the order of their names. Sampling for which these routes have no member is
+// left to the server.
+func (e *Engine) body(r *engine.Request) (route string, text []byte, err error) {
 	if err := check(r); err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	messages, err := conversation(r.Chat)
-	if err != nil {
-		return nil, err
-	}
-	b := members{
-		"model": *e.model.Load(), "messages": messages,
-		"stream": true, "stream_options": members{"include_usage": true},
-	}
+	b := members{"model": e.at.Load().model, "stream": true, "stream_options": members{"include_usage": true}}
 	if r.Stop.MaxTokens > 0 {
 		b["max_tokens"] = r.Stop.MaxTokens
-	}
-	if err := b.tools(r.Chat); err != nil {
-		return nil, err
-	}
-	if err := b.format(r.Format); err != nil {
-		return nil, err
 	}
 	s := &r.Sampling
 	set(b, "temperature", s.Temperature)
@@ -67,26 +44,88 @@ func (e *Engine) body(r *engine.Request) ([]byte, error) {
 	set(b, "frequency_penalty", s.FrequencyPenalty)
 	set(b, "presence_penalty", s.PresencePenalty)
 	set(b, "seed", s.Seed)
+	b.bias(s.LogitBias)
 	if len(r.Stop.Strings) > 0 {
 		b["stop"] = r.Stop.Strings
 	}
-	if effort := r.Chat.Thinking.Effort; effort != "" {
-		b["reasoning_effort"] = effort
+	if bare, ok := bare(r.Chat); ok {
+		route, err = completions, b.complete(r, bare, e.at.Load().context)
+	} else {
+		route, err = chats, b.converse(r)
 	}
-	extra, err := object(r.Extra)
 	if err != nil {
-		return nil, engine.Errorf(engine.InvalidArgument, "fields for the engine: %v", err)
+		return "", nil, err
+	}
+	extra, err := httpapi.Extra(r.Extra, own...)
+	if err != nil {
+		return "", nil, engine.Errorf(engine.InvalidArgument, "fields for the engine: %v", err)
 	}
 	for _, more := range []map[string]json.RawMessage{e.extra, extra} {
 		for name, value := range more {
 			b[name] = value
 		}
 	}
-	text, err := jsonv2.Marshal(b, jsonv2.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	text, err = jsonv2.Marshal(b, jsonv2.Deterministic(true), jsontext.AllowInvalidUTF8(true))
 	if err != nil {
-		return nil, engine.Errorf(engine.InvalidArgument, "the conversation cannot be written as JSON: %v", err)
+		return "", nil, engine.Errorf(engine.InvalidArgument, "the conversation cannot be written as JSON: %v", err)
 	}
-	return text, nil
+	return route, text, nil
+}
+
+// converse adds what chat completions have.
+func (b members) converse(r *engine.Request) error {
+	messages, err := conversation(r.Chat)
+	if err != nil {
+		return err
+	}
+	b["messages"] = messages
+	if err := b.tools(r.Chat); err != nil {
+		return err
+	}
+	if effort := r.Chat.Thinking.Effort; effort != "" {
+		b["reasoning_effort"] = effort
+	}
+	if len(r.Chat.TemplateArgs) > 0 {
+		b["chat_template_kwargs"] = r.Chat.TemplateArgs
+	}
+	return b.format(r.Format)
+}
+
+// complete adds what completions have. Servers give an answer that nobody has
+// limited 16 tokens, and refuse a limit that is longer than their context: as far
+// as there is room for certain, the answer gets it. No token is shorter than a byte.
+func (b members) complete(r *engine.Request, prompt string, context uint32) error {
+	if r.Format != nil && r.Format.Kind != chat.FormatText {
+		return engine.Errorf(engine.Unsupported, "a form of the answer to a prompt without messages is not available on a server of chat completions")
+	}
+	b["prompt"] = prompt
+	if room := int(context) - len(prompt) - 1; r.Stop.MaxTokens == 0 && room > 0 {
+		b["max_tokens"] = room
+	}
+	return nil
+}
+
+// bare returns a prompt that stands for itself.
+func bare(q *chat.Request) (string, bool) {
+	if len(q.Turns) != 1 || !q.Turns[0].Raw {
+		return "", false
+	}
+	var text strings.Builder
+	for _, b := range q.Turns[0].Blocks {
+		text.WriteString(b.Text)
+	}
+	return text.String(), true
+}
+
+func (b members) bias(bias map[uint32]float64) {
+	if len(bias) == 0 {
+		return
+	}
+	byID := members{}
+	for id, v := range bias {
+		byID[strconv.FormatUint(uint64(id), 10)] = v
+	}
+	b["logit_bias"] = byID
 }
 
 // check refuses what chat completions have no word for.
@@ -98,7 +137,7 @@ func check(r *engine.Request) error {
 	case r.Chat == nil:
 		return engine.Errorf(engine.Internal, "a request without its conversation came to a server of chat completions")
 	case r.Chat.Prompt != nil:
-		return refused("prompts without messages are")
+		return engine.Errorf(engine.Internal, "a prompt came to a server of chat completions that is no turn")
 	case r.KV.Namespace.Salt != "":
 		return refused("cache salts are")
 	case r.KV.Namespace.LoRA != "":
@@ -220,7 +259,7 @@ func conversation(q *chat.Request) ([]members, error) {
 			if err != nil {
 				return err
 			}
-			m := members{"role": string(t.Role), "content": content}
+			m := members{"role": role(t.Role), "content": content}
 			if t.Name != "" {
 				m["name"] = t.Name
 			}
@@ -246,6 +285,14 @@ func conversation(q *chat.Request) ([]members, error) {
 		}
 	}
 	return out, nil
+}
+
+// role is how servers know one who speaks: few of them know developers.
+func role(r chat.Role) string {
+	if r == chat.RoleDeveloper {
+		r = chat.RoleSystem
+	}
+	return string(r)
 }
 
 // said is a message of the model.

@@ -2,10 +2,7 @@ package openai
 
 import (
 	"context"
-	"fmt"
 	"iter"
-	"net/http"
-	"strconv"
 	"sync/atomic"
 
 	"github.com/go-json-experiment/json"
@@ -13,13 +10,16 @@ import (
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/answer"
 	"github.com/dynago/dynago/engine/httpapi"
 )
 
 // chunk is one event of an answer.
 type chunk struct {
+	Object  string `json:"object"`
 	Choices []struct {
-		Index int `json:"index"`
+		Index int    `json:"index"`
+		Text  string `json:"text"` // of a completion
 		Delta struct {
 			Content          string `json:"content"`
 			Refusal          string `json:"refusal"`
@@ -43,6 +43,11 @@ type chunk struct {
 	Error jsontext.Value `json:"error"`
 }
 
+// failed says whether the event tells of a failure, in one of the shapes in use.
+func (c *chunk) failed() bool {
+	return c.Object == "error" || len(c.Error) > 0 && c.Error.Kind() != 'n'
+}
+
 // call is a piece of a tool call.
 type call struct {
 	Index    int    `json:"index"`
@@ -52,9 +57,6 @@ type call struct {
 		Args string `json:"arguments"`
 	} `json:"function"`
 }
-
-// decoding is lenient: texts may be cut within a character.
-var decoding = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 
 // Chat runs one request. It is sent when the loop begins; leaving the loop closes
 // the connection. The server's counts are yielded where it gives some, else the
@@ -74,88 +76,83 @@ func (e *Engine) Chat(ctx context.Context, r *engine.Request) iter.Seq2[chat.Eve
 			yield(chat.Event{}, engine.Errorf(engine.Unavailable, "the engine is closed"))
 			return
 		}
-		body, err := e.body(r)
+		route, body, err := e.body(r)
 		if err != nil {
 			yield(chat.Event{}, err)
 			return
 		}
 		e.running.Add(1)
 		defer e.running.Add(-1)
-		a := &answer{r: r, yield: func(ev chat.Event) bool { return yield(ev, nil) }}
-		if err := a.run(ctx, e.client.Stream(ctx, "/v1/chat/completions", traced(r.Trace), body)); err != nil {
-			yield(chat.Event{}, err)
+		h := &hearing{out: answer.New(r, yield)}
+		if err := h.run(ctx, e.client.Stream(ctx, route, httpapi.Traced(r.Trace), body)); err != nil {
+			yield(chat.Event{}, without(err, route))
 		}
 	}
 }
 
-// answer is one on its way. Its methods that say something return false when
-// nobody listens any more.
-type answer struct {
-	r     *engine.Request
-	yield func(chat.Event) bool
+// without says which route a server lacks: of completions there may be none.
+func without(err error, route string) error {
+	kind := engine.KindOf(err)
+	if route == completions && (kind == engine.Unsupported || kind == engine.NotFound) {
+		return engine.Errorf(engine.Unsupported, "prompts without messages are not available on a server that has no %s", route)
+	}
+	return err
+}
 
-	begun  bool
-	block  chat.Kind // that is open, or ""
-	blocks int       // opened so far
-	call   int       // index of the last call in the server's count, if there were calls
-	calls  int
-	pieces int
+// hearing is what was heard of an answer so far.
+type hearing struct {
+	out    *answer.Writer
+	call   call // the last one, by its first piece
 	finish string
 	stop   string
 	usage  *chat.Usage
 }
 
 // run says what the stream says, and returns what ends it early.
-func (a *answer) run(ctx context.Context, stream iter.Seq2[[]byte, error]) error {
+func (h *hearing) run(ctx context.Context, stream iter.Seq2[[]byte, error]) error {
 	for data, err := range stream {
 		switch {
 		case ctx.Err() != nil:
 			return engine.CauseOf(ctx, ctx.Err())
-		case err != nil && a.finish != "":
-			a.end() // the answer is whole, only its counts are missing
-			return nil
+		case err != nil && h.finish != "":
+			return h.end() // the answer is whole, only its counts are missing
 		case err != nil:
 			return err
 		}
 		var c chunk
-		if err := json.Unmarshal(data, &c, decoding); err != nil {
+		if err := json.Unmarshal(data, &c, httpapi.Lenient); err != nil {
 			return &engine.Error{Kind: engine.Internal, Op: "read an event", FromEngine: true, Err: err}
 		}
-		if len(c.Error) > 0 && c.Error.Kind() != 'n' {
-			return inStream(data)
+		if c.failed() {
+			return httpapi.InStream(data)
 		}
-		goes, err := a.take(&c)
+		goes, err := h.take(&c)
 		if err != nil || !goes {
 			return err
 		}
-		if a.finish != "" && a.usage != nil && len(c.Choices) == 0 {
-			a.end()
-			return nil
+		if h.finish != "" && h.usage != nil && len(c.Choices) == 0 {
+			return h.end()
 		}
 	}
 	switch {
 	case ctx.Err() != nil:
 		return engine.CauseOf(ctx, ctx.Err())
-	case a.finish != "":
-		a.end()
-		return nil
+	case h.finish != "":
+		return h.end()
 	}
 	return engine.Errorf(engine.StreamIncomplete, "the server's stream ended without a finish reason")
 }
 
 // take says what one event adds.
-func (a *answer) take(c *chunk) (goes bool, err error) {
+func (h *hearing) take(c *chunk) (goes bool, err error) {
 	if u := c.Usage; u != nil {
-		a.usage = &chat.Usage{Prompt: u.Prompt, Cached: u.PromptDetails.Cached, Output: u.Completion, Reasoning: u.CompletionDetails.Reasoning}
+		h.usage = &chat.Usage{Prompt: u.Prompt, Cached: u.PromptDetails.Cached, Output: u.Completion, Reasoning: u.CompletionDetails.Reasoning}
 	}
-	if !a.begun {
-		a.begun = true
-		if !a.yield(chat.Event{Kind: chat.Start, Usage: chat.Usage{Prompt: len(a.r.TokenIDs)}}) {
-			return false, nil
-		}
+	if !h.out.Begin() {
+		return false, nil
 	}
 	for _, choice := range c.Choices {
-		if choice.Index != 0 || a.finish != "" {
+		if choice.Index != 0 || h.finish != "" {
 			continue
 		}
 		d := &choice.Delta
@@ -163,114 +160,61 @@ func (a *answer) take(c *chunk) (goes bool, err error) {
 		if thought == "" {
 			thought = d.Reasoning
 		}
-		if !a.piece(chat.Thought, chat.ThinkingDelta, thought) || !a.piece(chat.Text, chat.TextDelta, d.Content) || !a.piece(chat.Refusal, chat.RefusalDelta, d.Refusal) {
+		if !h.out.Say(chat.Thought, thought) || !h.out.Say(chat.Text, d.Content+choice.Text) || !h.out.Say(chat.Refusal, d.Refusal) {
 			return false, nil
 		}
 		for i := range d.ToolCalls {
-			if goes, err := a.calling(&d.ToolCalls[i]); err != nil || !goes {
+			if goes, err := h.calling(&d.ToolCalls[i]); err != nil || !goes {
 				return false, err
 			}
 		}
-		a.finish = choice.Finish
+		h.finish = choice.Finish
 		if choice.Stop.Kind() == '"' {
 			if text, err := jsontext.AppendUnquote(nil, choice.Stop); err == nil {
-				a.stop = string(text)
+				h.stop = string(text)
 			}
 		}
 	}
 	return true, nil
 }
 
-// piece adds to the open block, or opens another one.
-func (a *answer) piece(kind chat.Kind, delta chat.EventKind, text string) bool {
-	if text == "" {
-		return true
-	}
-	a.pieces++
-	if a.block != kind && !(a.close(false) && a.open(kind, nil)) {
-		return false
-	}
-	return a.yield(chat.Event{Kind: delta, Index: a.blocks - 1, Text: text})
-}
-
 // calling adds to a tool call. The calls of an answer come one after the other;
-// a piece of one that is over belongs nowhere.
-func (a *answer) calling(c *call) (goes bool, err error) {
-	a.pieces++
+// a piece of one that is over belongs nowhere. Some servers count none of them:
+// another id begins another call.
+func (h *hearing) calling(c *call) (goes bool, err error) {
+	another := c.Index == h.call.Index && c.ID != "" && c.ID != h.call.ID && c.Function.Name != ""
 	switch {
-	case a.calls == 0 || c.Index > a.call:
+	case h.out.Calls() == 0 || c.Index > h.call.Index || another:
 		if c.Function.Name == "" {
 			return false, engine.Errorf(engine.Internal, "the server calls a tool and does not name it")
 		}
-		id := c.ID
-		if id == "" {
-			id = fmt.Sprintf("call_%s_%d", a.r.ID, a.calls)
-		}
-		if !a.close(false) || !a.open(chat.ToolCall, &chat.ToolUse{ID: id, Name: c.Function.Name, Kind: chat.ToolFunction}) {
+		if !h.out.Call(c.ID, c.Function.Name) {
 			return false, nil
 		}
-		a.call, a.calls = c.Index, a.calls+1
-	case c.Index < a.call || a.block != chat.ToolCall:
+		h.call = *c
+	case c.Index < h.call.Index || !h.out.Calling():
 		return false, engine.Errorf(engine.Internal, "the server adds to tool call %d, which is over", c.Index)
 	}
-	if c.Function.Args == "" {
-		return true, nil
-	}
-	return a.yield(chat.Event{Kind: chat.ArgsDelta, Index: a.blocks - 1, Text: c.Function.Args}), nil
+	return h.out.Args(c.Function.Args), nil
 }
 
-func (a *answer) open(kind chat.Kind, use *chat.ToolUse) bool {
-	a.block = kind
-	a.blocks++
-	return a.yield(chat.Event{Kind: chat.BlockStart, Index: a.blocks - 1, BlockKind: kind, Tool: use})
-}
-
-func (a *answer) close(truncated bool) bool {
-	if a.block == "" {
-		return true
-	}
-	truncated = truncated && a.block == chat.ToolCall
-	a.block = ""
-	return a.yield(chat.Event{Kind: chat.BlockStop, Index: a.blocks - 1, Truncated: truncated})
-}
-
-// end says the last word.
-func (a *answer) end() {
+// end says the last word, if the server has one for an answer.
+func (h *hearing) end() error {
 	f := chat.Finish{Reason: chat.FinishStop}
 	switch {
-	case a.finish == "length":
+	case h.finish == "error":
+		return &engine.Error{Kind: engine.Internal, FromEngine: true, Message: "the server gave up and did not say why"}
+	case h.finish == "abort":
+		return &engine.Error{Kind: engine.EngineShutdown, FromEngine: true, Message: "the server broke off"}
+	case h.finish == "length":
 		f.Reason = chat.FinishLength
-	case a.finish == "content_filter":
+	case h.finish == "content_filter":
 		f.Reason = chat.FinishContentFilter
-	case a.calls > 0:
+	case h.out.Calls() > 0:
 		f.Reason = chat.FinishToolUse // whatever word the server has for it
-	case a.stop != "":
-		f.Reason, f.StopText = chat.FinishStopSequence, a.stop
+	case h.stop != "":
+		f.Reason, f.StopText = chat.FinishStopSequence, h.stop
 	}
-	if a.usage == nil {
-		a.usage = &chat.Usage{Prompt: len(a.r.TokenIDs), Output: a.pieces}
-	}
-	if a.close(a.finish == "length") {
-		a.yield(chat.Event{Kind: chat.Finished, Usage: *a.usage, Finish: f})
-	}
-}
-
-// inStream is the error that an event tells of; its code is a status.
-func inStream(data []byte) error {
-	status, err := strconv.Atoi(httpapi.Told(data).Code)
-	if err != nil || status < 400 {
-		status = http.StatusInternalServerError
-	}
-	return httpapi.ErrorOf(status, http.Header{}, data)
-}
-
-func traced(t engine.Trace) http.Header {
-	h := http.Header{}
-	if t.Parent != "" {
-		h.Set("Traceparent", t.Parent)
-	}
-	if t.State != "" {
-		h.Set("Tracestate", t.State)
-	}
-	return h
+	h.out.End(f, h.usage)
+	return nil
 }

@@ -1,0 +1,60 @@
+package httpapi
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"iter"
+	"mime"
+	"net/http"
+
+	"github.com/dynago/dynago/engine"
+)
+
+// Lines posts a body and yields each line of the answer, which is a JSON value of
+// its own and may be used until the next one is asked for. A failure that the
+// engine tells inside of the stream is a line like any other, see [Told].
+func (c *Client) Lines(ctx context.Context, path string, header http.Header, body []byte) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		resp, err := c.Do(ctx, http.MethodPost, path, header, body)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		defer resp.Body.Close()
+		if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind != "application/x-ndjson" {
+			yield(nil, notAStream(resp))
+			return
+		}
+		for line, err := range lines(resp.Body) {
+			if err != nil {
+				yield(nil, lost(ctx, path, err))
+				return
+			}
+			if !yield(line, nil) {
+				return
+			}
+		}
+		if ctx.Err() != nil {
+			yield(nil, engine.CauseOf(ctx, ctx.Err()))
+		}
+	}
+}
+
+// lines yields those that are not blank, with either line ending. The last one of
+// a stream that was cut may be a part of one, which its reader will see.
+func lines(r io.Reader) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		s := bufio.NewScanner(r)
+		s.Buffer(make([]byte, 0, 4<<10), longestLine)
+		for s.Scan() {
+			if line := bytes.TrimSpace(s.Bytes()); len(line) > 0 && !yield(line, nil) {
+				return
+			}
+		}
+		if err := s.Err(); err != nil {
+			yield(nil, err)
+		}
+	}
+}
