@@ -71,11 +71,16 @@ const (
 	Ready
 	Draining
 	Failed
+	// Suspect has fallen silent: nothing new goes there, and what runs goes on.
+	Suspect
+	// Dead cannot be reached: what ran there is lost. What it caches may still be
+	// there when it comes back in the same life.
+	Dead
 )
 
 // String returns the state's lower-case name.
 func (s State) String() string {
-	return [...]string{"loading", "ready", "draining", "failed"}[min(s, Failed)]
+	return [...]string{"loading", "ready", "draining", "failed", "suspect", "dead"}[min(s, Dead)]
 }
 
 // Status is what a worker tells about itself.
@@ -151,6 +156,7 @@ type Card struct {
 	// accelerators.
 	Device   string
 	Topology map[string]string // domain → value: "rack" → "r12"
+	Tensor   *TensorConfig     // of a worker that takes tensors
 }
 
 // Accept says whether the worker takes this form of input.

@@ -73,6 +73,7 @@ type Fleet struct {
 
 	mu      sync.Mutex
 	sinks   []Sink
+	joined  uint64 // workers so far
 	changed chan struct{}
 	closed  bool
 	leaving sync.WaitGroup     // workers that are no longer in the list, and still at work
@@ -140,6 +141,8 @@ func (f *Fleet) joinLocked(e Entry) (*Worker, error) {
 		}
 	}
 	w := newWorker(f, e)
+	f.joined++
+	w.seen = f.joined
 	w.before = f.parting[w.id]
 	list := append(slices.Clone(old), w)
 	slices.SortFunc(list, func(a, b *Worker) int { return cmp.Compare(a.id, b.id) })
@@ -162,6 +165,7 @@ func (f *Fleet) Remove(id uint64) {
 	w := old[i]
 	list := slices.Delete(slices.Clone(old), i, i+1)
 	f.workers.Store(&list)
+	f.judge()
 	f.announceLocked()
 	f.leaving.Add(1)
 	f.parting[id] = w
@@ -180,8 +184,13 @@ func (f *Fleet) Remove(id uint64) {
 
 // Drain keeps new requests from a worker; those that run go on. An unknown id
 // is ignored.
-func (f *Fleet) Drain(id uint64) {
-	if w := f.Worker(id); w != nil && !w.draining.Swap(true) {
+func (f *Fleet) Drain(id uint64) { f.drain(id, true) }
+
+// Resume ends a drain: the worker gets requests again.
+func (f *Fleet) Resume(id uint64) { f.drain(id, false) }
+
+func (f *Fleet) drain(id uint64, on bool) {
+	if w := f.Worker(id); w != nil && w.draining.Swap(on) != on {
 		f.announce()
 	}
 }

@@ -20,15 +20,22 @@ const (
 	longestWait = 5 * time.Second
 )
 
-// follower is the goroutine of one worker. Its fields are its own, except that
-// order belongs to the reader of events while one runs.
+// keepHidden is how long it is remembered what a worker caches that does not
+// serve: if it comes back in the same life, all of that is there still.
+const keepHidden = time.Minute
+
+// follower is the goroutine of one worker. Its fields are its own while it holds
+// the lock, except that order belongs to the reader of events while one runs.
 type follower struct {
 	*Worker
 	sinks []Sink
 	log   *slog.Logger
-	order order
 	// reported says that whoever knows the worker tells of it; nothing is read.
 	reported bool
+
+	mu     sync.Mutex
+	order  order
+	hidden *time.Timer // forgets what is cached; nil while the worker serves
 
 	// readers end with quit; nil while none run.
 	quit    context.CancelFunc
@@ -48,7 +55,7 @@ func newFollower(w *Worker, sinks []Sink) *follower {
 // of the worker runs any more and the sinks have forgotten it.
 func follow(ctx context.Context, w *Worker, sinks []Sink) {
 	f := newFollower(w, sinks)
-	defer f.forget()
+	defer f.end()
 	for ctx.Err() == nil {
 		reason := "the engine has stopped telling its status"
 		for s, err := range w.engine.Card(ctx) {
@@ -62,23 +69,42 @@ func follow(ctx context.Context, w *Worker, sinks []Sink) {
 			return
 		}
 		f.log.Warn("worker is lost", "reason", reason, "retry", askAgain)
-		s := w.view.Load().status
-		s.State, s.Reason = engine.Failed, reason
-		f.newLife(s)
+		f.giveUp(reason)
 		pause(ctx, askAgain)
 	}
 }
 
+// giveUp ends the life of a worker that tells nothing any more.
+func (f *follower) giveUp(reason string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.view.Load().told
+	s.State, s.Reason = engine.Failed, reason
+	f.newLife(s)
+}
+
+// end leaves nothing of the worker.
+func (f *follower) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.forget()
+}
+
 // become makes s the worker's status and does what follows from it.
 func (f *follower) become(ctx context.Context, s engine.Status) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if s.Card != nil && !countable(s.Card) {
 		s.State, s.Reason = engine.Failed, fmt.Sprintf("the card names %d ranks from %d on: want at most %d, below 2^32", s.Card.DPSize, s.Card.DPStart, mostRanks)
 		s.Card = nil
 	}
-	old := f.view.Load().status
+	old := f.view.Load().told
+	if s.Card == nil && s.Epoch == old.Epoch && s.State == engine.Dead {
+		s.Card, s.Revision = old.Card, old.Revision // who cannot be reached is who it was
+	}
 	if s.State != old.State {
 		level := slog.LevelInfo
-		if s.State == engine.Failed {
+		if s.State >= engine.Failed {
 			level = slog.LevelWarn
 		}
 		f.log.Log(ctx, level, "worker is "+s.State.String(), "was", old.State.String(), "reason", s.Reason)
@@ -86,6 +112,7 @@ func (f *follower) become(ctx context.Context, s engine.Status) {
 	switch {
 	case old.Epoch != 0 && s.Epoch != old.Epoch:
 		if old.Card != nil { // else nothing ran there
+			f.lives.Add(1)
 			f.restarted.warn(f.log, "worker has restarted; what ran there and what it cached is lost")
 		}
 		f.newLife(s)
@@ -97,15 +124,18 @@ func (f *follower) become(ctx context.Context, s engine.Status) {
 		f.stopReaders()
 		f.set(s)
 		f.forget()
+	case s.State == engine.Dead && old.State != engine.Dead:
+		f.lose(s)
 	default:
 		f.set(s)
 	}
 	v := f.view.Load()
-	serves := v.admitted && (s.State == engine.Ready || s.State == engine.Draining)
-	if serves {
+	if v.live() {
+		f.show()
 		f.read(ctx, s.Card)
 	} else {
 		f.stopReaders()
+		f.hide()
 	}
 	if !v.admitted && s.State == engine.Ready && f.refused != s.Revision {
 		f.refused = s.Revision
@@ -134,21 +164,56 @@ func sameCache(a, b *engine.Card) bool {
 func (f *follower) newLife(s engine.Status) {
 	f.view.Load().lose(engine.ErrWorkerLost)
 	f.forget()
-	v := &view{status: s, admitted: admits(s.Card)}
+	f.begin(s)
+}
+
+// lose ends what runs on a worker that cannot be reached. What it caches is not
+// forgotten yet.
+func (f *follower) lose(s engine.Status) {
+	f.view.Load().lose(engine.ErrWorkerLost)
+	f.begin(s)
+}
+
+// begin makes s the status, and what runs from now on no part of what ran before.
+func (f *follower) begin(s engine.Status) {
+	v := &view{told: s, status: s, admitted: admits(s.Card)}
 	v.lost, v.lose = context.WithCancelCause(context.Background())
-	f.view.Store(v)
-	f.fleet.announce()
+	f.fleet.settle(f.Worker, v)
 }
 
 // set replaces the status within one life.
 func (f *follower) set(s engine.Status) {
 	old := f.view.Load()
-	f.view.Store(&view{status: s, admitted: admits(s.Card), lost: old.lost, lose: old.lose})
-	f.fleet.announce()
+	f.fleet.settle(f.Worker, &view{told: s, status: s, admitted: admits(s.Card), lost: old.lost, lose: old.lose})
+}
+
+// hide begins to count down until what the worker caches is forgotten.
+func (f *follower) hide() {
+	if f.hidden != nil || f.reported || len(f.order.ranks) == 0 {
+		return
+	}
+	var mine *time.Timer
+	mine = time.AfterFunc(keepHidden, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.hidden == mine {
+			f.log.Info("what the worker caches is forgotten; it has not served for a while", "after", keepHidden)
+			f.forget()
+		}
+	})
+	f.hidden = mine
+}
+
+func (f *follower) show() {
+	if f.hidden != nil {
+		f.hidden.Stop()
+		f.hidden = nil
+	}
 }
 
 // forget stops the readers and makes the sinks forget what they have told.
 func (f *follower) forget() {
+	f.show()
 	f.stopReaders()
 	f.load.Store(nil)
 	f.order = order{}

@@ -24,6 +24,8 @@ type Worker struct {
 	anew   atomic.Bool
 	reread atomic.Pointer[context.CancelFunc]
 	told   told
+	lives  atomic.Uint64 // that began after another one
+	seen   uint64        // in which order workers joined
 	// Until when the worker is left alone, and counted as full, in nanoseconds
 	// since the fleet's start; 0 = it is not.
 	inhibited, overloaded atomic.Int64
@@ -34,12 +36,19 @@ type Worker struct {
 	done   chan struct{} // closed when no goroutine of this worker is left
 }
 
-// view is what is known of a worker at one moment; it is replaced as a whole.
+// view is what is known of a worker at one moment; it is replaced as a whole, by
+// who holds the fleet's lock.
 type view struct {
-	status   engine.Status
+	told     engine.Status // by the engine
+	status   engine.Status // the same, without names that belong to others
+	traits   []trait
 	admitted bool
-	lost     context.Context
-	lose     context.CancelCauseFunc
+	// agreed says that the worker is one of those that serve its model, and refusal,
+	// if not nil, why it is not.
+	agreed  bool
+	refusal *Refusal
+	lost    context.Context
+	lose    context.CancelCauseFunc
 }
 
 type reading struct {
@@ -49,7 +58,8 @@ type reading struct {
 
 func newWorker(f *Fleet, e Entry) *Worker {
 	w := &Worker{fleet: f, id: e.ID, name: e.Name, engine: e.Engine, done: make(chan struct{})}
-	v := &view{status: engine.Status{State: engine.Loading, Reason: "not heard of yet"}}
+	unheard := engine.Status{State: engine.Loading, Reason: "not heard of yet"}
+	v := &view{told: unheard, status: unheard}
 	v.lost, v.lose = context.WithCancelCause(context.Background())
 	w.view.Store(v)
 	return w
@@ -89,23 +99,54 @@ func (w *Worker) Name() string { return w.name }
 func (w *Worker) Engine() engine.Engine { return w.engine }
 
 // Status returns the latest status. A worker that is being drained by the
-// operator shows that.
+// operator shows that, and one that is refused has failed for that reason.
 func (w *Worker) Status() engine.Status {
-	s := w.view.Load().status
-	if s.State == engine.Ready && w.draining.Load() {
+	v := w.view.Load()
+	s := v.status
+	switch {
+	case v.refusal != nil:
+		s.State, s.Reason = engine.Failed, v.refusal.Reason
+	case s.State == engine.Ready && w.draining.Load():
 		s.State = engine.Draining
+	case s.State == engine.Ready && !v.admitted:
+		s.Reason = "its context length is unknown: want context_length=TOKENS in its --engine"
 	}
 	return s
 }
+
+// State names the worker's state for operators: what its engine says, or
+// connecting while that says nothing, refused, draining, or inhibited after a
+// failure.
+func (w *Worker) State() string {
+	v := w.view.Load()
+	switch s := w.Status().State; {
+	case v.refusal != nil:
+		return "refused"
+	case v.told.Epoch == 0 && s == engine.Loading:
+		return "connecting"
+	case s == engine.Ready && !v.admitted:
+		return "incomplete"
+	case s == engine.Ready && !w.Ready():
+		return "inhibited"
+	default:
+		return s.String()
+	}
+}
+
+// Refusal returns why the worker is kept from serving beside others, or nil.
+func (w *Worker) Refusal() *Refusal { return w.view.Load().refusal }
+
+// Restarts counts the lives of the worker that began after another one.
+func (w *Worker) Restarts() uint64 { return w.lives.Load() }
 
 // Card returns the latest card, or nil.
 func (w *Worker) Card() *engine.Card { return w.view.Load().status.Card }
 
 // Admitted says whether the worker takes requests at all: it is ready, its card
-// tells what is needed, and nobody drains it.
+// tells what is needed and agrees with those of others, and nobody drains it.
 func (w *Worker) Admitted() bool {
 	v := w.view.Load()
-	return v.admitted && v.status.State == engine.Ready && !w.draining.Load()
+	return v.admitted && v.refusal == nil && v.status.State == engine.Ready && !w.draining.Load()
 }
 
 // Ready says whether new requests should go here: the worker is admitted, and

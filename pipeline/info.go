@@ -39,7 +39,7 @@ type WorkerInfo struct {
 	Name  string // its address, or "mock-0"
 	Model string
 	Role  engine.Role
-	State string // loading, ready, draining, failed, inhibited
+	State string // what [fleet.Worker.State] says
 	// Reason is why it is not ready, for operators; "" if nobody has told.
 	Reason string
 	Ranks  []RankInfo
@@ -82,12 +82,15 @@ func (p *Pipeline) Models() []ModelInfo {
 			m = &ModelInfo{ID: card.Model, Reason: "no worker is ready"}
 			byName[card.Model] = m
 		}
+		if w.Refusal() != nil {
+			continue // it is another model by the same name
+		}
 		for _, alias := range card.Aliases {
 			if !slices.Contains(m.Aliases, alias) {
 				m.Aliases = append(m.Aliases, alias)
 			}
 		}
-		m.ContextLength = cmp.Or(m.ContextLength, int(card.ContextLength))
+		m.ContextLength = max(m.ContextLength, int(card.ContextLength))
 		m.BlockSize = cmp.Or(m.BlockSize, int(card.BlockSize))
 		m.TotalBlocks = cmp.Or(m.TotalBlocks, int(card.TotalBlocks))
 		m.MaxSeqs = cmp.Or(m.MaxSeqs, int(card.MaxSeqs))
@@ -139,15 +142,12 @@ func (p *Pipeline) Workers() []WorkerInfo {
 	var list []WorkerInfo
 	for _, w := range p.Fleet.Snapshot() {
 		status := w.Status()
-		info := WorkerInfo{ID: w.ID(), Name: w.Name(), State: status.State.String(), Events: w.EventCounts()}
-		if status.State != engine.Ready {
+		info := WorkerInfo{ID: w.ID(), Name: w.Name(), State: w.State(), Events: w.EventCounts()}
+		if !w.Admitted() {
 			info.Reason = status.Reason
 		}
 		if card := w.Card(); card != nil {
 			info.Model, info.Role = card.Model, card.Role
-		}
-		if w.Admitted() && !w.Ready() {
-			info.State = "inhibited"
 		}
 		for _, l := range loads {
 			if l.Target.Worker == w.ID() {

@@ -170,7 +170,7 @@ func TestThresholdsChange(t *testing.T) {
 func TestThresholdsOfAll(t *testing.T) {
 	h := newHouse(t, router.Config{Thresholds: router.Thresholds{ActiveDecodeBlocks: new(0.25)}})
 	defer h.fleet.Close()
-	h.join(1, card(func(c *engine.Card) { c.Model = "z" }))
+	h.join(1, card(func(c *engine.Card) { c.Model, c.Aliases = "z", nil }))
 	h.join(2, card())
 	if _, err := h.router.SetThresholds("m", router.Thresholds{ActivePrefillTokensFrac: new(3.0)}); err != nil {
 		t.Fatal(err)

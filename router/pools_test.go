@@ -130,7 +130,7 @@ func TestTrackingKey(t *testing.T) {
 	defer h.fleet.Close()
 	h.join(1, card())
 	h.join(2, card(eagle))
-	h.join(3, card(func(c *engine.Card) { c.Model = "other" }))
+	h.join(3, card(func(c *engine.Card) { c.Model, c.Aliases = "other", nil }))
 	p := count(0, 42)
 	h.caches(1, 1, kv.TierDevice, p)
 	check := func(id uint64, q router.Query, want kv.Scheme) {

@@ -222,6 +222,8 @@ func lifecycleOf(w *fleet.Worker) (lifecycle, []string) {
 		return incomplete, reasons("it has not told what it is yet")
 	case status.State == engine.Failed:
 		return unschedulable, reasons("it has failed")
+	case status.State == engine.Suspect, status.State == engine.Dead:
+		return unschedulable, reasons("it does not answer")
 	case !w.Admitted():
 		return incomplete, []string{"its context length is not known"}
 	case !w.Ready():
