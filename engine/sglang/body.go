@@ -24,11 +24,19 @@ type generate struct {
 	TopLogprobsNum   int      `json:"top_logprobs_num,omitempty"`
 	Priority         *int64   `json:"priority,omitempty"`
 	ExtraKey         string   `json:"extra_key,omitempty"`
+	CacheSalt        string   `json:"cache_salt,omitempty"`
 	LoRA             string   `json:"lora_path,omitempty"`
 	DPRank           *uint32  `json:"routed_dp_rank,omitempty"`
+	OldDPRank        *uint32  `json:"data_parallel_rank,omitempty"`
 	SessionID        string   `json:"session_id,omitempty"`
+	Session          *inside  `json:"session_params,omitempty"`
 	MaxThinkingToken *int     `json:"max_thinking_tokens,omitempty"`
 	Sampling         sampling `json:"sampling_params"`
+}
+
+// inside names the session that a request belongs to.
+type inside struct {
+	ID string `json:"id"`
 }
 
 type sampling struct {
@@ -51,18 +59,39 @@ type sampling struct {
 	StructuralTag     string             `json:"structural_tag,omitempty"`
 }
 
-// body writes a request for /generate, or says why the server cannot do it.
-func (e *Engine) body(r *engine.Request) ([]byte, error) {
+// body writes a request for /generate, within a session or not, or says why the
+// server cannot do it.
+func (e *Engine) body(r *engine.Request, t *turn) ([]byte, error) {
 	if err := e.refuse(r); err != nil {
 		return nil, err
 	}
-	g := generate{
-		RID: r.ID, Stream: true, LoRA: r.KV.Namespace.LoRA, DPRank: r.DPRank,
-		Priority: e.priority(r), SessionID: e.sessionOf(r),
-		Sampling: e.sampling(r),
+	g := generate{RID: r.ID, Stream: true, LoRA: r.KV.Namespace.LoRA, Priority: e.priority(r), Sampling: e.sampling(r)}
+	ids := r.TokenIDs
+	var takes fields
+	if f := e.facts.Load(); f != nil {
+		takes = f.fields
+	}
+	switch takes.rank() {
+	case "routed_dp_rank":
+		g.DPRank = r.DPRank
+	case "data_parallel_rank":
+		g.OldDPRank = r.DPRank
 	}
 	if salt := r.KV.Namespace.Salt; salt != "" {
-		g.ExtraKey = saltPrefix + salt
+		if takes.salt() == "cache_salt" {
+			g.CacheSalt = saltPrefix + salt
+		} else {
+			g.ExtraKey = saltPrefix + salt
+		}
+	}
+	switch {
+	case t == nil:
+	case t.kind == streaming:
+		g.Session, ids = &inside{t.name()}, ids[t.from:]
+	case takes.has("session_id", true):
+		g.SessionID = t.name()
+	default:
+		g.Session = &inside{t.name()}
 	}
 	if f, _ := e.features(); f.Has(engine.FeatureThinkingBudget) {
 		g.MaxThinkingToken = r.ThinkingBudget
@@ -100,9 +129,9 @@ func (e *Engine) body(r *engine.Request) ([]byte, error) {
 	if err != nil {
 		return nil, engine.Errorf(engine.InvalidArgument, "sglang: a parameter cannot be written: %v", err)
 	}
-	body := make([]byte, 0, len(rest)+8*len(r.TokenIDs)+len(more)+16)
+	body := make([]byte, 0, len(rest)+8*len(ids)+len(more)+16)
 	body = append(body, `{"input_ids":`...)
-	body = httpapi.AppendIDs(body, r.TokenIDs)
+	body = httpapi.AppendIDs(body, ids)
 	body = append(append(body, more...), ',')
 	return append(body, rest[1:]...), nil
 }
@@ -137,6 +166,8 @@ func (e *Engine) refuse(r *engine.Request) error {
 		return engine.Errorf(engine.Unsupported, "sglang: the server has no list of forbidden words")
 	case known && lora != "" && !features.Has(engine.FeatureLoRA):
 		return engine.Errorf(engine.Unsupported, "sglang: adapter %q asked for, but the server was started without --enable-lora", lora)
+	case known && r.KV.Namespace.Salt != "" && !features.Has(engine.FeatureCacheSalt):
+		return engine.Errorf(engine.Unsupported, "sglang: a cache of one's own was asked for, and the server keeps one for all")
 	}
 	if err := e.misplaced(r); err != nil {
 		return err
@@ -150,13 +181,21 @@ func (e *Engine) refuse(r *engine.Request) error {
 }
 
 // priority is what the server is told, whose numbers rise with urgency unless it
-// was started to see them the other way round.
+// was started to see them the other way round. Where they protect what was cached,
+// too, work in the background keeps the number of what it works for, or else
+// nobody's: what it has warmed would go first.
 func (e *Engine) priority(r *engine.Request) *int64 {
 	facts := e.facts.Load()
 	if r.Priority == nil || facts == nil || facts.card == nil || !facts.card.Features.Has(engine.FeaturePriority) {
 		return nil
 	}
 	p := int64(*r.Priority)
+	if facts.evictsByPriority && p < 0 {
+		p = 0
+		if of := r.KV.Priority; of != nil {
+			p = max(int64(*r.Priority), int64(*of))
+		}
+	}
 	if facts.lowFirst {
 		p = min(-p, 1<<31-1)
 	}

@@ -20,14 +20,15 @@ type chunk struct {
 }
 
 type meta struct {
-	Finish         *finish   `json:"finish_reason"`
-	Completion     *int      `json:"completion_tokens"`
-	Cached         *int      `json:"cached_tokens"`
-	Reasoning      *int      `json:"reasoning_tokens"`
-	OutputLogprobs []entry   `json:"output_token_logprobs"`
-	OutputTop      [][]entry `json:"output_top_logprobs"`
-	InputLogprobs  []entry   `json:"input_token_logprobs"`
-	InputTop       [][]entry `json:"input_top_logprobs"`
+	Finish         *finish        `json:"finish_reason"`
+	Completion     *int           `json:"completion_tokens"`
+	Cached         *int           `json:"cached_tokens"`
+	CachedDetails  jsontext.Value `json:"cached_tokens_details"`
+	Reasoning      *int           `json:"reasoning_tokens"`
+	OutputLogprobs []entry        `json:"output_token_logprobs"`
+	OutputTop      [][]entry      `json:"output_top_logprobs"`
+	InputLogprobs  []entry        `json:"input_token_logprobs"`
+	InputTop       [][]entry      `json:"input_top_logprobs"`
 }
 
 type finish struct {

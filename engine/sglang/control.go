@@ -3,49 +3,71 @@ package sglang
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/dynago/dynago/engine"
-	"github.com/dynago/dynago/kv"
 )
 
-var controls = map[string]string{
-	engine.ControlReset:      "/flush_cache",
-	engine.ControlPause:      "/pause_generation",
-	engine.ControlResume:     "/continue_generation",
-	engine.ControlSleep:      "/release_memory_occupation",
-	engine.ControlWake:       "/resume_memory_occupation",
-	engine.ControlLoadLoRA:   "/load_lora_adapter",
-	engine.ControlUnloadLoRA: "/unload_lora_adapter",
+// Controls of a server with a hierarchical cache: what lies below its own memory
+// can be told of, attached and detached while it runs.
+const (
+	ControlStore       = "store"
+	ControlAttachStore = "store_attach"
+	ControlDetachStore = "store_detach"
+)
+
+// controls are the methods and routes of what can be told.
+var controls = map[string][2]string{
+	engine.ControlReset:      {http.MethodPost, "/flush_cache"},
+	engine.ControlPause:      {http.MethodPost, "/pause_generation"},
+	engine.ControlResume:     {http.MethodPost, "/continue_generation"},
+	engine.ControlSleep:      {http.MethodPost, "/release_memory_occupation"},
+	engine.ControlWake:       {http.MethodPost, "/resume_memory_occupation"},
+	engine.ControlLoadLoRA:   {http.MethodPost, "/load_lora_adapter"},
+	engine.ControlUnloadLoRA: {http.MethodPost, "/unload_lora_adapter"},
+	ControlStore:             {http.MethodGet, "/hicache/storage-backend"},
+	ControlAttachStore:       {http.MethodPut, "/hicache/storage-backend"},
+	ControlDetachStore:       {http.MethodDelete, "/hicache/storage-backend"},
 }
+
+// asleep is why a server gets no requests that was told to sleep.
+const asleep = "the server was told to " + engine.ControlSleep
 
 // Control tells the server to do something; args is the body of its route, or
 // nil. A server that was paused or put to sleep would take requests and not
-// answer them: until it is told to go on, its card says draining.
+// answer them: until it is told to go on, it gets none, and its card says
+// draining. One that was reset or slept has another epoch: its cache is gone.
 func (e *Engine) Control(ctx context.Context, name string, args json.RawMessage) (json.RawMessage, error) {
-	path, ok := controls[name]
+	call, ok := controls[name]
 	if !ok {
 		return nil, engine.Errorf(engine.Unsupported, "sglang: no control %q", name)
 	}
-	if len(args) == 0 {
-		args = json.RawMessage(`{}`)
+	if f := e.facts.Load(); f != nil && !f.has(name) {
+		return nil, engine.Errorf(engine.Unsupported, "sglang: the server was started without what control %q needs", name)
+	}
+	before := e.parked.Load()
+	slept := before != nil && *before == asleep
+	if name == engine.ControlSleep && slept || name == engine.ControlWake && !slept {
+		return nil, nil // twice would be an error of the server's
+	}
+	if name == engine.ControlPause || name == engine.ControlSleep {
+		reason := "the server was told to " + name
+		e.parked.Store(&reason) // before it is, so that nothing hangs
 	}
 	ctx, done := e.within(ctx)
 	defer done()
-	answer, err := e.http.Post(ctx, path, nil, args)
+	answer, err := e.call(ctx, call[0], call[1], args)
 	if name == engine.ControlReset && statusOf(err) == http.StatusMethodNotAllowed {
-		answer, err = e.http.Get(ctx, path) // older builds
+		answer, err = e.call(ctx, http.MethodGet, call[1], nil) // older builds
 	}
 	if err != nil {
+		e.parked.Store(before)
 		return nil, err
 	}
 	switch name {
-	case engine.ControlPause, engine.ControlSleep:
-		reason := "the server was told to " + name
-		e.parked.Store(&reason)
+	case engine.ControlReset, engine.ControlSleep:
+		e.wiped()
 	case engine.ControlResume, engine.ControlWake:
 		e.parked.Store(nil)
 	}
@@ -55,92 +77,28 @@ func (e *Engine) Control(ctx context.Context, name string, args json.RawMessage)
 	return answer, nil
 }
 
+// mostAnswer bounds what a control answers with.
+const mostAnswer = 1 << 20
+
+func (e *Engine) call(ctx context.Context, method, path string, args json.RawMessage) ([]byte, error) {
+	if len(args) == 0 && method != http.MethodGet {
+		args = json.RawMessage(`{}`)
+	}
+	resp, err := e.http.Do(ctx, method, path, nil, args)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, mostAnswer))
+	if err != nil {
+		return nil, engine.CauseOf(ctx, &engine.Error{Kind: engine.Disconnected, Op: "read " + path, Err: err})
+	}
+	return answer, nil
+}
+
 func statusOf(err error) int {
 	if told, ok := err.(*engine.Error); ok {
 		return told.Status
 	}
 	return 0
-}
-
-// longest is the capacity that a session is opened with, in the server's units.
-const longest = 1 << 24
-
-// OpenSession makes a session of the session radix cache: its turns send their
-// whole context. A session that exists is known, which is success.
-func (e *Engine) OpenSession(ctx context.Context, key kv.SessionKey, o engine.SessionOptions) (known bool, err error) {
-	f := e.facts.Load()
-	if f == nil || !f.card.Features.Has(engine.FeatureSessions) {
-		return false, engine.Errorf(engine.Unsupported, "sglang: the server was started without --enable-session-radix-cache")
-	}
-	s := session{salt: key.Salt, id: key.ID}
-	body := map[string]any{"session_id": s.name(), "capacity_of_str_len": first(o.Capacity, longest)}
-	if o.Timeout > 0 {
-		body["timeout"] = (o.Timeout + time.Second - 1).Truncate(time.Second).Seconds()
-	}
-	text, err := json.Marshal(body)
-	if err != nil {
-		return false, err
-	}
-	ctx, done := e.within(ctx)
-	defer done()
-	if _, err = e.http.Post(ctx, "/open_session", nil, text); err != nil {
-		if statusOf(err) != http.StatusBadRequest {
-			return false, err
-		}
-		known = true // which is what this status says here
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.sessions[s] = f.epoch
-	return known, nil
-}
-
-// CloseSession ends one. The server lets go of the cache that was the session's
-// own first.
-func (e *Engine) CloseSession(ctx context.Context, key kv.SessionKey) (known bool, err error) {
-	s := session{salt: key.Salt, id: key.ID}
-	e.mu.Lock()
-	_, known = e.sessions[s]
-	e.mu.Unlock()
-	if !known {
-		return false, nil
-	}
-	text, err := json.Marshal(map[string]string{"session_id": s.name()})
-	if err != nil {
-		return known, err
-	}
-	ctx, done := e.within(ctx)
-	defer done()
-	if _, err = e.http.Post(ctx, "/close_session", nil, text); err != nil {
-		return true, err // it may be closed another time
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	delete(e.sessions, s)
-	return true, nil
-}
-
-// sessionOf is the name under which the server knows a request's session, if it
-// was opened in this life of the server; else none.
-func (e *Engine) sessionOf(r *engine.Request) string {
-	f := e.facts.Load()
-	if r.KV.Session.ID == "" || f == nil {
-		return ""
-	}
-	s := session{salt: r.KV.Namespace.Salt, id: r.KV.Session.ID}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.sessions[s] != f.epoch {
-		return ""
-	}
-	return s.name()
-}
-
-// name keeps two tenants apart who chose one id, or an id that looks like the
-// other's.
-func (s session) name() string {
-	if s.salt == "" && !strings.HasPrefix(s.id, saltPrefix) {
-		return s.id
-	}
-	return saltPrefix + strconv.Itoa(len(s.salt)) + ":" + s.salt + ":" + s.id
 }

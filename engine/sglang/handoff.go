@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/dynago/dynago/engine"
@@ -56,9 +57,9 @@ func hostOf(address string) string {
 	return u.Hostname()
 }
 
-// Prepare chooses the room of a request. A prefill leg has to outlive its
-// client: one that is cancelled half-way leaves the decode server waiting for
-// what will not come, so that whoever runs the legs gives it a context of its own.
+// Prepare chooses the room of a request. A prefill leg outlives its client: one
+// that is cancelled half-way leaves the decode server waiting for what will not
+// come. It ends at once if its context does because the decode leg has failed.
 func (e *Engine) Prepare(_ context.Context, q engine.HandoffQuery) (engine.Handoff, error) {
 	f := e.facts.Load()
 	if f == nil || !f.card.Features.Has(engine.FeatureHandoff) {
@@ -83,6 +84,18 @@ func (e *Engine) Prepare(_ context.Context, q engine.HandoffQuery) (engine.Hando
 
 // Release does nothing: the prefill server lets go by itself.
 func (e *Engine) Release(context.Context, string) error { return nil }
+
+// address is where the legs of a hand-off were to meet, for people.
+func address(handoff []byte) string {
+	var at struct {
+		Host string `json:"bootstrap_host"`
+		Port uint16 `json:"bootstrap_port"`
+	}
+	if json.Unmarshal(handoff, &at) != nil || at.Host == "" {
+		return "nowhere"
+	}
+	return net.JoinHostPort(at.Host, strconv.Itoa(int(at.Port)))
+}
 
 // room draws a number below 2^63-1, or 2^31 where small, whose remainder is the
 // rank: by that the server finds the rank which computes the prompt.

@@ -12,6 +12,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +42,8 @@ type Config struct {
 	SmallRooms    bool
 	// Every is the time between two looks at the server; 0 means 500 ms.
 	Every time.Duration
+	// Log hears of what an operator could do something about; nil: nobody does.
+	Log *slog.Logger
 }
 
 const (
@@ -51,28 +54,30 @@ const (
 )
 
 // Engine is one server. It is safe for concurrent use. Its only goroutines are
-// calls to /abort_request, which [Engine.Close] waits for.
+// calls for which nobody waits, and legs that outlive their client; [Engine.Close]
+// ends them.
 type Engine struct {
 	cfg  Config
 	http *httpapi.Client
+	log  *slog.Logger
 
 	life   context.Context // ends with Close
 	end    context.CancelCauseFunc
 	closed sync.Once
-	aborts sync.WaitGroup
-	gate   sync.Mutex // held to begin an abort, and to close
-	dying  sync.Map   // request id → chan struct{}, closed when its abort was sent
+	alone  sync.WaitGroup // what runs for nobody
+	gate   sync.Mutex     // held to begin such a thing, and to close
+	dying  sync.Map       // request id → chan struct{}, closed when its abort was sent
 
 	facts  atomic.Pointer[facts]  // what the server told last; nil: nothing yet
 	up     atomic.Bool            // it took requests when it was last asked
 	doubt  atomic.Bool            // a stream was lost: it may have been started anew
 	parked atomic.Pointer[string] // why it is to get no requests
+	starts atomic.Uint64          // how often it was found again after it had been away
+	wipes  atomic.Uint64          // how often it was told to forget what it had cached
+	odd    atomic.Bool            // it was said that its streams are not what it says
 
-	mu       sync.Mutex
-	sessions map[session]uint64 // open ones, with the epoch they were opened in
+	sessions sessions
 }
-
-type session struct{ salt, id string }
 
 var (
 	_ engine.Engine        = (*Engine)(nil)
@@ -96,7 +101,10 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.MaxLogprobs == 0 {
 		cfg.MaxLogprobs = defaultMaxLogprobs
 	}
-	e := &Engine{cfg: cfg, http: client, sessions: map[session]uint64{}}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	e := &Engine{cfg: cfg, http: client, log: cfg.Log}
 	e.life, e.end = context.WithCancelCause(context.Background())
 	return e, nil
 }
@@ -108,7 +116,7 @@ func (e *Engine) Close() error {
 		e.gate.Lock()
 		e.end(engine.Errorf(engine.EngineShutdown, "the engine was closed"))
 		e.gate.Unlock()
-		e.aborts.Wait()
+		e.alone.Wait()
 		e.http.Close()
 	})
 	return nil
@@ -121,38 +129,70 @@ func (e *Engine) within(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-const abortTimeout = 2 * time.Second
+// aloneTimeout ends a call for which nobody waits.
+const aloneTimeout = 2 * time.Second
 
-// abort tells the server to forget a request. Closing the connection says so
-// too, but a proxy in between may keep it from the server.
-func (e *Engine) abort(id string) {
+// behind makes a call for which nobody waits.
+func (e *Engine) behind(call func(context.Context)) {
 	e.gate.Lock()
 	defer e.gate.Unlock()
 	if e.life.Err() != nil {
 		return
 	}
-	sent := make(chan struct{})
-	e.dying.Store(id, sent)
-	e.aborts.Go(func() {
-		defer close(sent)
-		defer e.dying.CompareAndDelete(id, sent)
-		ctx, cancel := context.WithTimeout(e.life, abortTimeout)
+	e.alone.Go(func() {
+		ctx, cancel := context.WithTimeout(e.life, aloneTimeout)
 		defer cancel()
-		body, err := json.Marshal(map[string]string{"rid": id})
-		if err == nil {
-			e.http.Post(ctx, "/abort_request", nil, body) //nolint:errcheck // the closed connection says the same
-		}
+		call(ctx)
 	})
 }
 
-// outlive waits until no abort is under way that would hit a request of this id.
-func (e *Engine) outlive(ctx context.Context, id string) {
+// abort tells the server to forget a request. Closing the connection says so
+// too, but a proxy in between may keep it from the server.
+func (e *Engine) abort(id string) {
+	body, err := json.Marshal(map[string]string{"rid": id})
+	if err != nil {
+		return
+	}
+	sent := make(chan struct{})
+	e.dying.Store(id, sent)
+	e.behind(func(ctx context.Context) {
+		defer close(sent)
+		defer e.dying.CompareAndDelete(id, sent)
+		e.http.Post(ctx, "/abort_request", nil, body) //nolint:errcheck // the closed connection says the same
+	})
+}
+
+// awaitAbort waits until none is under way that would hit a request of this id.
+func (e *Engine) awaitAbort(ctx context.Context, id string) {
 	if sent, ok := e.dying.Load(id); ok {
 		select {
 		case <-sent.(chan struct{}):
 		case <-ctx.Done():
 		}
 	}
+}
+
+// hold keeps Close from returning while a leg begins, until what it returns is
+// called.
+func (e *Engine) hold() (release func()) {
+	e.gate.Lock()
+	defer e.gate.Unlock()
+	if e.life.Err() != nil {
+		return func() {}
+	}
+	e.alone.Add(1)
+	return sync.OnceFunc(e.alone.Done)
+}
+
+// linger says how long a leg goes on without its client: one that computes the
+// prompt to its end, as long as the other server would wait for it, and one that
+// waits for a prompt until it has it.
+func (e *Engine) linger(phase engine.Phase) engine.Outliving[engine.Delta] {
+	o := engine.Outliving[engine.Delta]{Life: e.life, Group: &e.alone, Most: 300 * time.Second}
+	if phase == engine.PhaseDecode {
+		o.Enough, o.Most = func(engine.Delta) bool { return true }, 30*time.Second
+	}
+	return o
 }
 
 // features returns what the server can do, as far as is known.

@@ -2,11 +2,14 @@ package sglang
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"iter"
 	"slices"
+	"strings"
 	"sync/atomic"
 
-	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/kv"
@@ -18,7 +21,9 @@ type (
 )
 
 // Generate runs one request. It is submitted when the loop begins; leaving the
-// loop closes the connection and tells the server to forget the request.
+// loop closes the connection and tells the server to forget the request. A leg of
+// a request that two servers share goes on without its client, for a while, as
+// [engine.Outlive] says: the other leg relies on it.
 func (e *Engine) Generate(ctx context.Context, r *engine.Request) deltas {
 	var ranged atomic.Bool
 	return func(yield func(engine.Delta, error) bool) {
@@ -26,6 +31,24 @@ func (e *Engine) Generate(ctx context.Context, r *engine.Request) deltas {
 			yield(engine.Delta{}, engine.Errorf(engine.Internal, "sglang: the sequence of request %s was ranged over twice", r.ID))
 			return
 		}
+		if r.Disagg.Phase == engine.PhaseWhole {
+			e.run(ctx, r)(yield)
+			return
+		}
+		begun := e.hold()
+		defer begun()
+		for d, err := range engine.Outlive(ctx, e.linger(r.Disagg.Phase), func(ctx context.Context) deltas { return e.run(ctx, r) }) {
+			begun()
+			if !yield(d, err) {
+				return
+			}
+		}
+	}
+}
+
+// run is Generate within the life of the engine.
+func (e *Engine) run(ctx context.Context, r *engine.Request) deltas {
+	return func(yield func(engine.Delta, error) bool) {
 		ctx, done := e.within(ctx)
 		defer done()
 		if err := e.answer(ctx, r, yield); err != nil {
@@ -41,25 +64,47 @@ func (e *Engine) Generate(ctx context.Context, r *engine.Request) deltas {
 // answer yields the deltas of one answer. It returns nil once the consumer has
 // the terminal one or has left.
 func (e *Engine) answer(ctx context.Context, r *engine.Request, yield func(engine.Delta, error) bool) error {
-	if ctx.Err() != nil {
+	facts, parked := e.facts.Load(), e.parked.Load()
+	switch {
+	case ctx.Err() != nil:
 		return ctx.Err()
-	}
-	if facts := e.facts.Load(); r.Epoch != 0 && facts != nil && facts.epoch != r.Epoch {
+	case r.Epoch != 0 && facts != nil && facts.epoch != r.Epoch:
 		return engine.Errorf(engine.Stale, "sglang: the server was started anew")
+	case parked != nil:
+		return engine.Errorf(engine.Unavailable, "sglang: %s", *parked)
 	}
-	body, err := e.body(r)
+	t, useless := e.sessions.join(r)
+	if useless {
+		e.closeLater(session{salt: r.KV.Namespace.Salt, id: r.KV.Session.ID})
+	}
+	s := stream{r: r, turn: t}
+	err := e.attempt(ctx, &s, yield)
+	if t != nil && !s.told && gone(err) {
+		// The session has ended meanwhile: that is no failure of its turn.
+		e.sessions.drop(t)
+		s = stream{r: r}
+		return e.explain(r, e.attempt(ctx, &s, yield))
+	}
+	if t != nil && e.sessions.leave(t, s.whole(), s.ended) {
+		e.closeLater(t.session)
+	}
+	return e.explain(r, err)
+}
+
+// attempt sends the request and yields what comes.
+func (e *Engine) attempt(ctx context.Context, s *stream, yield func(engine.Delta, error) bool) error {
+	body, err := e.body(s.r, s.turn)
 	if err != nil {
 		return err
 	}
-	e.outlive(ctx, r.ID)
-	s := stream{r: r}
+	e.awaitAbort(ctx, s.r.ID)
 	complete := false // the server has nothing more to do
 	defer func() {
 		if !complete {
-			e.abort(r.ID)
+			e.abort(s.r.ID)
 		}
 	}()
-	for data, err := range e.http.Stream(ctx, "/generate", trace(r), body) {
+	for data, err := range e.http.Stream(ctx, "/generate", trace(s.r), body) {
 		if err == nil && ctx.Err() != nil {
 			err = ctx.Err()
 		}
@@ -76,8 +121,12 @@ func (e *Engine) answer(ctx context.Context, r *engine.Request, yield func(engin
 			return err
 		}
 		complete = c.Meta.Finish != nil
+		s.ended = complete
 		if !s.news(&d) {
 			continue
+		}
+		if complete {
+			e.compare(s.ids.form)
 		}
 		if !yield(d, nil) || d.Finish != engine.Running {
 			return nil
@@ -85,6 +134,39 @@ func (e *Engine) answer(ctx context.Context, r *engine.Request, yield func(engin
 	}
 	complete = true
 	return engine.Errorf(engine.StreamIncomplete, "sglang: the stream ended after %d tokens without a reason", s.ids.sent)
+}
+
+// gone says whether a request was refused because of its session.
+func gone(err error) bool {
+	told, ok := errors.AsType[*engine.Error](err)
+	return ok && told.Kind == engine.InvalidArgument && told.FromEngine && strings.Contains(strings.ToLower(told.Message), "session")
+}
+
+// explain says what a failure is about where the server's own word does not: an
+// adapter that it has not, which another one may have, or an address that a decode
+// server did not reach.
+func (e *Engine) explain(r *engine.Request, err error) error {
+	told, ok := errors.AsType[*engine.Error](err)
+	if !ok || !told.FromEngine {
+		return err
+	}
+	switch lora := r.KV.Namespace.LoRA; {
+	case told.Kind == engine.InvalidArgument && lora != "" && strings.Contains(strings.ToLower(told.Message), "lora"):
+		told.Kind, told.Code = engine.NotFound, "model_not_found"
+	case r.Disagg.Phase == engine.PhaseDecode:
+		told.Op = "decode leg of a prompt from " + address(r.Disagg.Handoff)
+	}
+	return told
+}
+
+// compare tells an operator, once, of a server whose streams are not as it says.
+func (e *Engine) compare(seen form) {
+	f := e.facts.Load()
+	if f == nil || f.form == undecided || seen == undecided || seen == f.form || e.odd.Swap(true) {
+		return
+	}
+	e.log.Warn("sglang: the server's streams are not as its flags say: is there another server behind this address?",
+		"url", e.http.URL(), "incremental", seen == pieces)
 }
 
 func trace(r *engine.Request) map[string][]string {
@@ -101,10 +183,16 @@ func trace(r *engine.Request) map[string][]string {
 // stream is an answer as it comes in.
 type stream struct {
 	r      *engine.Request
+	turn   *turn // nil: it belongs to no session
 	ids    follower
-	prompt bool // the prompt's log probabilities were given
-	told   bool // something was yielded
+	made   []uint32 // all of them, for the session that holds them
+	prompt bool     // the prompt's log probabilities were given
+	told   bool     // something was yielded
+	ended  bool     // the server says so
 }
+
+// whole is what a session holds after the answer.
+func (s *stream) whole() []uint32 { return slices.Concat(s.r.TokenIDs, s.made) }
 
 // news says whether a delta is worth yielding.
 func (s *stream) news(d *engine.Delta) bool {
@@ -127,6 +215,9 @@ func (s *stream) take(c *chunk) (d engine.Delta, err error) {
 		return d, err
 	}
 	d.TokenIDs = c.IDs[len(c.IDs)-n:]
+	if s.turn != nil && s.turn.kind == streaming {
+		s.made = append(s.made, d.TokenIDs...)
+	}
 	if err := s.addLogprobs(&d, m); err != nil {
 		return engine.Delta{}, err
 	}
@@ -143,7 +234,32 @@ func (s *stream) take(c *chunk) (d engine.Delta, err error) {
 			d.Usage.Cached = &cached
 		}
 	}
+	if d.Finish != engine.Running {
+		d.EngineData = m.own(jsontext.Value(d.EngineData))
+	}
 	return d, nil
+}
+
+// own is what the server tells besides, in its own words: from which tier the
+// cached tokens came, and a reason to finish that is none of ours.
+func (m *meta) own(word jsontext.Value) json.RawMessage {
+	var out []byte
+	for _, member := range []struct {
+		name  string
+		value jsontext.Value
+	}{{"finish_reason", word}, {"cached_tokens_details", m.CachedDetails}} {
+		if len(member.value) == 0 || member.value.Kind() == 'n' {
+			continue
+		}
+		out = append(out, ',', '"')
+		out = append(out, member.name...)
+		out = append(append(out, '"', ':'), member.value...)
+	}
+	if out == nil {
+		return nil
+	}
+	out[0] = '{'
+	return append(out, '}')
 }
 
 // untrim puts the id back that ended the answer, where the server counts it and
