@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/vllm"
 )
 
 // poll stands in place of an address of KV events that are asked for.
@@ -42,7 +43,7 @@ var keys = []key{
 		s.tls().InsecureSkipVerify = on
 		return err
 	}},
-	{"role", []string{TRTLLM}, func(s *Spec, v string) error {
+	{"role", []string{VLLM, TRTLLM}, func(s *Spec, v string) error {
 		s.Role = engine.Role(v)
 		if v == "aggregated" {
 			s.Role = engine.Aggregated
@@ -74,7 +75,14 @@ var keys = []key{
 		s.Priority = &on
 		return err
 	}},
-	{"disagg.bootstrap_host", []string{SGLang}, text(func(s *Spec) *string { return &s.BootstrapHost })},
+	{"disagg.style", []string{VLLM}, func(s *Spec, v string) error {
+		if s.DisaggStyle = v; !slices.Contains(vllm.Styles, v) {
+			return errors.New("want one of " + strings.Join(vllm.Styles, ", "))
+		}
+		return nil
+	}},
+	{"disagg.bootstrap_host", []string{VLLM, SGLang}, text(func(s *Spec) *string { return &s.BootstrapHost })},
+	{"disagg.bootstrap_port", []string{VLLM}, number(1, 65535, func(s *Spec, n uint64) { s.BootstrapPort = uint16(n) })},
 	{"load.interval", nil, func(s *Spec, v string) (err error) {
 		if s.Every, err = time.ParseDuration(v); err != nil || s.Every < 10*time.Millisecond || s.Every > time.Minute {
 			return errors.New("want a time from 10ms to 1m")

@@ -27,15 +27,16 @@ func (s *Spec) open(kind string, a Adapter) (engine.Engine, error) {
 	switch kind {
 	case VLLM:
 		return adapter(vllm.New(vllm.Config{
-			URL: s.URL, Key: s.Key, Header: s.Header, TLS: s.TLS, Model: s.Model,
+			URL: s.URL, Key: s.Key, Header: s.Header, TLS: s.TLS, Model: s.Model, Role: s.Role,
+			Disagg:        vllm.Disagg{Style: s.DisaggStyle, Host: s.BootstrapHost, Port: s.BootstrapPort},
 			ContextLength: s.ContextLength, BlockSize: s.BlockSize, TotalBlocks: s.TotalBlocks,
 			DPStart: s.DPStart, DPSize: s.DPSize, Priority: priority,
-			Events: vllm.Events{Endpoint: s.Events, Replay: s.Replay, Topic: s.Topic, Log: log}, Every: s.Every,
+			Events: vllm.Events{Endpoint: s.Events, Replay: s.Replay, Topic: s.Topic, Log: log}, Every: s.Every, Log: log,
 		}))
 	case SGLang:
 		return adapter(sglang.New(sglang.Config{
 			HTTP: s.http(), Model: s.Model, ContextLength: s.ContextLength, BlockSize: s.BlockSize,
-			PriorityEnabled: s.Priority, BootstrapHost: s.BootstrapHost, Every: s.Every,
+			PriorityEnabled: s.Priority, BootstrapHost: s.BootstrapHost, Every: s.Every, Log: log,
 		}))
 	case TRTLLM:
 		return adapter(trtllm.New(trtllm.Config{

@@ -46,8 +46,10 @@ type Spec struct {
 	DPStart, DPSize          uint32
 	// Events is where KV events are published, or "poll" where they are asked for.
 	Events, Replay, Topic string
-	Priority              *bool // nil: as found out
-	BootstrapHost         string
+	Priority              *bool  // nil: as found out
+	BootstrapHost         string // where other servers reach this one for blocks
+	BootstrapPort         uint16
+	DisaggStyle           string        // how blocks are handed over, "": as found out
 	Every                 time.Duration // from one look to the next; 0: the adapter's own
 	ExtraBody             json.RawMessage
 

@@ -23,6 +23,9 @@ func TestParse(t *testing.T) {
 		"vllm=http://h,events=tcp://*:5557,replay=tcp://*:5558,events.topic=kv": func(s *attach.Spec) bool {
 			return s.Events == "tcp://*:5557" && s.Replay == "tcp://*:5558" && s.Topic == "kv"
 		},
+		"vllm=http://h,role=prefill,disagg.style=mooncake,disagg.bootstrap_host=g,disagg.bootstrap_port=9": func(s *attach.Spec) bool {
+			return s.Role == engine.Prefill && s.DisaggStyle == "mooncake" && s.BootstrapHost == "g" && s.BootstrapPort == 9
+		},
 		"vllm=http://h,events.endpoint=tcp://*:5557": func(s *attach.Spec) bool { return s.Events == "tcp://*:5557" },
 		"trtllm=http://h,events=poll,role=prefill,priority_enabled=yes,load.interval=250ms": func(s *attach.Spec) bool {
 			return s.Events == "poll" && s.Role == engine.Prefill && *s.Priority && s.Every == 250*time.Millisecond
@@ -60,6 +63,7 @@ func TestParseRefuses(t *testing.T) {
 		"vllm=http://h,blocksize=16":        "blocksize: there is no such key; did you mean block_size?",
 		"vllm=http://h,block_size=0":        `block_size: "0": want 1..1048576`,
 		"vllm=http://h,block_size=1x":       `block_size: "1x": want 1..`,
+		"vllm=http://h,disagg.style=pigeon": `disagg.style: "pigeon": want one of nixl, moriio`,
 		"vllm=http://h,model=":              `model: "": want a text that is not empty`,
 		"vllm=http://h,extra_body={}":       "extra_body: is no key of vllm, but of llamacpp, openai",
 		"sglang=http://h,total_blocks=1":    "total_blocks: is no key of sglang, but of vllm",

@@ -25,6 +25,8 @@ type piece struct {
 	Usage   *usage         `json:"usage"`
 	// PromptLogprobs stands here on one route and in the choice on the other.
 	PromptLogprobs []likelihoods `json:"prompt_logprobs"`
+	// Transfer is what a prefill leg hands over, byte for byte.
+	Transfer jsontext.Value `json:"kv_transfer_params"`
 }
 
 type choice struct {
@@ -82,6 +84,8 @@ type answer struct {
 	last   uint32 // the newest id
 	reason string // why it ended; "" while it runs
 	usage  *usage
+	// transfer is what a prefill leg hands over; nil if it is nothing.
+	transfer jsontext.Value
 }
 
 func (a *answer) finished() bool { return a.reason != "" }
@@ -101,6 +105,9 @@ func (a *answer) read(data []byte) (engine.Delta, error) {
 	}
 	if p.Usage != nil {
 		a.usage = p.Usage
+	}
+	if p.Transfer != nil {
+		a.transfer = p.Transfer
 	}
 	i := slices.IndexFunc(p.Choices, func(c choice) bool { return c.Index == 0 })
 	if i < 0 {

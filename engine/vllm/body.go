@@ -44,6 +44,9 @@ func headerOf(r *engine.Request, c *engine.Card) http.Header {
 	if r.DPRank != nil && c.Features.Has(engine.FeatureDPRank) {
 		h.Set("X-Data-Parallel-Rank", strconv.FormatUint(uint64(*r.DPRank), 10))
 	}
+	if r.Disagg.Phase != engine.PhaseWhole {
+		h.Set("X-Request-Id", r.ID) // connectors find the legs of a request by it
+	}
 	if r.Trace.Parent != "" {
 		h.Set("Traceparent", r.Trace.Parent)
 	}
@@ -65,9 +68,8 @@ func (d *dialect) body(r *engine.Request, c *engine.Card) []byte {
 		o.value("return_token_ids", true)
 		o.value("return_tokens_as_token_ids", true)
 	}
-	// Only an answer that is given whole tells of the prompt's log probabilities.
-	o.value("stream", r.PromptLogprobs == nil)
-	if r.PromptLogprobs == nil {
+	o.value("stream", streams(r))
+	if streams(r) {
 		o.raw("stream_options", []byte(`{"include_usage":true}`))
 	}
 	if salt := r.KV.Namespace.Salt; salt != "" {
@@ -76,16 +78,31 @@ func (d *dialect) body(r *engine.Request, c *engine.Card) []byte {
 	if r.Priority != nil && c.Features.Has(engine.FeaturePriority) {
 		o.value("priority", min(-int64(*r.Priority), math.MaxInt32))
 	}
+	if transfer := r.Disagg.Handoff; len(transfer) > 0 {
+		o.raw("kv_transfer_params", transfer)
+	}
 	if d.generate {
 		var params object
 		d.sampling(&params, r, c)
 		params.value("detokenize", false)
+		if transfer := r.Disagg.Handoff; len(transfer) > 0 {
+			// Builds differ in which of the two places they read.
+			var extra object
+			extra.raw("kv_transfer_params", transfer)
+			params.raw("extra_args", extra.end())
+		}
 		o.raw("sampling_params", params.end())
 	} else {
 		d.sampling(&o, r, c)
 	}
 	o.members(r.Extra)
 	return o.end()
+}
+
+// streams says whether the answer comes in pieces. Only one that is given whole
+// tells of the prompt's log probabilities, or of what is handed over.
+func streams(r *engine.Request) bool {
+	return r.PromptLogprobs == nil && r.Disagg.Phase != engine.PhasePrefill
 }
 
 // modelOf returns the name that selects the weights: an adapter is a model of its

@@ -56,6 +56,13 @@ func asks() []struct {
 		{"least urgent", base(func(r *engine.Request) { r.Priority = ptr(int32(math.MinInt32)) })},
 		{"prompt log probabilities", base(func(r *engine.Request) { r.PromptLogprobs = ptr(0) })},
 		{"members of its own", base(func(r *engine.Request) { r.Extra = json.RawMessage(` {"vllm_xargs": {"a": 1}} `) })},
+		{"prefill leg", base(func(r *engine.Request) {
+			r.Logprobs = ptr(2)
+			r.Disagg = engine.Disagg{Phase: engine.PhasePrefill, Handoff: json.RawMessage(computes)}
+		})},
+		{"decode leg", base(func(r *engine.Request) {
+			r.Disagg = engine.Disagg{Phase: engine.PhaseDecode, Handoff: json.RawMessage(`{"remote_block_ids": [9007199254740993], "remote_port":5600}`)}
+		})},
 		{"json object", form(chat.OutputFormat{Kind: chat.FormatJSONObject})},
 		{"regex", form(chat.OutputFormat{Kind: chat.FormatRegex, Pattern: `\d+"`})},
 		{"grammar", form(chat.OutputFormat{Kind: chat.FormatGrammar, Pattern: "root ::= \"a\"\n"})},
@@ -79,12 +86,13 @@ func TestBodies(t *testing.T) {
 		t.Run(profile.file, func(t *testing.T) {
 			var got bytes.Buffer
 			for _, a := range asks() {
-				body := profile.body(a.r, able)
+				leg := legOf(a.r)
+				body := profile.body(leg, able)
 				if !json.Valid(body) {
 					t.Errorf("%s: no JSON: %s", a.name, body)
 				}
 				got.WriteString("# " + a.name + "\n" + string(body) + "\n")
-				for name, values := range headerOf(a.r, able) {
+				for name, values := range headerOf(leg, able) {
 					got.WriteString(name + ": " + values[0] + "\n")
 				}
 			}

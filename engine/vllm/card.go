@@ -68,6 +68,8 @@ func (e *Engine) card(b *build, model *served, models []served, page readings) *
 	if lora && c.Adapters == nil {
 		c.Adapters = []string{}
 	}
+	c.Role = e.roleOf(b)
+	c.Disagg = e.transferOf(b, c.Role)
 	c.Features = e.features(b, c, lora)
 	for _, name := range controlNames {
 		if b.paths[controls[name].path] {
@@ -94,6 +96,7 @@ func (e *Engine) features(b *build, c *engine.Card, lora bool) engine.Features {
 		{engine.FeatureLoRA, lora},
 		{engine.FeatureCacheSalt, b.field("cache_salt", 0, 9)},
 		{engine.FeatureCachedTokens, e.cached.Load()},
+		{engine.FeatureHandoff, c.Disagg.Style != "" && c.Role != engine.Decode},
 		{engine.FeatureEvents, e.eventsOf(b).Endpoint != "" && c.BlockSize > 0},
 	} {
 		if may.has && !slices.Contains(f, may.feature) {

@@ -29,11 +29,16 @@ type observation struct {
 	gone    bool     // it could not be reached since it was seen last
 	missed  int      // looks in a row that brought nothing
 	page    readings // the last metrics of this life that could be read
+	expired float64  // prefills of this life that nobody has read in time
 }
 
-// patience is how many looks may bring nothing before a server that can still be
-// connected to is given up: one that is overloaded answers late.
-const patience = 3
+// doubt and patience are how many looks in a row may bring nothing before a server
+// that can still be connected to gets nothing new, and before it is given up: one
+// that is overloaded answers late.
+const (
+	doubt    = 3
+	patience = 5
+)
 
 // build is what stays as it is while the process lives.
 type build struct {
@@ -66,8 +71,9 @@ type serverInfo struct {
 		Guided struct {
 			ReasoningParser string `json:"reasoning_parser"`
 		} `json:"structured_outputs_config"`
-		LoRA   jsontext.Value `json:"lora_config"`
-		Events struct {
+		LoRA     jsontext.Value `json:"lora_config"`
+		Transfer *connector     `json:"kv_transfer_config"`
+		Events   struct {
 			Enabled   bool    `json:"enable_kv_cache_events"`
 			Publisher string  `json:"publisher"`
 			Endpoint  string  `json:"endpoint"`
@@ -124,10 +130,15 @@ func (e *Engine) ask(ctx context.Context, old *life) life {
 		switch o.missed++; {
 		case o.build == nil:
 			return state(engine.Loading, "not ready yet: "+err.Error())
-		case kind == engine.CannotConnect || kind == engine.Unavailable || kind == engine.Internal || o.missed >= patience:
+		case kind == engine.Unavailable || kind == engine.Internal:
 			// A dead engine core answers 503 and never recovers.
 			o.gone = true
 			return state(engine.Failed, "not healthy: "+err.Error())
+		case kind == engine.CannotConnect || o.missed >= patience:
+			o.gone = true
+			return state(engine.Dead, "it does not answer: "+err.Error())
+		case o.missed >= doubt:
+			return state(engine.Suspect, "it answers late: "+err.Error())
 		}
 		return next
 	}
@@ -157,7 +168,7 @@ func (e *Engine) ask(ctx context.Context, old *life) life {
 			}
 			next.status.Epoch = max(old.status.Epoch+1, uint64(time.Now().UnixNano()))
 		}
-		o.build, o.started, o.page = b, started, nil
+		o.build, o.started, o.page, o.expired = b, started, nil, 0
 	} else if started != 0 {
 		o.started = started
 	}
@@ -167,6 +178,7 @@ func (e *Engine) ask(ctx context.Context, old *life) life {
 	}
 	o.page = page
 	next.dialect = o.build.dialect
+	e.warnOfExpired(o, page)
 	card := e.card(o.build, model, models, page)
 	e.learn(o.build, card)
 	if old.status.Card == nil || !reflect.DeepEqual(card, old.status.Card) {
@@ -180,6 +192,16 @@ func (e *Engine) ask(ctx context.Context, old *life) life {
 		return state(engine.Draining, "the engine sleeps")
 	}
 	return state(engine.Ready, "")
+}
+
+// warnOfExpired tells people of blocks that were kept for a decode server which never
+// came: they have filled the cache for minutes.
+func (e *Engine) warnOfExpired(o *observation, page readings) {
+	expired := page.sum("vllm:nixl_num_kv_expired_reqs_total", "vllm:nixl_num_kv_expired_reqs")
+	if expired > o.expired {
+		e.config.Log.Warn("vLLM has let go of prefills that nobody has read", "url", e.client.URL(), "since_start", expired)
+	}
+	o.expired = max(o.expired, expired)
 }
 
 func (e *Engine) models(ctx context.Context) ([]served, error) {

@@ -2,6 +2,7 @@ package vllm
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"net/http"
 	"sync/atomic"
@@ -29,10 +30,18 @@ func (e *Engine) Generate(ctx context.Context, r *engine.Request) iter.Seq2[engi
 			yield(engine.Delta{}, err)
 			return
 		}
-		if err := e.generate(ctx, r, now, yield); err != nil {
-			yield(engine.Delta{}, err)
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(e.closed, func() { cancel(closedError()) })()
+		if err := e.generate(ctx, legOf(r), now, yield); err != nil {
+			yield(engine.Delta{}, ofLeg(r, err))
 		}
 	}
+}
+
+// closedError is that of a request to an engine that was closed.
+func closedError() error {
+	return engine.Errorf(engine.EngineShutdown, "vLLM: this connection was closed")
 }
 
 // check refuses what the server would refuse, keep waiting or overlook.
@@ -45,8 +54,6 @@ func (e *Engine) check(r *engine.Request, now *life) error {
 		return engine.Errorf(engine.Stale, "vLLM: the request was made for an earlier life of the engine")
 	case st.State != engine.Ready:
 		return engine.Errorf(engine.Unavailable, "vLLM is %s: %s", st.State, st.Reason)
-	case r.Disagg.Phase != engine.PhaseWhole:
-		return engine.Errorf(engine.Unsupported, "vLLM: this worker hands nothing over")
 	case len(r.Stop.Strings) > 0:
 		return engine.Errorf(engine.Unsupported, "vLLM: stop strings are for engines that are given texts")
 	case len(r.Sampling.BadWords) > 0:
@@ -64,7 +71,7 @@ func (e *Engine) check(r *engine.Request, now *life) error {
 			return engine.Errorf(engine.Unsupported, "vLLM: %s is not available on this server", asked.feature)
 		}
 	}
-	return nil
+	return checkLeg(r, st.Card)
 }
 
 var forms = map[chat.FormatKind]engine.Feature{
@@ -108,25 +115,32 @@ func isMissing(err error) bool {
 
 func (e *Engine) attempt(ctx context.Context, r *engine.Request, now *life, d *dialect, yield func(engine.Delta, error) bool) error {
 	a := answer{r: r, tellsCached: now.status.Card.Features.Has(engine.FeatureCachedTokens)}
+	pieces, awaits := e.answers(ctx, r, now.status.Card, d), fetches(r)
+	if awaits {
+		pieces = e.answersOnceFetched(ctx, r, now, d)
+	}
 	var err error
-	for data, failed := range e.answers(ctx, r, now.status.Card, d) {
+	for data, failed := range pieces {
 		if err = failed; err != nil {
 			break
 		}
+		awaits = false
 		delta, failed := a.read(data)
 		if failed != nil {
 			return failed
 		}
 		if len(delta.TokenIDs) > 0 || delta.PromptLogprobs != nil {
 			if !yield(delta, nil) {
-				e.abort(r.ID, d, &a)
+				e.abortUnfinished(r.ID, d, &a)
 				return nil
 			}
 		}
 	}
 	switch {
 	case ctx.Err() != nil:
-		e.abort(r.ID, d, &a)
+		if !awaits { // else the request is told later
+			e.abortUnfinished(r.ID, d, &a)
+		}
 		return engine.CauseOf(ctx, ctx.Err())
 	case a.finished(): // whatever became of the connection afterwards
 	case err != nil:
@@ -138,6 +152,10 @@ func (e *Engine) attempt(ctx context.Context, r *engine.Request, now *life, d *d
 	if err != nil {
 		return err
 	}
+	if r.Disagg.Phase == engine.PhasePrefill && delta.Finish == engine.FinishLength {
+		delta.Handoff = json.RawMessage(e.handedOver(now.status.Card, r, a.transfer))
+		e.meets(delta.Handoff)
+	}
 	if a.cachedSeen() {
 		e.cached.Store(true)
 	}
@@ -147,7 +165,7 @@ func (e *Engine) attempt(ctx context.Context, r *engine.Request, now *life, d *d
 
 // answers yields the pieces of an answer; one that is given whole is one piece.
 func (e *Engine) answers(ctx context.Context, r *engine.Request, c *engine.Card, d *dialect) iter.Seq2[[]byte, error] {
-	if r.PromptLogprobs == nil {
+	if streams(r) {
 		return e.client.Stream(ctx, d.path(), headerOf(r, c), d.body(r, c))
 	}
 	return func(yield func([]byte, error) bool) {
@@ -158,13 +176,20 @@ func (e *Engine) answers(ctx context.Context, r *engine.Request, c *engine.Card,
 // abortTimeout is how long a server may take to hear that a request is not wanted.
 const abortTimeout = 2 * time.Second
 
+// abortUnfinished is abort for an answer that was not read to its end.
+func (e *Engine) abortUnfinished(id string, d *dialect, a *answer) {
+	if !a.finished() {
+		e.abort(id, d)
+	}
+}
+
 // abort tells a server that knows how, besides the connection that is closed, to
 // give up a request that nobody wants any more. Nobody waits for it.
-func (e *Engine) abort(id string, d *dialect, a *answer) {
-	if !d.abort || a.finished() || e.closed.Err() != nil {
+func (e *Engine) abort(id string, d *dialect) {
+	if !d.abort {
 		return
 	}
-	e.background.Go(func() {
+	e.later(func() {
 		ctx, cancel := context.WithTimeout(e.closed, abortTimeout)
 		defer cancel()
 		var o object

@@ -92,6 +92,22 @@ func (m readings) count(rank uint32, names ...string) int64 {
 	return int64(math.Round(v))
 }
 
+// sum returns the values of all ranks under the first of the names that is there.
+func (m readings) sum(names ...string) (total float64) {
+	for _, name := range names {
+		if !m.has(name) {
+			continue
+		}
+		for _, s := range m {
+			if s.name == name && !math.IsNaN(s.value) {
+				total += s.value
+			}
+		}
+		break
+	}
+	return total
+}
+
 // config returns a label of the cache's configuration.
 func (m readings) config(label string) (uint64, bool) {
 	for _, s := range m {

@@ -341,7 +341,7 @@ func TestLives(t *testing.T) {
 	}
 	s.http.CloseClientConnections()
 	s.http.Close()
-	if gone := s.await(t, engine.Failed); gone.Epoch != second.Epoch {
+	if gone := s.await(t, engine.Dead); gone.Epoch != second.Epoch {
 		t.Errorf("gone: %+v", gone)
 	}
 }
@@ -485,7 +485,8 @@ func TestPatience(t *testing.T) {
 			break
 		}
 	}
-	s.await(t, engine.Failed)
+	s.await(t, engine.Suspect)
+	s.await(t, engine.Dead)
 	broken.Store(false)
 	if st := s.await(t, engine.Ready); st.Epoch == first.Epoch {
 		t.Error("a server that was gone, and does not say since when it runs, leads the same life")
@@ -493,7 +494,8 @@ func TestPatience(t *testing.T) {
 	blind.Store(false)
 	same := s.await(t, engine.Ready)
 	broken.Store(true)
-	s.await(t, engine.Failed)
+	s.await(t, engine.Suspect)
+	s.await(t, engine.Dead)
 	broken.Store(false)
 	if st := s.await(t, engine.Ready); st.Epoch != same.Epoch {
 		t.Error("a process that was out of reach, and runs as before, leads another life")

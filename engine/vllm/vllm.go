@@ -14,7 +14,10 @@ import (
 	"crypto/tls"
 	"fmt"
 	"iter"
+	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +36,12 @@ type Config struct {
 	TLS    *tls.Config
 	// Model is the served name that is wanted; empty for the first one listed.
 	Model string
-	// ContextLength, BlockSize and TotalBlocks stand in for what is not told.
+	// Role says which leg of requests the server is for, Disagg how it hands blocks
+	// over; each is found out where the server tells.
+	Role   engine.Role
+	Disagg Disagg
+	// ContextLength, BlockSize and TotalBlocks are for what the server does not
+	// tell, or tells wrongly: they are believed before it.
 	ContextLength, BlockSize uint32
 	TotalBlocks              uint64
 	// DPStart and DPSize are the ranks behind the URL; size 0: as found out.
@@ -46,12 +54,14 @@ type Config struct {
 	Events Events
 	// EOS are the ids that end a sequence.
 	EOS []uint32
-	// Every is the time between two looks at the server; 0 = one second.
+	// Every is the time between two looks at the server; 0 = half a second.
 	Every time.Duration
+	// Log hears of what no request tells; nil: nobody does.
+	Log *slog.Logger
 }
 
 const (
-	defaultEvery = time.Second
+	defaultEvery = 500 * time.Millisecond
 	jitter       = 0.1
 )
 
@@ -64,16 +74,20 @@ type Engine struct {
 	seen   observation
 	now    atomic.Pointer[life]
 	cached atomic.Bool // an answer has told of cached tokens
+	met    sync.Map    // addresses where blocks are handed over, and were told of
+	peers  peers
 
 	feed       *live.Feed
 	closed     context.Context
 	end        context.CancelFunc
+	ending     sync.Mutex // no work begins in the background once the engine ends
 	background sync.WaitGroup
 }
 
 var (
-	_ engine.Engine     = (*Engine)(nil)
-	_ engine.Controller = (*Engine)(nil)
+	_ engine.Engine        = (*Engine)(nil)
+	_ engine.Controller    = (*Engine)(nil)
+	_ engine.Disaggregator = (*Engine)(nil)
 )
 
 // New returns an engine. Only a configuration that cannot be right is an error.
@@ -83,6 +97,17 @@ func New(c Config) (*Engine, error) {
 		return nil, fmt.Errorf("vllm: %w", err)
 	}
 	c.Every = cmp.Or(c.Every, defaultEvery)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Disagg.Style != "" && !slices.Contains(Styles, c.Disagg.Style) {
+		return nil, fmt.Errorf("vllm: disagg style %q: want one of %s", c.Disagg.Style, strings.Join(Styles, ", "))
+	}
+	switch c.Role {
+	case engine.Aggregated, engine.Prefill, engine.Decode:
+	default:
+		return nil, fmt.Errorf("vllm: role %q: want aggregated, prefill or decode", c.Role)
+	}
 	if c.Events.Endpoint != "" {
 		if _, err := c.Events.endpoints(c.URL, c.DPStart, c.DPSize); err != nil {
 			return nil, fmt.Errorf("vllm: %w", err)
@@ -98,10 +123,12 @@ func New(c Config) (*Engine, error) {
 	return e, nil
 }
 
-// Close ends what is being told and drops idle connections. Requests that run go
-// on. It may be called any number of times.
+// Close ends all requests and what is being told, and drops idle connections. It
+// may be called any number of times.
 func (e *Engine) Close() error {
+	e.ending.Lock()
 	e.end()
+	e.ending.Unlock()
 	e.background.Wait()
 	e.feed.Close()
 	e.client.Close()
@@ -151,6 +178,18 @@ func (e *Engine) readLoad(ctx context.Context) (engine.Load, error) {
 		return readings(nil).load(c), nil
 	}
 	return readMetrics(page).load(c), nil
+}
+
+// later does something in the background, and says whether it will: not for an
+// engine that is closed.
+func (e *Engine) later(f func()) bool {
+	e.ending.Lock()
+	defer e.ending.Unlock()
+	if e.closed.Err() != nil {
+		return false
+	}
+	e.background.Go(f)
+	return true
 }
 
 // until ends with ctx and with the engine.

@@ -27,6 +27,9 @@ type params struct {
 	PromptLogprobs *int        `json:"prompt_logprobs"`
 	Budget         *int        `json:"thinking_token_budget"`
 	Structured     *structured `json:"structured_outputs"`
+	ExtraArgs      struct {
+		Transfer json.RawMessage `json:"kv_transfer_params"`
+	} `json:"extra_args"`
 }
 
 type structured struct {
@@ -49,9 +52,13 @@ type asked struct {
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
-	CacheSalt *string `json:"cache_salt"`
-	Priority  int     `json:"priority"`
-	Sampling  *params `json:"sampling_params"`
+	CacheSalt *string         `json:"cache_salt"`
+	Priority  int             `json:"priority"`
+	Sampling  *params         `json:"sampling_params"`
+	Transfer  json.RawMessage `json:"kv_transfer_params"`
+
+	keep   string // the name under which this request's blocks are kept
+	pulled int    // tokens of the blocks that it has got from another server
 }
 
 func (s *Server) generate(w http.ResponseWriter, r *http.Request)    { s.serve(w, r, true) }
@@ -87,6 +94,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, gen bool) {
 		refuse(w, status, kind, problem)
 		return
 	}
+	told, err := s.transferOf(&a, gen)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, "BadRequestError", err.Error())
+		return
+	}
+	a.keep = told.key(q.ID)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer s.enter(q.ID, cancel)()
@@ -94,10 +107,17 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, gen bool) {
 		<-ctx.Done() // it accepts, and answers nothing
 		return
 	}
+	switch a.pulled, err = s.pull(ctx, told); {
+	case ctx.Err() != nil:
+		return
+	case err != nil && s.config.Transfer.Fail:
+		refuse(w, http.StatusInternalServerError, "InternalServerError", "the KV blocks cannot be loaded: "+err.Error())
+		return
+	}
 	if a.Stream {
 		s.stream(ctx, w, &a, q, gen)
 	} else {
-		s.whole(ctx, w, &a, q, gen)
+		s.whole(ctx, w, r, &a, q, gen)
 	}
 }
 
@@ -216,7 +236,7 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, a *asked, q 
 			return
 		}
 		if d.Finish != engine.Running && a.StreamOptions.IncludeUsage {
-			send(map[string]any{"request_id": a.RequestID, "choices": []any{}, "usage": s.usage(d.Usage)})
+			send(map[string]any{"request_id": a.RequestID, "choices": []any{}, "usage": s.usage(a, d.Usage)})
 		}
 	}
 	_, _ = io.WriteString(w, "data: [DONE]\n\n") // the client may have gone
@@ -239,7 +259,7 @@ func (s *Server) fail(ctx context.Context, w http.ResponseWriter, begun bool, er
 }
 
 // whole answers in one piece.
-func (s *Server) whole(ctx context.Context, w http.ResponseWriter, a *asked, q *engine.Request, gen bool) {
+func (s *Server) whole(ctx context.Context, w http.ResponseWriter, r *http.Request, a *asked, q *engine.Request, gen bool) {
 	var all engine.Delta
 	for d, err := range s.mock.Generate(ctx, q) {
 		if err != nil {
@@ -254,13 +274,16 @@ func (s *Server) whole(ctx context.Context, w http.ResponseWriter, a *asked, q *
 		all.Finish, all.MatchedIDs, all.Usage = d.Finish, d.MatchedIDs, d.Usage
 	}
 	c := s.choice(a, &all, gen)
-	answer := map[string]any{"request_id": a.RequestID, "choices": []any{c}, "usage": s.usage(all.Usage)}
+	answer := map[string]any{"request_id": a.RequestID, "choices": []any{c}, "usage": s.usage(a, all.Usage)}
 	if all.PromptLogprobs != nil {
 		if gen {
 			answer["prompt_logprobs"] = promptLogprobs(all.PromptLogprobs)
 		} else {
 			c["prompt_logprobs"] = promptLogprobs(all.PromptLogprobs)
 		}
+	}
+	if s.config.Transfer.Connector != "" {
+		answer["kv_transfer_params"] = s.handOver(r, a, a.keep)
 	}
 	write(w, http.StatusOK, answer)
 }
@@ -338,10 +361,11 @@ func promptLogprobs(lps []engine.Logprob) any {
 	return out
 }
 
-func (s *Server) usage(u *engine.Usage) map[string]any {
+func (s *Server) usage(a *asked, u *engine.Usage) map[string]any {
 	out := map[string]any{"prompt_tokens": u.Prompt, "completion_tokens": u.Output, "total_tokens": u.Prompt + u.Output, "prompt_tokens_details": nil}
 	if s.config.PromptTokensDetails && u.Cached != nil {
-		out["prompt_tokens_details"] = map[string]any{"cached_tokens": *u.Cached}
+		// Blocks that came from another server count as cached.
+		out["prompt_tokens_details"] = map[string]any{"cached_tokens": max(*u.Cached, a.pulled)}
 	}
 	return out
 }

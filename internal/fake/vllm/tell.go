@@ -1,6 +1,7 @@
 package vllm
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -84,6 +85,10 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	each("kv_cache_usage_perc", "gauge", func(l engine.RankLoad) float64 { return float64(l.UsedBlocks) / float64(l.TotalBlocks) })
 	each("prefix_cache_hits_total", "counter", func(l engine.RankLoad) float64 { return float64(l.PrefixHits) })
 	each("prefix_cache_queries_total", "counter", func(l engine.RankLoad) float64 { return float64(l.PrefixQueries) })
+	if s.config.Transfer.Connector != "" {
+		p("# TYPE vllm:nixl_num_kv_expired_reqs_total counter")
+		p(`vllm:nixl_num_kv_expired_reqs_total{engine="0",model_name=%q} %d`, s.config.Mock.Model, s.Expired())
+	}
 	each("num_preemptions_total", "counter", func(l engine.RankLoad) float64 { return float64(l.Preemptions) })
 	p("# TYPE vllm:cache_config_info gauge")
 	for _, l := range load.Ranks {
@@ -98,11 +103,20 @@ func (s *Server) info(w http.ResponseWriter, _ *http.Request) {
 		policy = "priority"
 	}
 	args := s.config.Mock.Args
+	var transfer any
+	if t := s.config.Transfer; t.Connector != "" {
+		inner := []any{}
+		for _, name := range t.Inner {
+			inner = append(inner, map[string]any{"kv_connector": name, "kv_role": cmp.Or(t.Role, "kv_both")})
+		}
+		transfer = map[string]any{"kv_connector": t.Connector, "kv_role": cmp.Or(t.Role, "kv_both"), "engine_id": s.engineID(0), "kv_connector_extra_config": map[string]any{"connectors": inner}}
+	}
 	write(w, http.StatusOK, map[string]any{"vllm_config": map[string]any{
-		"model_config":     map[string]any{"max_model_len": s.context(), "max_logprobs": 20},
-		"scheduler_config": map[string]any{"policy": policy, "max_num_seqs": args.MaxNumSeqs, "max_num_batched_tokens": args.MaxNumBatchedTokens},
-		"parallel_config":  map[string]any{"data_parallel_size": args.DPSize},
-		"lora_config":      nil,
+		"model_config":       map[string]any{"max_model_len": s.context(), "max_logprobs": 20},
+		"scheduler_config":   map[string]any{"policy": policy, "max_num_seqs": args.MaxNumSeqs, "max_num_batched_tokens": args.MaxNumBatchedTokens},
+		"parallel_config":    map[string]any{"data_parallel_size": args.DPSize},
+		"lora_config":        nil,
+		"kv_transfer_config": transfer,
 		"kv_events_config": map[string]any{
 			"enable_kv_cache_events": s.config.EventsEndpoint != "", "publisher": "zmq", "endpoint": s.config.EventsEndpoint, "replay_endpoint": nil, "topic": "",
 		},

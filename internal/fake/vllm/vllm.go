@@ -39,6 +39,8 @@ type Config struct {
 	EventsEndpoint string
 	// Adapters are loaded from the start.
 	Adapters []string
+	// Transfer is how it hands blocks to other servers.
+	Transfer Transfer
 }
 
 // Server is an http.Handler. Its methods may be called from any goroutine.
@@ -51,6 +53,8 @@ type Server struct {
 	asleep   atomic.Bool
 	dead     atomic.Bool
 	resets   atomic.Int64
+	pulls    atomic.Int64
+	store    store
 	mu       sync.Mutex
 	adapters []string
 	running  map[string]context.CancelFunc // by request id, for aborts
@@ -66,6 +70,7 @@ func New(c Config) (*Server, error) {
 		return nil, fmt.Errorf("fake vLLM: %w", err)
 	}
 	s := &Server{config: c, mock: m, mux: http.NewServeMux(), adapters: slices.Clone(c.Adapters), running: map[string]context.CancelFunc{}}
+	s.store.kept, s.store.coming = map[string]*kept{}, map[string]chan struct{}{}
 	s.route("GET", "/health", s.health)
 	s.route("GET", "/version", s.version)
 	s.route("GET", "/v1/models", s.models)
@@ -90,6 +95,10 @@ func New(c Config) (*Server, error) {
 	if !c.NoDocs {
 		s.route("GET", "/openapi.json", s.openapi)
 	}
+	if c.Transfer.Connector != "" {
+		s.mux.HandleFunc("POST "+readPath+"{key}", s.read)
+		s.mux.HandleFunc("GET /query", s.query)
+	}
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusNotFound, map[string]any{"detail": "Not Found"})
 	})
@@ -112,6 +121,7 @@ func (s *Server) Restart() {
 	s.mu.Unlock()
 	s.asleep.Store(false)
 	s.dead.Store(false)
+	s.store.clear()
 	s.mock.Restart()
 }
 
@@ -125,13 +135,23 @@ func (s *Server) Sleep() { s.asleep.Store(true) }
 func (s *Server) Wake() { s.asleep.Store(false) }
 
 // Close ends what runs.
-func (s *Server) Close() error { return s.mock.Close() }
+func (s *Server) Close() error {
+	s.store.clear()
+	return s.mock.Close()
+}
 
 // Aborted returns the ids that were given up by name.
 func (s *Server) Aborted() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.aborted)
+}
+
+// Running returns how many requests run or wait.
+func (s *Server) Running() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.running)
 }
 
 // Bodies returns what was posted for generation, in order.

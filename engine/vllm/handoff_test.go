@@ -1,0 +1,537 @@
+package vllm_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/engine/vllm"
+	fake "github.com/dynago/dynago/internal/fake/vllm"
+)
+
+// pair is a prefill and a decode server.
+type pair struct{ p, d *served }
+
+const nixl = "NixlConnector"
+
+// newPair attaches to two servers that hand over in a style.
+func newPair(t *testing.T, c fake.Config, style string) pair {
+	t.Helper()
+	if c.Mock.Args == (mock.Args{}) {
+		c.Mock.Args = args()
+	}
+	if c.Transfer.Connector == "" {
+		c.Transfer.Connector = nixl
+	}
+	c.PromptTokensDetails = true
+	leg := func(role engine.Role) *served {
+		s := serve(t, c, func(v *vllm.Config) {
+			v.Role, v.Disagg.Style = role, style
+			if port, err := strconv.Atoi(portOf(t, v.URL)); err == nil {
+				v.Disagg.Port = uint16(port)
+			}
+		})
+		s.ready(t)
+		return s
+	}
+	return pair{leg(engine.Prefill), leg(engine.Decode)}
+}
+
+func portOf(t *testing.T, address string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u.Port()
+}
+
+// long is a request whose prompt has three blocks and a bit.
+func long() *engine.Request {
+	r := &engine.Request{ID: "u-1", Stop: engine.Stop{MaxTokens: 12, Hidden: []uint32{eos}}}
+	for i := range uint32(50) {
+		r.TokenIDs = append(r.TokenIDs, 100+i)
+	}
+	return r
+}
+
+// legs returns the two legs of a request as the prefill engine prepares them.
+func (s pair) legs(t *testing.T, r *engine.Request) (prefill, decode *engine.Request, h engine.Handoff) {
+	t.Helper()
+	h, err := s.p.Prepare(t.Context(), engine.HandoffQuery{Request: r.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, d := *r, *r
+	p.Disagg = engine.Disagg{Phase: engine.PhasePrefill, Handoff: h.Prefill}
+	d.Disagg = engine.Disagg{Phase: engine.PhaseDecode, Handoff: h.Decode}
+	return &p, &d, h
+}
+
+// undisturbed is the answer of one server.
+func undisturbed(t *testing.T, r *engine.Request) []uint32 {
+	t.Helper()
+	s := serve(t, fake.Config{Mock: mock.Config{Args: args()}}, nil)
+	s.ready(t)
+	ids, _, err := s.run(t, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+// In each style, and with each build, the decode server begins with the blocks of the
+// prefill server, once, and nothing is left behind.
+func TestHandoff(t *testing.T) {
+	want := undisturbed(t, long())
+	for _, tt := range []struct {
+		name, connector, style string
+		fake.Config
+		concurrent bool
+		read       bool // from one server by the other
+	}{
+		{name: "nixl", read: true},
+		{name: "nixl over completions", Config: fake.Config{NoGenerate: true}, read: true},
+		{name: "nixl, not read at the root", Config: fake.Config{Transfer: fake.Transfer{NoRoot: true}}, read: true},
+		{name: "moriio", connector: "MoRIIOConnector", style: vllm.StyleMoRIIO, read: true},
+		{name: "mooncake", connector: "MooncakeConnector", style: vllm.StyleMooncake, concurrent: true, read: true},
+		{name: "offload", connector: "OffloadingConnector", style: vllm.StyleOffload, read: true},
+		{name: "shared", connector: "LMCacheConnectorV1", style: vllm.StyleShared},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.Transfer.Connector, tt.Transfer.Fail = tt.connector, tt.read
+			s := newPair(t, tt.Config, tt.style)
+			prefill, decode, h := s.legs(t, long())
+			if h.Concurrent != tt.concurrent || h.ID == "" {
+				t.Fatalf("hand-off %+v", h)
+			}
+			var prefilled sync.WaitGroup
+			var last engine.Delta
+			var failed error
+			prefilled.Go(func() { _, last, failed = s.p.run(t, prefill) })
+			if !tt.concurrent {
+				prefilled.Wait()
+				decode.Disagg.Handoff = last.Handoff
+				if len(last.Handoff) == 0 {
+					t.Fatalf("%+v, %v hands nothing over", last, failed)
+				}
+			}
+			ids, end, err := s.d.run(t, decode)
+			prefilled.Wait()
+			if failed != nil || last.Finish != engine.FinishLength || last.Usage.Output != 1 {
+				t.Errorf("prefill leg: %+v, %v", last, failed)
+			}
+			if err != nil || !slices.Equal(ids, want) {
+				t.Errorf("%v, %v; undisturbed %v", ids, err, want)
+			}
+			cached, pulls := 0, int64(0)
+			if tt.read {
+				cached, pulls = len(decode.TokenIDs), 1
+			}
+			if end.Usage == nil || end.Usage.Cached == nil || *end.Usage.Cached != cached || s.d.server.Pulls() != pulls {
+				t.Errorf("usage %+v after %d pulls", end.Usage, s.d.server.Pulls())
+			}
+			if n := s.p.server.Held(); n != 0 {
+				t.Errorf("%d hand-offs are held", n)
+			}
+		})
+	}
+}
+
+// A prompt without a whole block is not handed over; its decode leg is a request
+// like any other.
+func TestHandoffOfNothing(t *testing.T) {
+	s := newPair(t, fake.Config{Transfer: fake.Transfer{Fail: true}}, "")
+	r := long()
+	r.TokenIDs = r.TokenIDs[:9]
+	prefill, decode, _ := s.legs(t, r)
+	_, last, err := s.p.run(t, prefill)
+	if err != nil || last.Handoff != nil || s.p.server.Held() != 0 {
+		t.Fatalf("%+v, %v", last, err)
+	}
+	if ids, _, err := s.d.run(t, decode); err != nil || !slices.Equal(ids, undisturbed(t, r)) {
+		t.Errorf("%v, %v", ids, err)
+	}
+}
+
+// A hand-off is good for one decode leg, in one life of its server.
+func TestHandoffIsGone(t *testing.T) {
+	for name, lose := range map[string]func(s pair, d *engine.Request){
+		"read before": func(s pair, d *engine.Request) {
+			if _, _, err := s.d.run(t, d); err != nil {
+				t.Error(err)
+			}
+		},
+		"the prefill server has restarted": func(s pair, _ *engine.Request) { s.p.server.Restart() },
+		"the prefill server is gone":       func(s pair, _ *engine.Request) { s.p.http.Close() },
+		"through a float": func(_ pair, d *engine.Request) {
+			d.Disagg.Handoff = bytes.Replace(d.Disagg.Handoff, []byte("9007199254740993"), []byte("9007199254740992"), 1)
+		},
+	} {
+		for _, fail := range []bool{true, false} {
+			t.Run(name+" "+strconv.FormatBool(fail), func(t *testing.T) {
+				s := newPair(t, fake.Config{Transfer: fake.Transfer{Fail: fail}}, "")
+				prefill, decode, _ := s.legs(t, long())
+				_, last, err := s.p.run(t, prefill)
+				if err != nil {
+					t.Fatal(err)
+				}
+				decode.Disagg.Handoff = last.Handoff
+				lose(s, decode)
+				ids, _, err := s.d.run(t, decode)
+				if fail {
+					e, ok := err.(*engine.Error)
+					if !ok || e.Kind != engine.Internal || !strings.Contains(e.Op, "127.0.0.1:"+portOf(t, s.p.http.URL)) {
+						t.Errorf("%v, want one that names where the blocks were", err)
+					}
+				} else if err != nil || len(ids) == 0 {
+					t.Errorf("%v, %v: want the prompt computed", ids, err)
+				}
+			})
+		}
+	}
+}
+
+// Who leaves during the prefill leg leaves nothing behind.
+func TestLeavingThePrefillLeg(t *testing.T) {
+	slow := slowArgs()
+	slow.PrefillMS = 60_000
+	s := newPair(t, fake.Config{Mock: mock.Config{Args: slow}}, "")
+	prefill, _, _ := s.legs(t, long())
+	ctx, cancel := context.WithCancel(t.Context())
+	var err error
+	go func() {
+		s.p.awaitBodies(t, 1)
+		cancel()
+	}()
+	for _, e := range s.p.Generate(ctx, prefill) {
+		err = e
+	}
+	if engine.KindOf(err) != engine.Cancelled {
+		t.Errorf("%v", err)
+	}
+	s.p.awaitIdle(t)
+	if s.p.server.Held() != 0 {
+		t.Error("blocks of nobody are held")
+	}
+}
+
+// awaitIdle waits until nothing runs on the server.
+func (s *served) awaitIdle(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for range s.Load(ctx) {
+		if s.server.Running() == 0 {
+			return
+		}
+	}
+	t.Error("the server still runs what nobody wants")
+}
+
+// Blocks that nobody reads are let go after the server's own time, and people are
+// told of it.
+func TestQuirk10ExpiredHandoffsAreTold(t *testing.T) {
+	var log logged
+	c := fake.Config{Mock: mock.Config{Args: args()}, Transfer: fake.Transfer{Connector: nixl, Timeout: time.Millisecond}}
+	s := serve(t, c, func(v *vllm.Config) { v.Role, v.Log = engine.Prefill, log.logger() })
+	s.ready(t)
+	prefill, _, _ := pair{p: s}.legs(t, long())
+	if _, last, err := s.run(t, prefill); err != nil || last.Handoff == nil {
+		t.Fatalf("%+v, %v", last, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for range s.Load(ctx) {
+		for range s.Card(ctx) {
+			break
+		}
+		if log.has("prefills that nobody has read") {
+			if s.server.Held() != 0 || s.server.Expired() != 1 {
+				t.Errorf("%d held, %d expired", s.server.Held(), s.server.Expired())
+			}
+			return
+		}
+	}
+	t.Error("nobody was told of the blocks that were lost")
+}
+
+// Who leaves a decode leg whose blocks are on their way is gone at once; its engine
+// hears of it when they have come, and lives.
+func TestQuirk24AbortWaitsForRemoteBlocks(t *testing.T) {
+	for _, gen := range []bool{true, false} {
+		s := newPair(t, fake.Config{NoGenerate: !gen, TokensOnly: true, Transfer: fake.Transfer{Fragile: true}}, "")
+		prefill, decode, _ := s.legs(t, long())
+		decode.Stop.MaxTokens = 4000
+		_, last, err := s.p.run(t, prefill)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decode.Disagg.Handoff = last.Handoff
+		release := s.p.server.HoldReads()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var left time.Time
+		go func() {
+			s.d.awaitBodies(t, 1)
+			left = time.Now()
+			cancel(engine.ErrClientGone)
+		}()
+		for _, e := range s.d.Generate(ctx, decode) {
+			err = e
+		}
+		if engine.KindOf(err) != engine.Cancelled {
+			t.Errorf("%v", err)
+		}
+		if late := time.Since(left); late > 5*time.Second {
+			t.Errorf("the client waited %s", late)
+		}
+		if n := len(s.d.server.Aborted()); n != 0 {
+			t.Errorf("%d aborts while the blocks are on their way", n)
+		}
+		release()
+		s.d.awaitAbort(t, decode.ID)
+		if s.d.server.Pulls() != 1 || s.p.server.Held() != 0 {
+			t.Errorf("%d pulls, %d held", s.d.server.Pulls(), s.p.server.Held())
+		}
+		if st := s.d.await(t, engine.Ready); st.State != engine.Ready {
+			t.Errorf("the engine is %s", st.State)
+		}
+	}
+}
+
+// An engine that is closed waits for no blocks.
+func TestCloseWhileBlocksAreOnTheirWay(t *testing.T) {
+	s := newPair(t, fake.Config{}, "")
+	prefill, decode, _ := s.legs(t, long())
+	_, last, err := s.p.run(t, prefill)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decode.Disagg.Handoff = last.Handoff
+	defer s.p.server.HoldReads()()
+	go func() {
+		s.d.awaitBodies(t, 1)
+		s.d.Engine.Close()
+	}()
+	for _, e := range s.d.Generate(t.Context(), decode) {
+		err = e
+	}
+	if engine.KindOf(err) != engine.EngineShutdown {
+		t.Errorf("%v, want engine_shutdown", err)
+	}
+}
+
+// awaitBodies waits until so many requests have come to the server.
+func (s *served) awaitBodies(t *testing.T, n int) {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for range s.Load(ctx) {
+		if len(s.server.Bodies()) >= n {
+			return
+		}
+	}
+	t.Errorf("fewer than %d requests came", n)
+}
+
+func (s *served) awaitAbort(t *testing.T, id string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for range s.Load(ctx) {
+		if slices.Contains(s.server.Aborted(), id) {
+			return
+		}
+	}
+	t.Errorf("the server was never told to give %s up", id)
+}
+
+func TestPrepare(t *testing.T) {
+	two := args()
+	two.DPSize = 2
+	s := serve(t, fake.Config{Mock: mock.Config{Args: two}, Transfer: fake.Transfer{Connector: "MooncakeConnector"}}, func(v *vllm.Config) {
+		v.Role, v.Disagg.Style = engine.Prefill, vllm.StyleMooncake
+		port, _ := strconv.Atoi(portOf(t, v.URL))
+		v.Disagg.Port = uint16(port)
+	})
+	if _, err := s.Prepare(t.Context(), engine.HandoffQuery{}); engine.KindOf(err) != engine.Unsupported {
+		t.Errorf("before the first look: %v", err)
+	}
+	card := s.ready(t)
+	if card.Disagg.Host != "127.0.0.1" || card.Disagg.Port == 0 || card.Role != engine.Prefill {
+		t.Errorf("card %+v", card)
+	}
+	if _, err := s.Prepare(t.Context(), engine.HandoffQuery{Rank: 2}); engine.KindOf(err) != engine.InvalidArgument {
+		t.Errorf("a rank that is not there: %v", err)
+	}
+	names := map[string]bool{}
+	for rank := range uint32(2) {
+		for range 2 {
+			h, err := s.Prepare(t.Context(), engine.HandoffQuery{Rank: rank})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, name, _ := strings.Cut(string(h.Decode), `"remote_engine_id":`)
+			names[name] = true
+		}
+	}
+	if len(names) != 2 {
+		t.Errorf("engines %v, want one for each rank", names)
+	}
+	// Another life has other names.
+	first := s.await(t, engine.Ready).Epoch
+	s.server.Restart()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for st := range s.Card(ctx) {
+		if st.Epoch != first {
+			break
+		}
+	}
+	h, err := s.Prepare(t.Context(), engine.HandoffQuery{})
+	if _, name, _ := strings.Cut(string(h.Decode), `"remote_engine_id":`); err != nil || names[name] {
+		t.Errorf("%s, %v: a name of the life before", h.Decode, err)
+	}
+	if err := s.Release(t.Context(), "unknown"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A bootstrap server that does not answer, or not for this rank, is no prefill
+// server that can be used.
+func TestBootstrapServerFails(t *testing.T) {
+	for body, kind := range map[string]engine.ErrorKind{
+		`{"3":{"engine_id":"x"}}`: engine.Unavailable,
+		`<html>`:                  engine.Internal,
+	} {
+		h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(body)) }))
+		defer h.Close()
+		s := serve(t, fake.Config{Mock: mock.Config{Args: args()}}, func(v *vllm.Config) {
+			v.Role, v.Disagg.Style = engine.Prefill, vllm.StyleMooncake
+			port, _ := strconv.Atoi(portOf(t, h.URL))
+			v.Disagg.Port = uint16(port)
+		})
+		s.ready(t)
+		if _, err := s.Prepare(t.Context(), engine.HandoffQuery{}); engine.KindOf(err) != kind {
+			t.Errorf("%s: %v, want %s", body, err, kind)
+		}
+	}
+}
+
+// What a server tells of its connector is its role and style; the operator knows
+// better.
+func TestTransferOfCards(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		told    fake.Transfer
+		set     vllm.Config
+		role    engine.Role
+		style   string
+		handoff bool
+	}{
+		{"no connector", fake.Transfer{}, vllm.Config{}, engine.Aggregated, "", false},
+		{"both", fake.Transfer{Connector: nixl}, vllm.Config{}, engine.Aggregated, vllm.StyleNIXL, true},
+		{"producer", fake.Transfer{Connector: nixl, Role: "kv_producer"}, vllm.Config{}, engine.Prefill, vllm.StyleNIXL, true},
+		{"consumer", fake.Transfer{Connector: nixl, Role: "kv_consumer"}, vllm.Config{}, engine.Decode, vllm.StyleNIXL, false},
+		{"mooncake", fake.Transfer{Connector: "MooncakeConnector", Role: "kv_producer"}, vllm.Config{}, engine.Prefill, vllm.StyleMooncake, true},
+		{"a store of Mooncake", fake.Transfer{Connector: "MooncakeStoreConnector"}, vllm.Config{}, engine.Aggregated, "", false},
+		{"a cache below", fake.Transfer{Connector: "LMCacheConnectorV1"}, vllm.Config{}, engine.Aggregated, "", false},
+		{"a shared one", fake.Transfer{Connector: "LMCacheConnectorV1", Role: "kv_producer"}, vllm.Config{}, engine.Prefill, vllm.StyleShared, true},
+		{"one of several", fake.Transfer{Connector: "MultiConnector", Inner: []string{"OffloadingConnector", nixl}}, vllm.Config{}, engine.Aggregated, vllm.StyleNIXL, true},
+		{"both, for one leg", fake.Transfer{Connector: nixl}, vllm.Config{Role: engine.Decode}, engine.Decode, vllm.StyleNIXL, false},
+		{"not told", fake.Transfer{}, vllm.Config{Role: engine.Prefill}, engine.Prefill, vllm.StyleNIXL, true},
+		{"declared", fake.Transfer{}, vllm.Config{Disagg: vllm.Disagg{Style: vllm.StyleOffload}}, engine.Aggregated, vllm.StyleOffload, true},
+	} {
+		s := serve(t, fake.Config{Dev: true, Mock: mock.Config{Args: args()}, Transfer: tt.told}, func(v *vllm.Config) {
+			v.Role, v.Disagg = tt.set.Role, tt.set.Disagg
+		})
+		c := s.ready(t)
+		if c.Role != tt.role || c.Disagg.Style != tt.style || c.Features.Has(engine.FeatureHandoff) != tt.handoff {
+			t.Errorf("%s: role %q, style %q, features %v", tt.name, c.Role, c.Disagg.Style, c.Features)
+		}
+	}
+	for _, c := range []vllm.Config{{Role: engine.Encode}, {Disagg: vllm.Disagg{Style: "pigeon"}}} {
+		c.URL = "http://gpu7:8000"
+		if _, err := vllm.New(c); err == nil {
+			t.Errorf("%+v is no error", c)
+		}
+	}
+}
+
+// A leg that the server would take for a request of its own is refused before.
+func TestLegsRefused(t *testing.T) {
+	plain := serve(t, fake.Config{Mock: mock.Config{Args: args()}}, nil)
+	plain.ready(t)
+	s := newPair(t, fake.Config{}, "")
+	for _, tt := range []struct {
+		name string
+		to   *served
+		leg  engine.Disagg
+		kind engine.ErrorKind
+	}{
+		{"a prefill leg to nobody's server", plain, engine.Disagg{Phase: engine.PhasePrefill}, engine.Unsupported},
+		{"a decode leg to nobody's server", plain, engine.Disagg{Phase: engine.PhaseDecode}, engine.Unsupported},
+		{"a prefill leg to a decode server", s.d, engine.Disagg{Phase: engine.PhasePrefill}, engine.Unsupported},
+		{"another leg", s.p, engine.Disagg{Phase: "encode"}, engine.Unsupported},
+		{"a hand-off that is none", s.d, engine.Disagg{Phase: engine.PhaseDecode, Handoff: []byte(`[1]`)}, engine.InvalidArgument},
+	} {
+		r := long()
+		r.Disagg = tt.leg
+		if _, _, err := tt.to.run(t, r); engine.KindOf(err) != tt.kind {
+			t.Errorf("%s: %v, want %s", tt.name, err, tt.kind)
+		}
+	}
+}
+
+// An address that only its own machine knows is told of, once.
+func TestQuirk09SideChannelAddressIsTold(t *testing.T) {
+	var log logged
+	c := fake.Config{Mock: mock.Config{Args: args()}, Transfer: fake.Transfer{Connector: nixl, Host: "localhost", Port: 5600}}
+	s := serve(t, c, func(v *vllm.Config) {
+		v.Role, v.Log, v.Disagg.Host = engine.Prefill, log.logger(), "gpu7"
+	})
+	s.ready(t)
+	for range 2 {
+		prefill, _, _ := pair{p: s}.legs(t, long())
+		if _, _, err := s.run(t, prefill); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := net.JoinHostPort("localhost", "5600")
+	if n := log.count("VLLM_NIXL_SIDE_CHANNEL_HOST"); n != 1 || !log.has(want) {
+		t.Errorf("told %d times: %s", n, log.String())
+	}
+}
+
+// logged collects what is logged.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (l *logged) logger() *slog.Logger  { return slog.New(slog.NewTextHandler(l, nil)) }
+func (l *logged) has(part string) bool  { return l.count(part) > 0 }
+func (l *logged) count(part string) int { return strings.Count(l.String(), part) }

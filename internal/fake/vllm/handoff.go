@@ -1,0 +1,324 @@
+package vllm
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Transfer says how a server hands blocks over: its --kv-transfer-config, and the
+// environment that goes with it.
+type Transfer struct {
+	// Connector is such as NixlConnector, Role such as kv_both. Without a connector
+	// a server hands nothing over, and takes no notice of what it is told of it.
+	Connector, Role string
+	// Inner are the connectors of a MultiConnector.
+	Inner []string
+	// Host and Port are where decode servers read; as the request was addressed,
+	// if they are not set. The fake reads over HTTP, at the address of its API.
+	Host string
+	Port int
+	// Timeout is how long blocks wait to be read; 0 = 480 s.
+	Timeout time.Duration
+	// Fail is "kv_load_failure_policy": "fail": a request whose blocks cannot be
+	// read fails, instead of being computed.
+	Fail bool
+	// NoRoot is a build whose route for tokens does not read kv_transfer_params at
+	// the root of the body, but among the extra arguments alone.
+	NoRoot bool
+	// Fragile is a build whose engine core dies if a request is given up while its
+	// blocks are being read.
+	Fragile bool
+}
+
+const handoffTimeout = 480 * time.Second
+
+// readPath is where decode servers read the blocks of a hand-off.
+const readPath = "/side_channel/"
+
+// transfer is kv_transfer_params, as far as any style of handing over has it.
+type transfer struct {
+	RemoteDecode  bool            `json:"do_remote_decode"`
+	RemotePrefill bool            `json:"do_remote_prefill"`
+	Engine        *string         `json:"remote_engine_id"`
+	Request       string          `json:"remote_request_id"`
+	Blocks        json.RawMessage `json:"remote_block_ids"`
+	Host          *string         `json:"remote_host"`
+	Port          *int            `json:"remote_port"`
+	ID            string          `json:"transfer_id"`
+	Bootstrap     string          `json:"remote_bootstrap_addr"`
+	Decoder       *offloaded      `json:"remote_decoder"`
+	Prefiller     *offloaded      `json:"remote_prefiller"`
+}
+
+type offloaded struct {
+	ID   string `json:"kv_request_id"`
+	Host string `json:"remote_host"`
+	Port int    `json:"remote_port"`
+}
+
+// transferOf returns what a request is told of a hand-off, or nil.
+func (s *Server) transferOf(a *asked, gen bool) (*transfer, error) {
+	raw := a.Transfer
+	if gen && s.config.Transfer.NoRoot {
+		raw = a.ExtraArgs.Transfer
+	}
+	if s.config.Transfer.Connector == "" || len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	t := new(transfer)
+	if err := json.Unmarshal(raw, t); err != nil {
+		return nil, fmt.Errorf("kv_transfer_params: %w", err)
+	}
+	return t, nil
+}
+
+// key is the name under which a prefill's blocks are kept; "" for none.
+func (t *transfer) key(id string) string {
+	switch {
+	case t == nil:
+		return ""
+	case t.Decoder != nil:
+		return t.Decoder.ID
+	case !t.RemoteDecode:
+		return ""
+	}
+	return cmp.Or(t.ID, id)
+}
+
+// kept are the blocks that wait for their decode server.
+type kept struct {
+	blocks []byte // their ids, as they were handed over
+	tokens int
+	expire *time.Timer
+}
+
+// store is what a server keeps for others, by name.
+type store struct {
+	mu      sync.Mutex
+	kept    map[string]*kept
+	coming  map[string]chan struct{} // closed when blocks of this name are kept
+	gate    chan struct{}            // reads wait for it; nil: they do not
+	expired int
+}
+
+// keep holds the blocks of a prefill. The number of the first is beyond what a
+// float64 holds.
+func (s *store) keep(key string, tokens, blocks int, timeout time.Duration) []byte {
+	ids := make([]uint64, blocks)
+	for i := range ids {
+		ids[i] = 1<<53 + 1 + uint64(i)
+	}
+	k := &kept{blocks: encode([][]uint64{ids}), tokens: tokens}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept[key] = k
+	k.expire = time.AfterFunc(cmp.Or(timeout, handoffTimeout), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.kept[key] == k {
+			delete(s.kept, key)
+			s.expired++
+		}
+	})
+	if c := s.coming[key]; c != nil {
+		close(c)
+		delete(s.coming, key)
+	}
+	return k.blocks
+}
+
+// take gives up the blocks of a name, once: whoever comes first waits for them if
+// wait says so.
+func (s *store) take(ctx context.Context, key string, blocks []byte, wait bool) (tokens int, err error) {
+	for {
+		s.mu.Lock()
+		gate := s.gate
+		k, ok := s.kept[key]
+		if gate == nil && ok {
+			defer s.mu.Unlock()
+			if len(blocks) > 0 && !bytes.Equal(blocks, k.blocks) {
+				return 0, errors.New("these are no blocks of this request")
+			}
+			k.expire.Stop()
+			delete(s.kept, key)
+			return k.tokens, nil
+		}
+		if gate == nil && !wait {
+			s.mu.Unlock()
+			return 0, errors.New("no blocks are kept under this name")
+		}
+		if gate == nil {
+			if gate = s.coming[key]; gate == nil {
+				gate = make(chan struct{})
+				s.coming[key] = gate
+			}
+		}
+		s.mu.Unlock()
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
+
+// clear forgets everything, as a process does that was started anew.
+func (s *store) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.kept {
+		k.expire.Stop()
+	}
+	clear(s.kept)
+}
+
+// Held returns how many prefills wait for their decode server.
+func (s *Server) Held() int {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	return len(s.store.kept)
+}
+
+// Expired returns how many have waited in vain.
+func (s *Server) Expired() int {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	return s.store.expired
+}
+
+// Pulls returns how many requests have got blocks from another server.
+func (s *Server) Pulls() int64 { return s.pulls.Load() }
+
+// HoldReads lets reads of this server's blocks wait until release is called.
+func (s *Server) HoldReads() (release func()) {
+	gate := make(chan struct{})
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	s.store.gate = gate
+	return func() {
+		s.store.mu.Lock()
+		defer s.store.mu.Unlock()
+		if s.store.gate == gate {
+			s.store.gate = nil
+			close(gate)
+		}
+	}
+}
+
+// handOver keeps the blocks of a prefill that has ended and returns what its client
+// is told; nil if there is nothing to hand over.
+func (s *Server) handOver(r *http.Request, a *asked, key string) any {
+	full := len(a.Prompt) / s.config.Mock.Args.BlockSize
+	reads := slices.Contains([]string{"NixlConnector", "MoRIIOConnector", "MultiConnector"}, s.config.Transfer.Connector)
+	meets := slices.Contains([]string{"MooncakeConnector", "OffloadingConnector"}, s.config.Transfer.Connector)
+	if key == "" || full == 0 || !reads && !meets {
+		return nil
+	}
+	blocks := s.store.keep(key, len(a.Prompt), full, s.config.Transfer.Timeout)
+	if meets {
+		return nil // the client knew it all before
+	}
+	host, port := s.address(r)
+	return map[string]any{
+		"do_remote_prefill": true, "do_remote_decode": false,
+		"remote_engine_id": s.engineID(0), "remote_request_id": key, "remote_block_ids": json.RawMessage(blocks),
+		"remote_host": host, "remote_port": port, "tp_size": 1, "remote_dp_rank": 0,
+	}
+}
+
+// address is where this server's blocks are read.
+func (s *Server) address(r *http.Request) (host string, port int) {
+	host, number, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host, number = r.Host, "80"
+	}
+	port, _ = strconv.Atoi(number)
+	return cmp.Or(s.config.Transfer.Host, host), cmp.Or(s.config.Transfer.Port, port)
+}
+
+func (s *Server) engineID(rank int) string {
+	return fmt.Sprintf("engine-%s-%d-%d", s.config.Mock.Name, s.mock.Epoch(), rank)
+}
+
+// pull reads the blocks that a request is to begin with, and returns how many tokens
+// they hold: 0 if it begins with none.
+func (s *Server) pull(ctx context.Context, t *transfer) (tokens int, err error) {
+	var at, key string
+	var blocks []byte
+	wait := false
+	switch {
+	case t == nil:
+		return 0, nil
+	case t.Prefiller != nil:
+		at, key = "http://"+net.JoinHostPort(t.Prefiller.Host, strconv.Itoa(t.Prefiller.Port)), t.Prefiller.ID
+	case !t.RemotePrefill:
+		return 0, nil
+	case t.Bootstrap != "":
+		at, key, wait = t.Bootstrap, t.ID, true
+	case t.Host != nil && t.Port != nil:
+		at, key, blocks = "http://"+net.JoinHostPort(*t.Host, strconv.Itoa(*t.Port)), t.Request, t.Blocks
+	default:
+		return 0, nil // from a store that both use, which the fake has not
+	}
+	defer func() {
+		if ctx.Err() != nil && s.config.Transfer.Fragile {
+			s.Kill()
+		}
+	}()
+	path := at + readPath + key
+	if wait {
+		path += "?wait=true"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, path, bytes.NewReader(blocks))
+	if err != nil {
+		return 0, err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		return 0, fmt.Errorf("read the blocks of %s: %s %s: %w", key, resp.Status, text, err)
+	}
+	tokens, err = strconv.Atoi(string(text))
+	if err == nil {
+		s.pulls.Add(1)
+	}
+	return tokens, err
+}
+
+// read is the route by which other servers read.
+func (s *Server) read(w http.ResponseWriter, r *http.Request) {
+	blocks, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	tokens, err := s.store.take(r.Context(), r.PathValue("key"), blocks, r.URL.Query().Get("wait") == "true")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	fmt.Fprint(w, tokens)
+}
+
+// query is that of the bootstrap server of Mooncake.
+func (s *Server) query(w http.ResponseWriter, _ *http.Request) {
+	ranks := map[string]any{}
+	for rank := range max(1, s.config.Mock.Args.DPSize) {
+		ranks[strconv.Itoa(rank)] = map[string]any{"engine_id": s.engineID(rank)}
+	}
+	write(w, http.StatusOK, ranks)
+}
