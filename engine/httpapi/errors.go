@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +22,7 @@ func ErrorOf(status int, header http.Header, body []byte) *engine.Error {
 	switch {
 	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
 		e.Kind = engine.InvalidArgument
-		if strings.Contains(told.Message, "context length") || strings.Contains(told.Message, "longer than the model") {
+		if isTooLong(&told) {
 			e.Code = "context_length_exceeded"
 		}
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
@@ -43,6 +44,18 @@ func ErrorOf(status int, header http.Header, body []byte) *engine.Error {
 		e.RetryAfter = min(time.Duration(seconds)*time.Second, time.Minute)
 	}
 	return e
+}
+
+// tooLong are the words by which engines say that a prompt is longer than they take.
+var tooLong = []string{
+	"context length", "longer than the model", "maximum model length", // vLLM, SGLang
+	"exceeds the available context size", "exceed_context_size", // llama.cpp
+	"max_num_tokens", "max_input_len", "max_seq_len", // TensorRT-LLM
+}
+
+func isTooLong(f *Fault) bool {
+	said := strings.ToLower(f.Message + " " + f.Type)
+	return slices.ContainsFunc(tooLong, func(words string) bool { return strings.Contains(said, words) })
 }
 
 // Fault is what an engine tells of a failure.

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"mime"
 	"net/http"
+	"time"
 
 	"github.com/dynago/dynago/engine"
 )
@@ -24,7 +25,9 @@ const longestLine = 64 << 20
 // [Told].
 func (c *Client) Stream(ctx context.Context, path string, header http.Header, body []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		resp, err := c.Do(ctx, http.MethodPost, path, header, body)
+		own, cancel := context.WithCancel(ctx)
+		defer cancel()
+		resp, err := c.Do(own, http.MethodPost, path, header, body)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -45,8 +48,25 @@ func (c *Client) Stream(ctx context.Context, path string, header http.Header, bo
 		}
 		if ctx.Err() != nil {
 			yield(nil, engine.CauseOf(ctx, ctx.Err()))
+			return
 		}
+		rest(resp.Body, cancel)
 	}
+}
+
+// How much there may be behind the last event, and how long it may take to come.
+const (
+	mostRest    = 64 << 10
+	restTimeout = 20 * time.Millisecond
+)
+
+// rest reads what is left of an answer whose last event has come, so that its
+// connection can take another request. It is there already, or not worth waiting
+// for; cancel ends the wait.
+func rest(body io.Reader, cancel func()) {
+	late := time.AfterFunc(restTimeout, cancel)
+	defer late.Stop()
+	_, _ = io.CopyN(io.Discard, body, mostRest) // only the connection depends on it
 }
 
 // notAStream tells of an answer in place of a stream: an error under a good

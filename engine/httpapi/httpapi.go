@@ -9,6 +9,7 @@
 package httpapi
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -101,8 +102,8 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Do sends a request and returns an answer of a 2xx status, whose body the caller
 // closes. Anything else is an *engine.Error. header may be nil; body may be nil
-// for none. A request that found its kept-alive connection closed is sent once
-// more: nobody has read it.
+// for none. A request that met a kept connection just as the engine closed it is
+// sent once more: nobody has read it. One that may have been read never is.
 func (c *Client) Do(ctx context.Context, method, path string, header http.Header, body []byte) (*http.Response, error) {
 	resp, err := c.send(ctx, method, path, header, body)
 	if err != nil {
@@ -139,17 +140,12 @@ func (c *Client) send(ctx context.Context, method, path string, header http.Head
 		if body != nil {
 			req.Header.Set("Content-Type", "application/json")
 		}
-		var reused bool
-		resp, err := c.http.Do(req.WithContext(traceReuse(ctx, &reused)))
-		if err == nil || again || !reused || ctx.Err() != nil || !closedEarly(err) {
+		var over connection
+		resp, err := c.http.Do(req.WithContext(over.trace(ctx)))
+		if err == nil || again || ctx.Err() != nil || !over.missed(err) {
 			return resp, err
 		}
 	}
-}
-
-// closedEarly says whether a connection ended before it brought an answer.
-func closedEarly(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || isReset(err)
 }
 
 // unreachable classifies a request that brought no answer.
@@ -201,8 +197,11 @@ func (c *Client) whole(ctx context.Context, method, path string, header http.Hea
 
 // lost is the error of an answer that was not read to its end.
 func lost(ctx context.Context, path string, err error) error {
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return engine.CauseOf(ctx, err)
+	case errors.Is(err, bufio.ErrTooLong):
+		return engine.Errorf(engine.Internal, "%s answers with a line of more than %d bytes", path, longestLine)
 	}
 	return &engine.Error{Kind: engine.Disconnected, Op: "read " + path, Err: err}
 }

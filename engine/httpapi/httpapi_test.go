@@ -10,7 +10,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -75,6 +74,7 @@ func TestErrorKinds(t *testing.T) {
 		{400, `{"error":{"message":"bad temperature","param":"temperature"}}`, engine.InvalidArgument, "bad temperature"},
 		{400, `{"object":"error","message":"too long","code":400}`, engine.InvalidArgument, "too long"},
 		{422, `{"detail":[{"loc":["body","prompt"],"msg":"missing"}]}`, engine.InvalidArgument, `[{"loc":["body","prompt"],"msg":"missing"}]`},
+		{400, `{"error":{"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error"}}`, engine.InvalidArgument, "the request exceeds the available context size, try increasing it"},
 		{413, ``, engine.InvalidArgument, ""},
 		{401, `{"error":"Unauthorized"}`, engine.Denied, "Unauthorized"},
 		{404, `{"error":{"message":"The model x does not exist"}}`, engine.NotFound, "The model x does not exist"},
@@ -96,6 +96,22 @@ func TestErrorKinds(t *testing.T) {
 		e, ok := errors.AsType[*engine.Error](err)
 		if !ok || e.Kind != c.kind || e.Message != c.message || !e.FromEngine || e.Status != c.status || e.RetryAfter != 7*time.Second {
 			t.Errorf("%d %s: got %+v, want %s %q", c.status, c.body, e, c.kind, c.message)
+		}
+	}
+}
+
+// A prompt that is too long is told by each engine in words of its own.
+func TestTooLong(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"error":{"message":"This model's maximum context length is 8 tokens. However, you requested 9."}}`:                              "context_length_exceeded",
+		`{"error":{"message":"The decoder prompt (length 9) is longer than the maximum model length of 8."}}`:                             "context_length_exceeded",
+		`{"error":{"message":"The input (9 tokens) is longer than the model's context length (8 tokens)."}}`:                              "context_length_exceeded",
+		`{"error":{"code":400,"message":"request (9 tokens) exceeds the available context size (8)","type":"exceed_context_size_error"}}`: "context_length_exceeded",
+		`{"object":"error","message":"The sum of prompt length (9) and max_tokens (1) should not exceed max_seq_len (8)"}`:                "context_length_exceeded",
+		`{"error":{"message":"temperature must be at least 0"}}`:                                                                          "",
+	} {
+		if e := httpapi.ErrorOf(400, nil, []byte(body)); e.Code != want {
+			t.Errorf("%s: code %q, want %q", body, e.Code, want)
 		}
 	}
 }
@@ -126,46 +142,6 @@ func TestUnreachable(t *testing.T) {
 	}
 	if _, err := secret.Get(t.Context(), "/"); engine.KindOf(err) != engine.CannotConnect {
 		t.Errorf("it speaks plainly: %v", err)
-	}
-}
-
-// A request over a connection that the engine has closed meanwhile is sent again,
-// once, and a new connection that closes is not.
-func TestClosedConnections(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	var served atomic.Int32
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				buf := make([]byte, 4096)
-				conn.Read(buf)
-				served.Add(1)
-				io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-				// Keeps the connection, reads the next request, and hangs up.
-				conn.Read(buf)
-			}()
-		}
-	}()
-	c, err := httpapi.New(httpapi.Config{URL: "http://" + l.Addr().String()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 5 {
-		if got, err := c.Post(t.Context(), "/", nil, []byte(`{}`)); err != nil || string(got) != "ok" {
-			t.Fatalf("%q, %v", got, err)
-		}
-	}
-	if n := served.Load(); n != 5 {
-		t.Errorf("%d connections for 5 requests", n)
 	}
 }
 

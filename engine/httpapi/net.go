@@ -5,17 +5,47 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
+	"sync/atomic"
 	"syscall"
+	"time"
 )
 
-// traceReuse tells whether a request went over a connection that was used
-// before.
-func traceReuse(ctx context.Context, reused *bool) context.Context {
+// connection is what a request went over.
+type connection struct {
+	idle     time.Duration // unused before; 0 for a new one
+	taken    time.Time
+	kept     bool
+	answered atomic.Bool // a byte of an answer has come
+}
+
+func (c *connection) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GotConn: func(info httptrace.GotConnInfo) { *reused = info.Reused },
+		GotConn: func(i httptrace.GotConnInfo) {
+			c.kept, c.idle, c.taken = i.Reused, i.IdleTime, time.Now()
+		},
+		GotFirstResponseByte: func() { c.answered.Store(true) },
 	})
+}
+
+// An engine closes what was idle for some time. Its word of that and a request may
+// cross on their way; then the request comes back within one round trip.
+const (
+	leastIdle = 500 * time.Millisecond
+	roundTrip = time.Second
+)
+
+// missed says whether the engine had closed the connection when the request came.
+// What ends otherwise may have been read, and be running.
+func (c *connection) missed(err error) bool {
+	if !c.kept || c.answered.Load() || time.Since(c.taken) > roundTrip {
+		return false
+	}
+	// A reset is the answer to what was never read; a plain end is no answer at all.
+	return isReset(err) || c.idle >= leastIdle && (errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed))
 }
 
 func isReset(err error) bool {
