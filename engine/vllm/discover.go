@@ -73,13 +73,7 @@ type serverInfo struct {
 		} `json:"structured_outputs_config"`
 		LoRA     jsontext.Value `json:"lora_config"`
 		Transfer *connector     `json:"kv_transfer_config"`
-		Events   struct {
-			Enabled   bool    `json:"enable_kv_cache_events"`
-			Publisher string  `json:"publisher"`
-			Endpoint  string  `json:"endpoint"`
-			Replay    *string `json:"replay_endpoint"`
-			Topic     string  `json:"topic"`
-		} `json:"kv_events_config"`
+		Events   publisher      `json:"kv_events_config"`
 	} `json:"vllm_config"`
 }
 
@@ -265,6 +259,15 @@ func (e *Engine) inspect(ctx context.Context) (*build, error) {
 		// What cannot be read is not known.
 		if json.Unmarshal(text, &b.server, lenient) != nil {
 			b.server = serverInfo{}
+		}
+	}
+	if b.paths == nil || b.paths[sourcesPath] {
+		if text, err := e.client.Get(ctx, sourcesPath); err == nil {
+			if p, ok := publisherOf(text); ok {
+				b.server.Config.Events = p
+			}
+		} else if broken(err) {
+			return nil, err
 		}
 	}
 	return b, nil
