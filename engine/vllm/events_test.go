@@ -31,8 +31,8 @@ func publisher(t *testing.T) (pub *zmtp.Pub, endpoint string) {
 	return pub, strings.Replace(at, "127.0.0.1", "*", 1)
 }
 
-// publish sends the message with a number once somebody listens.
-func publish(ctx context.Context, t *testing.T, pub *zmtp.Pub, sequence byte) {
+// send sends the message with a number once somebody listens.
+func send(ctx context.Context, t *testing.T, pub *zmtp.Pub, sequence byte) {
 	payload, err := hex.DecodeString(stored)
 	if err != nil {
 		t.Error(err)
@@ -62,7 +62,7 @@ func TestEvents(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	want := kv.AppendLocalHashes(nil, []uint32{11, 12, 13, 14, 15, 16, 17, 18}, 4, kv.Namespace{}.Seed())
-	go publish(ctx, t, pub, 0)
+	go send(ctx, t, pub, 0)
 	var epoch uint64
 	for b, err := range s.Events(ctx, nil) {
 		if err != nil {
@@ -101,7 +101,7 @@ func TestBlockSizeIsLearned(t *testing.T) {
 	defer e.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	go publish(ctx, t, pub, 0)
+	go send(ctx, t, pub, 0)
 	for st, err := range e.Card(ctx) {
 		if err != nil {
 			t.Fatal(err)

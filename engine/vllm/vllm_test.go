@@ -11,6 +11,7 @@ import (
 	"github.com/dynago/dynago/engine/enginetest"
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/engine/vllm"
+	"github.com/dynago/dynago/internal/fake/publish"
 	fake "github.com/dynago/dynago/internal/fake/vllm"
 )
 
@@ -159,10 +160,16 @@ func TestCards(t *testing.T) {
 				slices.Equal(c.Controls, []string{engine.ControlReset, engine.ControlSleep, engine.ControlWake})
 		}},
 		{"first come, first served", fake.Config{Dev: true}, nil, func(c *engine.Card) bool { return !c.Features.Has(engine.FeaturePriority) }},
-		{"events are told of", fake.Config{Dev: true, EventsEndpoint: "tcp://*:5557"}, nil, func(c *engine.Card) bool {
+		{"events are told of", fake.Config{Dev: true, Events: publish.Config{Endpoint: "tcp://127.0.0.1:*"}}, nil, func(c *engine.Card) bool {
 			return c.Features.Has(engine.FeatureEvents) && c.BlockSize == 16
 		}},
-		{"events nobody tells of", fake.Config{EventsEndpoint: "tcp://*:5557"}, nil, func(c *engine.Card) bool {
+		{"events are told of by a route of their own", fake.Config{Sources: true, Events: publish.Config{Endpoint: "tcp://127.0.0.1:*"}}, nil, func(c *engine.Card) bool {
+			return c.Features.Has(engine.FeatureEvents)
+		}},
+		{"there are no events to tell of", fake.Config{Sources: true}, nil, func(c *engine.Card) bool {
+			return !c.Features.Has(engine.FeatureEvents)
+		}},
+		{"events nobody tells of", fake.Config{Events: publish.Config{Endpoint: "tcp://127.0.0.1:*"}}, nil, func(c *engine.Card) bool {
 			return !c.Features.Has(engine.FeatureEvents)
 		}},
 		{"what is declared", fake.Config{}, func(c *vllm.Config) {

@@ -117,9 +117,7 @@ func (s *Server) info(w http.ResponseWriter, _ *http.Request) {
 		"parallel_config":    map[string]any{"data_parallel_size": args.DPSize},
 		"lora_config":        nil,
 		"kv_transfer_config": transfer,
-		"kv_events_config": map[string]any{
-			"enable_kv_cache_events": s.config.EventsEndpoint != "", "publisher": "zmq", "endpoint": s.config.EventsEndpoint, "replay_endpoint": nil, "topic": "",
-		},
+		"kv_events_config":   s.eventsConfig(),
 	}})
 }
 

@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/internal/fake/publish"
 )
 
 // Config says what build a server is, and with which flags it was started.
@@ -34,9 +35,11 @@ type Config struct {
 	// --scheduling-policy priority, TokensOnly is --tokens-only, Dev is
 	// VLLM_SERVER_DEV_MODE, LoRA is --enable-lora with updates at run time.
 	PromptTokensDetails, Priority, TokensOnly, Dev, LoRA bool
-	// EventsEndpoint is what --kv-events-config says; only a server in development
-	// mode tells it. Nothing is published there.
-	EventsEndpoint string
+	// Events is --kv-events-config; without an endpoint nothing is published. A
+	// server in development mode tells where.
+	Events publish.Config
+	// Sources is a build with /kv_event_sources, which tells it, too.
+	Sources bool
 	// Adapters are loaded from the start.
 	Adapters []string
 	// Transfer is how it hands blocks to other servers.
@@ -47,6 +50,7 @@ type Config struct {
 type Server struct {
 	config Config
 	mock   *mock.Engine
+	events *publish.Publisher // or nil
 	mux    *http.ServeMux
 	paths  []string
 
@@ -70,6 +74,9 @@ func New(c Config) (*Server, error) {
 		return nil, fmt.Errorf("fake vLLM: %w", err)
 	}
 	s := &Server{config: c, mock: m, mux: http.NewServeMux(), adapters: slices.Clone(c.Adapters), running: map[string]context.CancelFunc{}}
+	if err := s.publish(); err != nil {
+		return nil, err
+	}
 	s.store.kept, s.store.coming = map[string]*kept{}, map[string]chan struct{}{}
 	s.route("GET", "/health", s.health)
 	s.route("GET", "/version", s.version)
@@ -82,9 +89,12 @@ func New(c Config) (*Server, error) {
 	if c.TokensOnly {
 		s.route("POST", "/abort_requests", s.abort)
 	}
+	if c.Sources {
+		s.route("GET", "/kv_event_sources", s.sources)
+	}
 	if c.Dev {
 		s.route("GET", "/server_info", s.info)
-		s.route("POST", "/reset_prefix_cache", func(http.ResponseWriter, *http.Request) { s.resets.Add(1) })
+		s.route("POST", "/reset_prefix_cache", s.reset)
 		s.route("POST", "/sleep", func(http.ResponseWriter, *http.Request) { s.asleep.Store(true) })
 		s.route("POST", "/wake_up", func(http.ResponseWriter, *http.Request) { s.asleep.Store(false) })
 	}
@@ -137,6 +147,9 @@ func (s *Server) Wake() { s.asleep.Store(false) }
 // Close ends what runs.
 func (s *Server) Close() error {
 	s.store.clear()
+	if s.events != nil {
+		s.events.Close() //nolint:errcheck // it has nothing to say
+	}
 	return s.mock.Close()
 }
 
@@ -161,6 +174,5 @@ func (s *Server) Bodies() [][]byte {
 	return slices.Clone(s.bodies)
 }
 
-// Resets returns how often the cache was to be forgotten. The scheduler keeps it
-// nevertheless.
+// Resets returns how often the cache was to be forgotten.
 func (s *Server) Resets() int64 { return s.resets.Load() }
