@@ -145,9 +145,6 @@ func TestLostStreamsAreLookedInto(t *testing.T) {
 func TestPauseEndsWithTheLife(t *testing.T) {
 	e := attach(t, fake.Config{})
 	before := status(t, e, engine.Ready).Epoch
-	if _, err := e.Control(t.Context(), engine.ControlSleep, nil); err == nil {
-		t.Error("the fake sleeps, which it cannot")
-	}
 	if _, err := e.Control(t.Context(), engine.ControlPause, nil); err != nil {
 		t.Fatal(err)
 	}

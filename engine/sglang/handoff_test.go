@@ -128,7 +128,7 @@ func TestBootstrapHost(t *testing.T) {
 }
 
 // Numbers larger than a float64 holds reach the server as they are.
-func TestHandoffBytes(t *testing.T) {
+func TestQuirk11LargeNumbersInHandoffs(t *testing.T) {
 	server := described(`{"disaggregation_mode":"decode"}`)
 	var body string
 	server["/generate"] = func(w http.ResponseWriter, r *http.Request) {

@@ -3,6 +3,7 @@ package sglang
 import (
 	"context"
 	"iter"
+	"math"
 
 	"github.com/dynago/dynago/engine"
 )
@@ -15,6 +16,8 @@ type rankLoad struct {
 	WaitingTokens *int64 `json:"num_waiting_uncached_tokens"`
 	UsedTokens    *int64 `json:"num_used_tokens"`
 	MaxTokens     *int64 `json:"max_total_num_tokens"`
+	// Usage is the share of tokens in use, for builds that do not tell their number.
+	Usage *float64 `json:"token_usage"`
 
 	Requests *int64 `json:"num_reqs"`   // /get_load: running and waiting
 	Tokens   *int64 `json:"num_tokens"` // /get_load: in use
@@ -110,6 +113,10 @@ func (r *rankLoad) fill(to *engine.RankLoad, block int64) {
 	}
 	if r.UsedTokens == nil {
 		r.UsedTokens = r.Tokens
+	}
+	if u := r.Usage; r.UsedTokens == nil && u != nil && r.MaxTokens != nil && *u >= 0 && *u <= 1 {
+		used := int64(math.Round(*u * float64(*r.MaxTokens)))
+		r.UsedTokens = &used
 	}
 	for _, m := range []struct {
 		to    *int64

@@ -13,7 +13,7 @@ func readMetrics(page string) []rankLoad {
 	var order []uint32
 	for line := range strings.Lines(page) {
 		name, labels, value, ok := parseMetric(line)
-		if !ok || labels["tp_rank"] != "" && labels["tp_rank"] != "0" {
+		if !ok || !foremost(labels["tp_rank"]) || !foremost(labels["pp_rank"]) {
 			continue
 		}
 		rank, err := strconv.ParseUint(labels["dp_rank"], 10, 32)
@@ -24,13 +24,12 @@ func readMetrics(page string) []rankLoad {
 		if l == nil {
 			l = &rankLoad{Rank: uint32(rank)}
 		}
-		if to := l.metric(name); to != nil {
-			n := int64(value)
-			*to = &n
-			if byRank[l.Rank] == nil {
-				byRank[l.Rank] = l
-				order = append(order, l.Rank)
-			}
+		if !l.take(name, value) {
+			continue
+		}
+		if byRank[l.Rank] == nil {
+			byRank[l.Rank] = l
+			order = append(order, l.Rank)
 		}
 	}
 	ranks := make([]rankLoad, len(order))
@@ -40,28 +39,40 @@ func readMetrics(page string) []rankLoad {
 	return ranks
 }
 
-// metric returns the member that a metric is about, or nil. Some builds and
-// exporters write the prefix with an underscore.
-func (r *rankLoad) metric(name string) **int64 {
+// foremost says whether a label names the first of several, or there are none.
+func foremost(rank string) bool { return rank == "" || rank == "0" }
+
+// take keeps a metric if it is one of ours. Some builds and exporters write the
+// prefix with an underscore.
+func (r *rankLoad) take(name string, value float64) bool {
 	name, ok := strings.CutPrefix(strings.Replace(name, "sglang_", "sglang:", 1), "sglang:")
 	if !ok {
-		return nil
+		return false
 	}
+	n := int64(value)
 	switch name {
 	case "num_running_reqs":
-		return &r.Running
+		r.Running = &n
 	case "num_queue_reqs":
-		return &r.Waiting
+		r.Waiting = &n
 	case "num_used_tokens":
-		return &r.UsedTokens
+		r.UsedTokens = &n
+	case "kv_used_tokens":
+		if r.UsedTokens == nil {
+			r.UsedTokens = &n
+		}
+	case "token_usage":
+		r.Usage = &value
 	case "max_total_num_tokens":
-		return &r.MaxTokens
+		r.MaxTokens = &n
 	case "cached_tokens_total":
-		return &r.Hits
+		r.Hits = &n
 	case "prompt_tokens_total":
-		return &r.Queries
+		r.Queries = &n
+	default:
+		return false
 	}
-	return nil
+	return true
 }
 
 // parseMetric reads one line of the Prometheus text format. A comment, a line

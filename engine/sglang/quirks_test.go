@@ -3,6 +3,7 @@ package sglang_test
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"testing"
@@ -12,12 +13,12 @@ import (
 	fake "github.com/dynago/dynago/internal/fake/sglang"
 )
 
-// The habits of servers that have tripped others up, one test each. Those about
-// the form of a stream are in TestStreams, about limits in TestLimitIsAlwaysSent,
-// about paused servers in TestControls.
+// The habits of servers that have tripped others up, by their numbers in
+// engine/README.md. Those about streams, hand-offs and limits stand with the tests
+// of what they are about.
 
 // A route that takes a request as long as any other is no probe.
-func TestHealthIsNotAskedByGenerating(t *testing.T) {
+func TestQuirk23HealthIsNotAskedByGenerating(t *testing.T) {
 	server := described(`{}`)
 	server["/health_generate"] = func(http.ResponseWriter, *http.Request) { t.Error("asked") }
 	e := server.serve(t, sglang.Config{})
@@ -26,7 +27,7 @@ func TestHealthIsNotAskedByGenerating(t *testing.T) {
 }
 
 // A server that was not started for priorities refuses them: it is sent none.
-func TestPriorityWhereThereIsNone(t *testing.T) {
+func TestQuirk28PriorityWhereThereIsNone(t *testing.T) {
 	e := attach(t, fake.Config{})
 	status(t, e, engine.Ready)
 	r := ask()
@@ -49,7 +50,7 @@ func TestPriorityTurnedRound(t *testing.T) {
 }
 
 // A kept-alive connection that the server closes just then loses no request.
-func TestConnectionClosedBetween(t *testing.T) {
+func TestQuirk12ConnectionClosedBetween(t *testing.T) {
 	var calls atomic.Int32
 	server := described(`{}`)
 	server["/generate"] = func(w http.ResponseWriter, r *http.Request) {
@@ -59,6 +60,7 @@ func TestConnectionClosedBetween(t *testing.T) {
 				t.Error(err)
 				return
 			}
+			conn.(*net.TCPConn).SetLinger(0) // what was sent crossed the end of the connection
 			conn.Close()
 			return
 		}
@@ -76,7 +78,7 @@ func TestConnectionClosedBetween(t *testing.T) {
 
 // An id that is still being aborted is refused by the server: the next attempt
 // under it waits for the abort.
-func TestIDUsedAgain(t *testing.T) {
+func TestQuirk36IDUsedAgain(t *testing.T) {
 	e := attach(t, fake.Config{})
 	status(t, e, engine.Ready)
 	for range 20 {

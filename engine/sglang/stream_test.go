@@ -115,7 +115,7 @@ func TestListedTooEarly(t *testing.T) {
 
 // However a server cuts an answer, and whichever form it sends, the ids are the
 // same.
-func TestForms(t *testing.T) {
+func TestQuirk16FormsOfStreams(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		want := rapid.SliceOfN(rapid.Uint32Range(60, 63), 1, 20).Draw(rt, "ids")
 		pieces := rapid.Bool().Draw(rt, "pieces")
@@ -219,7 +219,7 @@ func TestHostile(t *testing.T) {
 }
 
 // A limit of the server's own is never met: it would be 128 tokens.
-func TestLimitIsAlwaysSent(t *testing.T) {
+func TestQuirk14LimitIsAlwaysSent(t *testing.T) {
 	e := attach(t, fake.Config{})
 	status(t, e, engine.Ready)
 	r := &engine.Request{ID: "r-1", TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 300}}

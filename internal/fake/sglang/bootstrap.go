@@ -2,56 +2,112 @@ package sglang
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"time"
 )
 
 // Bootstrap is where the legs of requests meet. The servers of both roles share
 // one.
 type Bootstrap struct {
+	// Patience is how long a decode leg waits for a prompt; 0: for ever. The real
+	// one waits for minutes, also where the prefill leg has been given up.
+	Patience time.Duration
+
 	mu    sync.Mutex
-	rooms map[meeting]chan struct{} // closed when that leg has come
+	rooms map[uint64]*room
+	used  map[uint64]bool // rooms in which a request was
 }
 
-type meeting struct {
-	room uint64
-	mode string
+// room is where the legs of one request meet.
+type room struct {
+	prefill, decode bool
+	computed, come  chan struct{} // closed when the prompt is there, and the decode leg
+	inside          int
 }
 
-// leg returns what is closed when a leg has come. The lock must be held.
-func (b *Bootstrap) leg(m meeting) chan struct{} {
-	if b.rooms == nil {
-		b.rooms = map[meeting]chan struct{}{}
-	}
-	if b.rooms[m] == nil {
-		b.rooms[m] = make(chan struct{})
-	}
-	return b.rooms[m]
-}
+// FakeHost is the host in whose rooms nobody is waited for: requests that warm up a
+// server name it.
+const FakeHost = "2.2.2.2"
 
-// arrive says that a leg has come. A room is for one request.
-func (b *Bootstrap) arrive(room uint64, mode string) (ok bool) {
+var errRoomTaken = errors.New("the room is taken")
+
+// enter lets a leg in. A room is for one request.
+func (b *Bootstrap) enter(number uint64, mode string) (*room, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.leg(meeting{room, mode})
-	select {
-	case <-c:
-		return false
-	default:
-		close(c)
-		return true
+	if b.rooms == nil {
+		b.rooms, b.used = map[uint64]*room{}, map[uint64]bool{}
+	}
+	r := b.rooms[number]
+	if r == nil {
+		if b.used[number] {
+			return nil, errRoomTaken
+		}
+		r = &room{computed: make(chan struct{}), come: make(chan struct{})}
+		b.rooms[number], b.used[number] = r, true
+	}
+	mine := &r.prefill
+	if mode == "decode" {
+		mine = &r.decode
+	}
+	if *mine {
+		return nil, errRoomTaken
+	}
+	*mine = true
+	r.inside++
+	if mode == "decode" {
+		close(r.come)
+	}
+	return r, nil
+}
+
+// leave lets a leg out. A room stays as long as somebody is inside, or a prompt is
+// held that nobody has fetched.
+func (b *Bootstrap) leave(number uint64, mode string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r := b.rooms[number]
+	if r.inside--; r.inside == 0 {
+		delete(b.rooms, number)
 	}
 }
 
-// await waits for the other leg, and says whether it has come.
-func (b *Bootstrap) await(ctx context.Context, room uint64, mode string) bool {
-	other := map[string]string{"prefill": "decode", "decode": "prefill"}[mode]
+// Inside tells how many legs are in rooms: none, once all requests are over.
+func (b *Bootstrap) Inside() (n int) {
 	b.mu.Lock()
-	c := b.leg(meeting{room, other})
-	b.mu.Unlock()
+	defer b.mu.Unlock()
+	for _, r := range b.rooms {
+		n += r.inside
+	}
+	return n
+}
+
+var errTransfer = errors.New("KVTransferError: the prompt did not come")
+
+// fetch waits for the prompt of a decode leg.
+func (b *Bootstrap) fetch(ctx context.Context, r *room) error {
+	late := make(<-chan time.Time)
+	if b.Patience > 0 {
+		late = time.After(b.Patience)
+	}
 	select {
-	case <-c:
-		return true
+	case <-r.computed:
+		return nil
+	case <-late:
+		return errTransfer
 	case <-ctx.Done():
-		return false
+		return ctx.Err()
+	}
+}
+
+// keep holds a prompt until the decode leg has come for it.
+func (b *Bootstrap) keep(ctx context.Context, r *room) error {
+	close(r.computed)
+	select {
+	case <-r.come:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

@@ -1,6 +1,7 @@
 package sglang
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -17,7 +18,7 @@ import (
 )
 
 // generateBody is what /generate reads of a request. What it does not know it
-// passes over.
+// passes over, but for late builds.
 type generateBody struct {
 	RID           string   `json:"rid"`
 	InputIDs      []uint32 `json:"input_ids"`
@@ -28,10 +29,21 @@ type generateBody struct {
 	Priority      *int32   `json:"priority"`
 	ExtraKey      string   `json:"extra_key"`
 	LoRA          string   `json:"lora_path"`
-	DPRank        *uint32  `json:"routed_dp_rank"`
-	SessionID     string   `json:"session_id"`
-	Room          *uint64  `json:"bootstrap_room"`
-	Sampling      struct {
+	OldDPRank     *uint32  `json:"data_parallel_rank"`
+	Session       *struct {
+		ID string `json:"id"`
+	} `json:"session_params"`
+	Host        string  `json:"bootstrap_host"`
+	Port        uint16  `json:"bootstrap_port"`
+	Room        *uint64 `json:"bootstrap_room"`
+	PrefillRank *uint32 `json:"disagg_prefill_dp_rank"`
+
+	DPRank    *uint32 `json:"routed_dp_rank" since:"0.5.14"`
+	SessionID string  `json:"session_id" since:"0.5.14"`
+	CacheSalt string  `json:"cache_salt" since:"0.5.22"`
+	Thinking  *int    `json:"max_thinking_tokens" since:"0.5.22"`
+
+	Sampling struct {
 		MaxNew      *int               `json:"max_new_tokens"`
 		MinNew      int                `json:"min_new_tokens"`
 		Temperature *float64           `json:"temperature"`
@@ -52,8 +64,8 @@ type generateBody struct {
 func (s *Server) request(b *generateBody) (*engine.Request, error) {
 	p := &b.Sampling
 	r := &engine.Request{
-		ID: b.RID, TokenIDs: b.InputIDs, DPRank: b.DPRank,
-		KV:       kv.Directives{Namespace: kv.Namespace{LoRA: b.LoRA, Salt: b.ExtraKey}},
+		ID: b.RID, TokenIDs: b.InputIDs, DPRank: cmp.Or(b.DPRank, b.OldDPRank),
+		KV:       kv.Directives{Namespace: kv.Namespace{LoRA: b.LoRA, Salt: cmp.Or(b.CacheSalt, b.ExtraKey)}},
 		Sampling: engine.Sampling{Temperature: p.Temperature, TopP: p.TopP, Seed: p.Seed},
 		Stop:     engine.Stop{MaxTokens: defaultMaxNew, MinTokens: p.MinNew},
 	}
@@ -73,8 +85,15 @@ func (s *Server) request(b *generateBody) (*engine.Request, error) {
 	if p.TopK != nil && *p.TopK == 0 {
 		return nil, errors.New("top_k must be -1 (disable), or at least 1, got 0")
 	}
-	if !s.cfg.LoRA && b.LoRA != "" {
+	switch {
+	case b.LoRA == "":
+	case !s.cfg.LoRA:
 		return nil, errors.New("LoRA is not enabled")
+	case !s.loaded(b.LoRA):
+		return nil, errors.New("Got LoRA adapter that has never been loaded: " + b.LoRA)
+	}
+	if b.Thinking != nil && !s.cfg.StrictThinking {
+		return nil, errors.New("max_thinking_tokens requires --enable-strict-thinking")
 	}
 	if b.Priority != nil {
 		if !s.cfg.Priority {
@@ -121,44 +140,85 @@ func (b *generateBody) hold(r *engine.Request) error {
 }
 
 func (s *Server) generate(w http.ResponseWriter, hr *http.Request) {
-	var b generateBody
-	if err := json.UnmarshalRead(hr.Body, &b); err != nil {
+	b, err := s.parse(hr.Body)
+	if err != nil {
 		tell(w, http.StatusUnprocessableEntity, map[string]any{"detail": err.Error()})
 		return
 	}
-	r, err := s.request(&b)
+	r, err := s.request(b)
 	if err != nil {
 		fail(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	ctx, cancel := context.WithCancelCause(hr.Context())
 	defer cancel(nil)
-	finish, ok := s.begin(b.RID, cancel)
-	if !ok {
-		fail(w, http.StatusBadRequest, "Duplicate request ID: "+b.RID)
+	finish, err := s.begin(b.RID, cancel)
+	if err != nil {
+		status := http.StatusBadRequest
+		if errors.Is(err, errQueueFull) {
+			status = http.StatusServiceUnavailable
+		}
+		fail(w, status, err.Error())
 		return
 	}
 	defer finish()
-	// A server for one of the legs keeps whoever sends it a whole request.
-	if s.held() || s.cfg.Mode != "" && b.Room == nil {
+	a := answer{s: s, w: w, rid: b.RID, r: r, finish: finish}
+	if s.stuck() {
 		<-ctx.Done()
 		return
 	}
-	if s.cfg.Mode != "" && !s.cfg.Bootstrap.arrive(*b.Room, s.cfg.Mode) {
-		fail(w, http.StatusBadRequest, "the room is taken")
-		return
-	}
-	if s.cfg.Mode == "decode" && !s.cfg.Bootstrap.await(ctx, *b.Room, s.cfg.Mode) {
-		return
-	}
-	a := answer{s: s, w: w, rid: b.RID, r: r, finish: finish}
-	for d, err := range s.engine.Generate(ctx, r) {
+	if b.Session != nil {
+		leave, err := s.enter(b.Session.ID, r)
 		if err != nil {
-			a.fail(ctx, err)
+			a.abort(http.StatusBadRequest, err.Error())
 			return
 		}
+		defer func() { leave(a.whole()) }()
+	}
+	s.leg(ctx, b, &a)
+}
+
+// leg answers a request, or does the part of it that this server is for.
+func (s *Server) leg(ctx context.Context, b *generateBody, a *answer) {
+	mode := s.cfg.Mode
+	if mode == "" || b.Host == FakeHost {
+		a.run(ctx, nil)
+		return
+	}
+	if b.Room == nil {
+		<-ctx.Done() // a server for one of the legs keeps whoever sends it a whole request
+		return
+	}
+	meet := s.cfg.Bootstrap
+	room, err := meet.enter(*b.Room, mode)
+	if err != nil {
+		fail(a.w, http.StatusBadRequest, err.Error())
+		return
+	}
+	defer meet.leave(*b.Room, mode)
+	if mode == "prefill" {
 		// What was computed is kept until the decode leg has come for it.
-		if d.Finish != engine.Running && s.cfg.Mode == "prefill" && !s.cfg.Bootstrap.await(ctx, *b.Room, s.cfg.Mode) {
+		a.run(ctx, func() error { return meet.keep(ctx, room) })
+		return
+	}
+	switch err := meet.fetch(ctx, room); {
+	case errors.Is(err, errTransfer):
+		a.abort(http.StatusInternalServerError, err.Error())
+	case err != nil:
+		a.fail(ctx, err)
+	default:
+		a.run(ctx, nil)
+	}
+}
+
+// run gives what the mock engine makes of a request. Before its end it calls last.
+func (a *answer) run(ctx context.Context, last func() error) {
+	for d, err := range a.s.engine.Generate(ctx, a.r) {
+		if err == nil && d.Finish != engine.Running && last != nil {
+			err = last()
+		}
+		if err != nil {
+			a.fail(ctx, err)
 			return
 		}
 		a.give(d)
@@ -166,18 +226,17 @@ func (s *Server) generate(w http.ResponseWriter, hr *http.Request) {
 	a.done()
 }
 
-func (s *Server) held() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.paused
-}
+var errQueueFull = errors.New("The request queue is full.")
 
 // begin notes a request, unless one of its id is running.
-func (s *Server) begin(rid string, cancel context.CancelCauseFunc) (finish func(), ok bool) {
+func (s *Server) begin(rid string, cancel context.CancelCauseFunc) (finish func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.running[rid] != nil {
-		return nil, false
+	switch {
+	case s.running[rid] != nil:
+		return nil, errors.New("Duplicate request ID: " + rid)
+	case s.cfg.MostRunning > 0 && len(s.running) >= s.cfg.MostRunning:
+		return nil, errQueueFull
 	}
 	mine := &work{cancel}
 	s.running[rid] = mine
@@ -187,7 +246,7 @@ func (s *Server) begin(rid string, cancel context.CancelCauseFunc) (finish func(
 		if s.running[rid] == mine {
 			delete(s.running, rid)
 		}
-	}, true
+	}, nil
 }
 
 // answer is a stream on its way out.
@@ -203,6 +262,15 @@ type answer struct {
 	lps    []engine.Logprob
 	prompt []engine.Logprob
 	cached int
+	ended  bool
+}
+
+// whole is the context after the answer; nil if that was cut short.
+func (a *answer) whole() []uint32 {
+	if !a.ended {
+		return nil
+	}
+	return slices.Concat(a.r.TokenIDs, a.ids)
 }
 
 type metaInfo struct {
@@ -211,6 +279,7 @@ type metaInfo struct {
 	Prompt     int     `json:"prompt_tokens"`
 	Completion int     `json:"completion_tokens"`
 	Cached     int     `json:"cached_tokens"`
+	Details    any     `json:"cached_tokens_details,omitempty"`
 	Output     []any   `json:"output_token_logprobs,omitempty"`
 	OutputTop  [][]any `json:"output_top_logprobs,omitempty"`
 	Input      []any   `json:"input_token_logprobs,omitempty"`
@@ -245,10 +314,28 @@ func (a *answer) give(d engine.Delta) {
 			ids = ids[:len(ids)-1]
 		}
 	}
+	if a.s.cfg.Late {
+		m.Details = map[string]int{"device": a.cached, "host": 0}
+	}
 	if m.Finish != nil {
+		a.ended = true
 		a.finish() // who sees the end may use the id again
 	}
 	a.event(map[string]any{"text": "", "output_ids": slices.Clip(ids), "meta_info": m})
+	if n := len(a.ids) / 2; a.s.cfg.Retract && m.Finish == nil && !a.s.cfg.Incremental && n > 0 {
+		// Taken back, and computed again from here.
+		m.Completion, m.Output, m.OutputTop = n, m.Output[:min(n, len(m.Output))], m.OutputTop[:min(n, len(m.OutputTop))]
+		a.event(map[string]any{"text": "", "output_ids": a.ids[:n:n], "meta_info": m})
+	}
+}
+
+// abort ends an answer with a word about what is wrong, as the scheduler does.
+func (a *answer) abort(status int, message string) {
+	m := metaInfo{ID: a.rid, Prompt: len(a.r.TokenIDs)}
+	m.Finish = map[string]any{"type": "abort", "message": message, "status_code": status, "err_type": http.StatusText(status)}
+	a.finish()
+	a.event(map[string]any{"text": "", "output_ids": []uint32{}, "meta_info": m})
+	a.done()
 }
 
 // triples writes log probabilities as [logprob, id, text].

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -34,10 +35,26 @@ type Config struct {
 	// Priority is --enable-priority-scheduling; without it a request that has one
 	// is refused. LowFirst is --schedule-low-priority-values-first.
 	Priority, LowFirst bool
-	// LoRA is --enable-lora.
-	LoRA bool
-	// Sessions is --enable-session-radix-cache.
-	Sessions bool
+	// LoRA is --enable-lora; Adapters are loaded at its start.
+	LoRA     bool
+	Adapters []string
+	// Sessions is --enable-session-radix-cache, Streaming --enable-streaming-session.
+	Sessions, Streaming bool
+	// Late is a build of late 2026: it describes itself, has more fields, and takes
+	// no others. OldNames describes itself, too.
+	Late bool
+	// StrictThinking is --enable-strict-thinking.
+	StrictThinking bool
+	// Hierarchical is --enable-hierarchical-cache, Metrics --enable-metrics.
+	Hierarchical, Metrics bool
+	// EvictionPolicy is --radix-eviction-policy.
+	EvictionPolicy string
+	// GivenSeed is --random-seed: a restart does not draw another one.
+	GivenSeed bool
+	// MostRunning is --max-queued-requests, in requests that run or wait; 0: any.
+	MostRunning int
+	// Retract takes tokens of cumulative streams back now and then.
+	Retract bool
 	// Mode is --disaggregation-mode: "", prefill or decode; Bootstrap is then where
 	// the two meet.
 	Mode      string
@@ -55,8 +72,12 @@ type Server struct {
 
 	mu       sync.Mutex
 	running  map[string]*work // by rid
-	sessions map[string]bool
+	sessions map[string]*session
+	adapters []string
 	paused   bool
+	asleep   bool
+	store    string // attached below the cache
+	weights  string // their version
 }
 
 // work is a request that is being answered.
@@ -76,7 +97,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, engine: e, mux: http.NewServeMux(),
-		running: map[string]*work{}, sessions: map[string]bool{},
+		running: map[string]*work{}, sessions: map[string]*session{}, adapters: slices.Clone(cfg.Adapters), weights: "default",
 	}
 	s.seed.Store(1)
 	info, load, flush := "GET /server_info", "GET /v1/loads", "POST /flush_cache"
@@ -87,6 +108,7 @@ func New(cfg Config) (*Server, error) {
 	for route, h := range map[string]http.HandlerFunc{
 		info: s.info, load: loads, flush: s.flush,
 		"POST /generate":            s.generate,
+		"GET /health_generate":      s.healthGenerate,
 		"POST /abort_request":       s.abort,
 		"POST /open_session":        s.openSession,
 		"POST /close_session":       s.closeSession,
@@ -94,8 +116,26 @@ func New(cfg Config) (*Server, error) {
 		"GET /health":               s.health,
 		"POST /pause_generation":    s.pause(true),
 		"POST /continue_generation": s.pause(false),
+
+		"POST /release_memory_occupation": s.sleep(true),
+		"POST /resume_memory_occupation":  s.sleep(false),
 	} {
 		s.mux.HandleFunc(route, h)
+	}
+	for _, o := range []struct {
+		has   bool
+		route string
+		h     http.HandlerFunc
+	}{
+		{cfg.LoRA, "POST /load_lora_adapter", s.loadAdapter},
+		{cfg.LoRA, "POST /unload_lora_adapter", s.unloadAdapter},
+		{cfg.Late || cfg.OldNames, "GET /openapi.json", s.describe},
+		{cfg.Metrics, "GET /metrics", s.metrics},
+		{cfg.Hierarchical, "/hicache/storage-backend", s.storage},
+	} {
+		if o.has {
+			s.mux.HandleFunc(o.route, o.h)
+		}
 	}
 	return s, nil
 }
@@ -114,7 +154,7 @@ func (s *Server) Restart() {
 	s.seed.Add(1)
 	s.mu.Lock()
 	clear(s.sessions)
-	s.paused = false
+	s.paused, s.asleep = false, false
 	s.mu.Unlock()
 	s.engine.Restart()
 }
@@ -156,11 +196,28 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// healthGenerate makes a token, and queues like any other request.
+func (s *Server) healthGenerate(w http.ResponseWriter, _ *http.Request) {
+	if s.Running() > 0 {
+		fail(w, http.StatusServiceUnavailable, "no token in time")
+	}
+}
+
 func (s *Server) info(w http.ResponseWriter, r *http.Request) {
 	c := s.state(r.Context()).Card
+	seed := s.seed.Load()
+	if s.cfg.GivenSeed {
+		seed = 42
+	}
+	s.mu.Lock()
+	weights := s.weights
+	s.mu.Unlock()
 	tell(w, http.StatusOK, map[string]any{
-		"version": "0.5.21", "model_path": "/models/" + c.Model, "served_model_name": c.Model,
-		"random_seed": s.seed.Load(), "dp_size": c.DPSize, "page_size": c.BlockSize, "context_length": nil,
+		"weight_version": weights, "radix_eviction_policy": cmp.Or(s.cfg.EvictionPolicy, "lru"),
+		"enable_streaming_session": s.cfg.Streaming, "enable_strict_thinking": s.cfg.StrictThinking,
+		"enable_hierarchical_cache": s.cfg.Hierarchical,
+		"version":                   "0.5.21", "model_path": "/models/" + c.Model, "served_model_name": c.Model,
+		"random_seed": seed, "dp_size": c.DPSize, "page_size": c.BlockSize, "context_length": nil,
 		"max_total_num_tokens": c.TotalBlocks * uint64(c.BlockSize), "max_running_requests": c.MaxSeqs * c.DPSize,
 		"max_prefill_tokens": c.MaxBatchedTokens, "disaggregation_mode": cmp.Or(s.cfg.Mode, "null"),
 		"host": "127.0.0.1", "dist_init_addr": "10.1.0.7:5000", "disaggregation_bootstrap_port": 8998,
@@ -173,9 +230,15 @@ func (s *Server) info(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) models(w http.ResponseWriter, r *http.Request) {
 	c := s.state(r.Context()).Card
-	tell(w, http.StatusOK, map[string]any{"object": "list", "data": []any{
+	list := []any{
 		map[string]any{"id": c.Model, "object": "model", "owned_by": "sglang", "root": c.Model, "max_model_len": c.ContextLength},
-	}})
+	}
+	s.mu.Lock()
+	for _, a := range s.adapters {
+		list = append(list, map[string]any{"id": a, "object": "model", "owned_by": "sglang", "root": "/adapters/" + a, "parent": c.Model})
+	}
+	s.mu.Unlock()
+	tell(w, http.StatusOK, map[string]any{"object": "list", "data": list})
 }
 
 // load returns the present reading.
@@ -209,74 +272,4 @@ func (s *Server) oldLoad(w http.ResponseWriter, r *http.Request) {
 		})
 	}
 	tell(w, http.StatusOK, list)
-}
-
-func (s *Server) flush(w http.ResponseWriter, _ *http.Request) {
-	if s.Running() > 0 {
-		http.Error(w, "Flush cache failed: requests are running.", http.StatusBadRequest)
-		return
-	}
-	w.Write([]byte("Cache flushed.\n")) //nolint:errcheck // nobody is left to tell
-}
-
-// pause stops the admission of requests, or lets it go on. A paused server takes
-// requests and does not answer.
-func (s *Server) pause(on bool) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		s.mu.Lock()
-		s.paused = on
-		s.mu.Unlock()
-		tell(w, http.StatusOK, map[string]string{"status": "ok"})
-	}
-}
-
-func (s *Server) abort(w http.ResponseWriter, r *http.Request) {
-	var body struct {
-		RID string `json:"rid"`
-		All bool   `json:"abort_all"`
-	}
-	if err := json.UnmarshalRead(r.Body, &body); err != nil {
-		fail(w, http.StatusUnprocessableEntity, err.Error())
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, w := range s.running {
-		if body.All || id == body.RID {
-			w.cancel(errAborted)
-			delete(s.running, id)
-		}
-	}
-}
-
-func (s *Server) openSession(w http.ResponseWriter, r *http.Request) {
-	var body struct {
-		ID       string `json:"session_id"`
-		Capacity *int   `json:"capacity_of_str_len"`
-	}
-	if err := json.UnmarshalRead(r.Body, &body); err != nil || body.Capacity == nil {
-		fail(w, http.StatusUnprocessableEntity, "capacity_of_str_len: Field required")
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.sessions[body.ID] {
-		w.WriteHeader(http.StatusBadRequest)
-		return
-	}
-	s.sessions[body.ID] = true
-	tell(w, http.StatusOK, body.ID)
-}
-
-func (s *Server) closeSession(w http.ResponseWriter, r *http.Request) {
-	var body struct {
-		ID string `json:"session_id"`
-	}
-	if err := json.UnmarshalRead(r.Body, &body); err != nil {
-		fail(w, http.StatusUnprocessableEntity, err.Error())
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.sessions, body.ID)
 }
