@@ -19,6 +19,9 @@ const (
 	completionsPath = "/v1/completions"
 )
 
+// abortPath gives requests up by their ids.
+const abortPath = "/abort_requests"
+
 // saltPrefix tells a salt from an adapter's name or the hash of an image among the
 // keys of a block.
 const saltPrefix = "dynamo-cache-salt:"
@@ -29,6 +32,7 @@ type dialect struct {
 	tokenMode  bool // completions with return_token_ids
 	structured bool // structured_outputs, else guided_json and its kin
 	abort      bool // /abort_requests
+	session    bool // completions with session_id
 }
 
 func (d *dialect) path() string {
@@ -67,6 +71,9 @@ func (d *dialect) body(r *engine.Request, c *engine.Card) []byte {
 		o.ids("prompt", r.TokenIDs)
 		o.value("return_token_ids", true)
 		o.value("return_tokens_as_token_ids", true)
+		if id := r.KV.Session.ID; id != "" && d.session {
+			o.value("session_id", id)
+		}
 	}
 	o.value("stream", streams(r))
 	if streams(r) {

@@ -2,7 +2,6 @@ package vllm
 
 import (
 	"cmp"
-	"slices"
 
 	"github.com/dynago/dynago/engine"
 )
@@ -71,9 +70,9 @@ func (e *Engine) card(b *build, model *served, models []served, page readings) *
 	c.Role = e.roleOf(b)
 	c.Disagg = e.transferOf(b, c.Role)
 	c.Features = e.features(b, c, lora)
-	for _, name := range controlNames {
-		if b.paths[controls[name].path] {
-			c.Controls = append(c.Controls, name)
+	for i := range controls {
+		if b.paths[controls[i].path] {
+			c.Controls = append(c.Controls, controls[i].name)
 		}
 	}
 	return c
@@ -99,7 +98,7 @@ func (e *Engine) features(b *build, c *engine.Card, lora bool) engine.Features {
 		{engine.FeatureHandoff, c.Disagg.Style != "" && c.Role != engine.Decode},
 		{engine.FeatureEvents, e.eventsOf(b).Endpoint != "" && c.BlockSize > 0},
 	} {
-		if may.has && !slices.Contains(f, may.feature) {
+		if may.has && !b.refuses(may.feature) {
 			f = append(f, may.feature)
 		}
 	}

@@ -3,9 +3,11 @@ package vllm
 import (
 	"context"
 	"errors"
+	"net/http"
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 type life struct {
 	status  engine.Status
 	dialect dialect
+	build   *build // nil until the server was asked what it is
 }
 
 // observation is what looks remember. It belongs to who holds Engine.look.
@@ -43,13 +46,21 @@ const (
 // build is what stays as it is while the process lives.
 type build struct {
 	version string
-	paths   map[string]bool // routes; nil: not told
+	paths   map[string]bool // routes, as far as they matter here
 	fields  map[string]bool // of completions; nil: not told
 	dialect dialect
 	server  serverInfo
+	sources []rankSource // of KV events, by rank; nil: not told
 
 	learning  bool          // somebody listens for the size of blocks
 	blockSize atomic.Uint32 // that was heard; 0: none yet
+
+	refused sync.Map // features that the server has refused although it seemed to have them
+}
+
+func (b *build) refuses(f engine.Feature) bool {
+	_, refused := b.refused.Load(f)
+	return refused
 }
 
 // serverInfo is the part that matters of /server_info, which only servers in
@@ -94,7 +105,7 @@ func (e *Engine) observe(ctx context.Context) (engine.Status, error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return old.status, nil // the look was broken off, which says nothing
 	}
-	if next.status != old.status || next.dialect != old.dialect {
+	if next != *old {
 		e.now.Store(&next)
 		if err := e.feed.Become(next.status); err != nil && e.config.Events.Log != nil {
 			e.config.Events.Log.Warn("KV events cannot be read", "error", err)
@@ -147,7 +158,7 @@ func (e *Engine) ask(ctx context.Context, old *life) life {
 	}
 	started := page.started()
 	// Where the process does not say when it began, one that was gone is another.
-	another := o.gone
+	another := o.gone || page.fellBelow(o.page)
 	if started != 0 && o.started != 0 {
 		another = started != o.started
 	}
@@ -157,12 +168,13 @@ func (e *Engine) ask(ctx context.Context, old *life) life {
 			return state(engine.Loading, "it does not tell what it is: "+err.Error())
 		}
 		if o.build != nil {
-			if e.eventsOf(o.build) != e.eventsOf(b) {
+			if !reflect.DeepEqual(e.eventsOf(o.build), e.eventsOf(b)) {
 				e.feed.Close() // it publishes somewhere else now
 			}
 			next.status.Epoch = max(old.status.Epoch+1, uint64(time.Now().UnixNano()))
 		}
 		o.build, o.started, o.page, o.expired = b, started, nil, 0
+		e.tellOfPriority(b)
 	} else if started != 0 {
 		o.started = started
 	}
@@ -171,7 +183,7 @@ func (e *Engine) ask(ctx context.Context, old *life) life {
 		page = o.page // the caches are as they were
 	}
 	o.page = page
-	next.dialect = o.build.dialect
+	next.dialect, next.build = o.build.dialect, o.build
 	e.warnOfExpired(o, page)
 	card := e.card(o.build, model, models, page)
 	e.learn(o.build, card)
@@ -182,10 +194,52 @@ func (e *Engine) ask(ctx context.Context, old *life) life {
 	switch {
 	case !next.dialect.generate && !next.dialect.tokenMode:
 		return state(engine.Failed, "vLLM "+o.build.version+" gives no token ids; 0.10.2 is the first that does")
-	case page.asleep():
-		return state(engine.Draining, "the engine sleeps")
+	}
+	rest, err := e.rests(ctx, o.build, page)
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled), err != nil:
+		return next
+	case rest != "":
+		return state(engine.Draining, "the engine "+rest)
 	}
 	return state(engine.Ready, "")
+}
+
+// rests says how a server rests that takes requests and lets them hang, or "".
+func (e *Engine) rests(ctx context.Context, b *build, page readings) (string, error) {
+	if asleep, told := page.asleep(); told && asleep {
+		return "sleeps", nil
+	} else if !told && b.paths["/is_sleeping"] {
+		if so, err := e.isSo(ctx, "/is_sleeping", "is_sleeping"); so || err != nil {
+			return "sleeps", err
+		}
+	}
+	if b.paths["/is_paused"] {
+		if so, err := e.isSo(ctx, "/is_paused", "is_paused"); so || err != nil {
+			return "is paused", err
+		}
+	}
+	return "", nil
+}
+
+// isSo asks a route that answers with one truth.
+func (e *Engine) isSo(ctx context.Context, path, member string) (bool, error) {
+	text, err := e.client.Get(ctx, path)
+	if err != nil {
+		if broken(err) {
+			return false, err
+		}
+		return false, nil
+	}
+	var told map[string]jsontext.Value
+	return json.Unmarshal(text, &told, lenient) == nil && string(told[member]) == "true", nil
+}
+
+// tellOfPriority tells people, once in a life, why no request has a priority.
+func (e *Engine) tellOfPriority(b *build) {
+	if !e.config.Priority && b.server.Config.Scheduler.Policy == "" {
+		e.config.Log.Info("vLLM gets no priorities: it does not tell whether it was started with --scheduling-policy priority", "url", e.client.URL())
+	}
 }
 
 // warnOfExpired tells people of blocks that were kept for a decode server which never
@@ -241,19 +295,17 @@ func (e *Engine) inspect(ctx context.Context) (*build, error) {
 	} else if broken(err) {
 		return nil, err
 	}
-	d := &b.dialect
-	d.structured = b.field("structured_outputs", 0, 11, 0)
-	d.tokenMode = b.field("return_token_ids", 0, 10, 2)
-	d.abort = b.paths["/abort_requests"]
-	if b.paths != nil {
-		d.generate = b.paths[generatePath]
-	} else {
-		// A route that is there finds the empty request wrong; one that is not
-		// finds nothing.
-		_, err := e.client.Post(ctx, generatePath, nil, []byte("{}"))
-		if d.generate = engine.KindOf(err) == engine.InvalidArgument; !d.generate && broken(err) {
+	if b.paths == nil {
+		if err := e.probe(ctx, b); err != nil {
 			return nil, err
 		}
+	}
+	b.dialect = dialect{
+		generate:   b.paths[generatePath],
+		abort:      b.paths[abortPath],
+		structured: b.field("structured_outputs", 0, 11, 0),
+		tokenMode:  b.field("return_token_ids", 0, 10, 2),
+		session:    b.fields["session_id"],
 	}
 	if text, err := e.client.Get(ctx, "/server_info?config_format=json"); err == nil {
 		// What cannot be read is not known.
@@ -261,16 +313,34 @@ func (e *Engine) inspect(ctx context.Context) (*build, error) {
 			b.server = serverInfo{}
 		}
 	}
-	if b.paths == nil || b.paths[sourcesPath] {
+	if b.paths[sourcesPath] {
 		if text, err := e.client.Get(ctx, sourcesPath); err == nil {
-			if p, ok := publisherOf(text); ok {
-				b.server.Config.Events = p
-			}
+			b.sources = sourcesOf(text)
 		} else if broken(err) {
 			return nil, err
 		}
 	}
 	return b, nil
+}
+
+// probe finds out which routes there are, where nothing describes them. A route that
+// is there finds the method wrong, and does nothing; one that is not there finds
+// nothing.
+func (e *Engine) probe(ctx context.Context, b *build) error {
+	b.paths = map[string]bool{}
+	paths := []string{generatePath, abortPath, sourcesPath, "/is_sleeping", "/is_paused"}
+	for i := range controls {
+		paths = append(paths, controls[i].path)
+	}
+	for _, path := range paths {
+		switch _, err := e.client.Get(ctx, path); {
+		case broken(err):
+			return err
+		case err == nil, statusOf(err) == http.StatusMethodNotAllowed:
+			b.paths[path] = true
+		}
+	}
+	return nil
 }
 
 // broken says whether a question found no server, as against one that has no

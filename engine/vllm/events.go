@@ -6,6 +6,7 @@ import (
 	"iter"
 	"log/slog"
 	"net/url"
+	"strings"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/live"
@@ -20,7 +21,12 @@ type Events struct {
 	Endpoint string // such as tcp://*:5557; empty: as found out, or nowhere
 	Replay   string // empty: it replays nothing
 	Topic    string // a prefix; empty for all
-	Log      *slog.Logger
+	// Bind says that the server connects to Endpoint, and we listen there; nil: as its
+	// form shows.
+	Bind *bool
+	Log  *slog.Logger
+
+	told []rankSource // where each rank publishes, in place of Endpoint
 }
 
 // endpoints returns where the ranks publish, as seen from here.
@@ -29,13 +35,30 @@ func (v *Events) endpoints(server string, first, size uint32) ([]kvevent.Endpoin
 	if err != nil {
 		return nil, err
 	}
-	return kvevent.EngineEndpoints(v.Endpoint, v.Replay, u.Hostname(), first, size)
+	if v.told != nil {
+		return endpointsOf(v.told, u.Hostname(), first, size)
+	}
+	at := v.Endpoint
+	if v.Bind != nil && *v.Bind {
+		at = strings.Replace(at, "*", "0.0.0.0", 1)
+	}
+	list, err := kvevent.EngineEndpoints(at, v.Replay, u.Hostname(), first, size)
+	for i := range list {
+		if v.Bind != nil {
+			list[i].Bind = *v.Bind
+		}
+	}
+	return list, err
 }
 
 // eventsOf returns where events are published, as configured or as the server
-// tells in development mode.
+// tells.
 func (e *Engine) eventsOf(b *build) Events {
 	v := e.config.Events
+	if v.Endpoint == "" && len(b.sources) > 0 {
+		v.told, v.Endpoint, v.Topic = b.sources, b.sources[0].Endpoint, b.sources[0].Topic
+		return v
+	}
 	if told := b.server.Config.Events; v.Endpoint == "" && told.Enabled && told.Publisher == "zmq" {
 		v.Endpoint, v.Topic = told.Endpoint, told.Topic
 		if told.Replay != nil {

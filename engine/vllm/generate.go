@@ -3,8 +3,11 @@ package vllm
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"iter"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -54,6 +57,8 @@ func (e *Engine) check(r *engine.Request, now *life) error {
 		return engine.Errorf(engine.Stale, "vLLM: the request was made for an earlier life of the engine")
 	case st.State != engine.Ready:
 		return engine.Errorf(engine.Unavailable, "vLLM is %s: %s", st.State, st.Reason)
+	case r.DPRank != nil && (*r.DPRank < st.Card.DPStart || *r.DPRank-st.Card.DPStart >= st.Card.Ranks()):
+		return engine.Errorf(engine.InvalidArgument, "vLLM: data-parallel rank %d, want %d to %d", *r.DPRank, st.Card.DPStart, st.Card.DPStart+st.Card.Ranks()-1)
 	case len(r.Stop.Strings) > 0:
 		return engine.Errorf(engine.Unsupported, "vLLM: stop strings are for engines that are given texts")
 	case len(r.Sampling.BadWords) > 0:
@@ -98,14 +103,61 @@ func formFeature(f *chat.OutputFormat) engine.Feature {
 // generate posts the request and yields the answer. It returns the error that
 // ends it, or nil if it has ended or the consumer has left.
 func (e *Engine) generate(ctx context.Context, r *engine.Request, now *life, yield func(engine.Delta, error) bool) error {
-	d := now.dialect
-	err := e.attempt(ctx, r, now, &d, yield)
-	if err != nil && d.generate && d.tokenMode && isMissing(err) {
-		// The build has lost a route that it had, or never had it: nothing has run.
-		d.generate = false
-		err = e.attempt(ctx, r, now, &d, yield)
+	begun := false
+	watched := func(d engine.Delta, err error) bool {
+		begun = true
+		return yield(d, err)
 	}
-	return err
+	d, card := now.dialect, now.status.Card
+	err := e.attempt(ctx, r, card, &d, watched)
+	if err == nil || begun || ctx.Err() != nil {
+		return err
+	}
+	// Nothing has run yet: what was refused can be said otherwise.
+	switch f := refused(r, card, err); {
+	case d.generate && d.tokenMode && isMissing(err):
+		d.generate = false // the build has lost the route, or never had it
+	case f == engine.FeaturePriority:
+		e.unlearn(now, f, err)
+		card = without(card, f)
+	case f == engine.FeatureThinkingBudget:
+		// Elsewhere, or here the next time, the limit is kept without the engine.
+		e.unlearn(now, f, err)
+		return engine.Errorf(engine.Unsupported, "vLLM: thinking budgets are not available on this server")
+	default:
+		return err
+	}
+	return e.attempt(ctx, r, card, &d, yield)
+}
+
+// refused returns what a request was refused for although the card has it, or "".
+func refused(r *engine.Request, c *engine.Card, err error) engine.Feature {
+	e, ok := errors.AsType[*engine.Error](err)
+	if !ok || e.Kind != engine.InvalidArgument {
+		return ""
+	}
+	said := strings.ToLower(e.Message)
+	switch {
+	case r.ThinkingBudget != nil && c.Features.Has(engine.FeatureThinkingBudget) && strings.Contains(said, "thinking_token_budget"):
+		return engine.FeatureThinkingBudget
+	case r.Priority != nil && c.Features.Has(engine.FeaturePriority) && strings.Contains(said, "priority"):
+		return engine.FeaturePriority
+	}
+	return ""
+}
+
+// unlearn takes a feature from the card of a life.
+func (e *Engine) unlearn(now *life, f engine.Feature, err error) {
+	if _, known := now.build.refused.LoadOrStore(f, true); !known {
+		e.config.Log.Warn("vLLM refuses what it was said to do", "url", e.client.URL(), "feature", f, "error", err)
+	}
+}
+
+// without returns a card that lacks a feature.
+func without(c *engine.Card, f engine.Feature) *engine.Card {
+	less := *c
+	less.Features = slices.DeleteFunc(slices.Clone(c.Features), func(have engine.Feature) bool { return have == f })
+	return &less
 }
 
 func isMissing(err error) bool {
@@ -113,11 +165,11 @@ func isMissing(err error) bool {
 	return engine.KindOf(err) == engine.Unsupported && (status == http.StatusNotFound || status == http.StatusMethodNotAllowed)
 }
 
-func (e *Engine) attempt(ctx context.Context, r *engine.Request, now *life, d *dialect, yield func(engine.Delta, error) bool) error {
-	a := answer{r: r, tellsCached: now.status.Card.Features.Has(engine.FeatureCachedTokens)}
-	pieces, awaits := e.answers(ctx, r, now.status.Card, d), fetches(r)
+func (e *Engine) attempt(ctx context.Context, r *engine.Request, card *engine.Card, d *dialect, yield func(engine.Delta, error) bool) error {
+	a := answer{r: r, tellsCached: card.Features.Has(engine.FeatureCachedTokens)}
+	pieces, awaits := e.answers(ctx, r, card, d), fetches(r)
 	if awaits {
-		pieces = e.answersOnceFetched(ctx, r, now, d)
+		pieces = e.answersOnceFetched(ctx, r, card, d)
 	}
 	var err error
 	for data, failed := range pieces {
@@ -153,7 +205,7 @@ func (e *Engine) attempt(ctx context.Context, r *engine.Request, now *life, d *d
 		return err
 	}
 	if r.Disagg.Phase == engine.PhasePrefill && delta.Finish == engine.FinishLength {
-		delta.Handoff = json.RawMessage(e.handedOver(now.status.Card, r, a.transfer))
+		delta.Handoff = json.RawMessage(e.handedOver(card, r, a.transfer))
 		e.meets(delta.Handoff)
 	}
 	if a.cachedSeen() {
@@ -196,6 +248,6 @@ func (e *Engine) abort(id string, d *dialect) {
 		o.value("request_ids", []string{id, "generate-tokens-" + id, "cmpl-" + id})
 		// The engine core knows requests by the name of their route and this id. The
 		// closed connection says the same, so that nothing is lost with this.
-		_, _ = e.client.Post(ctx, "/abort_requests", nil, o.end())
+		_, _ = e.client.Post(ctx, abortPath, nil, o.end())
 	})
 }

@@ -27,10 +27,10 @@ type item struct {
 // consumer leaves, or ctx ends, before the first of them has come, it returns at
 // once and leaves the request to the engine, which ends it at that first piece, or
 // when its patience is over.
-func (e *Engine) answersOnceFetched(ctx context.Context, r *engine.Request, now *life, d *dialect) iter.Seq2[[]byte, error] {
+func (e *Engine) answersOnceFetched(ctx context.Context, r *engine.Request, card *engine.Card, d *dialect) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		own, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-		next, stop := iter.Pull2(e.answers(own, r, now.status.Card, d))
+		next, stop := iter.Pull2(e.answers(own, r, card, d))
 		first := make(chan item, 1)
 		if !e.later(func() {
 			var i item

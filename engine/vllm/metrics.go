@@ -131,11 +131,28 @@ func (m readings) started() float64 {
 	return 0
 }
 
-// asleep says whether the engine has given its memory away.
-func (m readings) asleep() bool {
+// asleep says whether the engine has given its memory away, if the page tells.
+func (m readings) asleep() (asleep, told bool) {
 	for _, s := range m {
-		if s.name == "vllm:engine_sleep_state" && s.labels["sleep_state"] == "awake" && s.value == 0 {
-			return true
+		if s.name == "vllm:engine_sleep_state" && s.labels["sleep_state"] == "awake" {
+			return s.value == 0, true
+		}
+	}
+	return false, false
+}
+
+// fellBelow says whether something that only grows has become less than on a page
+// before: then another process counts.
+func (m readings) fellBelow(before readings) bool {
+	grows := []string{"vllm:prompt_tokens_total", "vllm:generation_tokens_total", "vllm:prefix_cache_queries_total"}
+	for _, s := range before {
+		if !slices.Contains(grows, s.name) {
+			continue
+		}
+		for _, now := range m {
+			if now.name == s.name && now.labels["engine"] == s.labels["engine"] && now.labels["model_name"] == s.labels["model_name"] && now.value < s.value {
+				return true
+			}
 		}
 	}
 	return false

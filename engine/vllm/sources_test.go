@@ -1,61 +1,35 @@
-package vllm_test
+package vllm
 
 import (
-	"fmt"
-	"net"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
+	"reflect"
 	"testing"
-	"time"
 
-	"github.com/dynago/dynago/engine"
-	"github.com/dynago/dynago/engine/mock"
-	"github.com/dynago/dynago/engine/vllm"
-	fake "github.com/dynago/dynago/internal/fake/vllm"
+	"github.com/dynago/dynago/kvevent"
 )
 
-// What is told of a rank is its own port, while the ports of ranks count from the
-// first one's.
-func TestPublisherOfALaterRank(t *testing.T) {
-	publisher, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+// Builds tell a list or an object with one, of ports that need not follow each other.
+func TestSources(t *testing.T) {
+	two := `[{"data_parallel_rank":1,"endpoint":"tcp://0.0.0.0:41002","replay_endpoint":null,"topic":"kv"},` +
+		`{"data_parallel_rank":0,"endpoint":"tcp://10.0.0.1:41001","replay_endpoint":"tcp://*:41009","topic":"kv"}]`
+	want := []kvevent.Endpoint{
+		{Rank: 0, Events: "tcp://10.0.0.1:41001", Replay: "tcp://gpu7:41009"},
+		{Rank: 1, Events: "tcp://gpu7:41002"},
 	}
-	defer func() { _ = publisher.Close() }()
-	s := serve(t, fake.Config{Mock: mock.Config{Args: args()}, NoDocs: true}, func(c *vllm.Config) {
-		inner := httptest.NewServer(sources(c.URL, publisher.Addr().(*net.TCPAddr).Port))
-		t.Cleanup(inner.Close)
-		c.URL, c.DPStart, c.DPSize = inner.URL, 3, 1
-	})
-	if !s.ready(t).Features.Has(engine.FeatureEvents) {
-		t.Fatal("the card tells of no events")
-	}
-	go func() {
-		for range s.Events(t.Context(), nil) {
+	for _, text := range []string{two, `{"sources":` + two + `}`} {
+		got, err := endpointsOf(sourcesOf([]byte(text)), "gpu7", 0, 2)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v", text, got, err)
 		}
-	}()
-	if err := publisher.(*net.TCPListener).SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
 	}
-	c, err := publisher.Accept()
-	if err != nil {
-		t.Fatalf("nobody comes to where the rank publishes: %v", err)
+	for _, text := range []string{`[]`, `{}`, `{"sources":null}`, `<html>`, `[{"endpoint":"x","transport":"nats"}]`, `{"detail":"Not Found"}`, ``} {
+		if got := sourcesOf([]byte(text)); len(got) != 0 {
+			t.Errorf("%s tells of %+v", text, got)
+		}
 	}
-	_ = c.Close()
-}
-
-// sources is a server whose only rank is the fourth, and publishes on a port.
-func sources(server string, port int) http.Handler {
-	at, err := url.Parse(server)
-	if err != nil {
-		panic(err)
+	if _, err := endpointsOf(sourcesOf([]byte(two)), "gpu7", 0, 3); err == nil {
+		t.Error("a rank of which nothing is told has an endpoint")
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/", httputil.NewSingleHostReverseProxy(at))
-	mux.HandleFunc("/kv_event_sources", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"3":{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:%d","replay_endpoint":null,"topic":"kv"}}`, port)
-	})
-	return mux
+	if _, err := endpointsOf([]rankSource{{Endpoint: "here"}}, "gpu7", 0, 1); err == nil {
+		t.Error("an address that is none is an endpoint")
+	}
 }

@@ -53,20 +53,23 @@ func (s *Server) eventsConfig() map[string]any {
 
 // sources tells where each rank publishes, by its own port.
 func (s *Server) sources(w http.ResponseWriter, _ *http.Request) {
-	ranks := map[string]any{}
+	ranks := []any{}
 	for rank := range max(s.config.Mock.Args.DPSize, 1) {
 		if s.events == nil {
 			break
 		}
 		config := s.eventsConfig()
+		one := map[string]any{"data_parallel_rank": rank, "topic": config["topic"]}
 		for _, key := range []string{"endpoint", "replay_endpoint"} {
 			if at, ok := config[key].(string); ok {
 				i := strings.LastIndexByte(at, ':') + 1
 				port, _ := strconv.Atoi(at[i:])
-				config[key] = at[:i] + strconv.Itoa(port+rank)
+				one[key] = at[:i] + strconv.Itoa(port+rank)
+			} else {
+				one[key] = nil
 			}
 		}
-		ranks[strconv.Itoa(rank)] = config
+		ranks = append(ranks, one)
 	}
 	write(w, http.StatusOK, ranks)
 }

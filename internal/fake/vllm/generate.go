@@ -107,13 +107,16 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, gen bool) {
 		<-ctx.Done() // it accepts, and answers nothing
 		return
 	}
-	switch a.pulled, err = s.pull(ctx, told); {
+	b, err := s.pull(ctx, told)
+	switch {
 	case ctx.Err() != nil:
 		return
 	case err != nil && s.config.Transfer.Fail:
 		refuse(w, http.StatusInternalServerError, "InternalServerError", "the KV blocks cannot be loaded: "+err.Error())
 		return
 	}
+	a.pulled = b.Tokens
+	s.leg(q, a.keep, b)
 	if a.Stream {
 		s.stream(ctx, w, &a, q, gen)
 	} else {
@@ -271,7 +274,7 @@ func (s *Server) whole(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		if d.PromptLogprobs != nil {
 			all.PromptLogprobs = d.PromptLogprobs
 		}
-		all.Finish, all.MatchedIDs, all.Usage = d.Finish, d.MatchedIDs, d.Usage
+		all.Finish, all.MatchedIDs, all.Usage, all.Handoff = d.Finish, d.MatchedIDs, d.Usage, d.Handoff
 	}
 	c := s.choice(a, &all, gen)
 	answer := map[string]any{"request_id": a.RequestID, "choices": []any{c}, "usage": s.usage(a, all.Usage)}
@@ -283,7 +286,7 @@ func (s *Server) whole(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		}
 	}
 	if s.config.Transfer.Connector != "" {
-		answer["kv_transfer_params"] = s.handOver(r, a, a.keep)
+		answer["kv_transfer_params"] = s.handOver(r, a, a.keep, all.Handoff)
 	}
 	write(w, http.StatusOK, answer)
 }

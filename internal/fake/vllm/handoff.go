@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/dynago/dynago/engine"
 )
 
 // Transfer says how a server hands blocks over: its --kv-transfer-config, and the
@@ -98,9 +100,18 @@ func (t *transfer) key(id string) string {
 
 // kept are the blocks that wait for their decode server.
 type kept struct {
-	blocks []byte // their ids, as they were handed over
-	tokens int
+	ids    []byte // of the blocks, as they were handed over
+	blocks blocks
+	free   func()
 	expire *time.Timer
+}
+
+// blocks is what a decode server gets when it reads: how many tokens they hold, and
+// what the scheduler of the prefill server, if that is its role, has to say to that
+// of the decode server.
+type blocks struct {
+	Tokens int             `json:"tokens"`
+	Sealed json.RawMessage `json:"sealed"`
 }
 
 // store is what a server keeps for others, by name.
@@ -112,14 +123,14 @@ type store struct {
 	expired int
 }
 
-// keep holds the blocks of a prefill. The number of the first is beyond what a
-// float64 holds.
-func (s *store) keep(key string, tokens, blocks int, timeout time.Duration) []byte {
-	ids := make([]uint64, blocks)
+// keep holds blocks, and returns their ids. The first is beyond what a float64 holds.
+// free is called when they are let go.
+func (s *store) keep(key string, b blocks, full int, timeout time.Duration, free func()) []byte {
+	ids := make([]uint64, full)
 	for i := range ids {
 		ids[i] = 1<<53 + 1 + uint64(i)
 	}
-	k := &kept{blocks: encode([][]uint64{ids}), tokens: tokens}
+	k := &kept{ids: encode([][]uint64{ids}), blocks: b, free: free}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kept[key] = k
@@ -129,34 +140,35 @@ func (s *store) keep(key string, tokens, blocks int, timeout time.Duration) []by
 		if s.kept[key] == k {
 			delete(s.kept, key)
 			s.expired++
+			k.free()
 		}
 	})
 	if c := s.coming[key]; c != nil {
 		close(c)
 		delete(s.coming, key)
 	}
-	return k.blocks
+	return k.ids
 }
 
-// take gives up the blocks of a name, once: whoever comes first waits for them if
-// wait says so.
-func (s *store) take(ctx context.Context, key string, blocks []byte, wait bool) (tokens int, err error) {
+// take gives up the blocks of a name, once; wait says to wait until they are there.
+func (s *store) take(ctx context.Context, key string, ids []byte, wait bool) (b blocks, err error) {
 	for {
 		s.mu.Lock()
 		gate := s.gate
 		k, ok := s.kept[key]
 		if gate == nil && ok {
 			defer s.mu.Unlock()
-			if len(blocks) > 0 && !bytes.Equal(blocks, k.blocks) {
-				return 0, errors.New("these are no blocks of this request")
+			if len(ids) > 0 && !bytes.Equal(ids, k.ids) {
+				return blocks{}, errors.New("these are no blocks of this request")
 			}
 			k.expire.Stop()
 			delete(s.kept, key)
-			return k.tokens, nil
+			k.free()
+			return k.blocks, nil
 		}
 		if gate == nil && !wait {
 			s.mu.Unlock()
-			return 0, errors.New("no blocks are kept under this name")
+			return blocks{}, errors.New("no blocks are kept under this name")
 		}
 		if gate == nil {
 			if gate = s.coming[key]; gate == nil {
@@ -168,7 +180,7 @@ func (s *store) take(ctx context.Context, key string, blocks []byte, wait bool) 
 		select {
 		case <-gate:
 		case <-ctx.Done():
-			return 0, ctx.Err()
+			return blocks{}, ctx.Err()
 		}
 	}
 }
@@ -218,21 +230,26 @@ func (s *Server) HoldReads() (release func()) {
 
 // handOver keeps the blocks of a prefill that has ended and returns what its client
 // is told; nil if there is nothing to hand over.
-func (s *Server) handOver(r *http.Request, a *asked, key string) any {
+func (s *Server) handOver(r *http.Request, a *asked, key string, sealed []byte) any {
 	full := len(a.Prompt) / s.config.Mock.Args.BlockSize
 	reads := slices.Contains([]string{"NixlConnector", "MoRIIOConnector", "MultiConnector"}, s.config.Transfer.Connector)
 	meets := slices.Contains([]string{"MooncakeConnector", "OffloadingConnector"}, s.config.Transfer.Connector)
-	if key == "" || full == 0 || !reads && !meets {
+	if key == "" {
 		return nil
 	}
-	blocks := s.store.keep(key, len(a.Prompt), full, s.config.Transfer.Timeout)
+	release := func() { _ = s.mock.Release(context.Background(), key) } // it never fails
+	if !reads && !meets || full == 0 {
+		release()
+		return nil
+	}
+	ids := s.store.keep(key, blocks{len(a.Prompt), sealed}, full, s.config.Transfer.Timeout, release)
 	if meets {
 		return nil // the client knew it all before
 	}
 	host, port := s.address(r)
 	return map[string]any{
 		"do_remote_prefill": true, "do_remote_decode": false,
-		"remote_engine_id": s.engineID(0), "remote_request_id": key, "remote_block_ids": json.RawMessage(blocks),
+		"remote_engine_id": s.engineID(0), "remote_request_id": key, "remote_block_ids": json.RawMessage(ids),
 		"remote_host": host, "remote_port": port, "tp_size": 1, "remote_dp_rank": 0,
 	}
 }
@@ -251,67 +268,72 @@ func (s *Server) engineID(rank int) string {
 	return fmt.Sprintf("engine-%s-%d-%d", s.config.Mock.Name, s.mock.Epoch(), rank)
 }
 
-// pull reads the blocks that a request is to begin with, and returns how many tokens
-// they hold: 0 if it begins with none.
-func (s *Server) pull(ctx context.Context, t *transfer) (tokens int, err error) {
+// pull reads the blocks that a request is to begin with, if it is to.
+func (s *Server) pull(ctx context.Context, t *transfer) (b blocks, err error) {
 	var at, key string
-	var blocks []byte
-	wait := false
+	var ids []byte
 	switch {
 	case t == nil:
-		return 0, nil
+		return b, nil
 	case t.Prefiller != nil:
 		at, key = "http://"+net.JoinHostPort(t.Prefiller.Host, strconv.Itoa(t.Prefiller.Port)), t.Prefiller.ID
 	case !t.RemotePrefill:
-		return 0, nil
+		return b, nil
 	case t.Bootstrap != "":
-		at, key, wait = t.Bootstrap, t.ID, true
+		at, key = t.Bootstrap, t.ID+"?wait=true"
 	case t.Host != nil && t.Port != nil:
-		at, key, blocks = "http://"+net.JoinHostPort(*t.Host, strconv.Itoa(*t.Port)), t.Request, t.Blocks
+		at, key, ids = "http://"+net.JoinHostPort(*t.Host, strconv.Itoa(*t.Port)), t.Request, t.Blocks
 	default:
-		return 0, nil // from a store that both use, which the fake has not
+		return b, nil // from a store that both use, which the fake has not
 	}
 	defer func() {
 		if ctx.Err() != nil && s.config.Transfer.Fragile {
 			s.Kill()
 		}
 	}()
-	path := at + readPath + key
-	if wait {
-		path += "?wait=true"
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, path, bytes.NewReader(blocks))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, at+readPath+key, bytes.NewReader(ids))
 	if err != nil {
-		return 0, err
+		return b, err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return 0, err
+		return b, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("read the blocks of %s: %s %s: %w", key, resp.Status, text, err)
+		return b, errors.Join(fmt.Errorf("read the blocks of %s: %s %s", key, resp.Status, text), err)
 	}
-	tokens, err = strconv.Atoi(string(text))
-	if err == nil {
-		s.pulls.Add(1)
+	if err := json.Unmarshal(text, &b); err != nil {
+		return b, err
 	}
-	return tokens, err
+	s.pulls.Add(1)
+	return b, nil
+}
+
+// leg makes a request of the scheduler one that keeps its blocks, or that begins with
+// blocks of another one. Only a scheduler of that role knows of legs.
+func (s *Server) leg(q *engine.Request, keep string, b blocks) {
+	switch role := s.config.Mock.Args.WorkerType; {
+	case role == "prefill" && keep != "":
+		q.Disagg = engine.Disagg{Phase: engine.PhasePrefill, Handoff: encode(map[string]any{"do_remote_decode": true, "remote_request_id": keep})}
+	case role == "decode" && len(b.Sealed) > 0:
+		q.Disagg = engine.Disagg{Phase: engine.PhaseDecode, Handoff: b.Sealed}
+	}
 }
 
 // read is the route by which other servers read.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) {
-	blocks, err := io.ReadAll(r.Body)
+	ids, err := io.ReadAll(r.Body)
 	if err != nil {
 		return
 	}
-	tokens, err := s.store.take(r.Context(), r.PathValue("key"), blocks, r.URL.Query().Get("wait") == "true")
+	b, err := s.store.take(r.Context(), r.PathValue("key"), ids, r.URL.Query().Get("wait") == "true")
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusNotFound)
 		return
 	}
-	fmt.Fprint(w, tokens)
+	write(w, http.StatusOK, b)
 }
 
 // query is that of the bootstrap server of Mooncake.
