@@ -156,8 +156,8 @@ func (s *stream) take(ctx context.Context, c *chunk) (d engine.Delta, ended bool
 	if c.Stop {
 		return s.last(c)
 	}
-	if len(c.Tokens) == 0 {
-		return d, false, nil // progress of the prompt
+	if len(c.Tokens) == 0 || c.Progress != nil {
+		return d, false, nil // progress of the prompt, whose token 0 is none
 	}
 	ids := c.Tokens
 	if missing := c.Predicted - s.seen - len(ids); missing > 0 {

@@ -54,7 +54,7 @@ func TestStreams(t *testing.T) {
 		"another end than ours":  {body: events(one, two, token(3, 7, ""), eosLast), hidden: []uint32{eos}, want: told{ids: []uint32{300, 301, 7}, finish: engine.FinishEOS, output: 3, cached: 0}},
 		"a stop id":              {body: events(one, two, limit), stop: []uint32{300}, want: told{ids: []uint32{300}, finish: engine.FinishStop, matched: []uint32{300}, output: 1, cached: -1}},
 		"a stop id among many":   {body: events(`{"tokens":[300,301,302],"tokens_predicted":3}`, limit), stop: []uint32{301}, want: told{ids: []uint32{300, 301}, finish: engine.FinishStop, matched: []uint32{301}, output: 2, cached: -1}},
-		"progress of the prompt": {body: events(`{"tokens":[],"content":"","prompt_progress":{"total":3,"cache":1,"processed":3,"time_ms":4}}`, one), stop: []uint32{300}, want: told{ids: []uint32{300}, finish: engine.FinishStop, matched: []uint32{300}, output: 1, cached: 1}},
+		"progress of the prompt": {body: events(`{"index":0,"content":"","tokens":[0],"stop":false,"id_slot":-1,"tokens_predicted":0,"tokens_evaluated":3,"prompt_progress":{"total":3,"cache":1,"processed":3,"time_ms":4}}`, one), stop: []uint32{300}, want: told{ids: []uint32{300}, finish: engine.FinishStop, matched: []uint32{300}, output: 1, cached: 1}},
 		"drafts are counted early": {
 			body: events(token(2, 300, " a"), two, limit),
 			want: told{ids: []uint32{300, 301}, finish: engine.FinishLength, output: 2, cached: 2},

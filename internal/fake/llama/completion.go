@@ -169,7 +169,7 @@ func (o *output) begin() {
 	}
 	o.w.Header().Set("Content-Type", "text/event-stream")
 	if o.q.ReturnProgress {
-		c := o.chunk("", nil)
+		c := o.chunk("", []uint32{0}) // which is no token
 		c["prompt_progress"] = object{"total": len(o.q.Prompt), "cache": o.cached, "processed": len(o.q.Prompt), "time_ms": 1}
 		o.event(c)
 	}
