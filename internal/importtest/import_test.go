@@ -71,7 +71,7 @@ var plan = []room{
 
 	{name: "engine", floor: 2, never: noHTTP},
 	{name: "engine/enginetest", floor: 2, sees: []string{"engine"}, seenBy: []string{}},
-	{name: "engine/attach", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/llamacpp", "engine/ollama", "engine/openai", "engine/sglang", "engine/trtllm", "engine/vllm"}, seenBy: command},
+	{name: "engine/attach", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/llamacpp", "engine/ollama", "engine/openai", "engine/remote", "engine/sglang", "engine/trtllm", "engine/vllm"}, seenBy: command},
 	{name: "engine/httpapi", floor: 2, sees: []string{"engine"}},
 	{name: "engine/live", floor: 2, sees: []string{"engine"}, never: noHTTP},
 	{name: "engine/llamacpp", floor: 2, sees: []string{"engine", "engine/httpapi"}, seenBy: adapted},
@@ -79,6 +79,8 @@ var plan = []room{
 	{name: "engine/ollama", floor: 2, sees: []string{"engine", "engine/answer", "engine/httpapi"}, seenBy: adapted},
 	{name: "engine/openai", floor: 2, sees: []string{"engine", "engine/answer", "engine/httpapi"}, seenBy: adapted},
 	{name: "engine/mock", floor: 2, sees: []string{"engine"}, seenBy: append([]string{"sim", "bench/virtual", "internal/fake/llama", "internal/fake/ollama", "internal/fake/publish", "internal/fake/sglang", "internal/fake/trtllm", "internal/fake/vllm"}, command...), never: noHTTP},
+	{name: "engine/remote", floor: 2, sees: []string{"engine", "engine/remote/workerpb"}, seenBy: adapted, never: noHTTP},
+	{name: "engine/remote/workerpb", floor: 2, seenBy: []string{"engine/remote", "examples/backend"}},
 	{name: "engine/sglang", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: adapted},
 	{name: "engine/trtllm", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: adapted},
 	{name: "engine/vllm", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: adapted},
