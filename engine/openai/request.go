@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
@@ -65,7 +64,7 @@ func (e *Engine) body(r *engine.Request) (route string, text []byte, err error) 
 			b[name] = value
 		}
 	}
-	text, err = jsonv2.Marshal(b, jsonv2.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	text, err = jsonv2.Marshal(b, jsonv2.Deterministic(true), httpapi.Lenient)
 	if err != nil {
 		return "", nil, engine.Errorf(engine.InvalidArgument, "the conversation cannot be written as JSON: %v", err)
 	}

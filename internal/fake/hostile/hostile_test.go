@@ -1,6 +1,7 @@
 package hostile_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -43,6 +44,9 @@ func TestSpoils(t *testing.T) {
 		"fields":   {hostile.Spoil{Fields: true, Done: 1}, sse, "event: message\nid: 7\ndata: 1\n\nevent: message\nid: 7\ndata: 2\n\ndata: [DONE]\n\n", true},
 		"padding":  {hostile.Spoil{Padding: 3}, sse, ":xxx\n\ndata: 1\n\ndata: 2\n\n", true},
 		"cut":      {hostile.Spoil{Cut: 12}, sse, "data: 1\n\ndat", false},
+		"short":    {hostile.Spoil{Short: 12}, sse, "data: 1\n\ndat", true},
+		"broken":   {hostile.Spoil{Broken: true, Short: 31}, sse, "data: {\"choices\":[{]\n\ndata: 1\n\n", true},
+		"a status": {hostile.Spoil{Status: 500}, "application/json", `{"error":{"message":"something is wrong","type":"server_error"}}`, true},
 		"a page":   {hostile.Spoil{Page: true}, "text/html", "<html><body>It works!</body></html>", true},
 		"a type":   {hostile.Spoil{Type: "text/plain"}, "text/plain", "data: 1\n\ndata: 2\n\n", true},
 	} {
@@ -55,6 +59,66 @@ func TestSpoils(t *testing.T) {
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTeapot) })
 	if _, body, whole := get(t, hostile.Spoil{Page: true, Cut: 1}.Handler(h)); body != "no\n" || !whole {
 		t.Errorf("an error became %q", body)
+	}
+}
+
+// Streams of lines are spoilt, too, as far as they can be.
+func TestLines(t *testing.T) {
+	lines := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		io.WriteString(w, "1\n2")
+		io.WriteString(w, "2\n")
+	})
+	for body, spoil := range map[string]hostile.Spoil{
+		"1\n22\n":                               {Piece: 1},
+		"\r\n1\r\n\r\n22\r\n":                   {CRLF: true, Comments: true},
+		"1\n2":                                  {Short: 3},
+		"{\"done\":fal\n1\n{\"done\":fal\n22\n": {Broken: true},
+	} {
+		if _, got, whole := get(t, spoil.Handler(lines)); got != body || !whole {
+			t.Errorf("%+v: %q, want %q", spoil, got, body)
+		}
+	}
+}
+
+// What hangs does so until its client has gone, and what it has sent is there.
+func TestHangs(t *testing.T) {
+	for name, spoil := range hostile.Harmful() {
+		if !spoil.Hangs() {
+			continue
+		}
+		done := make(chan struct{})
+		h := spoil.Handler(http.HandlerFunc(stream))
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer close(done)
+			h.ServeHTTP(w, r)
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if spoil.Drip {
+			buf := make([]byte, 15)
+			if _, err := io.ReadFull(resp.Body, buf); err != nil || string(buf) != "data: 1\n\n:\n\n:\n\n" {
+				t.Errorf("%s: %q, %v", name, buf, err)
+			}
+		}
+		select {
+		case <-done:
+			if spoil.Stall != 150 { // this stream is shorter
+				t.Errorf("%s: it ended by itself", name)
+			}
+		default:
+		}
+		cancel()
+		<-done
+		resp.Body.Close()
+		s.Close()
 	}
 }
 
