@@ -20,6 +20,7 @@ const eos = 7
 type attached struct {
 	*sglang.Engine
 	fake  *fake.Server
+	at    httpapi.Config
 	close func()
 }
 
@@ -45,7 +46,7 @@ func attach(t *testing.T, cfg fake.Config) *attached {
 	}
 	hs := httptest.NewServer(s)
 	e := open(t, sglang.Config{HTTP: httpapi.Config{URL: hs.URL}, Every: 20 * time.Millisecond})
-	a := &attached{Engine: e, fake: s, close: sync.OnceFunc(func() {
+	a := &attached{Engine: e, fake: s, at: httpapi.Config{URL: hs.URL}, close: sync.OnceFunc(func() {
 		e.Close()
 		s.Close()
 		hs.Close()

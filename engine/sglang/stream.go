@@ -80,8 +80,10 @@ func (e *Engine) answer(ctx context.Context, r *engine.Request, yield func(engin
 	s := stream{r: r, turn: t}
 	err := e.attempt(ctx, &s, yield)
 	if t != nil && !s.told && gone(err) {
-		// The session has ended meanwhile: that is no failure of its turn.
+		// The session has ended meanwhile, or is another one's: that is no failure of
+		// its turn.
 		e.sessions.drop(t)
+		e.closeLater(t.session)
 		s = stream{r: r}
 		return e.explain(r, e.attempt(ctx, &s, yield))
 	}

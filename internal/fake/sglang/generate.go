@@ -173,7 +173,8 @@ func (s *Server) generate(w http.ResponseWriter, hr *http.Request) {
 			a.abort(http.StatusBadRequest, err.Error())
 			return
 		}
-		defer func() { leave(a.whole()) }()
+		a.leave = leave
+		defer leave(nil)
 	}
 	s.leg(ctx, b, &a)
 }
@@ -262,15 +263,7 @@ type answer struct {
 	lps    []engine.Logprob
 	prompt []engine.Logprob
 	cached int
-	ended  bool
-}
-
-// whole is the context after the answer; nil if that was cut short.
-func (a *answer) whole() []uint32 {
-	if !a.ended {
-		return nil
-	}
-	return slices.Concat(a.r.TokenIDs, a.ids)
+	leave  func(whole []uint32) // its session; nil: it has none
 }
 
 type metaInfo struct {
@@ -318,8 +311,10 @@ func (a *answer) give(d engine.Delta) {
 		m.Details = map[string]int{"device": a.cached, "host": 0}
 	}
 	if m.Finish != nil {
-		a.ended = true
-		a.finish() // who sees the end may use the id again
+		a.finish() // who sees the end may use the id again, and go on
+		if a.leave != nil {
+			a.leave(slices.Concat(a.r.TokenIDs, a.ids))
+		}
 	}
 	a.event(map[string]any{"text": "", "output_ids": slices.Clip(ids), "meta_info": m})
 	if n := len(a.ids) / 2; a.s.cfg.Retract && m.Finish == nil && !a.s.cfg.Incremental && n > 0 {

@@ -73,7 +73,8 @@ func (s *Server) Sessions() (ids []string) {
 }
 
 // enter makes a request the next turn of a session, which puts what it holds in
-// front. leave takes what it holds afterwards; nil: as before.
+// front. leave takes what it holds afterwards; nil: as before. Only the first call
+// counts.
 func (s *Server) enter(id string, r *engine.Request) (leave func(whole []uint32), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,10 +89,14 @@ func (s *Server) enter(id string, r *engine.Request) (leave func(whole []uint32)
 	}
 	o.busy = true
 	r.TokenIDs = slices.Concat(o.tokens, r.TokenIDs)
+	left := false
 	return func(whole []uint32) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		o.busy = false
+		if left {
+			return
+		}
+		left, o.busy = true, false
 		if whole != nil {
 			o.tokens = whole
 		}
