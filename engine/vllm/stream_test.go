@@ -367,66 +367,6 @@ func TestLoading(t *testing.T) {
 	}
 }
 
-func TestControls(t *testing.T) {
-	s := serve(t, fake.Config{Dev: true, LoRA: true, Mock: mock.Config{Args: args()}}, nil)
-	s.ready(t)
-	tell := func(name, args string, kind engine.ErrorKind) {
-		t.Helper()
-		_, err := s.Control(t.Context(), name, []byte(args))
-		if err == nil && kind != "" || err != nil && engine.KindOf(err) != kind {
-			t.Errorf("%s %s: %v, want %q", name, args, err, kind)
-		}
-	}
-	tell(engine.ControlReset, "", "")
-	if s.server.Resets() != 1 {
-		t.Error("the server did not hear of the reset")
-	}
-	for range 2 {
-		tell(engine.ControlLoadLoRA, `{"lora_name":"sql","lora_path":"/sql"}`, "")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	for st := range s.Card(ctx) {
-		if slices.Equal(st.Card.Adapters, []string{"sql"}) {
-			break
-		}
-	}
-	r := ask()
-	r.KV.Namespace.LoRA = "sql"
-	if _, _, err := s.run(t, r); err != nil {
-		t.Errorf("a request for the adapter: %v", err)
-	}
-	for range 2 {
-		tell(engine.ControlUnloadLoRA, `{"lora_name":"sql"}`, "")
-	}
-	if _, _, err := s.run(t, r); engine.KindOf(err) != engine.NotFound {
-		t.Errorf("a request for an adapter that is gone: %v, want not_found", err)
-	}
-	tell(engine.ControlLoadLoRA, `{}`, engine.InvalidArgument)
-	tell(engine.ControlLoadLoRA, `[`, engine.InvalidArgument)
-	tell(engine.ControlPause, "", engine.Unsupported)
-	tell(engine.ControlSleep, `{"level":2}`, "")
-	s.await(t, engine.Draining)
-	tell(engine.ControlWake, "", "")
-	s.await(t, engine.Ready)
-}
-
-func TestPriority(t *testing.T) {
-	p := int32(-5)
-	for _, enabled := range []bool{false, true} {
-		s := serve(t, fake.Config{Dev: true, Priority: enabled, Mock: mock.Config{Args: args()}}, nil)
-		s.ready(t)
-		r := ask()
-		r.Priority = &p
-		if _, _, err := s.run(t, r); err != nil {
-			t.Errorf("priority enabled %v: %v", enabled, err)
-		}
-		if sent := strings.Contains(string(s.server.Bodies()[0]), `"priority":5`); sent != enabled {
-			t.Errorf("priority enabled %v, sent %v", enabled, sent)
-		}
-	}
-}
-
 func TestPromptLogprobsKeepTheirPlace(t *testing.T) {
 	one := 1
 	s := serve(t, fake.Config{Mock: mock.Config{Args: args()}}, nil)

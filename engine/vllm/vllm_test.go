@@ -157,7 +157,9 @@ func TestCards(t *testing.T) {
 		}},
 		{"development mode", fake.Config{Dev: true, Priority: true}, nil, func(c *engine.Card) bool {
 			return c.Features.Has(engine.FeaturePriority) && c.MaxSeqs == 256 &&
-				slices.Equal(c.Controls, []string{engine.ControlReset, engine.ControlSleep, engine.ControlWake})
+				slices.Equal(c.Controls, []string{
+					engine.ControlReset, "reset_mm", "reset_encoder", engine.ControlSleep, engine.ControlWake, engine.ControlPause, engine.ControlResume,
+				})
 		}},
 		{"first come, first served", fake.Config{Dev: true}, nil, func(c *engine.Card) bool { return !c.Features.Has(engine.FeaturePriority) }},
 		{"events are told of", fake.Config{Dev: true, Events: publish.Config{Endpoint: "tcp://127.0.0.1:*"}}, nil, func(c *engine.Card) bool {

@@ -73,11 +73,3 @@ func (s *Server) sources(w http.ResponseWriter, _ *http.Request) {
 	}
 	write(w, http.StatusOK, ranks)
 }
-
-// reset forgets what is cached, unless something runs.
-func (s *Server) reset(w http.ResponseWriter, _ *http.Request) {
-	s.resets.Add(1)
-	if !s.mock.Forget() {
-		w.WriteHeader(http.StatusInternalServerError)
-	}
-}

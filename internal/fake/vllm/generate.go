@@ -103,9 +103,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, gen bool) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer s.enter(q.ID, cancel)()
-	if s.asleep.Load() {
-		<-ctx.Done() // it accepts, and answers nothing
-		return
+	if !s.rest.end(ctx) {
+		return // it accepted, and has answered nothing
 	}
 	b, err := s.pull(ctx, told)
 	switch {

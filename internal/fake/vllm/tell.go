@@ -64,12 +64,14 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	p := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
 	p("# TYPE process_start_time_seconds gauge")
 	p("process_start_time_seconds %s", strconv.FormatFloat(float64(st.Epoch)/1e9, 'f', 9, 64))
-	awake := 1
-	if s.asleep.Load() {
-		awake = 0
+	if !s.config.NoSleepMetric {
+		awake := 1
+		if s.rest.is(sleeping) {
+			awake = 0
+		}
+		p("# TYPE vllm:engine_sleep_state gauge")
+		p(`vllm:engine_sleep_state{engine="0",sleep_state="awake"} %d`, awake)
 	}
-	p("# TYPE vllm:engine_sleep_state gauge")
-	p(`vllm:engine_sleep_state{engine="0",sleep_state="awake"} %d`, awake)
 	var load engine.Load
 	for load = range s.mock.Load(r.Context()) {
 		break

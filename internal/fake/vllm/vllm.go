@@ -40,6 +40,8 @@ type Config struct {
 	Events publish.Config
 	// Sources is a build with /kv_event_sources, which tells it, too.
 	Sources bool
+	// NoSleepMetric is a build whose metrics do not tell whether it sleeps.
+	NoSleepMetric bool
 	// Adapters are loaded from the start.
 	Adapters []string
 	// Transfer is how it hands blocks to other servers.
@@ -54,7 +56,7 @@ type Server struct {
 	mux    *http.ServeMux
 	paths  []string
 
-	asleep   atomic.Bool
+	rest     rest
 	dead     atomic.Bool
 	resets   atomic.Int64
 	pulls    atomic.Int64
@@ -64,6 +66,7 @@ type Server struct {
 	running  map[string]context.CancelFunc // by request id, for aborts
 	aborted  []string
 	bodies   [][]byte // of generations, in order
+	told     []string // of controls, in order
 }
 
 // New returns a server whose engine is ready, or will be.
@@ -93,10 +96,7 @@ func New(c Config) (*Server, error) {
 		s.route("GET", "/kv_event_sources", s.sources)
 	}
 	if c.Dev {
-		s.route("GET", "/server_info", s.info)
-		s.route("POST", "/reset_prefix_cache", s.reset)
-		s.route("POST", "/sleep", func(http.ResponseWriter, *http.Request) { s.asleep.Store(true) })
-		s.route("POST", "/wake_up", func(http.ResponseWriter, *http.Request) { s.asleep.Store(false) })
+		s.routeControls()
 	}
 	if c.LoRA {
 		s.route("POST", "/v1/load_lora_adapter", s.loadAdapter)
@@ -109,7 +109,11 @@ func New(c Config) (*Server, error) {
 		s.mux.HandleFunc("POST "+readPath+"{key}", s.read)
 		s.mux.HandleFunc("GET /query", s.query)
 	}
-	s.mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if slices.Contains(s.paths, r.URL.Path) {
+			write(w, http.StatusMethodNotAllowed, map[string]any{"detail": "Method Not Allowed"})
+			return
+		}
 		write(w, http.StatusNotFound, map[string]any{"detail": "Not Found"})
 	})
 	return s, nil
@@ -129,7 +133,7 @@ func (s *Server) Restart() {
 	s.mu.Lock()
 	s.adapters = slices.Clone(s.config.Adapters)
 	s.mu.Unlock()
-	s.asleep.Store(false)
+	s.rest.begin("")
 	s.dead.Store(false)
 	s.store.clear()
 	s.mock.Restart()
@@ -137,12 +141,6 @@ func (s *Server) Restart() {
 
 // Kill lets the engine core die under its server, which stays and is unhealthy.
 func (s *Server) Kill() { s.dead.Store(true) }
-
-// Sleep makes the server accept what comes and answer nothing, until it wakes.
-func (s *Server) Sleep() { s.asleep.Store(true) }
-
-// Wake ends a sleep.
-func (s *Server) Wake() { s.asleep.Store(false) }
 
 // Close ends what runs.
 func (s *Server) Close() error {
@@ -173,6 +171,3 @@ func (s *Server) Bodies() [][]byte {
 	defer s.mu.Unlock()
 	return slices.Clone(s.bodies)
 }
-
-// Resets returns how often the cache was to be forgotten.
-func (s *Server) Resets() int64 { return s.resets.Load() }
