@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"flag"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -202,3 +203,29 @@ func TestRefusals(t *testing.T) {
 }
 
 func nan() float64 { var zero float64; return zero / zero }
+
+// bodiesOf returns what the two legs of a request for a schema send.
+func bodiesOf(t *testing.T, schema string) map[engine.Phase]string {
+	t.Helper()
+	bodies := map[engine.Phase]string{}
+	for _, phase := range []engine.Phase{engine.PhasePrefill, engine.PhaseDecode} {
+		server := described(`{"disaggregation_mode":"` + string(phase) + `"}`)
+		server["/generate"] = func(w http.ResponseWriter, r *http.Request) {
+			text, _ := io.ReadAll(r.Body)
+			bodies[phase] = string(text)
+			w.WriteHeader(http.StatusBadRequest)
+		}
+		e := server.serve(t, sglang.Config{})
+		status(t, e, engine.Ready)
+		r := ask()
+		r.Disagg = engine.Disagg{Phase: phase, Handoff: json.RawMessage(`{"bootstrap_room":1}`)}
+		r.Format = &chat.OutputFormat{Kind: chat.FormatJSONSchema, Schema: json.RawMessage(schema)}
+		if _, _, err := collect(t.Context(), e, r); engine.KindOf(err) != engine.InvalidArgument {
+			t.Fatal(err)
+		}
+	}
+	return bodies
+}
+
+// textLog writes what an operator hears.
+func textLog(to io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(to, nil)) }

@@ -42,7 +42,8 @@ func awaitSessions(t interface {
 	Helper()
 	Context() context.Context
 	Fatalf(string, ...any)
-}, s *fake.Server, want ...string) {
+}, s *fake.Server, want ...string,
+) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()

@@ -76,12 +76,20 @@ func (s *Server) abort(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.aborted = append(s.aborted, body.RID)
 	for id, w := range s.running {
 		if body.All || id == body.RID {
 			w.cancel(errAborted)
 			delete(s.running, id)
 		}
 	}
+}
+
+// Aborted tells which requests it was told to forget, in order.
+func (s *Server) Aborted() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.aborted)
 }
 
 func (s *Server) loaded(adapter string) bool {

@@ -164,7 +164,7 @@ func (s *Server) generate(w http.ResponseWriter, hr *http.Request) {
 	defer finish()
 	a := answer{s: s, w: w, rid: b.RID, r: r, finish: finish}
 	if s.stuck() {
-		<-ctx.Done()
+		a.hang(ctx)
 		return
 	}
 	if b.Session != nil {
@@ -187,7 +187,7 @@ func (s *Server) leg(ctx context.Context, b *generateBody, a *answer) {
 		return
 	}
 	if b.Room == nil {
-		<-ctx.Done() // a server for one of the legs keeps whoever sends it a whole request
+		a.hang(ctx) // a server for one of the legs keeps whoever sends it a whole request
 		return
 	}
 	meet := s.cfg.Bootstrap
@@ -210,6 +210,12 @@ func (s *Server) leg(ctx context.Context, b *generateBody, a *answer) {
 	default:
 		a.run(ctx, nil)
 	}
+}
+
+// hang keeps whoever asks until it leaves, or is made to.
+func (a *answer) hang(ctx context.Context) {
+	<-ctx.Done()
+	a.fail(ctx, ctx.Err())
 }
 
 // run gives what the mock engine makes of a request. Before its end it calls last.
@@ -383,6 +389,8 @@ func (a *answer) fail(ctx context.Context, err error) {
 		m.Finish = map[string]any{"type": "abort", "message": "Aborted"}
 		a.event(map[string]any{"text": "", "output_ids": []uint32{}, "meta_info": m})
 		a.done()
+	case errors.Is(context.Cause(ctx), errDied):
+		panic(http.ErrAbortHandler)
 	case ctx.Err() != nil:
 	case a.begun, kind == engine.EngineShutdown:
 		panic(http.ErrAbortHandler)

@@ -19,11 +19,15 @@ import (
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/internal/fake/publish"
 )
 
 // Config says which server is imitated.
 type Config struct {
 	Mock mock.Config
+	// Events is --kv-events-config, and its Page is --page-size where that is no
+	// block of the mock engine; without an endpoint nothing is published.
+	Events publish.Config
 	// Incremental sends in each chunk what is new, as with
 	// --incremental-streaming-output; else all so far.
 	Incremental bool
@@ -67,6 +71,7 @@ type Config struct {
 type Server struct {
 	cfg    Config
 	engine *mock.Engine
+	events *publish.Publisher // or nil
 	mux    *http.ServeMux
 	seed   atomic.Int64 // drawn anew at each start
 
@@ -74,6 +79,7 @@ type Server struct {
 	running  map[string]*work // by rid
 	sessions map[string]*session
 	adapters []string
+	aborted  []string
 	paused   bool
 	asleep   bool
 	store    string // attached below the cache
@@ -83,8 +89,11 @@ type Server struct {
 // work is a request that is being answered.
 type work struct{ cancel context.CancelCauseFunc }
 
-// errAborted is the cause of a request that /abort_request ended.
-var errAborted = errors.New("aborted")
+// Causes of requests that ended early: /abort_request, and another life.
+var (
+	errAborted = errors.New("aborted")
+	errDied    = errors.New("died")
+)
 
 // defaultMaxNew is what max_new_tokens is when nobody says.
 const defaultMaxNew = 128
@@ -100,6 +109,9 @@ func New(cfg Config) (*Server, error) {
 		running: map[string]*work{}, sessions: map[string]*session{}, adapters: slices.Clone(cfg.Adapters), weights: "default",
 	}
 	s.seed.Store(1)
+	if err := s.publish(); err != nil {
+		return nil, err
+	}
 	info, load, flush := "GET /server_info", "GET /v1/loads", "POST /flush_cache"
 	loads := s.loads
 	if cfg.OldNames {
@@ -155,6 +167,10 @@ func (s *Server) Restart() {
 	s.mu.Lock()
 	clear(s.sessions)
 	s.paused, s.asleep = false, false
+	for id, w := range s.running {
+		w.cancel(errDied)
+		delete(s.running, id)
+	}
 	s.mu.Unlock()
 	s.engine.Restart()
 }
@@ -163,7 +179,12 @@ func (s *Server) Restart() {
 func (s *Server) Drain() { s.engine.Drain() }
 
 // Close ends what runs.
-func (s *Server) Close() error { return s.engine.Close() }
+func (s *Server) Close() error {
+	if s.events != nil {
+		s.events.Close() //nolint:errcheck // it has nothing to say
+	}
+	return s.engine.Close()
+}
 
 // Running tells how many requests are being answered.
 func (s *Server) Running() int {
@@ -212,12 +233,14 @@ func (s *Server) info(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	weights := s.weights
 	s.mu.Unlock()
+	flag, parts := s.eventsConfig(c.BlockSize, c.Ranks())
 	tell(w, http.StatusOK, map[string]any{
+		"kv_events_config": flag, "kv_events": parts,
 		"weight_version": weights, "radix_eviction_policy": cmp.Or(s.cfg.EvictionPolicy, "lru"),
 		"enable_streaming_session": s.cfg.Streaming, "enable_strict_thinking": s.cfg.StrictThinking,
 		"enable_hierarchical_cache": s.cfg.Hierarchical,
 		"version":                   "0.5.21", "model_path": "/models/" + c.Model, "served_model_name": c.Model,
-		"random_seed": seed, "dp_size": c.DPSize, "page_size": c.BlockSize, "context_length": nil,
+		"random_seed": seed, "dp_size": c.DPSize, "page_size": s.page(c.BlockSize), "context_length": nil,
 		"max_total_num_tokens": c.TotalBlocks * uint64(c.BlockSize), "max_running_requests": c.MaxSeqs * c.DPSize,
 		"max_prefill_tokens": c.MaxBatchedTokens, "disaggregation_mode": cmp.Or(s.cfg.Mode, "null"),
 		"host": "127.0.0.1", "dist_init_addr": "10.1.0.7:5000", "disaggregation_bootstrap_port": 8998,
