@@ -120,14 +120,9 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := s.untilGone(r.Context())
 	defer cancel()
 	a := reply{server: s, q: q, leg: leg, w: w}
-	chain := slices.Clone(q.Prompt)
-	s.events.learn(chain, 0)
 	for d, err := range s.config.Engine.Generate(ctx, s.ask(q)) {
 		switch kind := engine.KindOf(err); {
 		case err == nil:
-			before := len(chain)
-			chain = append(chain, d.TokenIDs...)
-			s.events.learn(chain, before)
 			a.tell(d)
 		case a.begun || kind == engine.EngineShutdown:
 			panic(http.ErrAbortHandler) // the process is gone

@@ -51,28 +51,22 @@ type Server struct {
 	last   []byte // body of the last completion that was asked for
 
 	events buffer
-	stop   context.CancelFunc
-	done   chan struct{} // closed when nothing is read any more
 }
 
-// New returns a server, to be closed.
+// New returns a server.
 func New(c Config) *Server {
-	s := &Server{config: c, mux: http.NewServeMux(), done: make(chan struct{})}
-	var ctx context.Context
-	ctx, s.stop = context.WithCancel(context.Background())
+	s := &Server{config: c, mux: http.NewServeMux()}
 	s.began.Store(time.Now().UnixNano())
 	s.mux.HandleFunc("GET /health", s.health)
 	s.mux.HandleFunc("GET /version", s.version)
 	s.mux.HandleFunc("GET /v1/models", s.models)
 	s.mux.HandleFunc("POST /v1/completions", s.completions)
 	s.mux.HandleFunc("POST /kv_cache_events", s.drain)
-	s.events.size, s.events.most = c.blockSize(), c.EventBuffer
-	go func() {
-		defer close(s.done)
-		if c.EventBuffer > 0 {
-			s.events.follow(c.Engine.Events(ctx, nil))
-		}
-	}()
+	if s.events.most = c.EventBuffer; c.EventBuffer > 0 {
+		card := c.card()
+		s.events.size, s.events.blocks = int(card.BlockSize), int(card.TotalBlocks)
+		c.Engine.Hear(s.events.hear)
+	}
 	s.mux.HandleFunc("POST /release_memory", s.memory(true))
 	s.mux.HandleFunc("POST /resume_memory", s.memory(false))
 	if !c.Old {
@@ -85,19 +79,16 @@ func New(c Config) *Server {
 // ServeHTTP implements [http.Handler].
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// blockSize returns the number of tokens in a block of the mock engine.
-func (c *Config) blockSize() int {
+// card returns the mock engine's.
+func (c *Config) card() *engine.Card {
 	for st := range c.Engine.Card(context.Background()) {
-		return int(st.Card.BlockSize)
+		return st.Card
 	}
-	return 0
+	return &engine.Card{}
 }
 
-// Close stops following the mock engine's events.
-func (s *Server) Close() {
-	s.stop()
-	<-s.done
-}
+// Close is for those who close everything: a server holds nothing.
+func (s *Server) Close() {}
 
 // Restart is a crash and a new start: streams break off, the cache is empty, and
 // the process began later than before.
