@@ -37,6 +37,9 @@ func newPair(t *testing.T, c fake.Config, style string) pair {
 	}
 	c.PromptTokensDetails = true
 	leg := func(role engine.Role) *served {
+		if c.Mock.Args.WorkerType != "aggregated" {
+			c.Mock.Args.WorkerType = string(role)
+		}
 		s := serve(t, c, func(v *vllm.Config) {
 			v.Role, v.Disagg.Style = role, style
 			if port, err := strconv.Atoi(portOf(t, v.URL)); err == nil {
@@ -56,6 +59,13 @@ func portOf(t *testing.T, address string) string {
 		t.Fatal(err)
 	}
 	return u.Port()
+}
+
+// roles are the arguments of a scheduler that knows of legs.
+func roles() mock.Args {
+	a := args()
+	a.WorkerType = "prefill" // or decode, for its server
+	return a
 }
 
 // long is a request whose prompt has three blocks and a bit.
@@ -103,6 +113,7 @@ func TestHandoff(t *testing.T) {
 		read       bool // from one server by the other
 	}{
 		{name: "nixl", read: true},
+		{name: "nixl between servers of one role each", Config: fake.Config{Mock: mock.Config{Args: roles()}}, read: true},
 		{name: "nixl over completions", Config: fake.Config{NoGenerate: true}, read: true},
 		{name: "nixl, not read at the root", Config: fake.Config{Transfer: fake.Transfer{NoRoot: true}}, read: true},
 		{name: "moriio", connector: "MoRIIOConnector", style: vllm.StyleMoRIIO, read: true},
@@ -143,8 +154,8 @@ func TestHandoff(t *testing.T) {
 			if end.Usage == nil || end.Usage.Cached == nil || *end.Usage.Cached != cached || s.d.server.Pulls() != pulls {
 				t.Errorf("usage %+v after %d pulls", end.Usage, s.d.server.Pulls())
 			}
-			if n := s.p.server.Held(); n != 0 {
-				t.Errorf("%d hand-offs are held", n)
+			if held, kept := s.p.server.Held(), s.p.server.Engine().Kept(); held != 0 || kept != 0 {
+				t.Errorf("%d hand-offs are held, and the blocks of %d", held, kept)
 			}
 		})
 	}
@@ -245,7 +256,7 @@ func (s *served) awaitIdle(t *testing.T) {
 // told of it.
 func TestQuirk10ExpiredHandoffsAreTold(t *testing.T) {
 	var log logged
-	c := fake.Config{Mock: mock.Config{Args: args()}, Transfer: fake.Transfer{Connector: nixl, Timeout: time.Millisecond}}
+	c := fake.Config{Mock: mock.Config{Args: roles()}, Transfer: fake.Transfer{Connector: nixl, Timeout: time.Millisecond}}
 	s := serve(t, c, func(v *vllm.Config) { v.Role, v.Log = engine.Prefill, log.logger() })
 	s.ready(t)
 	prefill, _, _ := pair{p: s}.legs(t, long())
@@ -259,8 +270,8 @@ func TestQuirk10ExpiredHandoffsAreTold(t *testing.T) {
 			break
 		}
 		if log.has("prefills that nobody has read") {
-			if s.server.Held() != 0 || s.server.Expired() != 1 {
-				t.Errorf("%d held, %d expired", s.server.Held(), s.server.Expired())
+			if s.server.Held() != 0 || s.server.Engine().Kept() != 0 || s.server.Expired() != 1 {
+				t.Errorf("%d held, %d kept, %d expired", s.server.Held(), s.server.Engine().Kept(), s.server.Expired())
 			}
 			return
 		}
