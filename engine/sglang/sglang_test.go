@@ -70,8 +70,9 @@ func TestConformance(t *testing.T) {
 	for name, habits := range map[string]fake.Config{
 		"cumulative":  {},
 		"incremental": {Incremental: true, Priority: true, LoRA: true},
-		"old":         {OldNames: true, TrimStop: true, Priority: true, LowFirst: true},
-		"trimmed":     {Incremental: true, TrimStop: true},
+		"old":         {OldNames: true, TrimStop: true, Retract: true, Priority: true, LowFirst: true},
+		"trimmed":     {Incremental: true, TrimStop: true, Streaming: true},
+		"late":        {Late: true, Priority: true, LoRA: true, Sessions: true, Metrics: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			habits.Mock.EOS = []uint32{eos}
