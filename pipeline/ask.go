@@ -4,10 +4,11 @@ import (
 	"slices"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/kv"
 )
 
 // engineRequest is what a worker gets on one attempt.
-func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card) *engine.Request {
+func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card, target kv.Target) *engine.Request {
 	r, s := j.request.Chat, &j.request.Chat.Sampling
 	out := &engine.Request{
 		ID: attemptID(j.request.ID, j.choice, attempt), Model: card.Model, TokenIDs: j.ids(delivered),
@@ -38,7 +39,6 @@ func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card) 
 	if card.Features.Has(engine.FeatureWantsChat) || !card.Accept(engine.InputTokens) {
 		out.Chat = r
 	}
-	target := j.booking.booking.Decision().Target
 	if card.Ranks() > 1 {
 		out.DPRank = &target.Rank
 	}

@@ -106,7 +106,7 @@ var errThoughtCut = errors.New("the thinking budget is spent")
 // says whether anybody wants to hear of it.
 func (c *carry) cut(yield func(engine.Delta, error) bool) bool {
 	end := engine.Delta{TokenIDs: c.budget.end}
-	c.booking.booking.Output(len(end.TokenIDs))
+	c.here.Output(len(end.TokenIDs))
 	c.delivered = append(c.delivered, end.TokenIDs...)
 	c.budget = nil
 	c.cuts++

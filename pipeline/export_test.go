@@ -118,3 +118,6 @@ func (p *Pipeline) Told(r *Request, m *prompt.Model, ids []uint32) {
 func KindOf(wire []byte, other string) string { return kindOf(wire, other) }
 
 func KnownKind(kind string) bool { return knownKinds[kind] }
+
+// Settle returns when all is done that requests have left behind.
+func (p *Pipeline) Settle() { p.behind.running.Wait() }

@@ -4,44 +4,12 @@ import (
 	"context"
 	"iter"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/router"
 )
-
-// shared is a booking that several choices use. It is made by the first of them,
-// and released when the last has left.
-type shared struct {
-	once    sync.Once
-	booking *router.Booking // nil until it is made
-	err     error           // why there is none
-	users   atomic.Int32
-}
-
-func share(users int) *shared {
-	s := new(shared)
-	s.users.Store(int32(users))
-	return s
-}
-
-// place makes the booking if that was not tried yet, and says what came of it.
-func (s *shared) place(book func() (*router.Booking, error)) error {
-	s.once.Do(func() {
-		s.err = engine.Errorf(engine.Internal, "the request was not placed") // if book panics
-		s.booking, s.err = book()
-	})
-	return s.err
-}
-
-func (s *shared) release() {
-	if s.users.Add(-1) == 0 && s.booking != nil {
-		s.booking.Release()
-	}
-}
 
 // deltas runs attempt after attempt and yields one continuous stream of tokens:
 // if a worker fails, the next one carries on behind what was delivered, and the
@@ -65,9 +33,14 @@ func (j *job) deltas(ctx context.Context) iter.Seq2[engine.Delta, error] {
 				return
 			}
 			if err == errThoughtCut {
-				continue
+				if c.stays() {
+					continue
+				}
+				err = c.again(ctx, c.ids(c.delivered))
+			} else {
+				err = c.next(ctx, err)
 			}
-			if err = c.next(ctx, err); err != nil {
+			if err != nil {
 				yield(engine.Delta{}, err)
 				return
 			}
@@ -87,19 +60,37 @@ type carry struct {
 	cuts      int      // attempts that ended when it was
 	pace      pace     // of this attempt
 	seen      *sighting
+
+	// Of a request in two legs.
+	hand        *handoff // computed, and not fetched yet
+	beside      *beside  // leg that runs at the same time
+	fetchedHere bool     // the worker that answers has got the prompt
 }
 
 // attempt runs the request on the booked worker. It returns nil when the answer
 // is complete, or nobody wants the rest of it, and otherwise what ended it.
+func (c *carry) attempt(ctx context.Context, yield func(engine.Delta, error) bool) error {
+	switch {
+	case c.hand != nil:
+		return c.fetch(ctx, yield)
+	case c.booking.plan.Prefill != nil && !c.fetchedHere:
+		return c.legs(ctx, yield)
+	}
+	c.count()
+	return c.run(ctx, engine.Disagg{}, yield)
+}
+
+// run runs the leg that answers, or the whole request.
 //
 // Most of a stream's life is spent below this loop, so what is needed to begin
 // has a function, and a place on the stack, of its own.
-func (c *carry) attempt(ctx context.Context, yield func(engine.Delta, error) bool) error {
-	worker := c.booking.booking.Worker()
-	request, err := c.begin(worker)
+func (c *carry) run(ctx context.Context, leg engine.Disagg, yield func(engine.Delta, error) bool) error {
+	worker := c.here.Worker()
+	request, err := c.ask(c.here)
 	if err != nil {
 		return err
 	}
+	request.Disagg = leg
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	lost := worker.Lost()
@@ -113,7 +104,7 @@ func (c *carry) attempt(ctx context.Context, yield func(engine.Delta, error) boo
 		}
 		c.note(&d)
 		if d.Finish != engine.Running {
-			c.booking.booking.Completed()
+			c.here.Completed()
 		}
 		if !yield(d, nil) || d.Finish != engine.Running {
 			return nil
@@ -127,13 +118,26 @@ func (c *carry) attempt(ctx context.Context, yield func(engine.Delta, error) boo
 
 var errIncomplete = engine.Errorf(engine.StreamIncomplete, "the stream ended without a finish")
 
-// begin makes the request of an attempt.
-func (c *carry) begin(worker *fleet.Worker) (*engine.Request, error) {
+// begin counts an attempt and makes its request.
+func (c *carry) begin(*fleet.Worker) (*engine.Request, error) {
+	c.count()
+	return c.ask(c.here)
+}
+
+// count begins one more attempt.
+func (c *carry) count() {
 	c.attempts++
 	c.pace = pace{}
 	if c.alone {
 		c.request.Notes.Attempts = c.attempts
 	}
+}
+
+func (c *carry) attemptID() string { return attemptID(c.request.ID, c.choice, c.attempts) }
+
+// ask makes the request that goes to a booked worker.
+func (c *carry) ask(b *router.Booking) (*engine.Request, error) {
+	worker := b.Worker()
 	status := worker.Status()
 	if status.Card == nil {
 		return nil, &engine.Error{Kind: engine.CannotConnect, Worker: worker.ID(), Message: "the worker has left"}
@@ -141,7 +145,7 @@ func (c *carry) begin(worker *fleet.Worker) (*engine.Request, error) {
 	if err := unsupported(c.request, status.Card); err != nil {
 		return nil, err
 	}
-	request := c.engineRequest(c.attempts, c.delivered, status.Card)
+	request := c.engineRequest(c.attempts, c.delivered, status.Card, b.Decision().Target)
 	request.Epoch = status.Epoch
 	if c.door == engine.InputText {
 		var err error
@@ -150,20 +154,31 @@ func (c *carry) begin(worker *fleet.Worker) (*engine.Request, error) {
 		}
 		request.Stop.Strings = c.request.Chat.Sampling.Stop
 	}
-	c.seen = c.p.seen.of(c.booking.booking.Decision().Target)
+	c.seen = c.p.seen.of(b.Decision().Target)
 	c.pace = pace{sent: time.Now(), input: len(c.routed(c.delivered))}
 	return request, nil
 }
 
 // note books an item before it goes up.
 func (c *carry) note(d *engine.Delta) {
-	booking := c.booking.booking
-	if c.pace.item(len(d.TokenIDs), c.seen) {
-		booking.Prefilled()
+	first := c.pace.item(len(d.TokenIDs), c.seen)
+	if first {
+		c.here.Prefilled()
 	}
-	booking.Output(len(d.TokenIDs))
-	if d.Usage != nil && d.Usage.Cached != nil {
-		booking.Cached(*d.Usage.Cached)
+	c.here.Output(len(d.TokenIDs))
+	if two := c.hand != nil || c.beside != nil || c.fetchedHere; two {
+		if first {
+			c.fetched()
+		}
+		c.settle(d.Finish != engine.Running)
+		if first && d.Usage == nil {
+			d.Usage = &engine.Usage{Prompt: len(c.prompt.IDs) + len(c.delivered), Output: len(d.TokenIDs)}
+		}
+		if d.Usage != nil {
+			d.Usage.Cached = nil // it counts what came from the other worker
+		}
+	} else if d.Usage != nil && d.Usage.Cached != nil {
+		c.here.Cached(*d.Usage.Cached)
 	}
 	c.remember(d)
 }
@@ -181,9 +196,9 @@ func (c *carry) remember(d *engine.Delta) {
 	}
 	// Behind a cut the same worker finds all that it has just computed.
 	if c.cached == nil && c.cuts == 0 && d.Usage.Cached != nil {
-		c.cached = d.Usage.Cached
+		c.cached = new(min(*d.Usage.Cached, len(c.prompt.IDs)))
 	}
-	if c.attempts > 1 {
+	if c.attempts > 1 || c.booking.plan.Prefill != nil || c.fetchedHere {
 		u := *d.Usage
 		u.Output += u.Prompt - min(u.Prompt, len(c.prompt.IDs))
 		u.Prompt, u.Cached = len(c.prompt.IDs), c.cached
@@ -201,20 +216,25 @@ func (c *carry) full() engine.Delta {
 // next books another worker after a failure, or returns the error that the
 // client is to see.
 func (c *carry) next(ctx context.Context, failure error) error {
+	if u, ok := failure.(unplaced); ok {
+		return u.error
+	}
 	kind := engine.KindOf(failure)
-	worker := c.booking.booking.Worker()
+	worker := c.here.Worker()
 	if ctx.Err() == nil {
 		worker.Inhibit(time.Now(), kind) // heeds only what says something about the worker
 		if kind.Retry() != engine.RetryNever {
-			c.booking.booking.Failed()
+			c.here.Failed()
 		}
 	}
 	ongoing := len(c.delivered) > 0
 	if ctx.Err() != nil || !c.movable(kind, ongoing) {
+		c.drop()
 		return failure
 	}
 	ids := c.routed(c.delivered)
 	if limit := c.p.MigrationMaxTokens; limit > 0 && len(ids) > limit {
+		c.drop()
 		c.p.count.tooLong.Add(1)
 		return failure
 	}
@@ -232,23 +252,43 @@ func (c *carry) next(ctx context.Context, failure error) error {
 	}
 	c.p.Logger.Info("request moves to another worker", "request", c.request.ID, "from", worker.Name(), "kind", string(kind), "delivered", len(c.delivered))
 
-	// Nothing runs there any more, and who waits for another worker may wait long.
-	c.booking.release()
-	c.booking = share(1)
-	err := c.booking.place(func() (*router.Booking, error) { return c.route(ctx, ids, 1, c.exclude) })
+	if c.resend(kind) {
+		return nil
+	}
+	err := c.again(ctx, ids)
+	switch {
+	case err == nil:
+		return nil
+	case engine.KindOf(err) == engine.Unavailable && kind == engine.WorkerOverloaded:
+		return engine.Errorf(engine.ResourceExhausted, "all eligible workers rejected the request as overloaded")
+	case engine.KindOf(err) == engine.Unavailable && (kind == engine.Unsupported || kind == engine.NotFound):
+		return failure // it says what is wrong, and nobody is there to say otherwise
+	}
+	return err
+}
+
+// again finds another place for the request, behind what was delivered. Nothing runs
+// where it was any more, and who waits for another worker may wait long.
+func (c *carry) again(ctx context.Context, ids []uint32) error {
+	c.leave()
+	c.booking, c.computed, c.fetchedHere = share(1), false, false
+	err := c.booking.place(func() (*router.Plan, *router.Booking, error) { return c.route(ctx, ids, 1, c.exclude) })
 	if err != nil {
-		if engine.KindOf(err) == engine.Unavailable && kind == engine.WorkerOverloaded {
-			return engine.Errorf(engine.ResourceExhausted, "all eligible workers rejected the request as overloaded")
-		}
-		if engine.KindOf(err) == engine.Unavailable && (kind == engine.Unsupported || kind == engine.NotFound) {
-			return failure // it says what is wrong, and nobody is there to say otherwise
-		}
 		return err
 	}
+	c.here = c.booking.first()
 	if c.alone {
-		c.request.Notes.booked(c.booking.booking)
+		c.request.Notes.placed(c.booking.plan, c.booking.booking)
 	}
 	return nil
+}
+
+// noteAnswer notes where the leg that answers is. Only a request with one choice
+// notes that it has moved.
+func (c *carry) noteAnswer(b *router.Booking) {
+	if c.alone || c.attempts == 1 {
+		c.request.Notes.booked(b)
+	}
 }
 
 // counted returns how many attempts count against the limit.
@@ -267,7 +307,7 @@ func (c *carry) movable(kind engine.ErrorKind, ongoing bool) bool {
 		return true
 	case c.door != engine.InputTokens && c.pace.begun():
 		return false // a text cannot be carried on
-	case c.counted() > c.p.MigrationLimit, pinned(c.request):
+	case c.counted() > c.p.MigrationLimit, c.stuck():
 		return false
 	}
 	if kind == engine.StreamIncomplete && c.settled() {

@@ -83,11 +83,15 @@ type Pipeline struct {
 	past   *histories // nil: none is kept
 	begun  *beginnings
 	spelt  *spellings
+	behind behind
 }
 
 // counters are what a pipeline has done since its start.
 type counters struct {
 	migratedNew, migratedOngoing, tooLong atomic.Int64
+
+	handedOver, prefillAnswered, prefillFailed, decodeFailed atomic.Int64
+	handoffLeft, handoffResent, wholeInstead                 atomic.Int64
 }
 
 // Counters are totals since the start.
@@ -171,7 +175,7 @@ type jobs []*job
 
 func (js jobs) release() {
 	for _, j := range js {
-		j.booking.release()
+		j.leave()
 	}
 }
 
@@ -217,8 +221,11 @@ type job struct {
 	// settled says whether the answer so far could end well without a finish.
 	settled func() bool
 	// booking is where the job runs; the choices of a request share one until
-	// they move.
-	booking *shared
+	// they move. Of its bookings here is the one of the leg that runs now, or is to
+	// run next; computed says that its prompt needs no place any more.
+	booking  *shared
+	here     *router.Booking
+	computed bool
 	// held is what the answer is held to.
 	held constraint
 	// budget caps its thinking; nil if nothing does here.
@@ -283,25 +290,13 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	return all, nil
 }
 
-// place finds a worker for the job's request, unless one of its other choices has
-// done so.
-func (j *job) place(ctx context.Context) error {
-	return j.booking.place(func() (*router.Booking, error) {
-		b, err := j.route(ctx, j.routed(nil), j.request.Chat.Sampling.Choices(), nil)
-		if err == nil {
-			j.request.Notes.booked(b)
-		}
-		return b, err
-	})
-}
-
 // events runs the job.
 func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 	if j.door == engine.InputChat {
 		return j.conversation(ctx)
 	}
 	r, s := j.request.Chat, &j.request.Chat.Sampling
-	card := j.booking.booking.Worker().Card()
+	card := j.answering()
 	if card != nil {
 		var err error
 		if j.held, err = j.constrain(card); err != nil {

@@ -10,23 +10,49 @@ import (
 	"github.com/dynago/dynago/router"
 )
 
-// route asks the router for a worker.
-func (j *job) route(ctx context.Context, ids []uint32, choices int, exclude []uint64) (*router.Booking, error) {
+// route asks the router for a place. The booking is nil where the leg that answers is
+// placed once the prompt has been computed.
+func (j *job) route(ctx context.Context, ids []uint32, choices int, exclude []uint64) (*router.Plan, *router.Booking, error) {
 	p, r := j.p, j.request
 	q := r.query(ids)
 	q.Choices, q.Exclude = choices, exclude
 	q.Allow = p.through(j.door, r.Notes.Model)
 	legs := legsOf(r.Ext)
-	legs.Whole = true // no engine hands blocks over to another one
+	// What is said of a prompt is not handed over with its blocks.
+	legs.Whole = legs.Whole || j.door != engine.InputTokens || q.Recompute
+	plan, booking, err := p.plan(ctx, q, legs)
+	if engine.KindOf(err) != engine.Unavailable || legs.Whole || legs.Prefill != 0 || legs.Backend != 0 || ctx.Err() != nil {
+		return plan, booking, engine.CauseOf(ctx, err)
+	}
+	// Maybe it is the prefill workers alone that cannot take it just now.
+	legs.Whole = true
+	plan, booking, whole := p.plan(ctx, q, legs)
+	if whole != nil {
+		return nil, nil, err
+	}
+	p.count.wholeInstead.Add(1)
+	p.Logger.Info("no prefill worker takes the request: one worker does it all", "request", r.ID, "worker", booking.Worker().Name(), "error", err)
+	return plan, booking, nil
+}
+
+// plan places the legs of a request, as far as they can be placed before the first
+// one has run.
+func (p *Pipeline) plan(ctx context.Context, q *router.Query, legs router.Legs) (*router.Plan, *router.Booking, error) {
 	plan, err := p.Router.Place(ctx, q, legs)
 	if err != nil {
-		return nil, engine.CauseOf(ctx, err)
+		return nil, nil, err
+	}
+	if plan.Prefill != nil && plan.Meeting == nil {
+		return plan, nil, nil
 	}
 	booking, err := plan.Decode(ctx)
 	if err != nil {
-		return nil, engine.CauseOf(ctx, err)
+		if plan.Prefill != nil {
+			plan.Prefill.Release()
+		}
+		return nil, nil, err
 	}
-	return booking, nil
+	return plan, booking, nil
 }
 
 // query returns what the router must know of a request with this prompt.
@@ -87,6 +113,15 @@ func legsOf(ext *nvext.Ext) router.Legs {
 func pinned(r *Request) bool {
 	l := legsOf(r.Ext)
 	return l.Backend != 0 || l.Decode != 0
+}
+
+// stuck says whether the client has fixed the worker where the request is now.
+func (j *job) stuck() bool {
+	if j.here == j.booking.plan.Prefill {
+		l := legsOf(j.request.Ext)
+		return l.Backend != 0 || l.Prefill != 0
+	}
+	return pinned(j.request)
 }
 
 // inputOf says what the newest turn of a conversation brings.

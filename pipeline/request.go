@@ -48,6 +48,7 @@ type Notes struct {
 	Queue        time.Duration // parked by the router
 	Routing      time.Duration // decision, without Queue
 	Target       kv.Target     // of the last attempt
+	Prefill      *kv.Target    // that computed its prompt, if it was another one
 	Overlap      int           // blocks that the router predicted as cached
 	Blocks       int           // blocks of the prompt
 	Session      router.SessionUse
@@ -66,10 +67,26 @@ type Notes struct {
 	Reuse *Reuse
 }
 
-// booked notes where an attempt goes.
+// placed notes where an attempt goes, as far as that is known; the leg that answers
+// may be placed later.
+func (n *Notes) placed(plan *router.Plan, answer *router.Booking) {
+	n.Prefill = nil
+	if b := plan.Prefill; b != nil {
+		n.booked(b)
+		n.Prefill = new(b.Decision().Target)
+	}
+	if answer != nil {
+		n.booked(answer)
+	}
+}
+
+// booked notes one place. What is cached counts where the prompt is computed.
 func (n *Notes) booked(b *router.Booking) {
 	d := b.Decision()
-	n.Target, n.Overlap, n.Blocks, n.Session = d.Target, d.Overlap, d.Blocks, d.Session
+	n.Target, n.Session = d.Target, d.Session
+	if n.Prefill == nil {
+		n.Overlap, n.Blocks = d.Overlap, d.Blocks
+	}
 	n.Routing += d.Routing
 	n.Queue += d.Queue
 }

@@ -27,7 +27,7 @@ func (j *job) written(e *chat.Event) *int {
 		return nil
 	}
 	upTo, cached := j.prompt.Marked, 0
-	if card := j.booking.booking.Worker().Card(); card != nil && card.BlockSize > 0 {
+	if card := j.here.Worker().Card(); card != nil && card.BlockSize > 0 {
 		upTo -= upTo % int(card.BlockSize)
 	}
 	if e.Usage.Cached != nil {

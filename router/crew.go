@@ -33,7 +33,7 @@ type crewKey struct {
 // may serve it.
 func (q *Query) plain() bool {
 	return q.PinWorker == 0 && q.PinRank == nil && q.Exclude == nil && q.Allow == nil &&
-		q.Require == nil && len(q.Prefer) == 0 && q.Namespace.LoRA == ""
+		q.Require == nil && len(q.Prefer) == 0 && q.style == "" && q.Namespace.LoRA == ""
 }
 
 // reset empties the rows.

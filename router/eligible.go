@@ -28,6 +28,7 @@ const (
 	unbarred bar = iota
 	unpinned
 	closed
+	foreign
 	forbidden
 	tried
 	inhibited
@@ -42,7 +43,7 @@ const (
 // String returns half a sentence.
 func (b bar) String() string {
 	return [...]string{
-		"may serve it", "the request is pinned to another", "is not ready", "is not among those allowed",
+		"may serve it", "the request is pinned to another", "is not ready", "takes blocks in another way", "is not among those allowed",
 		"has failed the request before", "has failed a request just now", "lacks a required taint",
 		"does not serve the adapter", "does not have the rank asked for", "has too short a context", "is overloaded",
 	}[b]
@@ -50,7 +51,7 @@ func (b bar) String() string {
 
 func (b bar) code() string {
 	return [...]string{
-		"", "not_pinned", "not_ready", "not_allowed", "tried", "failed_lately", "taints", "adapter", "rank",
+		"", "not_pinned", "not_ready", "other_transfer", "not_allowed", "tried", "failed_lately", "taints", "adapter", "rank",
 		"context_length", "overloaded",
 	}[b]
 }
@@ -105,6 +106,8 @@ func (c *check) bar(w *fleet.Worker, card *engine.Card, life context.Context) ba
 		return unpinned
 	case !w.Admitted(), life.Err() != nil, !c.needed(card):
 		return closed
+	case q.style != "" && card.Disagg.Style != "" && card.Disagg.Style != q.style:
+		return foreign
 	case q.Allow != nil && !c.allowed(w.ID()):
 		return forbidden
 	case slices.Contains(q.Exclude, w.ID()):
@@ -126,7 +129,11 @@ func (c *check) bar(w *fleet.Worker, card *engine.Card, life context.Context) ba
 }
 
 // needed says whether somebody plays each role that a worker needs beside itself.
+// Whoever needs prefill workers does nothing without one, however many there are.
 func (c *check) needed(card *engine.Card) bool {
+	if c.q.Role == engine.Aggregated && slices.Contains(card.Needs, engine.Prefill) {
+		return false
+	}
 	for _, role := range card.Needs {
 		if !live(c.workers, card.Model, role) {
 			return false
@@ -301,6 +308,8 @@ func (n *refusals) reason(q *Query) error {
 		e.Message = "no untried eligible worker remains after migration"
 	case n.by[inhibited] > 0:
 		e.Message = fmt.Sprintf("all workers of model `%s` have failed just now. Please retry shortly.", q.Model)
+	case n.by[foreign] > 0:
+		e.Message = "no worker that is ready takes blocks in the way of the prefill worker"
 	case n.by[forbidden] > 0:
 		e.Message = "none of the workers that the request allows is ready"
 	default:

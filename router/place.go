@@ -230,6 +230,15 @@ func (p *Plan) Decode(ctx context.Context) (*Booking, error) {
 	return p.router.Route(ctx, p.decode)
 }
 
+// Elsewhere returns a plan for the decode leg alone, which keeps away from these
+// workers: for a request whose prompt is computed and whose decode worker was never
+// reached.
+func (p *Plan) Elsewhere(exclude []uint64) *Plan {
+	d := *p.decode
+	d.Exclude = exclude
+	return &Plan{router: p.router, decode: &d}
+}
+
 // SubmitDecode is to [Plan.Decode] what [Router.Submit] is to Route.
 func (p *Plan) SubmitDecode(ctx context.Context, done func(*Booking, error)) {
 	p.router.Submit(ctx, p.decode, done)
@@ -240,10 +249,20 @@ func (p *Plan) SubmitDecode(ctx context.Context, done func(*Booking, error)) {
 // nothing, since the blocks come from there, and there is no prefill.
 func (r *Router) second(d *Query, prefill *engine.Card) error {
 	var pool []*engine.Card
+	mixed := false
 	for _, w := range r.fleet.Snapshot() {
-		if card := w.Card(); card != nil && card.Role == engine.Prefill && named(card, d.Model) {
+		card := w.Card()
+		switch {
+		case card == nil || !named(card, d.Model):
+		case card.Role == engine.Prefill:
 			pool = append(pool, card)
+		case prefill != nil && card.Disagg.Style != "" && card.Disagg.Style != prefill.Disagg.Style:
+			mixed = true
 		}
+	}
+	// Where all take blocks in one way there is nothing to look at.
+	if mixed && prefill.Disagg.Style != "" {
+		d.style = prefill.Disagg.Style
 	}
 	near, err := nearby(prefill, pool)
 	if err != nil {

@@ -55,6 +55,9 @@ type Query struct {
 	// follows says that the pin is not the client's but that of its session, which
 	// may go elsewhere.
 	follows bool
+	// style, if not empty, is how the blocks of a decode leg come: whoever takes them
+	// in another way cannot have them.
+	style string
 	// came is when the request came, if it has waited for others of its session.
 	came time.Time
 }
