@@ -121,6 +121,13 @@ func (k *Keys) tenant(r *http.Request) (tenant string, ok bool) {
 	return tenant, ok
 }
 
+// Holds says whether a key is in the file.
+func (k *Keys) Holds(key string) bool {
+	k.refresh()
+	_, ok := k.current.Load().tenants[sha256.Sum256([]byte(key))]
+	return ok
+}
+
 // refresh looks now and then whether the file has changed.
 func (k *Keys) refresh() {
 	now, last := k.now().UnixNano(), k.checked.Load()
