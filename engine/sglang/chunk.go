@@ -1,6 +1,8 @@
 package sglang
 
 import (
+	"errors"
+	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -90,6 +92,8 @@ func decode(data []byte) (*chunk, error) {
 	var c chunk
 	err := json.Unmarshal(data, &c, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, engine.Errorf(engine.StreamIncomplete, "sglang: the stream ended within a chunk")
 	case err != nil:
 		// The text of the error may show what was generated.
 		return nil, engine.Errorf(engine.Internal, "sglang: a chunk of %d bytes is none of an answer", len(data))

@@ -86,7 +86,8 @@ func TestStreams(t *testing.T) {
 		"too few":            {[]string{chunk(ids{7}, 1, ""), chunk(ids{8, 9}, 9, "")}, ids{7}, "", nil, 0, engine.Internal},
 		"changed its mind":   {[]string{chunk(ids{7}, 1, ""), chunk(ids{8}, 2, ""), chunk(ids{7, 8, 9}, 3, "")}, ids{7, 8}, "", nil, 0, engine.Internal},
 		"no count":           {[]string{`{"output_ids":[7],"meta_info":{}}`}, nil, "", nil, 0, engine.Internal},
-		"no JSON":            {[]string{`{"output_ids":[7`}, nil, "", nil, 0, engine.Internal},
+		"no JSON":            {[]string{`{"output_ids":oops}`}, nil, "", nil, 0, engine.Internal},
+		"half of JSON":       {[]string{chunk(ids{7}, 1, ""), `{"output_ids":[7`}, ids{7}, "", nil, 0, engine.StreamIncomplete},
 		"negative id":        {[]string{`{"output_ids":[-1],"meta_info":{"completion_tokens":1}}`}, nil, "", nil, 0, engine.Internal},
 	} {
 		got, last, err := collect(t.Context(), streams(t, tc.events...), ask())
@@ -199,7 +200,7 @@ func TestHostile(t *testing.T) {
 			http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)
 		}, engine.Disconnected},
-		"half a chunk": {sse("data: " + chunk([]uint32{7}, 1, "")[:30]), engine.Internal},
+		"half a chunk": {sse("data: " + chunk([]uint32{7}, 1, "")[:30]), engine.StreamIncomplete},
 		"validation": {func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, `{"detail":[{"msg":"x"}]}`, http.StatusUnprocessableEntity)
 		}, engine.InvalidArgument},
