@@ -5,23 +5,24 @@ package publish
 // message of a life on.
 type Faults struct {
 	// Lose is how often a message reaches nobody; it is kept for replay.
-	Lose int
+	Lose int `json:"lose"`
 	// Repeat is how often one is sent twice, and Swap how often one changes places
 	// with the next.
-	Repeat, Swap int
+	Repeat int `json:"repeat"`
+	Swap   int `json:"swap"`
 	// Garble is how often one cannot be read, in replays neither.
-	Garble int
+	Garble int `json:"garble"`
 	// Invent is how often one tells of a block besides that nobody asked for and
 	// that is not there.
-	Invent int
+	Invent int `json:"invent"`
 	// BlockSize, if not 0, is what events say of the size of blocks, whatever it
 	// is.
-	BlockSize int
+	BlockSize int `json:"block_size"`
 	// Mute answers no request for replay.
-	Mute bool
+	Mute bool `json:"mute"`
 	// Quiet lets connections stand when the engine is started anew, as a proxy
 	// between would: only the numbers tell.
-	Quiet bool
+	Quiet bool `json:"quiet"`
 }
 
 // hits says whether a mishap that happens every n-th time happens to message seq.

@@ -235,17 +235,17 @@ func (p *Publisher) Close() error {
 	return nil
 }
 
-// at raises the port of an address by a rank.
-func at(endpoint string, rank uint32) (string, error) {
+// Raise returns an address with a port that is higher by n. A port * stays.
+func Raise(endpoint string, n int) (string, error) {
 	i := strings.LastIndexByte(endpoint, ':')
 	port, err := strconv.ParseUint(endpoint[i+1:], 10, 16)
 	switch {
-	case rank == 0:
+	case n == 0 || endpoint[i+1:] == "*":
 		return endpoint, nil
 	case strings.HasPrefix(endpoint, "ipc://") || err != nil:
-		return "", fmt.Errorf("%s has no port that rank %d could raise", endpoint, rank)
+		return "", fmt.Errorf("%s has no port that could be raised by %d", endpoint, n)
 	}
-	return endpoint[:i+1] + strconv.FormatUint(port+uint64(rank), 10), nil
+	return endpoint[:i+1] + strconv.FormatUint(port+uint64(n), 10), nil
 }
 
 // listens says whether an engine listens at an address, by its own rule: any

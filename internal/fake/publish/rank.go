@@ -70,7 +70,7 @@ func (r *rank) post(report mock.Report) {
 func (r *rank) open() error {
 	r.sockets.Lock()
 	defer r.sockets.Unlock()
-	events, err := at(r.p.events, r.number)
+	events, err := Raise(r.p.events, int(r.number))
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (r *rank) open() error {
 	if r.p.replay == "" {
 		return nil
 	}
-	replay, err := at(r.p.replay, r.number)
+	replay, err := Raise(r.p.replay, int(r.number))
 	if err == nil {
 		router := zmtp.NewRouter(zmtp.Options{})
 		if _, err = router.Bind(r.p.ctx, replay); err == nil {
