@@ -3,9 +3,11 @@
 // cached.
 //
 //	dynago serve          a whole system in one process
+//	dynago worker         serve one engine to frontends in other processes
 //	dynago router         answer dispatchers of others over HTTP
 //	dynago route TEXT     show where a prompt would go, and why
 //	dynago replay TRACE   replay requests in virtual time, and report
+//	dynago mocker         imitate an engine, its quirks and its faults
 //	dynago env            show all settings and where they came from, or what
 //	                      points an agent here
 //	dynago version
@@ -33,9 +35,11 @@ var version = ""
 // commands are what the binary can do.
 type commands struct {
 	Serve   serveCommand   `cmd:"" help:"Serve a model over HTTP: frontend, router and workers in one process."`
+	Worker  workerCommand  `cmd:"" help:"Serve one engine to frontends in other processes."`
 	Router  routerCommand  `cmd:"" help:"Answer dispatchers of others over HTTP: register workers, choose one, book a request."`
 	Route   routeCommand   `cmd:"" help:"Show where a prompt would go, and what each worker would have cost."`
 	Replay  replayCommand  `cmd:"" help:"Replay recorded or made-up requests in virtual time, and report how they fared."`
+	Mocker  mockerCommand  `cmd:"" help:"Imitate an engine: its own wire with --api, its quirks and faults as they are switched on."`
 	Env     envCommand     `cmd:"" help:"Show every setting, its value, and where that came from; or what points an agent here."`
 	Version versionCommand `cmd:"" help:"Show the version."`
 }
