@@ -30,10 +30,10 @@ func (e *Engine) card(b *build, model *served, models []served, page readings) *
 		c.ContextLength = cmp.Or(c.ContextLength, *model.MaxModelLen)
 	}
 	c.ContextLength = cmp.Or(c.ContextLength, info.Model.MaxModelLen)
+	c.BlockSize = cmp.Or(c.BlockSize, b.blockSize.Load())
 	if n, ok := page.config("block_size"); ok {
 		c.BlockSize = cmp.Or(c.BlockSize, uint32(n))
 	}
-	c.BlockSize = cmp.Or(c.BlockSize, b.blockSize.Load())
 	if c.BlockSize > 0 {
 		c.HashScheme = engine.SchemeXXH3
 	}

@@ -81,19 +81,20 @@ func (e *Engine) open(s live.Shape) (live.Source, error) {
 	})
 }
 
-// learn listens for the size of blocks that nothing else tells, in the background,
-// once for each life.
+// learn listens for the size of blocks in the background, once for each life. What
+// is published is how the engine hashes, and more than what its configuration says:
+// layers of several kinds have sizes of their own.
 func (e *Engine) learn(b *build, c *engine.Card) {
 	v := e.eventsOf(b)
-	if b.learning || v.Endpoint == "" || c.BlockSize > 0 {
+	if b.learning || v.Endpoint == "" || e.config.BlockSize > 0 {
 		return
 	}
-	b.learning = true
 	endpoints, err := v.endpoints(e.client.URL(), c.DPStart, c.Ranks())
-	if err != nil {
-		return // said when the source is opened
+	if err != nil || c.BlockSize > 0 && endpoints[0].Bind {
+		return // it is said when the source is opened, or there is room for one alone
 	}
-	e.background.Go(func() {
+	b.learning = true
+	e.later(func() {
 		if n, err := live.BlockSize(e.closed, endpoints[0], v.Topic, zmtp.Options{}); err == nil {
 			b.blockSize.Store(n)
 		}

@@ -115,6 +115,35 @@ func TestBlockSizeIsLearned(t *testing.T) {
 	t.Error("the size was never learned")
 }
 
+// What is published is how the engine hashes, whatever its configuration says; the
+// operator knows best.
+func TestQuirk05BlockSizeIsThatOfEvents(t *testing.T) {
+	for declared, want := range map[uint32]uint32{0: 4, 8: 8} {
+		pub, endpoint := publisher(t)
+		s := serve(t, fake.Config{Mock: mock.Config{Args: args()}}, func(c *vllm.Config) {
+			c.Events.Endpoint, c.BlockSize = endpoint, declared
+		})
+		s.ready(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		go func() {
+			for range s.Events(ctx, nil) {
+			}
+		}()
+		send(ctx, t, pub, 0)
+		size := uint32(0)
+		for st := range s.Card(ctx) {
+			// Who has declared a size has it from the beginning, and keeps it.
+			if size = st.Card.BlockSize; size == want || declared != 0 {
+				break
+			}
+		}
+		if later := s.ready(t).BlockSize; size != want || later != want {
+			t.Errorf("declared %d: blocks of %d and then %d tokens, want %d", declared, size, later, want)
+		}
+	}
+}
+
 func TestEventsNowhere(t *testing.T) {
 	if _, err := vllm.New(vllm.Config{URL: "http://gpu7:8000", Events: vllm.Events{Endpoint: "udp://gpu7"}}); err == nil {
 		t.Error("an address that is none is no error")

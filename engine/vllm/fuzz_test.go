@@ -1,7 +1,12 @@
 package vllm
 
 import (
+	"bytes"
+	"encoding/json"
+	"slices"
 	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/dynago/dynago/engine"
 )
@@ -48,6 +53,39 @@ func FuzzAnswer(f *testing.F) {
 		}
 		if d, err := a.terminal(); err == nil && (d.Finish == engine.Running || d.Usage == nil) {
 			t.Fatalf("terminal %+v", d)
+		}
+	})
+}
+
+// Whatever a server says of its connector, of where it publishes and of what it hands
+// over, what is handed over stays as it came.
+func FuzzHandoff(f *testing.F) {
+	f.Add([]byte(`{"kv_connector":"MultiConnector","kv_connector_extra_config":{"connectors":[{"kv_connector":"NixlConnector"}]}}`), []byte(`{"remote_host":"h","remote_port":"5600"}`))
+	f.Add([]byte(`[{"data_parallel_rank":4294967295,"endpoint":"tcp://*:65535"}]`), []byte(`{"remote_prefiller":{"remote_host":"::1","remote_port":1e9}}`))
+	f.Add([]byte(`{"sources":[{"endpoint":"tcp://[::]:1"}]}`), []byte(`null`))
+	f.Fuzz(func(t *testing.T, told, handoff []byte) {
+		var c connector
+		if json.Unmarshal(told, &c) == nil {
+			if s := c.style(true); s != "" && !slices.Contains(Styles, s) {
+				t.Fatalf("style %q", s)
+			}
+		}
+		for _, s := range sourcesOf(told) {
+			if list, err := endpointsOf([]rankSource{s}, "h", s.Rank, 1); err == nil && (len(list) != 1 || list[0].Rank != s.Rank) {
+				t.Fatalf("%+v of %+v", list, s)
+			}
+		}
+		_ = source(handoff)
+		r := &engine.Request{ID: "x", TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 1}, Disagg: engine.Disagg{Phase: engine.PhaseDecode, Handoff: handoff}}
+		card := &engine.Card{Disagg: engine.Transfer{Style: StyleNIXL}}
+		if checkLeg(r, card) != nil {
+			return
+		}
+		for _, d := range []dialect{{generate: true}, {}} {
+			body := d.body(r, card)
+			if !jsontext.Value(body).IsValid(lenient) || len(handoff) > 0 && !bytes.Contains(body, handoff) {
+				t.Fatalf("%s in %s", handoff, body)
+			}
 		}
 	})
 }

@@ -264,13 +264,17 @@ func source(handoff []byte) string {
 }
 
 // ofLeg adds to the error of a decode leg where its blocks come from: a server that
-// waits in vain is often one that was told a wrong address.
+// waits in vain is often one that was told a wrong address. A failure of such a leg
+// says nothing of the request, which may be prefilled again.
 func ofLeg(r *engine.Request, err error) error {
 	if !fetches(r) || engine.KindOf(err) == engine.Cancelled {
 		return err
 	}
 	if e, ok := errors.AsType[*engine.Error](err); ok && e.Op == "" {
 		told := *e
+		if told.Kind == engine.Internal {
+			told.Kind = engine.Unavailable
+		}
 		told.Op = "decode leg with blocks from " + cmp.Or(source(r.Disagg.Handoff), "a shared store")
 		return &told
 	}

@@ -204,7 +204,7 @@ func TestHandoffIsGone(t *testing.T) {
 				ids, _, err := s.d.run(t, decode)
 				if fail {
 					e, ok := err.(*engine.Error)
-					if !ok || e.Kind != engine.Internal || !strings.Contains(e.Op, "127.0.0.1:"+portOf(t, s.p.http.URL)) {
+					if !ok || e.Kind.Retry() != engine.RetryEarly || !strings.Contains(e.Op, "127.0.0.1:"+portOf(t, s.p.http.URL)) {
 						t.Errorf("%v, want one that names where the blocks were", err)
 					}
 				} else if err != nil || len(ids) == 0 {

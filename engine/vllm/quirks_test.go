@@ -275,6 +275,56 @@ func TestRanks(t *testing.T) {
 	}
 }
 
+// A node that has some of the ranks of a deployment numbers them as all of them do,
+// and is asked for them so; behind an address for each rank no rank is named.
+func TestRanksOfANode(t *testing.T) {
+	for _, tt := range []struct {
+		ranks string
+		start uint32
+		size  uint32
+		want  string // the header for the last rank
+	}{
+		{"45", 4, 2, "5"},
+		{"3", 3, 1, ""},
+	} {
+		var asked atomic.Value
+		s := attach(t, fake.Config{}, map[string]http.HandlerFunc{
+			"/metrics": func(w http.ResponseWriter, _ *http.Request) {
+				fmt.Fprintln(w, "# TYPE vllm:num_requests_running gauge")
+				for _, rank := range tt.ranks {
+					fmt.Fprintf(w, "vllm:num_requests_running{engine=\"%c\"} 0\n", rank)
+				}
+			},
+			"/inference/v1/generate": func(w http.ResponseWriter, r *http.Request) {
+				asked.Store(r.Header.Get("X-Data-Parallel-Rank"))
+				says(chunk("length", 1)+done)(w, r)
+			},
+		})
+		if c := s.ready(t); c.DPStart != tt.start || c.Ranks() != tt.size {
+			t.Errorf("ranks %s: [%d, %d)", tt.ranks, c.DPStart, c.DPStart+c.Ranks())
+		}
+		r, rank := ask(), tt.start+tt.size-1
+		r.DPRank = &rank
+		if _, _, err := s.run(t, r); err != nil || asked.Load() != tt.want {
+			t.Errorf("ranks %s: asked for %q, %v; want %q", tt.ranks, asked.Load(), err, tt.want)
+		}
+		if l := firstLoad(t, s); len(l.Ranks) != int(tt.size) || l.Ranks[0].Rank != tt.start || l.Ranks[0].Running != 0 {
+			t.Errorf("ranks %s: load %+v", tt.ranks, l)
+		}
+	}
+}
+
+func firstLoad(t *testing.T, s *served) engine.Load {
+	t.Helper()
+	for l, err := range s.Load(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	return engine.Load{}
+}
+
 // More urgent is a smaller number for vLLM, and nothing is sent to a server that would
 // refuse it.
 func TestPriority(t *testing.T) {
