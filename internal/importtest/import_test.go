@@ -85,6 +85,7 @@ var plan = []room{
 	{name: "engine/trtllm", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: adapted},
 	{name: "engine/vllm", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: adapted},
 	{name: "fleet", floor: 2, sees: []string{"engine"}, never: noHTTP},
+	{name: "fleet/file", floor: 2, sees: []string{"fleet"}, seenBy: command, never: noHTTP},
 
 	{name: "router", floor: 3, never: noHTTP},
 	{name: "router/remote", floor: 3, sees: []string{"router"}, seenBy: append([]string{"router/meter"}, command...)},
@@ -107,13 +108,14 @@ var plan = []room{
 
 	{name: "frontend", floor: 6, sees: []string{"internal/envelope", "internal/sse", "internal/wire"}, seenBy: []string{"cmd/dynago"}},
 
-	{name: "cmd/dynago", floor: 7, sees: []string{"internal/config", "internal/demo", "internal/envelope", "internal/sse"}, seenBy: []string{}},
+	{name: "cmd/dynago", floor: 7, sees: []string{"internal/config", "internal/demo", "internal/envelope", "internal/fake/llama", "internal/fake/mishap", "internal/fake/ollama", "internal/fake/publish", "internal/fake/sglang", "internal/fake/trtllm", "internal/fake/vllm", "internal/sse"}, seenBy: []string{}},
 
 	{name: "internal/envelope", outside: true, never: noHTTP},
 	{name: "internal/wire", outside: true, sees: []string{"engine"}},
 	{name: "internal/config", outside: true, seenBy: []string{"cmd/dynago"}},
 	{name: "internal/fake/hostile", outside: true, seenBy: []string{}},
 	{name: "internal/fake/llama", outside: true, sees: []string{"chat", "engine", "engine/mock"}, seenBy: command},
+	{name: "internal/fake/mishap", outside: true, seenBy: command},
 	{name: "internal/fake/ollama", outside: true, sees: []string{"chat", "engine", "engine/mock"}, seenBy: command},
 	{name: "internal/fake/publish", outside: true, sees: []string{"engine/mock", "kv", "kvevent/zmtp"}, seenBy: append([]string{"internal/fake/sglang", "internal/fake/vllm"}, command...)},
 	{name: "internal/fake/sglang", outside: true, sees: []string{"chat", "engine", "engine/mock", "internal/fake/publish", "kv"}, seenBy: command},
