@@ -3,8 +3,12 @@ package pipeline
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"iter"
 	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
@@ -59,7 +63,6 @@ func sayable(r *Request, card *engine.Card) error {
 	if ext == nil {
 		ext = new(nvext.Ext)
 	}
-	custom := slices.ContainsFunc(r.Chat.Tools, func(t chat.Tool) bool { return t.Kind == chat.ToolCustom })
 	for _, f := range []struct {
 		asked       bool
 		param, what string
@@ -75,7 +78,6 @@ func sayable(r *Request, card *engine.Card) error {
 		{len(s.BadWords) > 0, "bad_words", "bad_words"},
 		{len(s.LogitBias) > 0 && !card.Features.Has(engine.FeatureLogitBias), "logit_bias", "logit_bias"},
 		{len(s.Stop) > 0 && !card.Features.Has(engine.FeatureStopStrings), "stop", "stop"},
-		{custom, "tools", "a tool that takes free text"},
 	} {
 		if f.asked {
 			e := engine.Errorf(engine.InvalidArgument, "%s is not supported by model '%s': it is served as conversations alone (%s)", f.what, card.Model, card.Engine)
@@ -105,14 +107,43 @@ func asTurns(r *chat.Request) *chat.Request {
 
 // plain returns a request without what other APIs have and conversations do not:
 // groups of tools, whose names are the tools' own by now, tools that wait to be found,
-// of which none is left by now, and marks of the cache.
+// of which none is left by now, tools that take free text, which go as functions that
+// take it as their input, and marks of the cache.
 func plain(r *chat.Request) *chat.Request {
 	c := *r
 	c.Cache, c.Tools = nil, slices.Clone(r.Tools)
 	for i := range c.Tools {
-		c.Tools[i].Namespace, c.Tools[i].Deferred = "", false
+		t := &c.Tools[i]
+		t.Namespace, t.Deferred = "", false
+		if t.Kind == chat.ToolCustom {
+			if t.Kind = chat.ToolFunction; t.Schema == nil {
+				t.Schema = freeText
+			}
+		}
+	}
+	free := func(use *chat.ToolUse) bool { return use.Kind == chat.ToolCustom }
+	if slices.ContainsFunc(calls(r), free) {
+		turns := copied(r).Turns
+		c.Turns = turns
+		for _, use := range calls(&c) {
+			if free(use) {
+				use.Kind, use.Args = chat.ToolFunction, asInput(use.Args)
+			}
+		}
 	}
 	return &c
+}
+
+// freeText is the schema of a tool that takes free text, as models are shown it.
+var freeText = []byte(`{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}`)
+
+// asInput returns the arguments with which a model calls such a tool.
+func asInput(text string) string {
+	quoted, err := jsontext.AppendQuote(nil, strings.ToValidUTF8(text, "\uFFFD"))
+	if err != nil {
+		return text // valid texts can be quoted
+	}
+	return `{"input":` + string(quoted) + `}`
 }
 
 // outlineBytes is how many bytes of a conversation count as a token.
@@ -197,11 +228,24 @@ func (j *job) spoken(ctx context.Context) iter.Seq2[chat.Event, error] {
 				return
 			}
 			if err = c.next(ctx, err); err != nil {
-				yield(chat.Event{}, err)
+				yield(chat.Event{}, unsayable(err))
 				return
 			}
 		}
 	}
+}
+
+// unsayable returns the error for a request that no server has words for. An adapter
+// that refuses one says that another server may have them; here there is none, and
+// what is left is for the client to mend.
+func unsayable(err error) error {
+	e, ok := errors.AsType[*engine.Error](err)
+	if !ok || e.Kind != engine.Unsupported || e.FromEngine || e.Worker != 0 || e.Param != "" {
+		return err
+	}
+	told := *e
+	told.Kind, told.Code = engine.InvalidArgument, "unsupported_parameter"
+	return &told
 }
 
 // converse is attempt for a worker that takes conversations.

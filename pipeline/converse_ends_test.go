@@ -18,6 +18,7 @@ func TestConversationMoves(t *testing.T) {
 	gone := engine.Errorf(engine.Disconnected, "gone")
 	begun := []chat.Event{{Kind: chat.Start}}
 	refused := engine.Errorf(engine.Unsupported, "no images here")
+	lacking := &engine.Error{Kind: engine.Unsupported, FromEngine: true, Message: "no such route"}
 	for name, c := range map[string]struct {
 		events  []chat.Event
 		failure error
@@ -30,7 +31,9 @@ func TestConversationMoves(t *testing.T) {
 		"behind the first event":       {begun, gone, true, 0, engine.Disconnected},
 		"a clean end behind the start": {begun, nil, true, 0, engine.StreamIncomplete},
 		"refused, and another can":     {nil, refused, true, 1, ""},
-		"refused by all":               {nil, refused, false, 1, engine.Unsupported},
+		"refused by all":               {nil, refused, false, 1, engine.InvalidArgument},
+		"lacking, and another has it":  {nil, lacking, true, 1, ""},
+		"lacking everywhere":           {nil, lacking, false, 1, engine.Unsupported},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad, good := newTalker(), newTalker()

@@ -32,6 +32,7 @@ func newSite(t *testing.T, answer http.HandlerFunc) *site {
 	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, `{"object":"list","data":[{"id":"test/model","owned_by":"someone"}]}`)
 	})
+	mux.HandleFunc("POST /v1/completions", streams(`{"choices":[{"index":0,"text":" upon a time","finish_reason":"stop"}]}`, tellsUse))
 	mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) {
 		var body map[string]any
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
@@ -126,6 +127,19 @@ func TestServerOfConversations(t *testing.T) {
 			h.released(t)
 		})
 	}
+}
+
+// A prompt without messages goes where no template is put around it.
+func TestServerOfCompletions(t *testing.T) {
+	s := newSite(t, streams(saysHi, stops))
+	h := newRoom(t, pipeline.Config{}, attached(t, s))
+	r := request("")
+	r.Chat.API, r.Chat.Turns, r.Chat.Prompt = chat.APICompletions, nil, &chat.Prompt{Text: "Once"}
+	answers, err := chat.Fold(h.Run(t.Context(), r))
+	if err != nil || texts(answers)[0] != " upon a time" || s.asked() != 0 {
+		t.Errorf("%+v, %v, and %d conversations", answers, err, s.asked())
+	}
+	h.released(t)
 }
 
 // What servers do when they fail, and who sees it.

@@ -223,6 +223,56 @@ func TestConversationCalls(t *testing.T) {
 	}
 }
 
+// A tool that takes free text goes as a function that takes it as its input, also in
+// what was called before, and its call comes back as the client's.
+func TestConversationFreeText(t *testing.T) {
+	f := newTalker()
+	h := newRoom(t, pipeline.Config{}, f)
+	f.chat = tells(nil,
+		chat.Event{Kind: chat.Start},
+		chat.Event{Kind: chat.BlockStart, BlockKind: chat.ToolCall, Tool: &chat.ToolUse{ID: "c2", Name: "patch", Kind: chat.ToolFunction}},
+		chat.Event{Kind: chat.ArgsDelta, Text: `{"input":"b"}`},
+		chat.Event{Kind: chat.BlockStop},
+		chat.Event{Kind: chat.Finished, Finish: chat.Finish{Reason: chat.FinishToolUse}},
+	)
+	for _, schema := range []string{"", `{"type":"object"}`} {
+		r := request("Patch it")
+		r.Chat.Tools = []chat.Tool{{Kind: chat.ToolCustom, Name: "patch", Schema: []byte(schema)}, {Kind: chat.ToolFunction, Name: "read"}}
+		if schema == "" {
+			r.Chat.Tools[0].Schema = nil
+		}
+		history := []chat.Block{
+			{Kind: chat.ToolCall, Use: &chat.ToolUse{ID: "c0", Name: "patch", Kind: chat.ToolCustom, Args: "a \"b\"\n\xff"}},
+			{Kind: chat.ToolCall, Use: &chat.ToolUse{ID: "c1", Name: "read", Kind: chat.ToolFunction, Args: `{"x":1}`}},
+		}
+		r.Chat.Turns = append(r.Chat.Turns, chat.Turn{Role: chat.RoleAssistant, Blocks: history})
+		answers, err := chat.Fold(h.Run(t.Context(), r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if use := answers[0].Blocks[0].Use; use.Kind != chat.ToolCustom || use.Args != `{"input":"b"}` {
+			t.Errorf("the call is %+v", use)
+		}
+		sent := f.sent()
+		got := sent[len(sent)-1].Chat
+		tool, want := got.Tools[0], `{"type":"object","properties":{"input":{"type":"string"}},"required":["input"]}`
+		if schema != "" {
+			want = schema
+		}
+		if tool.Kind != chat.ToolFunction || string(tool.Schema) != want {
+			t.Errorf("the tool went as %+v, %s", tool, tool.Schema)
+		}
+		said := got.Turns[len(got.Turns)-1].Blocks
+		if use := said[0].Use; use.Kind != chat.ToolFunction || use.Args != `{"input":"a \"b\"\n`+"\uFFFD"+`"}` {
+			t.Errorf("what was called went as %+v", use)
+		}
+		if said[1].Use.Args != `{"x":1}` || history[0].Use.Kind != chat.ToolCustom || r.Chat.Tools[0].Kind != chat.ToolCustom {
+			t.Errorf("more was changed: %+v, %+v", said[1].Use, history[0].Use)
+		}
+	}
+	h.released(t)
+}
+
 // A form is the server's where its card says so, else the answer is looked at.
 func TestConversationForm(t *testing.T) {
 	schema := func(strict *bool) chat.OutputFormat {
@@ -279,7 +329,6 @@ func TestConversationRefusals(t *testing.T) {
 		"allowed_token_ids":    func(r *pipeline.Request) { r.Chat.Sampling.AllowedIDs = []uint32{1} },
 		"bad_words":            func(r *pipeline.Request) { r.Chat.Sampling.BadWords = [][]uint32{{1}} },
 		"logit_bias":           func(r *pipeline.Request) { r.Chat.Sampling.LogitBias = map[uint32]float64{1: 1} },
-		"tools":                func(r *pipeline.Request) { r.Chat.Tools = []chat.Tool{{Kind: chat.ToolCustom, Name: "x"}} },
 	} {
 		r := request("Hi")
 		change(r)

@@ -35,14 +35,20 @@ type ModelInfo struct {
 
 // WorkerInfo is what the edge may tell about one worker.
 type WorkerInfo struct {
-	ID    uint64
-	Name  string // its address, or "mock-0"
-	Model string
-	Role  engine.Role
-	State string // what [fleet.Worker.State] says
+	ID   uint64
+	Name string // its address, or "mock-0"
+	// Engine is what it runs, for people; "" until it tells.
+	Engine string
+	Model  string
+	Role   engine.Role
+	State  string // what [fleet.Worker.State] says
 	// Reason is why it is not ready, for operators; "" if nobody has told.
 	Reason string
 	Ranks  []RankInfo
+	// Refused is the field in which its card differs from those of who serves its
+	// model; "" if it is not refused.
+	Refused  string
+	Restarts uint64 // lives that began after another one
 	// Events is what came of what the worker told of its caches.
 	Events fleet.EventCounts
 }
@@ -142,12 +148,15 @@ func (p *Pipeline) Workers() []WorkerInfo {
 	var list []WorkerInfo
 	for _, w := range p.Fleet.Snapshot() {
 		status := w.Status()
-		info := WorkerInfo{ID: w.ID(), Name: w.Name(), State: w.State(), Events: w.EventCounts()}
+		info := WorkerInfo{ID: w.ID(), Name: w.Name(), State: w.State(), Restarts: w.Restarts(), Events: w.EventCounts()}
 		if !w.Admitted() {
 			info.Reason = status.Reason
 		}
 		if card := w.Card(); card != nil {
-			info.Model, info.Role = card.Model, card.Role
+			info.Engine, info.Model, info.Role = card.Engine, card.Model, card.Role
+		}
+		if r := w.Refusal(); r != nil {
+			info.Refused = r.Field
 		}
 		for _, l := range loads {
 			if l.Target.Worker == w.ID() {

@@ -49,9 +49,13 @@ func roomOf(handoff []byte) (*room, error) {
 
 // await returns once the prompt of the room has been computed.
 func (r *room) await(ctx context.Context) error {
+	client := ctx
 	ctx, cancel := context.WithTimeout(ctx, meetTime)
 	defer cancel()
 	failed := func(err error) error {
+		if client.Err() != nil {
+			return engine.CauseOf(client, client.Err())
+		}
 		return &engine.Error{Kind: engine.Unavailable, Op: "meet the prefill leg", Err: err, FromEngine: true}
 	}
 	var d net.Dialer

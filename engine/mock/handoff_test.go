@@ -250,7 +250,7 @@ func TestRolesOfCards(t *testing.T) {
 	}{
 		{open(t, ofRole("aggregated")), engine.Aggregated, "", false, false},
 		{open(t, ofRole("prefill")), engine.Prefill, "nixl", true, false},
-		{open(t, ofRole("decode")), engine.Decode, "nixl", false, false},
+		{open(t, ofRole("decode")), engine.Decode, "", false, false},
 		{meetingPlace(t), engine.Prefill, "bootstrap", true, true},
 	} {
 		for s := range tc.e.Card(t.Context()) {

@@ -34,10 +34,8 @@ func (a *Args) Card(model string) *engine.Card {
 	if a.EnablePrefixCaching {
 		c.Features = append(c.Features, engine.FeatureEvents)
 	}
-	if c.Role != engine.Aggregated {
+	if c.Role == engine.Prefill { // whoever decodes takes blocks in either way
 		c.Disagg.Style = styleSerial
-	}
-	if c.Role == engine.Prefill {
 		c.Features = append(c.Features, engine.FeatureHandoff)
 	}
 	return c

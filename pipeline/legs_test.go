@@ -1,0 +1,561 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/pipeline"
+	"github.com/dynago/dynago/router"
+)
+
+// shaky is a mock engine some of whose requests fail, each in its own way, in the
+// order in which they come.
+type shaky struct {
+	*mock.Engine
+	failing  func(call int, r *engine.Request) *failing // nil: it does not
+	unready  error                                      // of Prepare
+	mu       sync.Mutex
+	requests []*engine.Request
+	prepared map[string]int // and not released
+}
+
+// failing is how a request fails: with an error after so many deltas, or by saying
+// nothing more.
+type failing struct {
+	after int
+	kind  engine.ErrorKind // "": it hangs
+	do    func()           // at that moment
+}
+
+func (s *shaky) Generate(ctx context.Context, r *engine.Request) iter.Seq2[engine.Delta, error] {
+	return func(yield func(engine.Delta, error) bool) {
+		s.mu.Lock()
+		call := len(s.requests)
+		s.requests = append(s.requests, r)
+		s.mu.Unlock()
+		var f *failing
+		if s.failing != nil {
+			f = s.failing(call, r)
+		}
+		n := 0
+		fails := func() bool {
+			if f == nil || n < f.after {
+				return false
+			}
+			if f.do != nil {
+				f.do()
+			}
+			if f.kind == "" {
+				<-ctx.Done()
+				yield(engine.Delta{}, engine.CauseOf(ctx, ctx.Err()))
+			} else {
+				yield(engine.Delta{}, engine.Errorf(f.kind, "injected"))
+			}
+			return true
+		}
+		if fails() {
+			return
+		}
+		for d, err := range s.Engine.Generate(ctx, r) {
+			n++
+			if !yield(d, err) || err != nil || d.Finish != engine.Running || fails() {
+				return
+			}
+		}
+	}
+}
+
+func (s *shaky) Prepare(ctx context.Context, q engine.HandoffQuery) (engine.Handoff, error) {
+	if s.unready != nil {
+		return engine.Handoff{}, s.unready
+	}
+	h, err := s.Engine.Prepare(ctx, q)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		if s.prepared == nil {
+			s.prepared = map[string]int{}
+		}
+		s.prepared[h.ID]++
+	}
+	return h, err
+}
+
+func (s *shaky) Release(ctx context.Context, id string) error {
+	s.mu.Lock()
+	if s.prepared[id]--; s.prepared[id] == 0 {
+		delete(s.prepared, id)
+	}
+	s.mu.Unlock()
+	return s.Engine.Release(ctx, id)
+}
+
+func (s *shaky) sent() []*engine.Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
+}
+
+// open returns how many hand-offs were prepared and not released, or more than once.
+func (s *shaky) open() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.prepared)
+}
+
+// newShaky makes an engine of a role; meets says that it has a place to meet.
+func newShaky(t testing.TB, role string, meets bool) *shaky {
+	t.Helper()
+	model, err := demoModel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := mock.DefaultArgs()
+	args.WorkerType, args.BlockSize, args.NumGPUBlocks, args.SpeedupRatio = role, 16, 1024, 0
+	c := mock.Config{
+		Name: role, Model: "test/model", Args: args, Seed: 3, EOS: model.EOS, ContextLength: 4096,
+		Encode: func(dst []uint32, text string) []uint32 { return model.Tokenizer.Append(dst, text) },
+	}
+	if meets {
+		if c.Bootstrap, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e, err := mock.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &shaky{Engine: e}
+}
+
+// pair is a house with workers for both legs.
+type pair struct {
+	*house
+	prefill, decode []*shaky
+}
+
+func newPair(t testing.TB, c pipeline.Config, prefills, decodes int, meets bool) *pair {
+	t.Helper()
+	p := &pair{}
+	var engines []engine.Engine
+	for range prefills {
+		e := newShaky(t, "prefill", meets)
+		p.prefill, engines = append(p.prefill, e), append(engines, e)
+	}
+	for range decodes {
+		e := newShaky(t, "decode", false)
+		p.decode, engines = append(p.decode, e), append(engines, e)
+	}
+	p.house = newHouse(t, c, engines...)
+	return p
+}
+
+// settled fails the test if anything is left of the requests.
+func (p *pair) settled(t testing.TB) {
+	t.Helper()
+	p.Settle()
+	p.released(t)
+	for i, e := range p.prefill {
+		if e.Kept() != 0 || e.open() != 0 {
+			t.Errorf("prefill worker %d keeps %d prompts, and %d hand-offs are open", i, e.Kept(), e.open())
+		}
+	}
+	for _, e := range append(slices.Clone(p.prefill), p.decode...) {
+		for l := range e.Load(context.Background()) {
+			if r := l.Ranks[0]; r.Running != 0 || r.Waiting != 0 || r.UsedBlocks != 0 {
+				t.Errorf("an engine still has %+v", r)
+			}
+			break
+		}
+	}
+}
+
+// phases lists the legs that an engine was sent.
+func (s *shaky) phases() (list []engine.Phase) {
+	for _, r := range s.sent() {
+		list = append(list, r.Disagg.Phase)
+	}
+	return list
+}
+
+// undisturbed is what one worker answers alone.
+func undisturbed(t testing.TB, r *pipeline.Request) []chat.Answer {
+	t.Helper()
+	h := newHouse(t, pipeline.Config{}, newShaky(t, "aggregated", false))
+	c := *r
+	c.Notes = nil
+	answers, err := chat.Fold(h.Run(t.Context(), &c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answers
+}
+
+// same fails the test if an answer is another one, or counts other tokens.
+func same(t testing.TB, got, want []chat.Answer) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d answers, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if g, w := texts(got)[i], texts(want)[i]; g != w || !slices.Equal(got[i].IDs, want[i].IDs) {
+			t.Errorf("answer %d: %q, want %q", i, g, w)
+		}
+		if got[i].Finish.Reason != want[i].Finish.Reason {
+			t.Errorf("answer %d ends with %s, want %s", i, got[i].Finish.Reason, want[i].Finish.Reason)
+		}
+		g, w := got[i].Usage, want[i].Usage
+		if g.Prompt != w.Prompt || g.Output != w.Output {
+			t.Errorf("answer %d: usage %+v, want %+v", i, g, w)
+		}
+	}
+}
+
+// long is a request whose prompt fills some blocks.
+func long(tokens int) *pipeline.Request {
+	r := request("Which rivers cross Paris, and which of them has the most bridges? Tell of each bridge, from the oldest one to the newest one, in one sentence.")
+	r.Chat.Sampling.MaxTokens = &tokens
+	return r
+}
+
+// Two workers give the answer of one, and tell what the first one had cached.
+func TestLegs(t *testing.T) {
+	for name, meets := range map[string]bool{"one after the other": false, "at once": true} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, pipeline.Config{}, 1, 1, meets)
+			want := undisturbed(t, long(40))
+			for i, cached := range []bool{false, true} {
+				r := long(40)
+				answers, err := chat.Fold(p.Run(t.Context(), r))
+				if err != nil {
+					t.Fatal(err)
+				}
+				same(t, answers, want)
+				if u := answers[0].Usage; u.Cached == nil || (*u.Cached > 0) != cached {
+					t.Errorf("request %d: cached %v", i, u.Cached)
+				}
+				if n := r.Notes; n.Prefill == nil || n.Prefill.Worker != 1 || n.Target.Worker != 2 || n.Attempts != 1 {
+					t.Errorf("notes %+v", n)
+				}
+			}
+			p.settled(t)
+			if want := (pipeline.HandoffCounts{Done: 2}); p.Handoffs() != want {
+				t.Errorf("counted %+v", p.Handoffs())
+			}
+			first, second := p.prefill[0].sent()[0], p.decode[0].sent()[0]
+			if first.ID != second.ID || first.Stop.MaxTokens != 1 || second.Stop.MaxTokens != 40 || !slices.Equal(first.TokenIDs, second.TokenIDs) {
+				t.Errorf("legs %+v and %+v", first, second)
+			}
+		})
+	}
+}
+
+// What ends at its first token has one leg, and so has what is to have one token.
+func TestPrefillAnswers(t *testing.T) {
+	p := newPair(t, pipeline.Config{}, 1, 1, false)
+	one := undisturbed(t, long(1))
+	answers, err := chat.Fold(p.Run(t.Context(), long(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, answers, one)
+	ended := long(20)
+	ended.Chat.Sampling.StopIDs = one[0].IDs
+	answers, err = chat.Fold(p.Run(t.Context(), ended))
+	if err != nil || answers[0].Usage.Output != 1 || answers[0].Finish.Reason != chat.FinishStopSequence {
+		t.Errorf("%+v, %v", answers, err)
+	}
+	p.settled(t)
+	if want := (pipeline.HandoffCounts{Answered: 2}); p.Handoffs() != want || len(p.decode[0].sent()) != 0 {
+		t.Errorf("counted %+v; the decode worker got %v", p.Handoffs(), p.decode[0].phases())
+	}
+}
+
+// Every choice has a hand-off of its own, between the same two workers.
+func TestChoicesInTwoLegs(t *testing.T) {
+	for _, meets := range []bool{false, true} {
+		p := newPair(t, pipeline.Config{}, 2, 2, meets)
+		r := long(10)
+		r.Chat.Sampling.N = 3
+		want := undisturbed(t, r)
+		answers, err := chat.Fold(p.Run(t.Context(), r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, answers, want)
+		p.settled(t)
+		if p.Handoffs().Done != 3 {
+			t.Errorf("counted %+v", p.Handoffs())
+		}
+		for _, of := range [][]*shaky{p.prefill, p.decode} {
+			if a, b := len(of[0].sent()), len(of[1].sent()); a*b != 0 || a+b != 3 {
+				t.Errorf("meets %v: %d and %d legs", meets, a, b)
+			}
+		}
+	}
+}
+
+// Prompts whose own probabilities are wanted, and those of clients that ask for it,
+// are computed where the answer is.
+func TestOneLegOnly(t *testing.T) {
+	p := newPair(t, pipeline.Config{}, 1, 1, false)
+	r := long(5)
+	r.Chat.Sampling.PromptLogprobs = new(int)
+	if _, err := chat.Fold(p.Run(t.Context(), r)); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.decode[0].phases(); !slices.Equal(got, []engine.Phase{engine.PhaseWhole}) || len(p.prefill[0].sent()) != 0 {
+		t.Errorf("the decode worker got %q", got)
+	}
+	p.settled(t)
+}
+
+// Every way in which a leg can fail, what comes of it, and that nothing is left.
+func TestFailuresOfLegs(t *testing.T) {
+	first := func(f failing) func(int, *engine.Request) *failing {
+		return func(call int, _ *engine.Request) *failing {
+			if call == 0 {
+				return &f
+			}
+			return nil
+		}
+	}
+	always := func(f failing) func(int, *engine.Request) *failing {
+		return func(int, *engine.Request) *failing { return &f }
+	}
+	type phases = []engine.Phase
+	const (
+		pre = engine.PhasePrefill
+		dec = engine.PhaseDecode
+		all = engine.PhaseWhole
+	)
+	for name, tc := range map[string]struct {
+		meets           bool
+		prefill, decode func(int, *engine.Request) *failing // of the first of each
+		unready         error
+		alone           bool // there is one prefill worker
+		limit           int
+		want            engine.ErrorKind
+		prefills        [2]phases
+		decodes         [2]phases
+		counted         pipeline.HandoffCounts
+	}{
+		"a prefill worker is lost": {
+			limit: 3, prefill: first(failing{kind: engine.Disconnected}),
+			prefills: [2]phases{{pre}, {pre}}, decodes: [2]phases{{dec}, nil}, counted: pipeline.HandoffCounts{PrefillFailed: 1, Done: 1},
+		},
+		"the only one": {
+			limit: 3, alone: true, prefill: first(failing{kind: engine.CannotConnect}),
+			prefills: [2]phases{{pre}}, decodes: [2]phases{{all}, nil}, counted: pipeline.HandoffCounts{PrefillFailed: 1, Whole: 1},
+		},
+		"nothing may move": {
+			prefill:  first(failing{kind: engine.Disconnected}),
+			want:     engine.Disconnected,
+			prefills: [2]phases{{pre}, nil}, counted: pipeline.HandoffCounts{PrefillFailed: 1},
+		},
+		"a prompt is refused": {
+			limit: 3, prefill: first(failing{kind: engine.InvalidArgument}),
+			want:     engine.InvalidArgument,
+			prefills: [2]phases{{pre}, nil}, counted: pipeline.HandoffCounts{PrefillFailed: 1},
+		},
+		"no hand-off is prepared": {
+			limit: 3, unready: engine.Errorf(engine.CannotConnect, "injected"),
+			prefills: [2]phases{nil, {pre}}, decodes: [2]phases{{dec}, nil}, counted: pipeline.HandoffCounts{PrefillFailed: 1, Done: 1},
+		},
+		"a decode worker is never reached": {
+			limit: 3, decode: first(failing{kind: engine.CannotConnect}),
+			prefills: [2]phases{{pre}, nil}, decodes: [2]phases{{dec}, {dec}}, counted: pipeline.HandoffCounts{DecodeFailed: 1, Resent: 1, Done: 1},
+		},
+		"a decode worker is lost before it begins": {
+			limit: 3, decode: first(failing{kind: engine.Disconnected}),
+			prefills: [2]phases{{pre}, {pre}}, decodes: [2]phases{{dec}, {dec}}, counted: pipeline.HandoffCounts{DecodeFailed: 1, Done: 1},
+		},
+		"a decode worker is lost in the middle": {
+			limit: 3, decode: first(failing{after: 5, kind: engine.Disconnected}),
+			prefills: [2]phases{{pre}, {pre}}, decodes: [2]phases{{dec}, {dec}}, counted: pipeline.HandoffCounts{Done: 2},
+		},
+		"a hand-off is refused": {
+			limit: 3, decode: first(failing{kind: engine.InvalidArgument}),
+			want:     engine.InvalidArgument,
+			prefills: [2]phases{{pre}, nil}, decodes: [2]phases{{dec}, nil}, counted: pipeline.HandoffCounts{DecodeFailed: 1},
+		},
+		"at once: a prefill worker is lost": {
+			meets: true, limit: 3, prefill: first(failing{kind: engine.Disconnected}),
+			prefills: [2]phases{{pre}, {pre}}, decodes: [2]phases{{dec}, {dec}}, counted: pipeline.HandoffCounts{PrefillFailed: 1, Done: 1},
+		},
+		"at once: a prompt is refused": {
+			meets: true, limit: 3, prefill: first(failing{kind: engine.InvalidArgument}),
+			want:     engine.InvalidArgument,
+			prefills: [2]phases{{pre}, nil}, decodes: [2]phases{{dec}, nil}, counted: pipeline.HandoffCounts{PrefillFailed: 1},
+		},
+		"at once: a decode worker is lost before it begins": {
+			meets: true, limit: 3, decode: first(failing{kind: engine.Disconnected}),
+			prefills: [2]phases{{pre}, {pre}}, decodes: [2]phases{{dec}, {dec}}, counted: pipeline.HandoffCounts{DecodeFailed: 1, Done: 1},
+		},
+		"at once: a decode worker is lost and a prompt hangs": {
+			meets: true, limit: 3, decode: first(failing{kind: engine.Disconnected}), prefill: first(failing{}),
+			prefills: [2]phases{{pre}, {pre}}, decodes: [2]phases{{dec}, {dec}}, counted: pipeline.HandoffCounts{DecodeFailed: 1, Done: 1},
+		},
+		"at once: a decode worker is lost in the middle": {
+			meets: true, limit: 3, decode: first(failing{after: 5, kind: engine.Disconnected}),
+			prefills: [2]phases{{pre}, {pre}}, decodes: [2]phases{{dec}, {dec}}, counted: pipeline.HandoffCounts{Done: 2},
+		},
+		"all decode workers fail": {
+			limit: 1, decode: always(failing{kind: engine.Disconnected}),
+			want:     engine.Disconnected,
+			prefills: [2]phases{{pre}, {pre}}, decodes: [2]phases{{dec}, {dec}}, counted: pipeline.HandoffCounts{DecodeFailed: 2},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			prefills := 2
+			if tc.alone {
+				prefills = 1
+			}
+			p := newPair(t, pipeline.Config{MigrationLimit: tc.limit}, prefills, 2, tc.meets)
+			p.prefill[0].failing, p.prefill[0].unready = tc.prefill, tc.unready
+			p.decode[0].failing = tc.decode
+			if tc.limit == 1 {
+				p.decode[1].failing = tc.decode
+			}
+			r := long(40)
+			answers, err := chat.Fold(p.Run(t.Context(), r))
+			switch {
+			case tc.want != "":
+				if engine.KindOf(err) != tc.want {
+					t.Errorf("error %v, want %s", err, tc.want)
+				}
+			case err != nil:
+				t.Error(err)
+			default:
+				same(t, answers, undisturbed(t, long(40)))
+			}
+			p.settled(t)
+			var got [4]phases
+			for i, e := range p.prefill {
+				got[i] = e.phases()
+			}
+			for i, e := range p.decode {
+				got[2+i] = e.phases()
+			}
+			if d := cmp.Diff([4]phases{tc.prefills[0], tc.prefills[1], tc.decodes[0], tc.decodes[1]}, got); d != "" {
+				t.Errorf("legs: -want +got\n%s", d)
+			}
+			if d := cmp.Diff(tc.counted, p.Handoffs()); d != "" {
+				t.Errorf("counted: -want +got\n%s", d)
+			}
+		})
+	}
+}
+
+// A client may leave at any moment.
+func TestClientLeavesLegs(t *testing.T) {
+	for _, meets := range []bool{false, true} {
+		for _, at := range []engine.Phase{engine.PhasePrefill, engine.PhaseDecode, engine.PhaseWhole} {
+			t.Run(fmt.Sprintf("meets %v, in %q", meets, at), func(t *testing.T) {
+				p := newPair(t, pipeline.Config{MigrationLimit: 3}, 1, 1, meets)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				leave := &failing{do: func() { cancel(engine.ErrClientGone) }}
+				switch at {
+				case engine.PhasePrefill:
+					p.prefill[0].failing = func(int, *engine.Request) *failing { return leave }
+				case engine.PhaseDecode:
+					p.decode[0].failing = func(int, *engine.Request) *failing { return leave }
+				default: // in the middle of the answer
+					leave.after = 4
+					p.decode[0].failing = func(int, *engine.Request) *failing { return leave }
+				}
+				_, err := chat.Fold(p.Run(ctx, long(40)))
+				if engine.KindOf(err) != engine.Cancelled {
+					t.Errorf("error %v", err)
+				}
+				p.settled(t)
+				want := pipeline.HandoffCounts{Abandoned: 1}
+				if at == engine.PhaseWhole {
+					want = pipeline.HandoffCounts{Done: 1}
+				}
+				if p.Handoffs() != want {
+					t.Errorf("counted %+v", p.Handoffs())
+				}
+				// And one that leaves the loop.
+				p.prefill[0].failing, p.decode[0].failing = nil, nil
+				for range p.Run(t.Context(), long(40)) {
+					break
+				}
+				p.settled(t)
+			})
+		}
+	}
+}
+
+// A client that leaves while the second leg waits for room.
+func TestClientLeavesBetweenLegs(t *testing.T) {
+	threshold := 0.0
+	p := &pair{}
+	p.prefill, p.decode = []*shaky{newShaky(t, "prefill", false)}, []*shaky{newShaky(t, "decode", false)}
+	p.house = newHouseOf(t, pipeline.Config{}, router.Config{QueueThreshold: &threshold}, p.prefill[0], p.decode[0])
+	other, err := p.router.Route(t.Context(), &router.Query{Model: "test/model", Tokens: p.ids("hello"), PinWorker: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := chat.Fold(p.Run(ctx, long(40)))
+		done <- err
+	}()
+	for p.router.Counters().Parked == 0 {
+		select {
+		case err := <-done:
+			t.Fatalf("it did not wait: %v", err)
+		default:
+		}
+	}
+	if p.prefill[0].Kept() != 1 {
+		t.Errorf("%d prompts are kept", p.prefill[0].Kept())
+	}
+	cancel(engine.ErrClientGone)
+	if err := <-done; !errors.Is(err, engine.ErrClientGone) {
+		t.Errorf("error %v", err)
+	}
+	other.Release()
+	p.settled(t)
+	if want := (pipeline.HandoffCounts{Abandoned: 1}); p.Handoffs() != want {
+		t.Errorf("counted %+v", p.Handoffs())
+	}
+}
+
+// A worker that is taken away is like one that fails.
+func TestWorkerLostBetweenLegs(t *testing.T) {
+	for _, meets := range []bool{false, true} {
+		for _, role := range []string{"prefill", "decode"} {
+			p := newPair(t, pipeline.Config{MigrationLimit: 3}, 2, 2, meets)
+			lose, id := p.prefill[0], uint64(1)
+			if role == "decode" {
+				lose, id = p.decode[0], 3
+			}
+			var removed sync.WaitGroup
+			lose.failing = func(int, *engine.Request) *failing {
+				return &failing{do: func() { removed.Go(func() { p.fleet.Remove(id) }) }}
+			}
+			answers, err := chat.Fold(p.Run(t.Context(), long(40)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			same(t, answers, undisturbed(t, long(40)))
+			removed.Wait()
+			p.Settle()
+			p.released(t)
+		}
+	}
+}
