@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/internal/wire"
 )
 
@@ -15,10 +16,16 @@ type Roster interface {
 	// Attach lets one more worker join, as a text says it that could stand behind
 	// --engine. The error is for the operator.
 	Attach(text string) (id uint64, err error)
-	// Drain keeps new requests from a worker, and Detach besides removes it once
-	// those that run have ended. Neither waits for that; false is an unknown id.
+	// Drain keeps new requests from a worker, Resume ends that, and Detach removes the
+	// worker once those that run have ended. None waits; false is an unknown id.
 	Drain(id uint64) bool
+	Resume(id uint64) bool
 	Detach(id uint64) bool
+	// Reload reads again who is to serve, and says what that changes. With an error,
+	// which is for the operator, what could not be read stays as it was.
+	Reload() (fleet.Change, error)
+	// Sources tells where workers come from.
+	Sources() []fleet.SourceState
 }
 
 // mostWorkerText bounds what is said of a worker, in bytes.
@@ -32,28 +39,58 @@ func (s *Server) workerRoutes() []route {
 	return []route{
 		{"GET", "", "/admin/workers", s.listWorkers},
 		{"POST", "", "/admin/workers", s.changing(s.addWorker)},
+		{"POST", "", "/admin/workers/reload", s.changing(s.reloadWorkers)},
 		{"POST", "", "/admin/workers/{id}/drain", s.changing(s.changeWorker(s.Roster.Drain))},
+		{"POST", "", "/admin/workers/{id}/resume", s.changing(s.changeWorker(s.Roster.Resume))},
 		{"DELETE", "", "/admin/workers/{id}", s.changing(s.changeWorker(s.Roster.Detach))},
 	}
 }
 
 // member is a worker on the wire.
 type member struct {
-	ID     uint64 `json:"worker_id"`
-	Name   string `json:"worker"`
-	Model  string `json:"model,omitempty"`
-	Role   string `json:"role,omitempty"`
-	State  string `json:"state"`
-	Reason string `json:"reason,omitempty"`
+	ID       uint64 `json:"worker_id"`
+	Name     string `json:"worker"`
+	Engine   string `json:"engine,omitempty"`
+	Model    string `json:"model,omitempty"`
+	Role     string `json:"role,omitempty"`
+	State    string `json:"state"`
+	Reason   string `json:"reason,omitempty"`
+	Refused  string `json:"refused_for,omitempty"` // the field in which its card differs
+	Restarts uint64 `json:"restarts"`
+}
+
+// origin is where workers come from, on the wire.
+type origin struct {
+	Name    string `json:"source"`
+	Workers int    `json:"workers"`
+	Changes uint64 `json:"changes"`
+	Errors  uint64 `json:"errors"`
+	Fault   string `json:"fault,omitempty"` // why it tells nothing new
 }
 
 // listWorkers answers GET /admin/workers.
 func (s *Server) listWorkers(w http.ResponseWriter, _ *http.Request) {
-	list := []member{}
+	answer := struct {
+		Workers []member `json:"workers"`
+		Sources []origin `json:"sources"`
+	}{[]member{}, []origin{}}
 	for _, m := range s.Backend.Workers() {
-		list = append(list, member{m.ID, m.Name, m.Model, string(m.Role), m.State, m.Reason})
+		answer.Workers = append(answer.Workers, member{m.ID, m.Name, m.Engine, m.Model, string(m.Role), m.State, m.Reason, m.Refused, m.Restarts})
 	}
-	s.object(w, http.StatusOK, map[string][]member{"workers": list})
+	for _, o := range s.Roster.Sources() {
+		answer.Sources = append(answer.Sources, origin(o))
+	}
+	s.object(w, http.StatusOK, answer)
+}
+
+// reloadWorkers answers POST /admin/workers/reload.
+func (s *Server) reloadWorkers(w http.ResponseWriter, _ *http.Request) {
+	change, err := s.Roster.Reload()
+	if err != nil {
+		s.refuse(w, refusal(http.StatusBadRequest, "%s", err))
+		return
+	}
+	s.object(w, http.StatusOK, change)
 }
 
 // addWorker answers POST /admin/workers, whose body is the text itself.

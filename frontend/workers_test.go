@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/frontend"
 )
 
@@ -23,6 +24,20 @@ func (r *roster) Attach(text string) (uint64, error) {
 func (r *roster) Drain(id uint64) bool  { return r.change("drain", id) }
 func (r *roster) Detach(id uint64) bool { return r.change("detach", id) }
 
+func (r *roster) Resume(id uint64) bool { return r.change("resume", id) }
+
+func (r *roster) Reload() (fleet.Change, error) {
+	r.done = append(r.done, "reload")
+	if len(r.done) > 5 {
+		return fleet.Change{}, errors.New("workers.yaml line 3: no")
+	}
+	return fleet.Change{Added: []string{"http://h"}, Kept: 2}, nil
+}
+
+func (r *roster) Sources() []fleet.SourceState {
+	return []fleet.SourceState{{Name: "file", Workers: 3, Changes: 2, Errors: 1, Fault: "no such file"}}
+}
+
 func (r *roster) change(what string, id uint64) bool {
 	if id == 9 {
 		r.done = append(r.done, what)
@@ -32,8 +47,8 @@ func (r *roster) change(what string, id uint64) bool {
 
 // Operators list workers, and add, drain and remove them.
 func TestWorkerRoutes(t *testing.T) {
-	fleet := &roster{}
-	s := start(t, newFake(), func(c *frontend.Config) { c.Roster = fleet })
+	house := &roster{}
+	s := start(t, newFake(), func(c *frontend.Config) { c.Roster = house })
 	for _, c := range []struct {
 		method, path, body string
 		want               int
@@ -47,13 +62,17 @@ func TestWorkerRoutes(t *testing.T) {
 		{"POST", "/admin/workers/8/drain", "", 404, `There is no worker \"8\"`},
 		{"DELETE", "/admin/workers/9", "", 202, `{"worker_id":9}`},
 		{"DELETE", "/admin/workers/x", "", 404, "worker_not_found"},
+		{"GET", "/admin/workers", "", 200, `"sources":[{"source":"file","workers":3,"changes":2,"errors":1,"fault":"no such file"}]`},
+		{"POST", "/admin/workers/9/resume", "", 202, `{"worker_id":9}`},
+		{"POST", "/admin/workers/reload", "", 200, `{"added":["http://h"],"removed":[],"changed":[],"kept":2}`},
+		{"POST", "/admin/workers/reload", "", 400, "workers.yaml line 3: no"},
 		{"PUT", "/admin/workers/9", "", 405, ""},
 	} {
 		if got := s.do(c.method, c.path, c.body); got.status != c.want || !strings.Contains(got.body, c.says) {
 			t.Errorf("%s %s: status %d, want %d and %q:\n%s", c.method, c.path, got.status, c.want, c.says, got.body)
 		}
 	}
-	if want := []string{"vllm=http://h:1,model=m", "drain", "detach"}; !slices.Equal(fleet.done, want) {
-		t.Errorf("done %q, want %q", fleet.done, want)
+	if want := []string{"vllm=http://h:1,model=m", "drain", "detach", "resume", "reload", "reload"}; !slices.Equal(house.done, want) {
+		t.Errorf("done %q, want %q", house.done, want)
 	}
 }

@@ -9,8 +9,13 @@
 package prompt
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/dynago/dynago/chattemplate"
 	"github.com/dynago/dynago/parser"
@@ -61,6 +66,10 @@ type Files struct {
 	Vocabulary string // the file's name
 	Kind       string // what the file was found to be, as "tiktoken ranks of Kimi"
 	Template   string // the file with the chat template; "" if there is none
+	// VocabularySum and TemplateSum name what was loaded, wherever it came from: two
+	// models with the same ones make the same prompts. TemplateSum is "" if there is
+	// no template.
+	VocabularySum, TemplateSum string
 }
 
 // Parsers name the families of tool calls and of reasoning: empty or "auto" is
@@ -95,12 +104,19 @@ func (s *Snapshot) Load(parsers Parsers) (_ *Model, err error) {
 	if m.encoder, err = newEncoder(t); err != nil {
 		return nil, fmt.Errorf("%s: %w", files.Vocabulary, err)
 	}
+	sum, row := sha256.New(), []byte(nil)
 	for id, left := uint32(0), t.Size(); left > 0 && id < maxID; id++ {
 		if b := t.Bytes(id); b != nil {
 			m.longest, m.VocabularySize = max(m.longest, len(b)), int(id)+1
+			row = binary.BigEndian.AppendUint64(row[:0], uint64(id)<<32|uint64(len(b)))
+			row = append(row, b...)
+			row = strconv.AppendBool(row, t.IsSpecial(id))
+			sum.Write(row)
 			left--
 		}
 	}
+	m.Files.VocabularySum = hex.EncodeToString(sum.Sum(nil))
+	m.Files.TemplateSum = sumOf(c.templates)
 	if id, ok := t.ID(c.eos); ok && c.eos != "" {
 		m.EOS = append(m.EOS, id)
 	}
@@ -117,6 +133,18 @@ func (s *Snapshot) Load(parsers Parsers) (_ *Model, err error) {
 	family, err := parser.Detect(shown, m.isToken).With(parsers.Tool, parsers.Reasoning)
 	m.Family = family.Bind(m.special)
 	return m, err
+}
+
+// sumOf names the texts of chat templates, which have names.
+func sumOf(templates map[string]string) string {
+	if len(templates) == 0 {
+		return ""
+	}
+	sum := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(templates)) {
+		fmt.Fprintf(sum, "%q %q\n", name, templates[name])
+	}
+	return hex.EncodeToString(sum.Sum(nil))
 }
 
 // special returns the id of a text that is one special token.

@@ -337,7 +337,7 @@ func TestAttachChat(t *testing.T) {
 	var asked atomic.Pointer[string]
 	h := http.NewServeMux()
 	h.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
-		io.WriteString(w, `{"object":"list","data":[{"id":"small","object":"model","owned_by":"library"}]}`)
+		io.WriteString(w, `{"object":"list","data":[{"id":"small","object":"model","owned_by":"nvidia"}]}`)
 	})
 	h.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

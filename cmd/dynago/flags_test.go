@@ -33,7 +33,7 @@ func TestFaultSettings(t *testing.T) {
 		{"not left alone", []string{"--migration-limit", "0", "--workers", "1", "--runtime-inhibited-duration-secs", "0"}, 503, 200},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := serve(t, append([]string{"--workers", "2", "--speedup-ratio", "0", "--mock-script", file(t, "script.yaml", frail)}, tc.args...)...)
+			p := serve(t, append([]string{"--workers", "2", "--speedup-ratio", "0", "--mock-script", fileOf(t, "script.yaml", frail)}, tc.args...)...)
 			for _, ask := range []struct {
 				text   string
 				status int

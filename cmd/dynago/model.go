@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/attach"
 	"github.com/dynago/dynago/frontend"
 	"github.com/dynago/dynago/internal/demo"
 	"github.com/dynago/dynago/parser"
@@ -45,7 +46,11 @@ func newModelFiles(s modelSettings, log *slog.Logger) (*modelFiles, error) {
 	}
 	switch {
 	case s.Path != "":
-		snapshot, err := prompt.OpenSnapshot(s.Path)
+		at, err := attach.Locate(s.Path)
+		if err != nil {
+			return nil, fmt.Errorf("--model-path: %w", err)
+		}
+		snapshot, err := prompt.OpenSnapshot(at)
 		if err != nil {
 			return nil, fmt.Errorf("--model-path: %s: %w", s.Path, err)
 		}

@@ -23,7 +23,7 @@ default:
   emit: Here you are.
 `
 
-func file(t *testing.T, name, text string) string {
+func fileOf(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -69,7 +69,7 @@ func (p *program) hold() context.CancelFunc {
 // Requests wait while the worker is busy; the more important one goes first, one
 // too many is refused, and one whose client leaves is gone.
 func TestQueueOverHTTP(t *testing.T) {
-	p := serve(t, "--workers", "1", "--mock-script", file(t, "script.yaml", mute), "--router-policy-config", file(t, "policy.yaml", `
+	p := serve(t, "--workers", "1", "--mock-script", fileOf(t, "script.yaml", mute), "--router-policy-config", fileOf(t, "policy.yaml", `
 default_policy_family: chat
 uncached_isl_buckets: [{min_tokens: 0, bucket: all}]
 policy_classes:
@@ -140,7 +140,7 @@ func (p *program) nothingBooked() bool {
 
 // Who waits too long is told to come again.
 func TestQueueTimeoutOverHTTP(t *testing.T) {
-	p := serve(t, "--workers", "1", "--mock-script", file(t, "script.yaml", mute), "--router-queue-threshold", "0", "--router-queue-timeout", "100ms")
+	p := serve(t, "--workers", "1", "--mock-script", fileOf(t, "script.yaml", mute), "--router-queue-threshold", "0", "--router-queue-timeout", "100ms")
 	free := p.hold()
 	late, _ := p.begin("late", "")
 	if r := <-late; r.status != 529 || r.header.Get("Retry-After") < "1" || !strings.Contains(r.body, `"overloaded"`) {

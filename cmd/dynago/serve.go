@@ -59,13 +59,14 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	if err != nil {
 		return err
 	}
-	defer sys.fleet.Close() //nolint:errcheck // the engines' own complaints are logged
+	defer sys.Pipeline.Close() //nolint:errcheck // it never fails
+	defer sys.fleet.Close()    //nolint:errcheck // the engines' own complaints are logged
 	defer sys.policies.close()
 	server, keys, err := c.server(sys, logs.target("frontend"))
 	if err != nil {
 		return err
 	}
-	if sys.served == nil && sys.args.StartupTime == 0 {
+	if sys.files != nil && sys.args.StartupTime == 0 {
 		if err := sys.ready(context.Background()); err != nil {
 			return err
 		}
@@ -82,6 +83,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	if kept := server.ResponsesStore; kept != nil {
 		go kept.Run(ctx)
 	}
+	go sys.follow(ctx)
 	if every := c.Workers.Churn; every > 0 {
 		go sys.churn(ctx, every, c.Workers.Count)
 	}
@@ -98,6 +100,9 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 				return c.drain(server, signals, failed, log)
 			}
 			reload(keys, log)
+			if _, err := sys.Reload(); err != nil && !errors.Is(err, errNoFile) {
+				log.Error("workers stay as they were told last", "error", err)
+			}
 		}
 	}
 }
@@ -162,11 +167,11 @@ func (s fileSettings) dump(parsed *config.Parsed) error {
 // check refuses what this version does not have, and says what has no effect.
 func (s *ignoredSettings) check(log *slog.Logger) error {
 	switch s.Discovery {
-	case "mem":
-	case "file", "nats", "kubernetes":
-		return fmt.Errorf("--discovery-backend: %s: this version has mem only, where one process holds all workers", s.Discovery)
+	case "mem", "file":
+	case "nats", "kubernetes":
+		return fmt.Errorf("--discovery-backend: %s: this version has mem, where this process is told its workers, and file, where a list in files tells them", s.Discovery)
 	default:
-		return fmt.Errorf("--discovery-backend: %s: want mem, file, nats or kubernetes, of which this version has mem", s.Discovery)
+		return fmt.Errorf("--discovery-backend: %s: want mem, file, nats or kubernetes, of which this version has mem and file", s.Discovery)
 	}
 	if !s.TokenizerFallback {
 		log.Warn("setting has no effect", "setting", "--tokenizer-fallback", "value", "false")
@@ -221,7 +226,7 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 		Timing:        &timing,
 		HeaderTimeout: c.HTTP.HeaderTimeout, ReadTimeout: c.HTTP.ReadTimeout, IdleTimeout: c.HTTP.IdleTimeout,
 		Thresholds: sys.router, Selection: service, Journal: sys.journal, Roster: sys,
-		Collectors: append(sys.policies.collectors(sys.fleet), sys.meter),
+		Collectors: append(sys.policies.collectors(sys.fleet), sys.meter, newHandoffMetrics(sys.Pipeline)),
 		Keys:       keys, SeparateAdmin: c.HTTP.AdminPort != nil, NoAdmin: c.HTTP.NoAdmin,
 		OpenAI: openai.Options{
 			RejectUnknown: !c.Requests.IgnoreUnknown, DisableNVExt: c.Requests.NoNVExt, StrictNVExt: c.Requests.StrictNVExt,

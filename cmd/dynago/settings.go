@@ -71,6 +71,7 @@ type modelSettings struct {
 
 type workerSettings struct {
 	Count int `name:"workers" aliases:"num-workers" env:"DYN_WORKERS,DYN_NUM_WORKERS" default:"4" range:"1..1024" placeholder:"N" help:"Number of workers."`
+	Prefills int `name:"num-prefill-workers" env:"DYN_NUM_PREFILL_WORKERS" default:"0" range:"0..1024" placeholder:"N" help:"Number of workers that compute prompts for the others; with 0, each does whole requests."`
 	engineSettings
 	Script string        `name:"mock-script" env:"DYN_MOCK_SCRIPT" placeholder:"FILE" help:"Let the workers answer what this YAML file says."`
 	Seed   uint64        `name:"mock-seed" env:"DYN_MOCK_SEED" default:"0" placeholder:"N" help:"What the workers' answers are made from."`
@@ -173,7 +174,7 @@ type pathSettings struct {
 // ignoredSettings change nothing: they let launch lines that were made for
 // other systems work.
 type ignoredSettings struct {
-	Discovery         string  `name:"discovery-backend" env:"DYN_DISCOVERY_BACKEND" default:"mem" placeholder:"NAME" help:"How processes find each other. This version is one process: mem."`
+	Discovery         string  `name:"discovery-backend" env:"DYN_DISCOVERY_BACKEND" default:"mem" placeholder:"NAME" help:"How workers are found: mem, by what this process is told, or file, by the list in --workers-file."`
 	RequestPlane      *string `name:"request-plane" env:"DYN_REQUEST_PLANE" placeholder:"NAME" help:"No effect."`
 	EventPlane        *string `name:"event-plane" env:"DYN_EVENT_PLANE" placeholder:"NAME" help:"No effect."`
 	AdmissionControl  *string `name:"admission-control" env:"DYN_ADMISSION_CONTROL" placeholder:"NAME" help:"No effect."`

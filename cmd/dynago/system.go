@@ -17,6 +17,7 @@ import (
 	"github.com/dynago/dynago/engine/attach"
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/fleet"
+	"github.com/dynago/dynago/fleet/file"
 	"github.com/dynago/dynago/pipeline"
 	"github.com/dynago/dynago/prompt"
 	"github.com/dynago/dynago/router"
@@ -36,10 +37,12 @@ type system struct {
 	policies *policies
 	meter    *meter.Meter
 	journal  *router.Journal // or nil
-	// specs are the engines that were attached, and served their models; none for
-	// mock engines.
+	// specs are the engines that flags name, file lists others, and served are the
+	// models of all; without either the workers are mock engines, of files.
 	specs    []*attach.Spec
+	file     *file.Source // or nil
 	served   *served
+	roster   *fleet.Roster
 	settings *settings
 	// newEngine makes one more mock engine.
 	newEngine func(name string) (*mock.Engine, error)
@@ -52,6 +55,7 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 	if sys.specs, err = s.Attach.specs(s); err != nil {
 		return nil, err
 	}
+	sys.file = s.source()
 	load, err := sys.models(s, logs.target("model"))
 	if err != nil {
 		return nil, err
@@ -67,6 +71,9 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 		return nil, err
 	}
 	s.Router.idle(logs.target("router"))
+	if sys.files != nil {
+		s.oneLegged(logs.target("router"))
+	}
 	sys.meter = meter.New()
 	watchers := router.Observers{sys.meter}
 	if n := s.Router.DecisionLog; n > 0 {
@@ -93,8 +100,9 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 		DefaultThinking: s.Model.defaultThinking(), ExcludeTools: s.Requests.ExcludeTools,
 		KeepPreamble: !s.Requests.StripPreamble, ImagePlaceholder: s.Requests.ImagePlaceholder, HistoryTokens: orNone(s.Observe.HistoryTokens),
 	})
-	if sys.served != nil {
-		err = sys.attach(sys.specs)
+	sys.roster = sys.newRoster()
+	if sys.files == nil {
+		err = sys.attach()
 	} else {
 		err = sys.workers(&s.Workers)
 	}
@@ -105,19 +113,24 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 	return sys, nil
 }
 
-// models finds the files of the one model of mock engines, or makes ready for
-// those that engines serve, and returns how the pipeline loads them.
+// models makes ready for the models that engines serve, and finds the files of the
+// one model of mock engines, and returns how the pipeline loads them.
 func (sys *system) models(s *settings, log *slog.Logger) (load func(*engine.Card) (*prompt.Model, error), err error) {
-	if len(sys.specs) > 0 {
-		if sys.served, err = newServed(s.Model, log); err != nil {
-			return nil, err
-		}
+	if sys.served, err = newServed(s.Model, log); err != nil {
+		return nil, err
+	}
+	if len(sys.specs) > 0 || sys.file != nil {
 		return sys.served.forCard, nil
 	}
 	if sys.files, err = newModelFiles(s.Model, log); err != nil {
 		return nil, err
 	}
-	return sys.files.forCard, nil
+	return func(card *engine.Card) (*prompt.Model, error) {
+		if len(card.Files) > 0 && card.Files[0].URI == sys.files.uri {
+			return sys.files.forCard(card)
+		}
+		return sys.served.forCard(card) // of a server that was added later
+	}, nil
 }
 
 // workers adds the mock engines.
@@ -133,19 +146,16 @@ func (sys *system) workers(s *workerSettings) error {
 	// Where the cache is smaller than what the model was made for, the cache is
 	// the limit.
 	contextLength := min(model.ContextLength, sys.args.Capacity())
-	sys.newEngine = func(name string) (*mock.Engine, error) {
+	files := sys.files.card()
+	sign(files, model)
+	makeEngine := func(name string, args mock.Args) (*mock.Engine, error) {
 		return mock.New(mock.Config{
-			Model: sys.files.name, Args: sys.args, Seed: s.Seed, Script: script,
+			Model: sys.files.name, Args: args, Seed: s.Seed, Script: script,
 			Encode: encoder(model, sys.log), EOS: model.EOS, VocabSize: model.VocabularySize,
-			ContextLength: uint32(contextLength), Files: sys.files.card(), Name: name,
+			ContextLength: uint32(contextLength), Files: files, Name: name,
 		})
 	}
-	for i := range s.Count {
-		if err := sys.add(fmt.Sprintf("mock-%d", i)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return sys.addMocks(s, makeEngine)
 }
 
 // encoder returns how a mock engine puts its texts into tokens. A text for which
@@ -392,8 +402,8 @@ func orNone(n int) int {
 
 // describe is one line about the workers.
 func (sys *system) describe(count int) string {
-	if sys.served != nil {
-		return engines(sys.specs)
+	if sys.files == nil {
+		return sys.engines()
 	}
 	a := &sys.args
 	ranks := ""

@@ -41,13 +41,14 @@ const (
 type Engine struct {
 	spec   *Spec
 	config Config
-	client *httpapi.Client
-	epoch  uint64 // until the adapter tells one
+	client *httpapi.Client // nil for a worker of dynago
+	epoch  uint64          // until the adapter tells one
 	life   context.Context
 	end    context.CancelFunc
 
 	mu      sync.Mutex
 	adapter engine.Engine // nil until the kind is known
+	kind    string
 	closed  bool
 }
 
@@ -56,7 +57,7 @@ var _ engine.Engine = (*Engine)(nil)
 // New returns an engine. It dials nothing; only a spec that cannot be right is an
 // error.
 func New(s *Spec, c Config) (*Engine, error) {
-	client, err := httpapi.New(s.http())
+	client, err := s.asked()
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +89,7 @@ func (e *Engine) become(kind string) (engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.adapter = adapter
+	e.adapter, e.kind = adapter, kind
 	return adapter, nil
 }
 
@@ -102,40 +103,112 @@ func (e *Engine) Unwrap() engine.Engine {
 // Close closes the adapter. It may be called any number of times.
 func (e *Engine) Close() error {
 	e.end()
-	e.client.Close()
+	if e.client != nil {
+		e.client.Close()
+	}
 	e.mu.Lock()
 	e.closed = true
 	adapter := e.adapter
 	e.mu.Unlock()
-	if c, ok := adapter.(interface{ Close() error }); ok {
-		return c.Close()
-	}
-	return nil
+	return closeAdapter(adapter)
 }
 
 // Card yields why the server is not known yet, and from then on what its adapter
-// tells, with the places of the model's files.
+// tells, with the places of the model's files. A server that was found out is asked
+// again what it is before it serves again: another program may have its address.
 func (e *Engine) Card(ctx context.Context) iter.Seq2[engine.Status, error] {
 	return func(yield func(engine.Status, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(e.life, cancel)()
-		adapter := e.Unwrap()
-		if adapter == nil {
-			if adapter = e.find(ctx, yield); adapter == nil {
+		l := &listener{e: e, yield: yield}
+		for ; ctx.Err() == nil; l.crowd.pause(ctx) {
+			adapter := e.Unwrap()
+			if adapter == nil {
+				if adapter = e.find(ctx, yield); adapter == nil {
+					return
+				}
+			}
+			if !l.hear(ctx, adapter) {
 				return
 			}
-		}
-		var last completed
-		for s, err := range adapter.Card(ctx) {
-			if err == nil {
-				s = e.complete(ctx, s, &last)
-			}
-			if !yield(s, err) || err != nil {
-				return
+			if e.unsure(l.told) {
+				e.ask(ctx, adapter)
 			}
 		}
 	}
+}
+
+// listener is one who wants to know the cards of an engine.
+type listener struct {
+	e     *Engine
+	yield func(engine.Status, error) bool
+	last  completed
+	told  engine.Status
+	crowd crowd
+}
+
+// hear tells what an adapter tells, until it is to be looked again what the server
+// is; then it returns true.
+func (l *listener) hear(ctx context.Context, adapter engine.Engine) (again bool) {
+	for s, err := range adapter.Card(ctx) {
+		if err != nil {
+			l.yield(s, err)
+			return false
+		}
+		s = l.crowd.watch(l.e.complete(ctx, s, &l.last), time.Now())
+		if s != l.told {
+			if l.told = s; !l.yield(s, nil) {
+				return false
+			}
+		}
+		if l.e.unsure(s) || l.crowd.resting(time.Now()) {
+			return true
+		}
+	}
+	return ctx.Err() == nil && l.e.Unwrap() != adapter
+}
+
+func serves(s engine.State) bool {
+	return s == engine.Ready || s == engine.Draining || s == engine.Suspect
+}
+
+// unsure says whether the server may be of another kind by now.
+func (e *Engine) unsure(s engine.Status) bool { return e.spec.Kind == Auto && !serves(s.State) }
+
+// ask asks after a while what the server is, until it tells, and gives up an adapter
+// if it is of another kind now.
+func (e *Engine) ask(ctx context.Context, adapter engine.Engine) {
+	wait := time.NewTimer(e.every())
+	defer wait.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-wait.C:
+	}
+	for kind, err := range engine.Poll(ctx, e.every(), jitter, func(ctx context.Context) (string, error) { return Detect(ctx, e.client) }) {
+		e.mu.Lock()
+		another := err == nil && kind != e.kind && e.adapter == adapter && !e.closed
+		if another {
+			e.adapter, e.kind = nil, ""
+		}
+		e.mu.Unlock()
+		if another {
+			closeAdapter(adapter) //nolint:errcheck // its server is gone
+		}
+		if err == nil {
+			return
+		}
+	}
+}
+
+func (e *Engine) every() time.Duration { return cmp.Or(e.spec.Every, defaultEvery) }
+
+func closeAdapter(adapter engine.Engine) error {
+	if c, ok := adapter.(interface{ Close() error }); ok {
+		return c.Close()
+	}
+	return nil
 }
 
 // find asks the server what it is until it tells, and returns its adapter; nil
@@ -149,7 +222,7 @@ func (e *Engine) find(ctx context.Context, yield func(engine.Status, error) bool
 		}
 		return e.become(kind)
 	}
-	for adapter, err := range engine.Poll(ctx, cmp.Or(e.spec.Every, defaultEvery), jitter, probe) {
+	for adapter, err := range engine.Poll(ctx, e.every(), jitter, probe) {
 		if err == nil {
 			return adapter
 		}
@@ -190,6 +263,7 @@ func (e *Engine) complete(ctx context.Context, s engine.Status, last *completed)
 				card.Files = files(path)
 			}
 		}
+		e.spec.amend(&card)
 		*last = completed{in: s.Card, out: &card}
 		if e.config.Check != nil {
 			last.fault = e.config.Check(&card)
@@ -220,6 +294,9 @@ func (e *Engine) Events(ctx context.Context, from []kv.Cursor) iter.Seq2[kv.Batc
 
 // Load yields readings of the server's load.
 func (e *Engine) Load(ctx context.Context) iter.Seq2[engine.Load, error] {
+	if e.spec.NoLoad {
+		return func(func(engine.Load, error) bool) { <-ctx.Done() }
+	}
 	if a := e.Unwrap(); a != nil {
 		return a.Load(ctx)
 	}

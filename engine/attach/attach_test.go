@@ -129,12 +129,12 @@ func TestDetect(t *testing.T) {
 		{"SGLang by its owner", pages{"/v1/models": owned("sglang"), "/version": `{"version":"1"}`}, attach.SGLang},
 		{"TensorRT-LLM has a version too", pages{"/v1/models": owned("tensorrt_llm"), "/version": `{"version":"1"}`}, attach.TRTLLM},
 		{"llama.cpp by its owner", pages{"/v1/models": owned("llamacpp"), "/api/tags": `{}`}, attach.LlamaCPP},
-		{"Ollama by its owner", pages{"/v1/models": owned("library")}, attach.OpenAI},
+		{"Ollama by its owner", pages{"/v1/models": owned("library")}, attach.Ollama},
 		{"a wrapper", pages{"/v1/models": owned("nvidia"), "/version": `{"version":"1"}`}, attach.OpenAI},
 		{"vLLM by its version", pages{"/v1/models": owned("us"), "/version": `{"version":"1"}`}, attach.VLLM},
 		{"SGLang by a route", pages{"/server_info": `{}`}, attach.SGLang},
 		{"llama.cpp by a route", pages{"/props": `{}`, "/version": `{}`}, attach.LlamaCPP},
-		{"Ollama by a route", pages{"/api/tags": `{"models":[]}`}, attach.OpenAI},
+		{"Ollama by a route", pages{"/api/tags": `{"models":[]}`}, attach.Ollama},
 		{"any other", pages{"/v1/models": owned("us"), "/props": `<html>`}, attach.OpenAI},
 		{"no model yet", pages{"/v1/models": `{"data":[]}`, "/server_info": `{}`}, attach.SGLang},
 		{"none", pages{"/": "<html>"}, ""},
@@ -188,7 +188,7 @@ func TestDetectLoading(t *testing.T) {
 // Keys that the server turns out not to have stand in the way, and are told.
 func TestFoundKindLacksAKey(t *testing.T) {
 	s := serve(t, "m", args(), ",extra_body={}", attach.Config{})
-	if st := await(t, s, engine.Failed); st.Reason != "extra_body: is no key of vllm, but of llamacpp, openai" {
+	if st := await(t, s, engine.Failed); st.Reason != "extra_body: is no key of vllm, but of llamacpp, ollama, openai" {
 		t.Errorf("%+v", st)
 	}
 }

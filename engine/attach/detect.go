@@ -10,9 +10,9 @@ import (
 )
 
 // owners are the kinds of servers by what they write as the owner of their
-// models: "library" is Ollama, "nvidia" one of the services that wrap others.
+// models: "library" is Ollama's, "nvidia" one of the services that wrap others.
 var owners = map[string]string{
-	"vllm": VLLM, "sglang": SGLang, "tensorrt_llm": TRTLLM, "llamacpp": LlamaCPP, "library": OpenAI, "nvidia": OpenAI,
+	"vllm": VLLM, "sglang": SGLang, "tensorrt_llm": TRTLLM, "llamacpp": LlamaCPP, "library": Ollama, "nvidia": OpenAI,
 }
 
 // Detect asks a server what kind it is: by the owner of the models that it lists,
@@ -40,7 +40,7 @@ func Detect(ctx context.Context, client *httpapi.Client) (string, error) {
 		return VLLM, err
 	}
 	for _, route := range []struct{ path, kind string }{
-		{"/server_info", SGLang}, {"/props", LlamaCPP}, {"/api/tags", OpenAI},
+		{"/server_info", SGLang}, {"/props", LlamaCPP}, {"/api/tags", Ollama},
 	} {
 		var object map[string]any
 		if ok, err := ask(ctx, client, route.path, &object); err != nil || ok {

@@ -2,6 +2,7 @@ package attach
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,17 +11,40 @@ import (
 	"github.com/dynago/dynago/engine"
 )
 
+// Hub begins the name of a model that lies in the cache of Hugging Face.
+const Hub = "hf://"
+
+// Locate returns where the files of a path are: of hf://ORG/MODEL in the cache of
+// Hugging Face on this machine. Nothing is downloaded.
+func Locate(path string) (string, error) {
+	name, ok := strings.CutPrefix(path, Hub)
+	if !ok {
+		return path, nil
+	}
+	if at := onDisk(name); at != "" && !filepath.IsAbs(name) {
+		return at, nil
+	}
+	return "", fmt.Errorf("%s: is not in the cache of Hugging Face at %s: want a model that was downloaded there, or the path of its files", path, cache())
+}
+
 // files returns where the files of a card's model are on this machine, or "": by
 // the spec, by the configuration, or by what the server says.
 func (e *Engine) files(ctx context.Context, card *engine.Card) string {
 	for _, path := range []string{e.spec.ModelPath, e.config.ModelPath} {
-		if path != "" {
-			return path
+		if path == "" {
+			continue
 		}
+		if at, err := Locate(path); err == nil {
+			return at
+		}
+		return path // whoever reads it will say what is wrong
+	}
+	if e.client == nil {
+		return "" // a worker of dynago has told where they are
 	}
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
-	return onDisk(e.told(ctx, card.Model))
+	return onDisk(strings.TrimPrefix(e.told(ctx, card.Model), Hub))
 }
 
 // tellTimeout bounds how long a server may take to say where its model is.

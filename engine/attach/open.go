@@ -6,7 +6,9 @@ import (
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/llamacpp"
+	"github.com/dynago/dynago/engine/ollama"
 	"github.com/dynago/dynago/engine/openai"
+	"github.com/dynago/dynago/engine/remote"
 	"github.com/dynago/dynago/engine/sglang"
 	"github.com/dynago/dynago/engine/trtllm"
 	"github.com/dynago/dynago/engine/vllm"
@@ -31,7 +33,7 @@ func (s *Spec) open(kind string, a Adapter) (engine.Engine, error) {
 			Disagg:        vllm.Disagg{Style: s.DisaggStyle, Host: s.BootstrapHost, Port: s.BootstrapPort},
 			ContextLength: s.ContextLength, BlockSize: s.BlockSize, TotalBlocks: s.TotalBlocks,
 			DPStart: s.DPStart, DPSize: s.DPSize, Priority: priority,
-			Events: vllm.Events{Endpoint: s.Events, Replay: s.Replay, Topic: s.Topic, Log: log}, Every: s.Every, Log: log,
+			Events: s.published(log), Every: s.Every, Log: log,
 		}))
 	case SGLang:
 		return adapter(sglang.New(sglang.Config{
@@ -46,14 +48,31 @@ func (s *Spec) open(kind string, a Adapter) (engine.Engine, error) {
 	case LlamaCPP:
 		return adapter(llamacpp.New(llamacpp.Config{
 			Config: s.http(), Model: s.Model, ContextLength: s.ContextLength, BlockSize: s.BlockSize,
-			Interval: s.Every, ExtraBody: s.ExtraBody,
+			Interval: s.Every, PinSessions: s.PinSessions, ExtraBody: s.ExtraBody,
+		}))
+	case Ollama:
+		return adapter(ollama.New(ollama.Config{
+			Config: s.http(), Model: s.Model, ContextLength: s.ContextLength, MaxSeqs: s.MaxSeqs,
+			KeepAlive: s.KeepAlive, Interval: s.Every, ExtraBody: s.ExtraBody,
 		}))
 	case OpenAI:
 		return adapter(openai.New(openai.Config{
-			Config: s.http(), Model: s.Model, ContextLength: s.ContextLength, Interval: s.Every, ExtraBody: s.ExtraBody,
+			Config: s.http(), Model: s.Model, ContextLength: s.ContextLength, MaxSeqs: s.MaxSeqs,
+			Interval: s.Every, ExtraBody: s.ExtraBody,
 		}))
+	case Remote:
+		return adapter(remote.New(s.worker(log)))
 	}
 	return nil, fmt.Errorf("kind: %q: there is no adapter for it", kind)
+}
+
+// published is where a vLLM server publishes what its caches do.
+func (s *Spec) published(log *slog.Logger) vllm.Events {
+	v := vllm.Events{Endpoint: s.Events, Replay: s.Replay, Topic: s.Topic, Bind: s.Bind, Log: log}
+	if s.Events == none {
+		v.Endpoint = "" // those that it tells of are left out of its card
+	}
+	return v
 }
 
 // adapter keeps an engine that is nil from being an interface that is not.

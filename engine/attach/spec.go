@@ -24,19 +24,25 @@ const (
 	SGLang   = "sglang"
 	TRTLLM   = "trtllm"
 	LlamaCPP = "llamacpp"
+	Ollama   = "ollama"
 	OpenAI   = "openai" // any server of chat completions
+	Remote   = "remote" // a worker of dynago, at grpc://HOST:PORT
 )
 
 // Kinds are all of them.
-var Kinds = []string{VLLM, SGLang, TRTLLM, LlamaCPP, OpenAI, Auto}
+var Kinds = []string{VLLM, SGLang, TRTLLM, LlamaCPP, Ollama, OpenAI, Remote, Auto}
 
 // Spec is what an operator says of one server. Numbers that are 0 and texts that
 // are empty are for the server to tell.
 type Spec struct {
 	Kind, URL string
-	Model     string // the served name that is wanted
-	ModelPath string // where the model's files are on this machine
-	Key       string // bearer token
+	// Pod, if not empty, is what the worker's id is made of, in place of the URL.
+	Pod       string
+	Drain     bool     // it is to get no requests
+	Model     string   // the served name that is wanted
+	Aliases   []string // further names of the model here
+	ModelPath string   // where the model's files are on this machine
+	Key       string   // bearer token
 	Header    http.Header
 	TLS       *tls.Config
 	Role      engine.Role
@@ -44,16 +50,28 @@ type Spec struct {
 	ContextLength, BlockSize uint32
 	TotalBlocks              uint64 // per rank
 	DPStart, DPSize          uint32
-	// Events is where KV events are published, or "poll" where they are asked for.
+	OwnRanks                 bool // the server chooses the rank
+	// Events is where KV events are published, "poll" where they are asked for, or
+	// "none". Bind says that the server connects to it; nil: as its form shows.
 	Events, Replay, Topic string
+	Bind                  *bool
 	Priority              *bool  // nil: as found out
 	BootstrapHost         string // where other servers reach this one for blocks
 	BootstrapPort         uint16
-	DisaggStyle           string        // how blocks are handed over, "": as found out
-	Every                 time.Duration // from one look to the next; 0: the adapter's own
+	DisaggStyle           string         // how blocks are handed over, "": as found out
+	Insecure              bool           // the key may go over the network in plain text
+	Connections           int            // to a worker of dynago; 0: one
+	Folders               []string       // where a worker of dynago may say that files lie
+	NoLoad                bool           // its own readings of its load are left out
+	Every                 time.Duration  // from one look to the next; 0: the adapter's own
+	MaxSeqs               uint32         // at once, of a server that does not tell; 0: unknown
+	KeepAlive             *time.Duration // how long a model stays loaded; below 0: for ever; nil: as the server does it
+	PinSessions           bool           // to slots
 	ExtraBody             json.RawMessage
 
-	given map[string]string // the keys, as they were written
+	mode                        string // of events
+	certificate, certificateKey string // files
+	given                       map[string][]string
 }
 
 // Parse reads "kind=url" or "url", and after commas key=value pairs. A value that
@@ -61,9 +79,9 @@ type Spec struct {
 // string; all others end at the next comma. Kind and address may be such pairs,
 // too. The error names the key, the value and what would be right, and no secret.
 func Parse(text string) (*Spec, error) {
-	s := &Spec{Kind: Auto, given: map[string]string{}}
+	s := &Spec{Kind: Auto, given: map[string][]string{}}
 	rest := strings.TrimSpace(text)
-	if begins(rest, "http://", "https://") {
+	if begins(rest, schemes...) {
 		s.URL, rest = upTo(rest)
 	}
 	for first := true; rest != ""; first = false {
@@ -76,14 +94,18 @@ func Parse(text string) (*Spec, error) {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		rest = left
-		if first && s.URL == "" && begins(value, "http://", "https://") && name != "url" {
+		if first && s.URL == "" && begins(value, schemes...) && name != "url" {
 			s.Kind, s.URL = name, value
 			continue
 		}
-		if _, ok := s.given[name]; ok {
+		plain := name
+		if other, ok := spellings[name]; ok {
+			plain = other
+		}
+		if len(s.given[plain]) > 0 && !slices.Contains(repeatable, plain) {
 			return nil, fmt.Errorf("%s: is given twice", name)
 		}
-		s.given[name] = value
+		s.given[plain] = append(s.given[plain], value)
 		if err := s.set(name, value); err != nil {
 			return nil, err
 		}
@@ -103,13 +125,61 @@ func (s *Spec) check() error {
 	if u, err := url.Parse(s.URL); err == nil && u.User != nil {
 		return errors.New("url: want no user and password in it, but api_key or headers.Authorization: the address is the worker's name")
 	}
-	if _, err := httpapi.New(s.http()); err != nil {
-		return fmt.Errorf("url: %w", err)
+	if err := s.reachable(); err != nil {
+		return err
 	}
-	if s.Replay != "" && s.Events == "" {
-		return errors.New("replay: want events with it, the address where they are published")
+	if len(s.given["api_key"])+len(s.given["api_key_file"]) > 1 {
+		return errors.New("api_key and api_key_file: want one of them")
+	}
+	if err := s.listen(); err != nil {
+		return err
+	}
+	if err := s.identify(); err != nil {
+		return err
 	}
 	return s.fits(s.Kind)
+}
+
+// listen makes one of the mode of events and of their address.
+func (s *Spec) listen() error {
+	switch s.mode {
+	case poll, none:
+		if s.Events != "" && s.Events != s.mode {
+			return fmt.Errorf("events.mode: %q: want no address with it", s.mode)
+		}
+		s.Events = s.mode
+	case "zmq":
+		if !begins(s.Events, "tcp://", "ipc://") {
+			return errors.New("events.mode: \"zmq\": want events with it, the address where they are published, such as tcp://*:5557")
+		}
+	}
+	switch published := begins(s.Events, "tcp://", "ipc://"); {
+	case s.Replay != "" && !published:
+		return errors.New("replay: want events with it, the address where they are published")
+	case s.Bind != nil && !published:
+		return errors.New("events.bind: want events with it, the address where they are published")
+	}
+	return nil
+}
+
+// Text writes the spec in one way, whichever way it was written in, secrets
+// included: what [Parse] makes of it is the same again. Whether it is drained is no
+// part of it.
+func (s *Spec) Text() string {
+	parts := []string{"kind=" + s.Kind, "url=" + s.URL}
+	for _, name := range slices.Sorted(maps.Keys(s.given)) {
+		if name == "kind" || name == "url" || name == "drain" {
+			continue
+		}
+		for _, value := range s.given[name] {
+			if strings.ContainsAny(value, ",\"") && !strings.HasPrefix(value, "{") || strings.TrimSpace(value) != value {
+				quoted, _ := json.Marshal(value) //nolint:errcheck // a string has a form in JSON
+				value = string(quoted)
+			}
+			parts = append(parts, name+"="+value)
+		}
+	}
+	return strings.Join(parts, ",")
 }
 
 // fits says whether a kind of server has all the keys that were given.
@@ -123,7 +193,7 @@ func (s *Spec) fits(kind string) error {
 		}
 	}
 	switch {
-	case s.Events == "":
+	case s.Events == "", s.Events == none:
 	case kind == TRTLLM && s.Events != poll:
 		return fmt.Errorf("events: %q: want %s: this kind keeps its events until it is asked", s.Events, poll)
 	case kind != TRTLLM && s.Events == poll:

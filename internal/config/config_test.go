@@ -251,9 +251,9 @@ func TestLists(t *testing.T) {
 		t.Errorf("%+v %v", parsed.Settings()[0], err)
 	}
 	for text, want := range map[string]string{
-		"engine:\n  - [a]":      "line 2: engine: want a value, or a mapping, as item of the list",
-		"engine:\n  - {a: [b]}": "line 2: engine: a: want one value",
-		"config: [a]":           "line 1: config: want one value",
+		"engine:\n  - [a]":        "line 2: engine: want a value, or a mapping, as item of the list",
+		"engine:\n  - {a: [[b]]}": "line 2: engine: a: want a list of values",
+		"config: [a]":             "line 1: config: want one value",
 	} {
 		if _, _, err := read("--config", write(t, text)); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", text, err, want)

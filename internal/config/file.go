@@ -27,6 +27,7 @@ import (
 //	  - kind: vllm
 //	    url: http://10.0.0.2:8000
 //	    dp: {size: 2}
+//	    aliases: [fast, cheap]
 type settingsFile struct {
 	path   string
 	values map[string]entry
@@ -99,24 +100,56 @@ func (f *settingsFile) add(prefix string, n *yaml.Node) error {
 func (f *settingsFile) list(name string, n *yaml.Node) ([]any, error) {
 	list := []any{}
 	for _, item := range n.Content {
-		switch item.Kind {
-		case yaml.ScalarNode:
-			list = append(list, item.Value)
-		case yaml.MappingNode:
-			pairs, err := f.pairs(nil, name, "", item)
-			if err != nil {
-				return nil, err
-			}
-			list = append(list, strings.Join(pairs, ","))
-		default:
-			return nil, fmt.Errorf("%s line %d: %s: want a value, or a mapping, as item of the list", f.path, item.Line, name)
+		text, err := f.item(name, item)
+		if err != nil {
+			return nil, err
 		}
+		list = append(list, text)
 	}
 	return list, nil
 }
 
-// pairs appends what a mapping says as name=value. A value that would not end
-// where it ends is put in quotes.
+// item returns the text that an item of a list stands for.
+func (f *settingsFile) item(name string, n *yaml.Node) (string, error) {
+	switch n.Kind {
+	case yaml.ScalarNode:
+		return n.Value, nil
+	case yaml.MappingNode:
+		pairs, err := f.pairs(nil, name, "", n)
+		return strings.Join(pairs, ","), err
+	}
+	return "", fmt.Errorf("%s line %d: %s: want a value, or a mapping, as item of the list", f.path, n.Line, name)
+}
+
+// Text is an item of a list in a file, as it could stand behind a flag.
+type Text struct {
+	Value string
+	Line  int
+}
+
+// Texts reads a YAML file that is one list, whose items are written as those of a
+// setting that may be given several times. A file without a list is an error, since
+// one that is being written has none yet; an empty one is [].
+func Texts(path string, data []byte) ([]Text, error) {
+	var doc yaml.Node
+	if err := yaml.Unmarshal(data, &doc); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(doc.Content) == 0 || doc.Content[0].Kind != yaml.SequenceNode {
+		return nil, fmt.Errorf("%s: want a list, an item a line that begins with \"- \"; [] is none", path)
+	}
+	f, list := &settingsFile{path: path}, []Text{}
+	for _, n := range doc.Content[0].Content {
+		value, err := f.item("item", n)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, Text{value, n.Line})
+	}
+	return list, nil
+}
+
+// pairs appends what a mapping says as name=value.
 func (f *settingsFile) pairs(pairs []string, name, prefix string, n *yaml.Node) ([]string, error) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := prefix+n.Content[i].Value, n.Content[i+1]
@@ -126,28 +159,45 @@ func (f *settingsFile) pairs(pairs []string, name, prefix string, n *yaml.Node) 
 			if pairs, err = f.pairs(pairs, name, key+".", value); err != nil {
 				return nil, err
 			}
+		case value.Kind == yaml.SequenceNode: // the key again and again
+			for _, v := range value.Content {
+				if v.Kind != yaml.ScalarNode {
+					return nil, fmt.Errorf("%s line %d: %s: %s: want a list of values", f.path, v.Line, name, key)
+				}
+				pairs = append(pairs, pair(key, v.Value))
+			}
 		case value.Kind != yaml.ScalarNode:
 			return nil, fmt.Errorf("%s line %d: %s: %s: want one value", f.path, value.Line, name, key)
-		case strings.HasPrefix(value.Value, `"`) || strings.Contains(value.Value, ",") && !strings.HasPrefix(value.Value, "{"):
-			pairs = append(pairs, key+"="+strconv.Quote(value.Value))
 		case value.Tag != "!!null":
-			pairs = append(pairs, key+"="+value.Value)
+			pairs = append(pairs, pair(key, value.Value))
 		}
 	}
 	return pairs, nil
 }
 
+// pair writes key=value, the value in quotes where it would not end where it ends.
+func pair(key, value string) string {
+	if strings.HasPrefix(value, `"`) || strings.Contains(value, ",") && !strings.HasPrefix(value, "{") {
+		value = strconv.Quote(value)
+	}
+	return key + "=" + value
+}
+
 // Validate implements kong.Resolver: every key must be a setting of some
 // command.
 func (f *settingsFile) Validate(app *kong.Application) error {
-	var known, single []string
+	var known, single, several []string
 	walk(app.Node, func(flag *kong.Flag) {
 		names := append([]string{flag.Name}, flag.Aliases...)
 		known = append(known, names...)
-		if !flag.IsSlice() {
+		if flag.IsSlice() {
+			several = append(several, names...)
+		} else {
 			single = append(single, names...)
 		}
 	})
+	// What one command takes once, another may take several times.
+	single = slices.DeleteFunc(single, func(name string) bool { return slices.Contains(several, name) })
 	var strangers []string
 	for name := range f.values {
 		if !slices.Contains(known, name) {
