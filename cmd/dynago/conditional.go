@@ -49,15 +49,8 @@ func (s *conditionalSettings) config() (*router.Conditional, error) {
 	return &c, nil
 }
 
-// idle says which settings a server of this version cannot follow: all its workers
-// do whole requests.
+// idle says which settings mean nothing beside the others.
 func (s *routerSettings) idle(log *slog.Logger) {
-	if s.Conditional.On {
-		log.Warn("setting has no effect: this version has no prefill workers, so that each worker computes its prompts itself", "setting", "--router-conditional-disagg")
-	}
-	if s.Policy.Prefill != "" {
-		log.Warn("setting has no effect: this version has no prefill workers", "setting", "--router-prefill-policy")
-	}
 	if s.StrictSessions && s.SessionTTL == nil {
 		log.Warn("setting has no effect: no session is bound without --router-session-affinity-ttl-secs", "setting", "--strict-sessions")
 	}

@@ -192,9 +192,6 @@ func (a *Args) Validate() error {
 	if a.TimingModel != "constant" && (a.PrefillMS != 0 || a.DecodeMS != 0) {
 		return errors.New(`engine arguments: prefill_ms and decode_ms need "timing_model": "constant"`)
 	}
-	if a.BootstrapPort != 0 && a.WorkerType != "prefill" {
-		return errors.New(`engine arguments: bootstrap_port needs "worker_type": "prefill"`)
-	}
 	return nil
 }
 

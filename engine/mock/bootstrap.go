@@ -99,8 +99,8 @@ type doorstep struct {
 func (e *Engine) open() (err error) {
 	l, a := e.cfg.Bootstrap, &e.cfg.Args
 	switch {
-	case l != nil && a.role() != engine.Prefill:
-		return errors.New("bootstrap needs an engine that computes prompts for others")
+	case (l != nil || a.BootstrapPort != 0) && a.role() != engine.Prefill:
+		return errors.New(`bootstrap_port is for engines that compute prompts for others: want "worker_type": "prefill"`)
 	case l == nil && a.BootstrapPort == 0:
 		return nil
 	case l == nil:
