@@ -70,7 +70,7 @@ func roles() mock.Args {
 
 // long is a request whose prompt has three blocks and a bit.
 func long() *engine.Request {
-	r := &engine.Request{ID: "u-1", Stop: engine.Stop{MaxTokens: 12, Hidden: []uint32{eos}}}
+	r := &engine.Request{ID: attemptID(), Stop: engine.Stop{MaxTokens: 12, Hidden: []uint32{eos}}}
 	for i := range uint32(50) {
 		r.TokenIDs = append(r.TokenIDs, 100+i)
 	}

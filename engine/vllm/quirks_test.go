@@ -51,6 +51,31 @@ func TestQuirk07CachedTokensAreUnknownUntilTold(t *testing.T) {
 	}
 }
 
+// A build that leaves a zero out has meant it, once it has told of another number.
+func TestQuirk07ZeroIsLeftOut(t *testing.T) {
+	s := serve(t, fake.Config{PromptTokensDetails: true, NoZeroCached: true, Mock: mock.Config{Args: args()}}, func(c *vllm.Config) { c.CachedTokens = false })
+	s.ready(t)
+	other := long()
+	other.TokenIDs = slices.Repeat([]uint32{9}, 40)
+	for i, tt := range []struct {
+		r    *engine.Request
+		want int // -1: unknown
+	}{{long(), -1}, {long(), -1}, {long(), 48}, {other, 0}} {
+		_, last, err := s.run(t, tt.r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := -1
+		if c := last.Usage.Cached; c != nil {
+			got = *c
+		}
+		if got != tt.want {
+			t.Errorf("request %d: %d cached, want %d", i, got, tt.want)
+		}
+		s.ready(t)
+	}
+}
+
 // A prompt that is cached as a whole still costs its last block.
 func TestQuirk30LastBlockIsComputedAgain(t *testing.T) {
 	s := serve(t, fake.Config{PromptTokensDetails: true, Mock: mock.Config{Args: args()}}, nil)

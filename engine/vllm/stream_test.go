@@ -76,8 +76,13 @@ const (
 	spent = `data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5,"prompt_tokens_details":null}}` + "\n\n"
 )
 
+var attempts atomic.Int64
+
+// attemptID is that of one attempt: a server runs no two of one id.
+func attemptID() string { return fmt.Sprintf("u-%d", attempts.Add(1)) }
+
 func ask() *engine.Request {
-	return &engine.Request{ID: "u-1", TokenIDs: []uint32{7, 8, 9}, Stop: engine.Stop{MaxTokens: 9, IDs: []uint32{50}, Hidden: []uint32{2, 50}}}
+	return &engine.Request{ID: attemptID(), TokenIDs: []uint32{7, 8, 9}, Stop: engine.Stop{MaxTokens: 9, IDs: []uint32{50}, Hidden: []uint32{2, 50}}}
 }
 
 func TestStreams(t *testing.T) {

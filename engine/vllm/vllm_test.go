@@ -161,6 +161,10 @@ func TestCards(t *testing.T) {
 					engine.ControlReset, "reset_mm", "reset_encoder", engine.ControlSleep, engine.ControlWake, engine.ControlPause, engine.ControlResume,
 				})
 		}},
+		{"budgets for thoughts", fake.Config{Dev: true, Reasoning: true}, nil, func(c *engine.Card) bool {
+			return c.Features.Has(engine.FeatureThinkingBudget)
+		}},
+		{"no budgets for thoughts", fake.Config{Dev: true}, nil, func(c *engine.Card) bool { return !c.Features.Has(engine.FeatureThinkingBudget) }},
 		{"first come, first served", fake.Config{Dev: true}, nil, func(c *engine.Card) bool { return !c.Features.Has(engine.FeaturePriority) }},
 		{"events are told of", fake.Config{Dev: true, Events: publish.Config{Endpoint: "tcp://127.0.0.1:*"}}, nil, func(c *engine.Card) bool {
 			return c.Features.Has(engine.FeatureEvents) && c.BlockSize == 16

@@ -1,6 +1,7 @@
 package vllm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,10 +16,17 @@ import (
 	"github.com/dynago/dynago/engine"
 )
 
+// Limits that a server has unless it was told otherwise.
+const (
+	mostLogprobs = 20
+	mostSalt     = 1024
+)
+
 // params are the members that both routes call by the same names.
 type params struct {
 	MaxTokens      *int        `json:"max_tokens"`
 	MinTokens      int         `json:"min_tokens"`
+	N              int         `json:"n"`
 	Temperature    *float64    `json:"temperature"`
 	Seed           *int64      `json:"seed"`
 	StopTokenIDs   []uint32    `json:"stop_token_ids"`
@@ -72,7 +80,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, gen bool) {
 	}
 	var a asked
 	if err := json.Unmarshal(body, &a); err != nil {
-		refuse(w, http.StatusBadRequest, "BadRequestError", "the body cannot be read: "+err.Error())
+		s.refuse(w, http.StatusBadRequest, "BadRequestError", "the body cannot be read: "+err.Error())
 		return
 	}
 	if gen {
@@ -91,18 +99,23 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, gen bool) {
 		if status == http.StatusNotFound {
 			kind = "NotFoundError"
 		}
-		refuse(w, status, kind, problem)
+		s.refuse(w, status, kind, problem)
 		return
 	}
 	told, err := s.transferOf(&a, gen)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, "BadRequestError", err.Error())
+		s.refuse(w, http.StatusBadRequest, "BadRequestError", err.Error())
 		return
 	}
 	a.keep = told.key(q.ID)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer s.enter(q.ID, cancel)()
+	leave, ok := s.enter(q.ID, cancel)
+	if !ok {
+		s.refuse(w, http.StatusBadRequest, "BadRequestError", fmt.Sprintf("Request id %s already running.", q.ID))
+		return
+	}
+	defer leave()
 	if !s.rest.end(ctx) {
 		return // it accepted, and has answered nothing
 	}
@@ -111,7 +124,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, gen bool) {
 	case ctx.Err() != nil:
 		return
 	case err != nil && s.config.Transfer.Fail:
-		refuse(w, http.StatusInternalServerError, "InternalServerError", "the KV blocks cannot be loaded: "+err.Error())
+		s.refuse(w, http.StatusInternalServerError, "InternalServerError", "the KV blocks cannot be loaded: "+err.Error())
 		return
 	}
 	a.pulled = b.Tokens
@@ -123,22 +136,35 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, gen bool) {
 	}
 }
 
-// enter makes a request known to aborts until the function returned is called.
-func (s *Server) enter(id string, cancel context.CancelFunc) (leave func()) {
+// enter makes a request known to aborts until leave is called. An id that runs is of
+// nobody else.
+func (s *Server) enter(id string, cancel context.CancelFunc) (leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.running[id] != nil {
+		return nil, false
+	}
 	s.running[id] = cancel
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.running, id)
+	}, true
+}
+
+// name returns the id of a request: as its header says, or its body, or one that
+// nobody else has.
+func (s *Server) name(body string, h http.Header) string {
+	if id := cmp.Or(h.Get("X-Request-Id"), body); id != "" {
+		return id
 	}
+	return fmt.Sprintf("request-%d", s.unnamed.Add(1))
 }
 
 // request applies the server's rules, and says what is wrong.
 func (s *Server) request(a *asked, gen bool, h http.Header) (q *engine.Request, status int, problem string) {
 	const bad = http.StatusBadRequest
-	q = &engine.Request{ID: a.RequestID, TokenIDs: a.Prompt, Sampling: engine.Sampling{Temperature: a.Temperature, Seed: a.Seed}}
+	q = &engine.Request{ID: s.name(a.RequestID, h), TokenIDs: a.Prompt, Sampling: engine.Sampling{Temperature: a.Temperature, Seed: a.Seed}}
 	s.mu.Lock()
 	adapter := slices.Contains(s.adapters, a.Model)
 	s.mu.Unlock()
@@ -158,10 +184,16 @@ func (s *Server) request(a *asked, gen bool, h http.Header) (q *engine.Request, 
 	switch {
 	case a.Priority != 0 && !s.config.Priority:
 		return nil, bad, "Got priority but the scheduling policy is not priority"
-	case a.Budget != nil:
+	case a.Budget != nil && !s.config.Reasoning:
 		return nil, bad, "thinking_token_budget is set but no reasoning config is given"
 	case a.CacheSalt != nil && *a.CacheSalt == "":
 		return nil, bad, "Parameter 'cache_salt' must be a non-empty string if provided."
+	case a.CacheSalt != nil && len(*a.CacheSalt) > mostSalt:
+		return nil, bad, fmt.Sprintf("String should have at most %d characters", mostSalt)
+	case a.N > s.config.Mock.Args.MaxNumSeqs:
+		return nil, bad, fmt.Sprintf("n must be at most %d", s.config.Mock.Args.MaxNumSeqs)
+	case a.Logprobs != nil && *a.Logprobs > mostLogprobs:
+		return nil, bad, fmt.Sprintf("Requested sample logprobs of %d, which is greater than max allowed: %d", *a.Logprobs, mostLogprobs)
 	case a.PromptLogprobs != nil && a.Stream:
 		return nil, bad, "`prompt_logprobs` are not available when `stream=True`."
 	case a.MinTokens > q.Stop.MaxTokens:
@@ -254,9 +286,9 @@ func (s *Server) fail(ctx context.Context, w http.ResponseWriter, begun bool, er
 	case kind == engine.EngineShutdown || begun:
 		panic(http.ErrAbortHandler)
 	case kind == engine.InvalidArgument || kind == engine.Unsupported:
-		refuse(w, http.StatusBadRequest, "BadRequestError", err.Error())
+		s.refuse(w, http.StatusBadRequest, "BadRequestError", err.Error())
 	default:
-		refuse(w, http.StatusServiceUnavailable, "ServiceUnavailable", err.Error())
+		s.refuse(w, http.StatusServiceUnavailable, "ServiceUnavailable", err.Error())
 	}
 }
 
@@ -365,7 +397,7 @@ func promptLogprobs(lps []engine.Logprob) any {
 
 func (s *Server) usage(a *asked, u *engine.Usage) map[string]any {
 	out := map[string]any{"prompt_tokens": u.Prompt, "completion_tokens": u.Output, "total_tokens": u.Prompt + u.Output, "prompt_tokens_details": nil}
-	if s.config.PromptTokensDetails && u.Cached != nil {
+	if s.config.PromptTokensDetails && u.Cached != nil && !(s.config.NoZeroCached && max(*u.Cached, a.pulled) == 0) {
 		// Blocks that came from another server count as cached.
 		out["prompt_tokens_details"] = map[string]any{"cached_tokens": max(*u.Cached, a.pulled)}
 	}
@@ -378,7 +410,7 @@ func (s *Server) abort(w http.ResponseWriter, r *http.Request) {
 		RequestIDs []string `json:"request_ids"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&ids); err != nil {
-		refuse(w, http.StatusBadRequest, "BadRequestError", err.Error())
+		s.refuse(w, http.StatusBadRequest, "BadRequestError", err.Error())
 		return
 	}
 	s.mu.Lock()

@@ -25,8 +25,15 @@ func write(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(encode(v)) // the client may have gone
 }
 
-func refuse(w http.ResponseWriter, status int, kind, message string) {
-	write(w, status, map[string]any{"error": map[string]any{"message": message, "type": kind, "param": nil, "code": status}})
+// refuse answers with an error, in the shape of the build.
+func (s *Server) refuse(w http.ResponseWriter, status int, kind, message string) {
+	e := map[string]any{"message": message, "type": kind, "param": nil, "code": status}
+	if s.config.OldErrors {
+		e["object"] = "error"
+		write(w, status, e)
+		return
+	}
+	write(w, status, map[string]any{"error": e})
 }
 
 // status returns what the engine says of itself now.
@@ -104,7 +111,10 @@ func (s *Server) info(w http.ResponseWriter, _ *http.Request) {
 	if s.config.Priority {
 		policy = "priority"
 	}
-	args := s.config.Mock.Args
+	args, reasoning := s.config.Mock.Args, ""
+	if s.config.Reasoning {
+		reasoning = "qwen3"
+	}
 	var transfer any
 	if t := s.config.Transfer; t.Connector != "" {
 		inner := []any{}
@@ -114,12 +124,13 @@ func (s *Server) info(w http.ResponseWriter, _ *http.Request) {
 		transfer = map[string]any{"kv_connector": t.Connector, "kv_role": cmp.Or(t.Role, "kv_both"), "engine_id": s.engineID(0), "kv_connector_extra_config": map[string]any{"connectors": inner}}
 	}
 	write(w, http.StatusOK, map[string]any{"vllm_config": map[string]any{
-		"model_config":       map[string]any{"max_model_len": s.context(), "max_logprobs": 20},
-		"scheduler_config":   map[string]any{"policy": policy, "max_num_seqs": args.MaxNumSeqs, "max_num_batched_tokens": args.MaxNumBatchedTokens},
-		"parallel_config":    map[string]any{"data_parallel_size": args.DPSize},
-		"lora_config":        nil,
-		"kv_transfer_config": transfer,
-		"kv_events_config":   s.eventsConfig(),
+		"model_config":              map[string]any{"max_model_len": s.context(), "max_logprobs": mostLogprobs},
+		"structured_outputs_config": map[string]any{"reasoning_parser": reasoning},
+		"scheduler_config":          map[string]any{"policy": policy, "max_num_seqs": args.MaxNumSeqs, "max_num_batched_tokens": args.MaxNumBatchedTokens},
+		"parallel_config":           map[string]any{"data_parallel_size": args.DPSize},
+		"lora_config":               nil,
+		"kv_transfer_config":        transfer,
+		"kv_events_config":          s.eventsConfig(),
 	}})
 }
 
@@ -166,14 +177,14 @@ func (s *Server) changeAdapter(w http.ResponseWriter, r *http.Request, change fu
 		Name string `json:"lora_name"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
-		refuse(w, http.StatusBadRequest, "BadRequestError", err.Error())
+		s.refuse(w, http.StatusBadRequest, "BadRequestError", err.Error())
 		return
 	}
 	s.mu.Lock()
 	status, problem := change(asked.Name)
 	s.mu.Unlock()
 	if problem != "" {
-		refuse(w, status, "InvalidUserInput", problem)
+		s.refuse(w, status, "InvalidUserInput", problem)
 		return
 	}
 	fmt.Fprintf(w, "Success: the lora adapter '%s' was changed.", asked.Name)

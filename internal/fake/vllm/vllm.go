@@ -40,6 +40,12 @@ type Config struct {
 	Events publish.Config
 	// Sources is a build with /kv_event_sources, which tells it, too.
 	Sources bool
+	// Reasoning is --reasoning-parser, without which budgets for thoughts are
+	// refused.
+	Reasoning bool
+	// OldErrors is a build that tells of errors at the top of its answers;
+	// NoZeroCached one that leaves the number of cached tokens out where it is 0.
+	OldErrors, NoZeroCached bool
 	// NoSleepMetric is a build whose metrics do not tell whether it sleeps.
 	NoSleepMetric bool
 	// Adapters are loaded from the start.
@@ -60,6 +66,7 @@ type Server struct {
 	dead     atomic.Bool
 	resets   atomic.Int64
 	pulls    atomic.Int64
+	unnamed  atomic.Int64 // requests without an id
 	store    store
 	mu       sync.Mutex
 	adapters []string
@@ -89,6 +96,7 @@ func New(c Config) (*Server, error) {
 	if !c.NoGenerate {
 		s.route("POST", "/inference/v1/generate", s.generate)
 	}
+	s.routeTexts()
 	if c.TokensOnly {
 		s.route("POST", "/abort_requests", s.abort)
 	}
