@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,7 +33,18 @@ func lines(name string, text []byte) (list []fleet.Wanted, err error) {
 type house struct {
 	t   *testing.T
 	dir string
+
+	mu  sync.Mutex
 	got []string
+}
+
+// told returns what was told since the last call.
+func (h *house) told() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	got := h.got
+	h.got = nil
+	return got
 }
 
 // watch runs a test that changes the files at a path, in virtual time.
@@ -49,7 +61,9 @@ func watch(t *testing.T, path string, test func(h *house)) {
 				for _, w := range list {
 					names = append(names, w.Name)
 				}
+				h.mu.Lock()
 				h.got = append(h.got, fmt.Sprintf("%s %v", strings.Join(names, " "), err))
+				h.mu.Unlock()
 			}
 		}()
 		h.expect("a <nil>")
@@ -82,10 +96,9 @@ func (h *house) pass(looks int) {
 func (h *house) expect(want ...string) {
 	h.t.Helper()
 	h.pass(3)
-	if strings.Join(h.got, "|") != strings.Join(want, "|") {
-		h.t.Errorf("told %q, want %q", h.got, want)
+	if got := h.told(); strings.Join(got, "|") != strings.Join(want, "|") {
+		h.t.Errorf("told %q, want %q", got, want)
 	}
-	h.got = nil
 }
 
 func TestOneFile(t *testing.T) {
@@ -126,10 +139,9 @@ func TestGone(t *testing.T) {
 	watch(t, "a.yaml", func(h *house) {
 		h.do(os.Remove(filepath.Join(h.dir, "a.yaml")))
 		h.pass(3)
-		if len(h.got) != 1 || !strings.HasPrefix(h.got[0], " workers cannot be read: stat ") {
-			h.t.Errorf("%q", h.got)
+		if got := h.told(); len(got) != 1 || !strings.HasPrefix(got[0], " workers cannot be read: stat ") {
+			h.t.Errorf("%q", got)
 		}
-		h.got = nil
 		h.write("a.yaml", "a")
 		h.expect("a <nil>")
 		h.do(os.Remove(filepath.Join(h.dir, "a.yaml")))
@@ -147,16 +159,14 @@ func TestFolder(t *testing.T) {
 		h.expect("a b <nil>")
 		h.write("c.yaml", "b\nc")
 		h.pass(3)
-		if len(h.got) != 1 || !strings.HasPrefix(h.got[0], "a b c ") || !strings.Contains(h.got[0], "b stands in "+filepath.Join(h.dir, "c.yaml")+" already") {
-			h.t.Errorf("%q", h.got)
+		if got := h.told(); len(got) != 1 || !strings.HasPrefix(got[0], "a b c ") || !strings.Contains(got[0], "b stands in "+filepath.Join(h.dir, "c.yaml")+" already") {
+			h.t.Errorf("%q", got)
 		}
-		h.got = nil
 		h.write("c.yaml", "?")
 		h.pass(3)
-		if len(h.got) != 1 || !strings.HasPrefix(h.got[0], "a b c c.yaml line 1: want a name") {
-			h.t.Errorf("%q, want that it keeps what it said", h.got)
+		if got := h.told(); len(got) != 1 || !strings.HasPrefix(got[0], "a b c c.yaml line 1: want a name") {
+			h.t.Errorf("%q, want that it keeps what it said", got)
 		}
-		h.got = nil
 		h.do(os.Remove(filepath.Join(h.dir, "c.yaml")))
 		h.expect("a b <nil>")
 	})
