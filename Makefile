@@ -19,7 +19,7 @@ export CGO_ENABLED := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: build test lint fuzz bench bench-short nightly soak e2e e2e-agents zmq templates vocabularies generate help
+.PHONY: build test lint fuzz bench bench-short nightly soak e2e e2e-agents backends zmq templates vocabularies generate help
 
 build: ## static binary bin/dynago
 	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/dynago ./cmd/dynago
@@ -29,8 +29,8 @@ test: ## all tests that need Go alone (RACE=1: with the race detector)
 	$(GO) test $(RACEFLAG) ./...
 
 lint: ## go vet, staticcheck and gofumpt, at the versions of tools/go.mod
-	$(GO) vet -tags e2e ./...
-	$(TOOL) staticcheck -tags e2e ./...
+	$(GO) vet -tags e2e,realengine ./...
+	$(TOOL) staticcheck -tags e2e,realengine ./...
 	@files=$$($(TOOL) gofumpt -l $$(git ls-files -co --exclude-standard '*.go' | xargs grep -L '^// Code generated .* DO NOT EDIT')) || exit 1; \
 	if [ -n "$$files" ]; then echo "not formatted; run gofumpt -w on:"; echo "$$files"; exit 1; fi
 
@@ -59,8 +59,17 @@ soak: ## ten minutes of load, aborts and worker churn
 e2e: build ## the built binary against the official SDKs of OpenAI and Anthropic, and Vercel's
 	e2e/run
 
+backends: build ## workers in Python, of examples/backend, behind the built binary
+	e2e/backend/run
+
 e2e-agents: build ## Codex CLI, OpenCode, Claude Code and Pi at work, against models of four families
 	e2e/agents/run
+
+e2e-vllm: build ## the built binary before two real vLLM servers, on processors, with a tiny model
+	e2e/vllm/run
+
+e2e-llamacpp: build ## the same before two real servers of llama.cpp
+	e2e/llamacpp/run
 
 zmq: ## kvevent and its sockets against libzmq
 	e2e/zmq/run
