@@ -36,6 +36,8 @@ type life struct {
 type about struct {
 	version  string
 	fields   fields
+	legs     fields // of disaggregated_params
+	meeting  []byte // where a decode server meets this one while it computes, or nil
 	controls []string
 }
 
@@ -47,7 +49,11 @@ func (l *life) renew() { l.epoch = max(l.epoch+1, uint64(time.Now().UnixNano()))
 func (e *Engine) Card(ctx context.Context) iter.Seq2[engine.Status, error] {
 	return func(yield func(engine.Status, error) bool) {
 		var last engine.Status
-		for s := range engine.Poll(ctx, cardEvery, 0.1, e.status) {
+		for s, err := range engine.Poll(ctx, cardEvery, 0.1, e.status) {
+			if err != nil {
+				yield(engine.Status{}, err)
+				return
+			}
 			if reflect.DeepEqual(s, last) {
 				continue
 			}
@@ -59,8 +65,8 @@ func (e *Engine) Card(ctx context.Context) iter.Seq2[engine.Status, error] {
 	}
 }
 
-// status asks the server what it is. It never fails: who does not answer is
-// loading.
+// status asks the server what it is. Who does not answer is loading, or is leaving
+// if it was ready; only refused credentials are an error.
 func (e *Engine) status(ctx context.Context) (engine.Status, error) {
 	if e.closed.Load() {
 		return e.tell(engine.Failed, "the engine is closed", nil, nil), nil
@@ -69,9 +75,15 @@ func (e *Engine) status(ctx context.Context) (engine.Status, error) {
 	switch {
 	case errors.Is(err, errUseless):
 		return e.tell(engine.Failed, err.Error(), nil, nil), nil
+	case engine.KindOf(err) == engine.Denied && err != nil:
+		return engine.Status{}, err
+	case engine.KindOf(err) == engine.Unavailable && e.up.Load() && err != nil:
+		return e.tell(engine.Draining, "TensorRT-LLM says that it is not well or is shutting down", nil, nil), nil
 	case err != nil:
+		e.up.Store(false)
 		return e.tell(engine.Loading, "TensorRT-LLM is not ready: "+err.Error(), nil, nil), nil
 	}
+	e.up.Store(true)
 	s := e.tell(engine.Ready, "", card, now)
 	if e.asleep.Load() {
 		s.State, s.Reason = engine.Loading, "the server sleeps; wake it"
@@ -123,14 +135,14 @@ func (e *Engine) discover(ctx context.Context) (*engine.Card, reading, error) {
 	if e.config.ContextLength == 0 {
 		return nil, nil, fmt.Errorf("%w: it does not tell the model's context length; give context_length", errUseless)
 	}
-	about := e.about(ctx)
+	about := e.ask(ctx)
 	f := about.fields
 	for _, name := range []string{"prompt", "stream", "stream_options", "max_tokens", "detokenize", "stop_token_ids"} {
 		if !f.has(name) {
 			return nil, nil, fmt.Errorf("%w: its %s has no %s, so that ids cannot go both ways", errUseless, completions, name)
 		}
 	}
-	e.fields.Store(&f)
+	e.about.Store(about)
 	now, err := e.prometheus(ctx)
 	if err != nil && engine.KindOf(err) != engine.Unsupported {
 		return nil, nil, err
@@ -146,6 +158,7 @@ func (e *Engine) discover(ctx context.Context) (*engine.Card, reading, error) {
 	if blocks, ok := now.number(maxBlocks); ok {
 		c.TotalBlocks = uint64(blocks)
 	}
+	e.iterations.size(c)
 	if e.listens(c) {
 		c.Features = append(c.Features, engine.FeatureEvents)
 		slices.Sort(c.Features)
@@ -153,31 +166,40 @@ func (e *Engine) discover(ctx context.Context) (*engine.Card, reading, error) {
 	if e.config.Role != engine.Aggregated {
 		c.Disagg.Style = "context"
 	}
+	if e.config.Role == engine.Prefill && e.config.GenerationFirst && about.meeting == nil {
+		return nil, nil, fmt.Errorf("%w: it tells no ctx_info_endpoint, at which decode servers meet it while it computes; give no disagg.style", errUseless)
+	}
 	for _, a := range e.config.Adapters {
 		c.Adapters = append(c.Adapters, a.Name)
 	}
 	return c, now, nil
 }
 
-// about asks what the program is, once for each process.
-func (e *Engine) about(ctx context.Context) *about {
+// ask asks what the program is, once for each process.
+func (e *Engine) ask(ctx context.Context) *about {
 	e.mu.Lock()
 	known := e.life.about
 	e.mu.Unlock()
 	if known != nil {
 		return known
 	}
-	a := &about{version: e.version(ctx), fields: oldest}
+	a := &about{version: e.version(ctx), fields: oldest, legs: legFields}
+	if e.config.Role == engine.Prefill {
+		a.meeting = e.meeting(ctx)
+	}
 	document, err := e.client.Get(ctx, "/openapi.json")
 	if err != nil {
 		return a // early versions and others that do not tell; asked again
 	}
-	told, paths := describe(document)
-	if told != nil {
-		a.fields = told
+	told := describe(document)
+	if told.fields != nil {
+		a.fields = told.fields
+	}
+	if told.legs != nil {
+		a.legs = told.legs
 	}
 	for name, route := range routes {
-		if slices.Contains(paths, route) {
+		if slices.Contains(told.paths, route) {
 			a.controls = append(a.controls, name)
 		}
 	}

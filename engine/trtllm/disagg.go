@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -20,14 +21,18 @@ type handoff struct {
 	Params jsontext.Value `json:"disaggregated_params"`
 }
 
-// leg makes the body one of a leg.
-func (b *body) leg(r *engine.Request) error {
+// leg makes the body one of a leg, with the members that the server knows.
+func (b *body) leg(r *engine.Request, known fields) error {
 	switch r.Disagg.Phase {
 	case engine.PhaseWhole:
 	case engine.PhasePrefill:
 		b.Stream, b.StreamOptions = false, nil
 		b.MaxTokens, b.MinTokens = 1, 0
-		b.Disagg = jsontext.Value(r.Disagg.Handoff)
+		params, err := keepMembers(jsontext.Value(r.Disagg.Handoff), known)
+		if err != nil {
+			return &engine.Error{Kind: engine.Unsupported, Op: "prefill leg", Message: "the hand-off is none of TensorRT-LLM", Err: err}
+		}
+		b.Disagg = params
 	case engine.PhaseDecode:
 		var h handoff
 		if err := json.Unmarshal(r.Disagg.Handoff, &h); err != nil || len(h.Params) == 0 {
@@ -63,40 +68,57 @@ func flat(prompt jsontext.Value) jsontext.Value {
 // replaceMember returns an object with one member changed, or added, and all
 // others as they were.
 func replaceMember(object jsontext.Value, name, value string) (jsontext.Value, error) {
+	out := []byte{'{'}
+	err := eachMember(object, func(k string, v jsontext.Value) {
+		if k != name {
+			out = appendMember(out, k, v)
+		}
+	})
+	return append(appendMember(out, name, jsontext.Value(value)), '}'), err
+}
+
+// keepMembers returns an object without the members that are not known.
+func keepMembers(object jsontext.Value, known fields) (jsontext.Value, error) {
+	out := []byte{'{'}
+	err := eachMember(object, func(k string, v jsontext.Value) {
+		if known.has(k) {
+			out = appendMember(out, k, v)
+		}
+	})
+	return append(out, '}'), err
+}
+
+func appendMember(out []byte, name string, value jsontext.Value) []byte {
+	if len(out) > 1 {
+		out = append(out, ',')
+	}
+	out, _ = jsontext.AppendQuote(out, name) // a name that was read can be written
+	return append(append(out, ':'), value...)
+}
+
+// eachMember reads those of an object, in order.
+func eachMember(object jsontext.Value, take func(name string, value jsontext.Value)) error {
 	d := jsontext.NewDecoder(bytes.NewReader(object))
 	if d.PeekKind() != '{' {
-		return nil, fmt.Errorf("want an object, have %.20q", object)
+		return fmt.Errorf("want an object, have %.20q", object)
 	}
 	if _, err := d.ReadToken(); err != nil {
-		return nil, err
-	}
-	out := []byte{'{'}
-	member := func(name string, value []byte) {
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out, _ = jsontext.AppendQuote(out, name) // a name that was read can be written
-		out = append(append(out, ':'), value...)
+		return err
 	}
 	for d.PeekKind() == '"' {
 		key, err := d.ReadToken()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		k := key.String()
-		v, err := d.ReadValue()
+		name := key.String()
+		value, err := d.ReadValue()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if k != name {
-			member(k, v)
-		}
+		take(name, value)
 	}
-	if _, err := d.ReadToken(); err != nil {
-		return nil, err
-	}
-	member(name, []byte(value))
-	return append(out, '}'), nil
+	_, err := d.ReadToken()
+	return err
 }
 
 // epochOfLegs is when the numbers of pairs of legs began to count.
@@ -109,12 +131,78 @@ func legID(now time.Time, node, count uint64) int64 {
 	return int64(ms<<22 | node&(1<<10-1)<<12 | count&(1<<12-1))
 }
 
-// Prepare implements [engine.Disaggregator]: it names the pair of legs. The
-// decode leg begins with what the prefill leg hands over.
+// generationFirst is the number of the style in which both legs begin at once.
+const generationFirst = 1
+
+// Prepare implements [engine.Disaggregator]: it names the pair of legs. The decode
+// leg begins with what the prefill leg hands over; or at once, if the servers do
+// that, with where it is to meet the other.
 func (e *Engine) Prepare(_ context.Context, q engine.HandoffQuery) (engine.Handoff, error) {
-	id := legID(time.Now(), e.node, e.legs.Add(1))
-	params := fmt.Sprintf(`{"request_type":"context_only","disagg_request_id":%d}`, id)
-	return engine.Handoff{ID: strconv.FormatInt(id, 10), Prefill: []byte(params)}, nil
+	id := strconv.FormatInt(legID(time.Now(), e.node, e.legs.Add(1)), 10)
+	prefill := `{"request_type":"context_only","disagg_request_id":` + id
+	if !e.config.GenerationFirst {
+		return engine.Handoff{ID: id, Prefill: []byte(prefill + "}")}, nil
+	}
+	meeting := e.about.Load().meeting
+	if meeting == nil {
+		return engine.Handoff{}, engine.Errorf(engine.Unavailable, "it is not known yet where decode servers meet this one")
+	}
+	style := fmt.Sprintf(`,"schedule_style":%d`, generationFirst)
+	decode := `{"disaggregated_params":{"request_type":"generation_only","ctx_request_id":` + id + `,"disagg_request_id":` + id + style + "," + string(meeting[1:]) + "}"
+	return engine.Handoff{ID: id, Concurrent: true, Prefill: []byte(prefill + style + "}"), Decode: []byte(decode)}, nil
+}
+
+// meeting asks a prefill server where decode servers meet it; nil if it does not
+// tell.
+func (e *Engine) meeting(ctx context.Context) []byte {
+	text, err := e.client.Get(ctx, "/server_info")
+	if err != nil {
+		return nil
+	}
+	var info struct {
+		Params struct {
+			Rank *int64         `json:"ctx_dp_rank"`
+			At   jsontext.Value `json:"ctx_info_endpoint"`
+		} `json:"disaggregated_params"`
+	}
+	if json.Unmarshal(text, &info) != nil {
+		return nil
+	}
+	at := info.Params.At
+	var several []jsontext.Value
+	if json.Unmarshal(at, &several) == nil && len(several) > 0 {
+		at = several[0] // a list from the server, one of them in a request
+	}
+	if at.Kind() != '"' {
+		return nil
+	}
+	out := appendMember([]byte{'{'}, "ctx_info_endpoint", at)
+	if r := info.Params.Rank; r != nil {
+		out = appendMember(out, "ctx_dp_rank", strconv.AppendInt(nil, *r, 10))
+	}
+	return append(out, '}')
+}
+
+// linger says how long a leg goes on without its client: one that has to fetch a
+// prompt until it has it, and one that the other waits for to its end.
+func (e *Engine) linger(phase engine.Phase) engine.Outliving[engine.Delta] {
+	o := engine.Outliving[engine.Delta]{Life: e.alone, Group: &e.outer, Most: 300 * time.Second}
+	if phase == engine.PhaseDecode {
+		o.Enough, o.Most = func(engine.Delta) bool { return true }, 30*time.Second
+	}
+	return o
+}
+
+// hold keeps Close from returning while a leg begins, until what it returns is
+// called.
+func (e *Engine) hold() (release func()) {
+	e.gate.Lock()
+	defer e.gate.Unlock()
+	if e.closed.Load() {
+		return func() {}
+	}
+	e.outer.Add(1)
+	return sync.OnceFunc(e.outer.Done)
 }
 
 // Release implements [engine.Disaggregator]. The server lets go by itself, once

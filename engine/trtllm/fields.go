@@ -20,10 +20,21 @@ var oldest = fields{
 	"lora_request", "disaggregated_params", "user", "suffix",
 }
 
-// describe reads them from the server's description of itself (OpenAPI), and its
-// routes; nil if it does not tell.
-func describe(document []byte) (f fields, paths []string) {
-	var d struct {
+// legFields are those of disaggregated_params, for servers that do not tell theirs.
+var legFields = fields{
+	"request_type", "first_gen_tokens", "ctx_request_id", "encoded_opaque_state", "draft_tokens", "disagg_request_id", "schedule_style",
+}
+
+// description is what a server says of itself (OpenAPI).
+type description struct {
+	fields fields // of completions; nil: it does not tell
+	legs   fields // of their disaggregated_params
+	paths  []string
+}
+
+// describe reads it.
+func describe(document []byte) (d description) {
+	var told struct {
 		Paths      map[string]any `json:"paths"`
 		Components struct {
 			Schemas map[string]struct {
@@ -31,14 +42,18 @@ func describe(document []byte) (f fields, paths []string) {
 			} `json:"schemas"`
 		} `json:"components"`
 	}
-	if json.Unmarshal(document, &d) != nil {
-		return nil, nil
+	if json.Unmarshal(document, &told) != nil {
+		return d
 	}
-	for name := range d.Components.Schemas["CompletionRequest"].Properties {
-		f = append(f, name)
+	names := func(schema string) (f fields) {
+		for name := range told.Components.Schemas[schema].Properties {
+			f = append(f, name)
+		}
+		return f
 	}
-	for path := range d.Paths {
-		paths = append(paths, path)
+	d.fields, d.legs = names("CompletionRequest"), names("DisaggregatedParams")
+	for path := range told.Paths {
+		d.paths = append(d.paths, path)
 	}
-	return f, paths
+	return d
 }

@@ -15,68 +15,92 @@ import (
 
 const completions = "/v1/completions"
 
+type deltas = iter.Seq2[engine.Delta, error]
+
 // Generate implements [engine.Engine]. Leaving the loop closes the connection,
-// which the server notices within a second.
-func (e *Engine) Generate(ctx context.Context, r *engine.Request) iter.Seq2[engine.Delta, error] {
+// which the server notices within a second. A leg of a request on which the other
+// one relies goes on without its client for a while, as [engine.Outlive] says.
+func (e *Engine) Generate(ctx context.Context, r *engine.Request) deltas {
 	var begun atomic.Bool
 	return func(yield func(engine.Delta, error) bool) {
-		fail := func(err error) { yield(engine.Delta{}, err) }
 		if begun.Swap(true) {
-			fail(engine.Errorf(engine.Internal, "a second loop over one answer"))
+			yield(engine.Delta{}, engine.Errorf(engine.Internal, "a second loop over one answer"))
 			return
 		}
-		if e.closed.Load() {
-			fail(engine.Errorf(engine.Unavailable, "the engine is closed"))
+		phase := r.Disagg.Phase
+		if phase == engine.PhaseWhole || phase == engine.PhasePrefill && !e.config.GenerationFirst {
+			e.run(ctx, r)(yield)
 			return
 		}
-		if e.asleep.Load() {
-			fail(engine.Errorf(engine.Unavailable, "the server sleeps"))
-			return
-		}
-		if ctx.Err() != nil {
-			fail(engine.CauseOf(ctx, ctx.Err()))
-			return
-		}
-		if err := e.tooLong(r); err != nil {
-			fail(err)
-			return
-		}
-		body, err := e.encode(r)
-		if err != nil {
-			fail(err)
-			return
-		}
-		a := answer{request: r}
-		if r.Disagg.Phase == engine.PhasePrefill {
-			e.prefill(ctx, &a, body, yield)
-			return
-		}
-		for data, err := range e.client.Stream(ctx, completions, trace(r), body) {
-			if err != nil {
-				if a.finish != "" && ctx.Err() == nil {
-					break // it is whole, only its tail is lost
-				}
-				fail(ofLeg(r, err))
+		started := e.hold()
+		defer started()
+		for d, err := range engine.Outlive(ctx, e.linger(phase), func(ctx context.Context) deltas { return e.run(ctx, r) }) {
+			started()
+			if !yield(d, err) {
 				return
 			}
-			d, err := a.read(data)
-			if err != nil {
-				fail(engine.CauseOf(ctx, ofLeg(r, err)))
-				return
-			}
-			if len(d.TokenIDs) > 0 && !yield(d, nil) {
-				return
-			}
-		}
-		switch {
-		case ctx.Err() != nil:
-			fail(engine.CauseOf(ctx, ctx.Err()))
-		case a.finish == "":
-			fail(engine.Errorf(engine.StreamIncomplete, "the stream ended without a reason"))
-		default:
-			yield(a.end(), nil)
 		}
 	}
+}
+
+// run is Generate for as long as there is somebody who wants it.
+func (e *Engine) run(ctx context.Context, r *engine.Request) deltas {
+	return func(yield func(engine.Delta, error) bool) {
+		if err := e.answer(ctx, r, yield); err != nil {
+			yield(engine.Delta{}, engine.CauseOf(ctx, ofLeg(r, err)))
+		}
+	}
+}
+
+// answer yields the deltas of one answer. It returns nil once the consumer has the
+// terminal one or has left.
+func (e *Engine) answer(ctx context.Context, r *engine.Request, yield func(engine.Delta, error) bool) error {
+	switch {
+	case e.closed.Load():
+		return engine.Errorf(engine.Unavailable, "the engine is closed")
+	case e.asleep.Load():
+		return engine.Errorf(engine.Unavailable, "the server sleeps")
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	if err := e.tooLong(r); err != nil {
+		return err
+	}
+	body, err := e.encode(r)
+	if err != nil {
+		return err
+	}
+	a := answer{request: r}
+	if r.Disagg.Phase == engine.PhasePrefill {
+		last, err := e.prefill(ctx, &a, body)
+		if err == nil {
+			yield(last, nil)
+		}
+		return err
+	}
+	for data, err := range e.client.Stream(ctx, completions, trace(r), body) {
+		if err != nil {
+			if a.finish != "" && ctx.Err() == nil {
+				break // it is whole, only its tail is lost
+			}
+			return err
+		}
+		d, err := a.read(data)
+		if err != nil {
+			return err
+		}
+		if len(d.TokenIDs) > 0 && !yield(d, nil) {
+			return nil
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case a.finish == "":
+		return engine.Errorf(engine.StreamIncomplete, "the stream ended without a reason")
+	}
+	yield(a.end(), nil)
+	return nil
 }
 
 // ofLeg turns a decode leg's refusal into a failure of the hand-off. What the
@@ -89,35 +113,30 @@ func ofLeg(r *engine.Request, err error) error {
 	return err
 }
 
-// prefill runs a leg that streams nothing.
-func (e *Engine) prefill(ctx context.Context, a *answer, body []byte, yield func(engine.Delta, error) bool) {
+// prefill runs a leg that streams nothing, and returns all of it.
+func (e *Engine) prefill(ctx context.Context, a *answer, body []byte) (last engine.Delta, err error) {
 	text, err := e.client.Post(ctx, completions, trace(a.request), body)
 	if err != nil {
-		yield(engine.Delta{}, err)
-		return
+		return last, err
 	}
 	d, err := a.read(text)
 	switch {
 	case err != nil:
-		yield(engine.Delta{}, engine.CauseOf(ctx, err))
-		return
+		return last, err
 	case a.finish == "":
-		yield(engine.Delta{}, engine.Errorf(engine.StreamIncomplete, "the answer of a prefill leg has no end"))
-		return
+		return last, engine.Errorf(engine.StreamIncomplete, "the answer of a prefill leg has no end")
 	}
-	last := a.end()
+	last = a.end()
 	last.TokenIDs, last.Logprobs = d.TokenIDs, d.Logprobs
-	if last.Finish != engine.FinishLength {
+	switch {
+	case last.Finish != engine.FinishLength:
 		// The first token was the end: there is nothing for a decode leg to do.
-		yield(last, nil)
-		return
-	}
-	if len(a.params) == 0 {
-		yield(engine.Delta{}, engine.Errorf(engine.Internal, "the server hands nothing over; is its cache_transceiver_config set?"))
-		return
+		return last, nil
+	case len(a.params) == 0:
+		return last, engine.Errorf(engine.Internal, "the server hands nothing over; is its cache_transceiver_config set?")
 	}
 	last.Handoff = a.handoff()
-	yield(last, nil)
+	return last, nil
 }
 
 // tooLong refuses what cannot fit before the server sees it.
@@ -148,6 +167,7 @@ type answer struct {
 	request *engine.Request
 
 	output  int           // ids that came, hidden ones included
+	last    uint32        // of them, before this delta
 	finish  engine.Finish // "" until it is known
 	matched []uint32
 	word    string // the server's own, if it is none that we know
@@ -177,6 +197,11 @@ func (a *answer) read(data []byte) (engine.Delta, error) {
 	}
 	d := engine.Delta{TokenIDs: choice.TokenIDs}
 	a.output += len(d.TokenIDs)
+	defer func() {
+		if n := len(choice.TokenIDs); n > 0 {
+			a.last = choice.TokenIDs[n-1]
+		}
+	}()
 	if a.request.Logprobs != nil {
 		if d.Logprobs, err = choice.logprobs(); err != nil {
 			return engine.Delta{}, err
@@ -188,8 +213,8 @@ func (a *answer) read(data []byte) (engine.Delta, error) {
 	return d, a.close(choice, &d)
 }
 
-// close notes the end of a choice, and takes the id away that ended it and is
-// not to be seen.
+// close notes the end of a choice. The id that ended it counts, and is put back if
+// the server has cut it off; it is taken away again if it is not to be seen.
 func (a *answer) close(choice *choice, d *engine.Delta) error {
 	stop := &a.request.Stop
 	switch choice.Finish {
@@ -207,11 +232,18 @@ func (a *answer) close(choice *choice, d *engine.Delta) error {
 		return nil
 	case "stop":
 	default:
-		a.word = choice.Finish
+		a.finish, a.word = engine.FinishStop, choice.Finish
+		return nil
 	}
 	a.finish = engine.FinishEOS
-	last := len(d.TokenIDs) - 1
 	id, told := choice.stopID()
+	if told && !a.endsWith(d, id) {
+		a.output++
+		if a.request.Logprobs == nil {
+			d.TokenIDs = append(d.TokenIDs, id)
+		}
+	}
+	last := len(d.TokenIDs) - 1
 	if !told && last >= 0 {
 		id = d.TokenIDs[last]
 	}
@@ -225,6 +257,14 @@ func (a *answer) close(choice *choice, d *engine.Delta) error {
 		}
 	}
 	return nil
+}
+
+// endsWith says whether an id is the last one of the answer with a delta.
+func (a *answer) endsWith(d *engine.Delta, id uint32) bool {
+	if n := len(d.TokenIDs); n > 0 {
+		return d.TokenIDs[n-1] == id
+	}
+	return a.output > 0 && a.last == id
 }
 
 // end returns the terminal delta.

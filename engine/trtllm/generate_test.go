@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/trtllm"
+	fake "github.com/dynago/dynago/internal/fake/trtllm"
 )
 
 const (
@@ -101,12 +103,16 @@ func TestEnds(t *testing.T) {
 		data    string
 	}{
 		"listed":           {`"token_ids":[7,50],"finish_reason":"stop","stop_reason":50`, []uint32{7, 50}, engine.FinishStop, []uint32{50}, 2, ""},
+		"listed, cut off":  {`"token_ids":[7],"finish_reason":"stop","stop_reason":50`, []uint32{7, 50}, engine.FinishStop, []uint32{50}, 2, ""},
+		"listed, alone":    {`"token_ids":[],"finish_reason":"stop","stop_reason":50`, []uint32{50}, engine.FinishStop, []uint32{50}, 1, ""},
 		"hidden, told":     {`"token_ids":[7,2],"finish_reason":"stop","stop_reason":2`, []uint32{7}, engine.FinishEOS, nil, 2, ""},
 		"hidden, not told": {`"token_ids":[7,2],"finish_reason":"stop","stop_reason":null`, []uint32{7}, engine.FinishEOS, nil, 2, ""},
 		"hidden, cut off":  {`"token_ids":[7],"finish_reason":"stop","stop_reason":null`, []uint32{7}, engine.FinishEOS, nil, 1, ""},
+		"hidden, told too": {`"token_ids":[7],"finish_reason":"stop","stop_reason":2`, []uint32{7}, engine.FinishEOS, nil, 2, ""},
+		"a text":           {`"token_ids":[7],"finish_reason":"stop","stop_reason":"x"`, []uint32{7}, engine.FinishEOS, nil, 1, ""},
 		"hidden, counted":  {`"token_ids":[7],"finish_reason":"stop","stop_reason":null`, []uint32{7}, engine.FinishEOS, nil, 2, ""},
 		"length":           {`"token_ids":[7,2],"finish_reason":"length","stop_reason":null`, []uint32{7, 2}, engine.FinishLength, nil, 2, ""},
-		"unheard of":       {`"token_ids":[7],"finish_reason":"repetition"`, []uint32{7}, engine.FinishEOS, nil, 1, `{"finish_reason":"repetition"}`},
+		"unheard of":       {`"token_ids":[7],"finish_reason":"repetition"`, []uint32{7}, engine.FinishStop, nil, 1, `{"finish_reason":"repetition"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := stub(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -118,6 +124,68 @@ func TestEnds(t *testing.T) {
 				t.Errorf("%v, %+v, %v", ids, last, err)
 			}
 		})
+	}
+}
+
+// An id that the server has cut off counts, whether or not the server counts it, and
+// is not taken for the one before it.
+func TestCutIDsCount(t *testing.T) {
+	for _, c := range []struct {
+		chunks []string
+		ids    []uint32
+		output int
+	}{
+		{[]string{one, `{"choices":[{"token_ids":[],"finish_reason":"stop","stop_reason":50}]}`}, []uint32{7, 50}, 2},
+		{[]string{one, `{"choices":[{"token_ids":[],"finish_reason":"stop","stop_reason":2}]}`}, []uint32{7}, 2},
+		{[]string{one, `{"choices":[{"token_ids":[50]}]}`, `{"choices":[{"token_ids":[],"finish_reason":"stop","stop_reason":50}]}`}, []uint32{7, 50}, 2},
+	} {
+		e := stub(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, events(c.chunks...))
+		})
+		ids, last, err := collect(t.Context(), e, &engine.Request{TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 9, IDs: []uint32{50}, Hidden: []uint32{2}}})
+		if err != nil || !slices.Equal(ids, c.ids) || last.Usage.Output != c.output {
+			t.Errorf("%q: %v, %+v, %v", c.chunks, ids, last.Usage, err)
+		}
+	}
+}
+
+// The id that ends an answer comes once, is named and has its probability, whatever
+// the server does with it.
+func TestStopIDsOfTheServer(t *testing.T) {
+	a := attach(t, fake.Config{}, trtllm.Config{})
+	a.ready(t)
+	probe := &engine.Request{Model: "m", TokenIDs: []uint32{5, 6}, Stop: engine.Stop{MaxTokens: 30}}
+	all, _, err := collect(t.Context(), a, probe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.Index(all, all[20]) // the first of its kind
+	for name, r := range map[string]*engine.Request{
+		"plain":           {Stop: engine.Stop{IDs: []uint32{all[at]}}},
+		"with logprobs":   {Stop: engine.Stop{IDs: []uint32{all[at]}}, Logprobs: p(1)},
+		"hidden":          {Stop: engine.Stop{Hidden: []uint32{all[at]}}},
+		"hidden logprobs": {Stop: engine.Stop{Hidden: []uint32{all[at]}}, Logprobs: p(1)},
+	} {
+		r.Model, r.TokenIDs, r.Stop.MaxTokens = "m", probe.TokenIDs, 30
+		want := all[:at+1]
+		if len(r.Stop.Hidden) > 0 {
+			want = all[:at]
+		}
+		var got []uint32
+		var last engine.Delta
+		for d, err := range a.Generate(t.Context(), r) {
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			if r.Logprobs != nil && len(d.Logprobs) != len(d.TokenIDs) {
+				t.Errorf("%s: %d log probabilities for %d ids", name, len(d.Logprobs), len(d.TokenIDs))
+			}
+			got, last = append(got, d.TokenIDs...), d
+		}
+		if !slices.Equal(got, want) || last.Usage.Output != at+1 {
+			t.Errorf("%s: %v, %+v; want %v and %d", name, got, last.Usage, want, at+1)
+		}
 	}
 }
 

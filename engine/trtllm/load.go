@@ -8,9 +8,9 @@ import (
 	"github.com/dynago/dynago/engine"
 )
 
-// Load implements [engine.Engine]. The server's Prometheus page is read, and not
-// /metrics, whose every line is told to one reader only. It knows no ranks: of
-// several, nothing is known.
+// Load implements [engine.Engine]. The server's Prometheus page is read, which knows
+// no ranks: of several, nothing is known. Only where there is none, /metrics is,
+// whose every entry is told to one reader: an operator's own would miss it.
 func (e *Engine) Load(ctx context.Context) iter.Seq2[engine.Load, error] {
 	return engine.Poll(ctx, e.config.LoadEvery, 0.1, func(ctx context.Context) (engine.Load, error) {
 		ranks := make([]engine.RankLoad, max(1, e.config.Ranks))
@@ -18,18 +18,23 @@ func (e *Engine) Load(ctx context.Context) iter.Seq2[engine.Load, error] {
 			ranks[i] = unknownLoad(uint32(i))
 		}
 		read, err := e.prometheus(ctx)
-		if engine.KindOf(err) == engine.Unsupported && err != nil {
-			return engine.Load{Ranks: ranks}, nil // it tells nothing, which is no failure
-		}
-		if err != nil {
+		switch {
+		case missing(err):
+			if err := e.readIterations(ctx, ranks); err != nil && !missing(err) {
+				return engine.Load{}, err
+			}
+			return engine.Load{Ranks: ranks}, nil
+		case err != nil:
 			return engine.Load{}, err
-		}
-		if len(ranks) == 1 {
+		case len(ranks) == 1:
 			ranks[0] = read.load()
 		}
 		return engine.Load{Ranks: ranks}, nil
 	})
 }
+
+// missing says whether a route is not there, which is no failure.
+func missing(err error) bool { return err != nil && engine.KindOf(err) == engine.Unsupported }
 
 func unknownLoad(rank uint32) engine.RankLoad {
 	return engine.RankLoad{

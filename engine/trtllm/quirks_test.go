@@ -174,7 +174,7 @@ func TestDescribedOnce(t *testing.T) {
 	look(engine.Ready, 1)
 	look(engine.Ready, 1)
 	down.Store(1)
-	look(engine.Loading, 1)
+	look(engine.Draining, 1)
 	down.Store(0)
 	look(engine.Ready, 2)
 	look(engine.Ready, 2)

@@ -65,7 +65,8 @@ type responseFormat struct {
 // encode returns the body of a request, or the error of one that asks for what
 // the server does not have.
 func (e *Engine) encode(r *engine.Request) ([]byte, error) {
-	f := *e.fields.Load()
+	about := e.about.Load()
+	f := about.fields
 	if err := e.refuse(r, f); err != nil {
 		return nil, err
 	}
@@ -79,9 +80,7 @@ func (e *Engine) encode(r *engine.Request) ([]byte, error) {
 	if b.Model == "" {
 		b.Model = e.config.Model
 	}
-	// The server cuts off a stop id that it was told of, and with it how likely it
-	// was, unless it is told not to.
-	b.IncludeStop = len(b.StopTokenIDs) > 0 && f.has("include_stop_str_in_output")
+	b.IncludeStop = keepsStop(r) && f.has("include_stop_str_in_output")
 	// Without ids that end a sequence it is not to end by itself either.
 	b.IgnoreEOS = len(r.Stop.Hidden) == 0 && f.has("ignore_eos")
 	if f.has("min_tokens") {
@@ -115,10 +114,17 @@ func (e *Engine) encode(r *engine.Request) ([]byte, error) {
 	if formed(r) {
 		b.ResponseFormat = formatOf(r.Format)
 	}
-	if err := b.leg(r); err != nil {
+	if err := b.leg(r, about.legs); err != nil {
 		return nil, err
 	}
 	return json.Marshal(&b, json.Deterministic(true), jsontext.PreserveRawStrings(true))
+}
+
+// keepsStop says whether the server has to be told not to cut off the id that ends
+// an answer. It names that id, which can be put back; not so how likely it was, nor
+// whether one that stands at the end is that one, where it may stand there before.
+func keepsStop(r *engine.Request) bool {
+	return len(r.Stop.IDs) > 0 && (r.Logprobs != nil || r.Stop.MinTokens > 0)
 }
 
 // refuse is the error of a request that must not lose what it asks for.
@@ -129,8 +135,10 @@ func (e *Engine) refuse(r *engine.Request, f fields) error {
 	switch {
 	case formed(r) && (forms[r.Format.Kind] == "" || !f.has("response_format")):
 		return lacks("guided output (" + string(r.Format.Kind) + ")")
-	case r.KV.Namespace.LoRA != "" && (e.adapter(r.KV.Namespace.LoRA) == nil || !f.has("lora_request")):
+	case r.KV.Namespace.LoRA != "" && (len(e.config.Adapters) == 0 || !f.has("lora_request")):
 		return lacks("the adapter " + strconv.Quote(r.KV.Namespace.LoRA))
+	case r.KV.Namespace.LoRA != "" && e.adapter(r.KV.Namespace.LoRA) == nil:
+		return &engine.Error{Kind: engine.NotFound, Code: "model_not_found", Message: "the adapter " + strconv.Quote(r.KV.Namespace.LoRA) + " is none of this server's"}
 	case r.KV.Namespace.Salt != "":
 		return lacks("a cache of one's own (cache_salt)")
 	case len(r.Stop.Strings) > 0:

@@ -8,6 +8,7 @@
 package trtllm
 
 import (
+	"context"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -35,6 +36,10 @@ type Config struct {
 	// Role is the part of requests that the server does. As [engine.Prefill] or
 	// [engine.Decode] it needs a cache transceiver.
 	Role engine.Role
+	// GenerationFirst lets both legs of a request begin at once, as servers do whose
+	// schedule_style is generation_first; else the decode leg begins when the prefill
+	// leg has ended. It is for servers of role [engine.Prefill].
+	GenerationFirst bool
 	// Events says that the server keeps its KV events: its
 	// kv_cache_config.event_buffer_max_size is above 0. Nobody else may read them.
 	Events bool
@@ -53,15 +58,23 @@ type Adapter struct {
 	Path string `json:"lora_path"`   // on the server's machine
 }
 
-// Engine is one server. It owns no goroutine.
+// Engine is one server. Its only goroutines are legs that outlive their client,
+// which [Engine.Close] ends.
 type Engine struct {
 	config Config
 	client *httpapi.Client
 	log    *slog.Logger
 	closed atomic.Bool
 	asleep atomic.Bool
-	// fields are the members that the server's completions take.
-	fields atomic.Pointer[fields]
+	up     atomic.Bool           // it took requests when it was last asked
+	about  atomic.Pointer[about] // the program that the server is
+
+	alone context.Context // ends with Close
+	end   context.CancelFunc
+	gate  sync.Mutex // held to begin a leg, and to close
+	outer sync.WaitGroup
+	// iterations are what a server tells of that has no Prometheus page.
+	iterations iterations
 	// legs numbers the pairs of legs that begin here, node tells them from those
 	// of others.
 	legs atomic.Uint64
@@ -92,15 +105,20 @@ func New(c Config) (*Engine, error) {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{config: c, client: client, log: c.Log, node: rand.Uint64()}
-	e.fields.Store(&oldest)
+	e.alone, e.end = context.WithCancel(context.Background())
+	e.about.Store(&about{fields: oldest, legs: legFields})
 	e.feed = live.NewFeed(e.source)
 	return e, nil
 }
 
-// Close closes idle connections and refuses what is new. It may be called any
-// number of times.
+// Close ends legs that have outlived their client, closes idle connections and
+// refuses what is new. It may be called any number of times.
 func (e *Engine) Close() error {
+	e.gate.Lock()
 	e.closed.Store(true)
+	e.end()
+	e.gate.Unlock()
+	e.outer.Wait()
 	e.feed.Close()
 	e.client.Close()
 	return nil

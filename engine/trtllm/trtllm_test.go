@@ -104,7 +104,8 @@ func TestContract(t *testing.T) {
 		New:     func(t *testing.T) engine.Engine { return attach(t, fake.Config{}, trtllm.Config{}) },
 		Slow:    func(t *testing.T) engine.Engine { return attach(t, fake.Config{}, trtllm.Config{}, slow) },
 		Restart: func(e engine.Engine) { e.(*attached).server.Restart() },
-		Skips:   []string{"04-drain", "07-prompt-logprobs", "11-cached-tokens", "25-events-fold", "25-namespaces", "26-resume", "27-restart"},
+		Drain:   func(e engine.Engine) { e.(*attached).mock.Drain() },
+		Skips:   []string{"07-prompt-logprobs", "11-cached-tokens", "25-events-fold", "25-namespaces", "26-resume", "27-restart"},
 	})
 }
 

@@ -58,11 +58,14 @@ type streamOptions struct {
 }
 
 // known lists the names of the members.
-func known(old bool) []string {
-	var names []string
-	for f := range reflect.TypeFor[request]().Fields() {
+func known(old bool) []string { return tagged(reflect.TypeFor[request](), old) }
+
+// tagged lists the members of a type, or those that old builds have.
+func tagged(t reflect.Type, old bool) (names []string) {
+	for f := range t.Fields() {
 		if f.Tag.Get("since") == "" || !old {
-			names = append(names, f.Tag.Get("json"))
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			names = append(names, name)
 		}
 	}
 	return names
@@ -118,34 +121,52 @@ func (s *Server) completions(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ctx, cancel := s.untilGone(r.Context())
-	defer cancel()
+	defer cancel(nil)
 	a := reply{server: s, q: q, leg: leg, w: w}
+	defer s.note(&a, cancel)()
+	over, err := leg.begin(ctx, s.config.Transceiver)
+	if err != nil {
+		a.fail(ctx, err)
+		return
+	}
+	whole := false
+	defer func() { over(whole) }()
 	for d, err := range s.config.Engine.Generate(ctx, s.ask(q)) {
-		switch kind := engine.KindOf(err); {
-		case err == nil:
-			a.tell(d)
-		case a.begun || kind == engine.EngineShutdown:
-			panic(http.ErrAbortHandler) // the process is gone
-		case kind == engine.InvalidArgument:
-			refuse(w, http.StatusBadRequest, err.Error())
-		default:
-			refuse(w, http.StatusServiceUnavailable, err.Error())
+		if err != nil {
+			a.fail(ctx, err)
+			return
 		}
+		whole = d.Finish != engine.Running
+		a.tell(d)
+	}
+}
+
+// fail ends an answer: by a status before it has begun, and by silence when the
+// process is gone.
+func (a *reply) fail(ctx context.Context, err error) {
+	switch kind := engine.KindOf(err); {
+	case errors.Is(context.Cause(ctx), errDied), a.begun, kind == engine.EngineShutdown:
+		panic(http.ErrAbortHandler)
+	case ctx.Err() != nil:
+	case kind == engine.InvalidArgument:
+		refuse(a.w, http.StatusBadRequest, err.Error())
+	default:
+		refuse(a.w, http.StatusServiceUnavailable, err.Error())
 	}
 }
 
 // untilGone returns the context of the computation: it outlives the client by the
 // latency of aborts.
-func (s *Server) untilGone(client context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(client))
+func (s *Server) untilGone(client context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(client))
 	stop := context.AfterFunc(client, func() {
 		if s.config.AbortLatency == 0 {
-			cancel()
+			cancel(context.Canceled)
 			return
 		}
-		time.AfterFunc(s.config.AbortLatency, cancel)
+		time.AfterFunc(s.config.AbortLatency, func() { cancel(context.Canceled) })
 	})
-	return ctx, func() { stop(); cancel() }
+	return ctx, func(cause error) { stop(); cancel(cause) }
 }
 
 // ask turns a request into the mock engine's. The server has no ids of requests,

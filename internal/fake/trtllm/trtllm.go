@@ -9,6 +9,7 @@ package trtllm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -32,11 +33,21 @@ type Config struct {
 	// Old leaves out what early versions do not have: fields of requests and their
 	// description, and the Prometheus page.
 	Old bool
+	// Described keeps the description in an Old one: the fields that it has are told.
+	Described bool
 	// EventBuffer is how many KV events are kept until somebody asks; older ones
 	// are dropped. 0: none are kept.
 	EventBuffer int
 	// Transceiver is where legs meet. Servers of one pair share it; nil: none.
 	Transceiver *Transceiver
+	// ContextEndpoint is where decode servers meet this one while it computes; empty:
+	// its schedule_style is context_first.
+	ContextEndpoint string
+	// NoPrometheus is a server without return_perf_metrics: what it tells of its
+	// rounds is at /metrics, once.
+	NoPrometheus bool
+	// Key is what clients must send as bearer token; "": nothing.
+	Key string
 }
 
 // Server is an http.Handler. It is safe for concurrent use.
@@ -45,10 +56,12 @@ type Server struct {
 	mux    *http.ServeMux
 	began  atomic.Int64 // Unix nanoseconds
 	asleep atomic.Bool
+	told   atomic.Bool // how it idles
 
-	mu     sync.Mutex
-	served int64
-	last   []byte // body of the last completion that was asked for
+	mu      sync.Mutex
+	running map[*reply]context.CancelCauseFunc
+	served  int64
+	last    []byte // body of the last completion that was asked for
 
 	events buffer
 }
@@ -69,15 +82,25 @@ func New(c Config) *Server {
 	}
 	s.mux.HandleFunc("POST /release_memory", s.memory(true))
 	s.mux.HandleFunc("POST /resume_memory", s.memory(false))
-	if !c.Old {
+	s.mux.HandleFunc("GET /server_info", s.info)
+	s.mux.HandleFunc("GET /metrics", s.iterations)
+	if !c.Old || c.Described {
 		s.mux.HandleFunc("GET /openapi.json", s.describe)
+	}
+	if !c.Old && !c.NoPrometheus {
 		s.mux.HandleFunc("GET /prometheus/metrics", s.metrics)
 	}
 	return s
 }
 
 // ServeHTTP implements [http.Handler].
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.config.Key != "" && r.Header.Get("Authorization") != "Bearer "+s.config.Key {
+		refuse(w, http.StatusUnauthorized, "Unauthorized")
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
 
 // card returns the mock engine's.
 func (c *Config) card() *engine.Card {
@@ -95,10 +118,39 @@ func (s *Server) Close() {}
 func (s *Server) Restart() {
 	s.mu.Lock()
 	s.served = 0
+	for a, cancel := range s.running {
+		cancel(errDied)
+		delete(s.running, a)
+	}
 	s.mu.Unlock()
 	s.asleep.Store(false)
 	s.began.Add(int64(time.Second))
 	s.config.Engine.Restart()
+}
+
+// errDied is the cause of requests that end with the process.
+var errDied = errors.New("died")
+
+// note keeps a request that is being answered.
+func (s *Server) note(a *reply, cancel context.CancelCauseFunc) (forget func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running == nil {
+		s.running = map[*reply]context.CancelCauseFunc{}
+	}
+	s.running[a] = cancel
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.running, a)
+	}
+}
+
+// Running returns how many requests are being answered.
+func (s *Server) Running() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.running)
 }
 
 // Last returns the body of the last completion that was asked for.
@@ -141,10 +193,15 @@ func (s *Server) describe(w http.ResponseWriter, _ *http.Request) {
 	for _, name := range known(s.config.Old) {
 		properties[name] = map[string]any{}
 	}
+	legs := map[string]any{}
+	for _, name := range legNames(s.config.Old) {
+		legs[name] = map[string]any{}
+	}
 	write(w, map[string]any{"paths": map[string]any{
 		"/v1/completions": map[string]any{}, "/release_memory": map[string]any{}, "/resume_memory": map[string]any{},
 	}, "components": map[string]any{"schemas": map[string]any{
-		"CompletionRequest": map[string]any{"additionalProperties": false, "properties": properties},
+		"CompletionRequest":   map[string]any{"additionalProperties": false, "properties": properties},
+		"DisaggregatedParams": map[string]any{"additionalProperties": false, "properties": legs},
 	}}})
 }
 
@@ -192,6 +249,29 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "# TYPE %s gauge\n%s%s %v\n", m.name, m.name, labels, m.value)
 	}
 	fmt.Fprintf(w, "process_start_time_seconds %s\n", strconv.FormatFloat(float64(s.began.Load())/1e9, 'f', 3, 64))
+}
+
+// iterations tells of the rounds since it was asked last: one, if anything runs.
+func (s *Server) iterations(w http.ResponseWriter, r *http.Request) {
+	list := []any{}
+	card := s.status(r).Card
+	for l := range s.config.Engine.Load(r.Context()) {
+		for _, l := range l.Ranks {
+			if l.Running == 0 && s.told.Swap(true) {
+				continue
+			}
+			list = append(list, map[string]any{
+				"iter": 1, "numActiveRequests": l.Running, "numQueuedRequests": l.Waiting, "maxNumActiveRequests": card.MaxSeqs, "attentionDpRank": l.Rank,
+				"kvCacheStats": map[string]any{
+					"maxNumBlocks": l.TotalBlocks, "usedNumBlocks": l.UsedBlocks, "freeNumBlocks": l.TotalBlocks - l.UsedBlocks,
+					"tokensPerBlock": card.BlockSize, "reusedBlocks": l.PrefixHits / int64(card.BlockSize), "missedBlocks": (l.PrefixQueries - l.PrefixHits) / int64(card.BlockSize),
+				},
+				"inflightBatchingStats": map[string]any{"numCtxTokens": l.WaitingTokens},
+			})
+		}
+		break
+	}
+	write(w, list)
 }
 
 func write(w http.ResponseWriter, v any) {
