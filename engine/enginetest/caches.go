@@ -119,11 +119,7 @@ func namespaces(t *testing.T, s *Subject) {
 			continue
 		}
 		for _, l := range kv.AppendLocalHashes(nil, r.TokenIDs, int(st.Card.BlockSize), ns.Seed()) {
-			found := false
-			for _, have := range cache {
-				found = found || have == l
-			}
-			if !found {
+			if !cache.has(l) {
 				t.Errorf("%+v: no block with content %x", ns, l)
 			}
 		}

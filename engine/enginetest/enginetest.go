@@ -244,6 +244,16 @@ func (s *Subject) soon(t *testing.T, what string, since time.Time) {
 // view folds events into the set of blocks they leave.
 type view map[kv.EngineHash]kv.LocalHash
 
+// has says whether there is a block with this content.
+func (v view) has(l kv.LocalHash) bool {
+	for _, have := range v {
+		if have == l {
+			return true
+		}
+	}
+	return false
+}
+
 func (v view) apply(t *testing.T, b kv.Batch) {
 	t.Helper()
 	if b.Gap != "" {

@@ -242,6 +242,7 @@ type watch struct {
 	client *Client
 	board  *board
 	link   atomic.Pointer[link]
+	card   *workerpb.Card // the last that was told; it belongs to the goroutine
 
 	mu      sync.Mutex
 	readers int

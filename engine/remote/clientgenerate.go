@@ -57,7 +57,7 @@ func answer[M any](
 	defer done()
 	m, err := requestMessage(r)
 	if err == nil {
-		err = fits(m)
+		err = cmp.Or(c.able(r), fits(m))
 	}
 	if err := cmp.Or(c.over(ctx), err); err != nil {
 		fail(err)
@@ -127,6 +127,44 @@ func traced(ctx context.Context, t engine.Trace) context.Context {
 		ctx = metadata.AppendToOutgoingContext(ctx, "tracestate", t.State)
 	}
 	return ctx
+}
+
+// able refuses what the worker's card does not promise: small workers look at no more
+// of a request than they know.
+func (c *Client) able(r *engine.Request) error {
+	card := c.watch.board.status().Card
+	if card == nil {
+		return nil
+	}
+	for _, f := range []struct {
+		asked   bool
+		feature engine.Feature
+		what    string
+	}{
+		{r.Format != nil && r.Format.Kind != chat.FormatText, guidedBy(r.Format), "guided output of this form is"},
+		{r.KV.Namespace.LoRA != "", engine.FeatureLoRA, "adapters are"},
+		{r.KV.Namespace.Salt != "", engine.FeatureCacheSalt, "cache salts are"},
+		{len(r.Stop.Strings) > 0, engine.FeatureStopStrings, "stop strings are"},
+		{r.Logprobs != nil, engine.FeatureLogprobs, "log probabilities are"},
+		{r.PromptLogprobs != nil, engine.FeaturePromptLogprobs, "log probabilities of the prompt are"},
+	} {
+		if f.asked && !card.Features.Has(f.feature) {
+			return engine.Errorf(engine.Unsupported, "%s not available on this worker (%s)", f.what, card.Engine)
+		}
+	}
+	return nil
+}
+
+// guidedBy returns the feature that a form of answers needs.
+func guidedBy(f *chat.OutputFormat) engine.Feature {
+	if f == nil {
+		return ""
+	}
+	return map[chat.FormatKind]engine.Feature{
+		chat.FormatJSONObject: engine.FeatureGuidedObject, chat.FormatJSONSchema: engine.FeatureGuidedJSON,
+		chat.FormatRegex: engine.FeatureGuidedRegex, chat.FormatGrammar: engine.FeatureGuidedGrammar,
+		chat.FormatChoice: engine.FeatureGuidedChoice, chat.FormatStructuralTag: engine.FeatureStructuralTag,
+	}[f.Kind]
 }
 
 // fits refuses what no worker would read.

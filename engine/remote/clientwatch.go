@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/remote/workerpb"
@@ -175,11 +176,14 @@ func (w *watch) hear(ctx context.Context, m *workerpb.Description, first bool) e
 		s.State = state
 	}
 	switch {
+	case m.Card != nil && old.Card != nil && proto.Equal(m.Card, w.card):
+		s.Card = old.Card // told again, and not another one
 	case m.Card != nil:
 		var err error
 		if s.Card, err = w.client.card(ctx, m.Card); err != nil {
 			return err
 		}
+		w.card = m.Card
 	case !first || old.Epoch == m.Epoch:
 		s.Card = old.Card // absent: as before
 	}
