@@ -1,6 +1,8 @@
 package trtllm
 
 import (
+	"errors"
+	"io"
 	"math"
 	"net/http"
 	"strconv"
@@ -52,7 +54,12 @@ func decodeChunk(data []byte) (*chunk, error) {
 		return nil, httpapi.ErrorOf(status, nil, data)
 	}
 	if err != nil {
-		return nil, &engine.Error{Kind: engine.StreamIncomplete, Op: "read " + completions, Message: "an event of the stream is no JSON of an answer", FromEngine: true}
+		// The text of the error may show what was generated.
+		kind := engine.Internal
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			kind = engine.StreamIncomplete // cut, and whole elsewhere
+		}
+		return nil, &engine.Error{Kind: kind, Op: "read " + completions, Message: "an event of the stream is no JSON of an answer", FromEngine: true}
 	}
 	return c, nil
 }

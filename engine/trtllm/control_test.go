@@ -11,7 +11,7 @@ import (
 
 // A server that sleeps takes nothing, where it would let it hang; its cache is
 // another one from then on. Either may be told twice.
-func TestSleep(t *testing.T) {
+func TestQuirk37Sleep(t *testing.T) {
 	a := attach(t, fake.Config{}, trtllm.Config{})
 	if c := a.ready(t); !slices.Equal(c.Controls, []string{engine.ControlSleep, engine.ControlWake}) {
 		t.Fatalf("controls %q", c.Controls)

@@ -63,7 +63,7 @@ func TestLegs(t *testing.T) {
 
 // Numbers larger than a float64 holds and members that nobody here knows come
 // back as they were; the request's type alone is another one.
-func TestHandoffBytes(t *testing.T) {
+func TestQuirk11LargeNumbersInHandoffs(t *testing.T) {
 	const params = `{"request_type":"context_only","ctx_request_id":9007199254740993,"unheard_of":[1.0,18446744073709551615,"\u00e9"],"first_gen_tokens":[7]}`
 	var sent []byte
 	e := stub(t, func(w http.ResponseWriter, r *http.Request) {

@@ -46,7 +46,7 @@ func TestHostileStreams(t *testing.T) {
 		"no end":           {"", events(one, "[DONE]"), []uint32{7}, engine.StreamIncomplete, 0},
 		"nothing":          {"", "", nil, engine.StreamIncomplete, 0},
 		"cut":              {"", events(one) + `data: {"choices":[{"tok`, []uint32{7}, engine.StreamIncomplete, 0},
-		"no JSON":          {"", events(one, "oops"), []uint32{7}, engine.StreamIncomplete, 0},
+		"no JSON":          {"", events(one, "oops"), []uint32{7}, engine.Internal, 0},
 		"failure inside":   {"", events(one, `{"object":"error","message":"boom","type":"InternalServerError","code":500}`), []uint32{7}, engine.Internal, 0},
 		"refusal inside":   {"", events(`{"error":{"message":"no","code":400}}`), nil, engine.InvalidArgument, 0},
 		"cancelled":        {"", events(one, `{"choices":[{"token_ids":[],"finish_reason":"cancelled"}]}`), []uint32{7}, engine.EngineShutdown, 0},

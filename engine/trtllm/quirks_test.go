@@ -18,7 +18,7 @@ import (
 
 // Entries of /metrics are told once, and whoever reads them takes them from the
 // operator; /health_generate queues like a request. Neither is ever asked.
-func TestTakesNothingAway(t *testing.T) {
+func TestQuirk18TakesNothingAway(t *testing.T) {
 	a := attach(t, fake.Config{EventBuffer: 1000}, trtllm.Config{})
 	var mu sync.Mutex
 	var asked []string
@@ -58,35 +58,31 @@ func TestTakesNothingAway(t *testing.T) {
 	}
 }
 
-// Two loops over the events would each see half of them.
-func TestOneReaderOfEvents(t *testing.T) {
+// The server tells each event once, so it is asked by one reader alone, however
+// many there are here: each of them gets all.
+func TestQuirk18OneReaderOfEvents(t *testing.T) {
 	a := attach(t, fake.Config{EventBuffer: 1000}, trtllm.Config{Events: true})
 	a.ready(t)
 	if _, _, err := collect(t.Context(), a, &engine.Request{TokenIDs: make([]uint32, 40), Stop: engine.Stop{MaxTokens: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	first := false
-	for _, err := range a.Events(t.Context(), nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		first = true
-		for _, err := range a.Events(t.Context(), nil) {
-			if err == nil {
-				t.Error("a second loop reads the events of the first")
+	stored := func() (blocks int) {
+		until(t, a, func(b kv.Batch) bool {
+			for _, e := range b.Events {
+				blocks += len(e.Blocks)
 			}
-			break
-		}
-		break
+			return blocks > 0
+		})
+		return blocks
 	}
-	if !first {
-		t.Error("the first loop read nothing")
+	if first, second := stored(), stored(); first != 1 || second != 1 {
+		t.Errorf("one reader was told of %d blocks and another of %d, want 1 each", first, second)
 	}
 }
 
 // One member that the server does not know is a 400 with its name, so that the
 // bodies of TestBodies are known to be clean.
-func TestTheFakeIsStrict(t *testing.T) {
+func TestQuirk15TheFakeIsStrict(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		a := attach(t, fake.Config{Old: old}, trtllm.Config{})
 		c, err := httpapi.New(httpapi.Config{URL: a.http.URL})
@@ -116,7 +112,7 @@ func TestTheFakeIsStrict(t *testing.T) {
 
 // A probability of none is passed on as it is, whichever floor it has. Those that
 // do not match the ids are no answer.
-func TestLogprobFloors(t *testing.T) {
+func TestQuirk33LogprobFloors(t *testing.T) {
 	ask := func(logprobs string) (list []engine.Logprob, err error) {
 		e := stub(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/event-stream")
