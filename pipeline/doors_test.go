@@ -2,47 +2,69 @@ package pipeline_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/pipeline"
 	"github.com/dynago/dynago/router"
 )
 
-// Tokens are preferred, and a request stays with the workers that take it as it is.
+// A request keeps to its door: when the workers that it was made for have left, those
+// that take over its model do not get it in a form that they do not take.
 func TestDoors(t *testing.T) {
-	for _, order := range []string{"chat first", "tokens first"} {
-		text := newTalker()
-		tokens := &fake{}
-		engines := []engine.Engine{text, tokens}
-		if order == "tokens first" {
-			engines = []engine.Engine{tokens, text}
-		}
-		h := newHouse(t, pipeline.Config{MigrationLimit: 3}, engines...)
-		tokens.generate = h.say("Yes.", 1, engine.FinishEOS)
-		for range 3 {
-			answers, err := chat.Fold(h.Run(t.Context(), request("Hi")))
-			if err != nil || texts(answers)[0] != "Yes." {
-				t.Fatalf("%s: %+v, %v", order, answers, err)
+	tokens, text := &fake{}, newTalker()
+	h := newHouse(t, pipeline.Config{MigrationLimit: 3}, tokens)
+	if _, err := h.fleet.Add(fleet.Entry{Name: "text", Engine: text, ID: 2}); err != nil {
+		t.Fatal(err)
+	}
+	await := func(is func(text *fleet.Worker) bool) {
+		for {
+			changed := h.fleet.Changed()
+			i := slices.IndexFunc(h.fleet.Snapshot(), func(w *fleet.Worker) bool { return w.ID() == 2 })
+			if i >= 0 && is(h.fleet.Snapshot()[i]) {
+				return
 			}
+			<-changed
 		}
-		tokens.generate = func(_ context.Context, _ *engine.Request, yield func(engine.Delta, error) bool) {
-			for _, w := range h.fleet.Snapshot() {
-				if w.Card().Accept(engine.InputTokens) {
-					h.fleet.Remove(w.ID())
-				}
-			}
-			yield(engine.Delta{}, engine.Errorf(engine.Disconnected, "gone"))
+	}
+	await(func(w *fleet.Worker) bool { return w.Card() != nil && !w.Ready() })
+	tokens.generate = h.say("Yes.", 1, engine.FinishEOS)
+	for range 3 {
+		answers, err := chat.Fold(h.Run(t.Context(), request("Hi")))
+		if err != nil || texts(answers)[0] != "Yes." {
+			t.Fatalf("%+v, %v", answers, err)
 		}
-		if _, err := chat.Fold(h.Run(t.Context(), request("Hi"))); engine.KindOf(err) != engine.Unavailable {
-			t.Errorf("%s: %v, want nobody to be left", order, err)
-		}
-		if len(text.sent()) != 0 {
-			t.Errorf("%s: a request changed its form on its way", order)
-		}
-		h.released(t)
+	}
+	tokens.generate = func(_ context.Context, _ *engine.Request, yield func(engine.Delta, error) bool) {
+		h.fleet.Remove(1)
+		await((*fleet.Worker).Ready)
+		yield(engine.Delta{}, engine.Errorf(engine.Disconnected, "gone"))
+	}
+	if _, err := chat.Fold(h.Run(t.Context(), request("Hi"))); engine.KindOf(err) != engine.Unavailable {
+		t.Errorf("%v, want nobody to be left", err)
+	}
+	if len(text.sent()) != 0 {
+		t.Error("a request changed its form on its way")
+	}
+	text.chat = tells(nil, spoken("Text ", "now.", chat.Usage{})...)
+	if answers, err := chat.Fold(h.Run(t.Context(), request("Hi"))); err != nil || texts(answers)[0] != "Text now." {
+		t.Errorf("%+v, %v", answers, err)
+	}
+	h.released(t)
+}
+
+// Of the forms that a worker takes, tokens are preferred.
+func TestPreferredDoor(t *testing.T) {
+	f := newTalker()
+	f.change = func(c *engine.Card) { c.Accepts = []engine.Input{engine.InputChat, engine.InputTokens} }
+	h := newHouse(t, pipeline.Config{}, f)
+	f.generate = h.say("Yes.", 1, engine.FinishEOS)
+	if answers, err := chat.Fold(h.Run(t.Context(), request("Hi"))); err != nil || texts(answers)[0] != "Yes." {
+		t.Errorf("%+v, %v", answers, err)
 	}
 }
 
