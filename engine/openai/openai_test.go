@@ -76,7 +76,8 @@ func TestBodies(t *testing.T) {
 		"plain":     {},
 		"unlimited": {request: func(r *engine.Request) { r.Stop.MaxTokens = 0 }},
 		"all": {request: func(r *engine.Request) {
-			r.Sampling = engine.Sampling{Temperature: p(0.2), TopP: p(0.9), Seed: p(int64(7)), FrequencyPenalty: p(0.5), PresencePenalty: p(-0.5), TopK: p(3)}
+			r.Sampling = engine.Sampling{Temperature: p(0.2), TopP: p(0.9), Seed: p(int64(7)), FrequencyPenalty: p(0.5), PresencePenalty: p(-0.5), TopK: p(3), MinP: p(0.1), RepetitionPenalty: p(1.1)}
+			r.Stop.MinTokens = 2
 			r.Stop.Strings = []string{"END"}
 			r.Format = &chat.OutputFormat{Kind: chat.FormatJSONSchema, Schema: json.RawMessage(`{"type":"object"}`), Strict: p(true)}
 			r.Chat.Thinking.Effort = "low"

@@ -27,8 +27,9 @@ const (
 )
 
 // body returns where a request goes and the body that is posted there, its members
-// in the order of their names. Sampling for which these routes have no member is
-// left to the server.
+// in the order of their names. Sampling for which these routes have no member goes
+// under the names that most servers know, and only where a client asks for it: one
+// that knows none of them refuses, which is better than another answer.
 func (e *Engine) body(r *engine.Request) (route string, text []byte, err error) {
 	if err := check(r); err != nil {
 		return "", nil, err
@@ -42,6 +43,12 @@ func (e *Engine) body(r *engine.Request) (route string, text []byte, err error) 
 	set(b, "top_p", s.TopP)
 	set(b, "frequency_penalty", s.FrequencyPenalty)
 	set(b, "presence_penalty", s.PresencePenalty)
+	set(b, "top_k", s.TopK)
+	set(b, "min_p", s.MinP)
+	set(b, "repetition_penalty", s.RepetitionPenalty)
+	if r.Stop.MinTokens > 0 {
+		b["min_tokens"] = r.Stop.MinTokens
+	}
 	set(b, "seed", s.Seed)
 	b.bias(s.LogitBias)
 	if len(r.Stop.Strings) > 0 {
