@@ -37,7 +37,7 @@ type Publisher struct {
 	merge  merger
 	copies *copyCounts
 	ring   ring
-	held   holdings
+	held   *Holdings
 	merged []kv.Event
 
 	// dump is what was told last to a router that knew nothing, and stands for
@@ -54,7 +54,7 @@ func NewPublisher(c PublisherConfig) (*Publisher, error) {
 	if c.MaxBlocks <= 0 {
 		c.MaxBlocks = DefaultMaxBlocks
 	}
-	p := &Publisher{config: c, merge: merger{wait: c.Wait}, held: holdings{most: c.MaxBlocks}}
+	p := &Publisher{config: c, merge: merger{wait: c.Wait}, held: NewHoldings(c.MaxBlocks)}
 	if c.Raw {
 		p.copies = &copyCounts{most: c.MaxBlocks, of: make(map[copyOf]uint32)}
 	}
@@ -103,7 +103,7 @@ func (p *Publisher) emit(events []kv.Event) [][]RouterEvent {
 			continue
 		}
 		r := RouterEvent{Worker: p.config.Worker, Rank: p.config.Rank, ID: p.ring.last + 1, Event: e}
-		p.held.apply(&r.Event)
+		p.held.Apply(&r.Event)
 		p.ring.push(r)
 		if len(message) == kv.BatchEvents || len(message) > 0 && blocks+len(e.Blocks) > kv.BatchBlocks {
 			out = append(out, message)

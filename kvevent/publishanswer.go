@@ -49,7 +49,7 @@ func (p *Publisher) Answer(q Recovery) Answer {
 		a.Kind = AnswerTooNew
 	case p.ring.last > 0 && q.From >= p.ring.first():
 		a.Events = p.ring.since(q.From)
-	case p.held.over:
+	case !p.held.Whole():
 		a.Kind = AnswerDumpFailed
 	default:
 		a.Kind, a.Events = AnswerDump, p.everything()
@@ -69,7 +69,7 @@ func (p *Publisher) everything() []RouterEvent {
 		return renumber(all, len(p.dump))
 	}
 	p.dump = make([]RouterEvent, 0)
-	for i, e := range p.held.dump() {
+	for i, e := range p.held.Dump() {
 		p.dump = append(p.dump, RouterEvent{Worker: p.config.Worker, Rank: p.config.Rank, ID: uint64(i), Event: e})
 	}
 	p.dumpLast = p.ring.last

@@ -113,11 +113,13 @@ func (s *Source) Events(ctx context.Context, from []kv.Cursor) iter.Seq2[kv.Batc
 
 // Restarted tells the source what the engine's health has found out: that its
 // process is another one than before. Everything told is void, and the sockets
-// connect anew. It does not wait for that.
-func (s *Source) Restarted() {
+// connect anew. It does not wait for that. That is always news, since what was
+// told may be of either.
+func (s *Source) Restarted() (news bool) {
 	for _, r := range s.ranks {
 		r.restart()
 	}
+	return true
 }
 
 // SourceStats is what one rank of a source has seen. It is plain data.

@@ -49,7 +49,9 @@ type PollSource struct {
 
 	mu        sync.Mutex
 	restarted bool
-	stats     PollStats
+	// renewed is whether numbers began anew and nobody has said why yet.
+	renewed bool
+	stats   PollStats
 }
 
 // PollStats is what a [PollSource] has seen. It is plain data.
@@ -153,6 +155,7 @@ func (s *PollSource) poll(ctx context.Context, send func(kv.Batch)) (n uint64, e
 		t := s.teller(run.Rank)
 		t.send = send
 		if run.Lost {
+			s.renew(run.First == 0)
 			s.note(func(p *PollStats) { p.Lost++ })
 			s.config.Log.Warn("KV events of the rank are void", "rank", run.Rank, "reason", kv.GapLost)
 			t.begin(kv.GapLost)
@@ -179,11 +182,23 @@ func (s *PollSource) poll(ctx context.Context, send func(kv.Batch)) (n uint64, e
 }
 
 // Restarted tells the source what the engine's health has found out: that its
-// process is another one than before. It does not wait for anything.
-func (s *PollSource) Restarted() {
+// process is another one than before. It does not wait for anything. It is false
+// where that is no news: numbers that began anew have shown it already, and what
+// was told since is of the process that runs now.
+func (s *PollSource) Restarted() (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.restarted = true
+	news = !s.renewed
+	s.restarted = s.restarted || news
+	s.renewed = false
+	return news
+}
+
+// renew notes that what came before is of another process.
+func (s *PollSource) renew(anew bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.renewed = anew
 }
 
 func (s *PollSource) isRestarted() bool {

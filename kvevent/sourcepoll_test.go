@@ -169,11 +169,19 @@ func TestPollSource(t *testing.T) {
 		engine.store(5)
 		expect("partial")
 
-		// Another life, seen by its numbers and by its health.
+		// Another life, seen by its numbers, and then by its health, which is no news.
 		engine.restart()
 		engine.store(6)
 		expect("exact", kv.GapLost)
-		source.Restarted()
+		if source.Restarted() {
+			t.Error("what numbers have shown is news")
+		}
+		engine.store(7)
+		expect("exact")
+		// Another one, seen by its health alone: the numbers go on by chance.
+		if !source.Restarted() {
+			t.Error("what numbers have not shown is no news")
+		}
 		engine.restart()
 		for i := range uint32(3) {
 			engine.store(20 + i)

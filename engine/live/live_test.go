@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,14 +23,15 @@ import (
 type scripted struct {
 	out      chan kv.Batch
 	restarts int
-	from     []kv.Cursor
+	knew     bool // of the restarts
+	reads    atomic.Int32
 }
 
-func (s *scripted) Restarted() { s.restarts++ }
+func (s *scripted) Restarted() bool { s.restarts++; return !s.knew }
 
 func (s *scripted) Events(ctx context.Context, from []kv.Cursor) iter.Seq2[kv.Batch, error] {
 	return func(yield func(kv.Batch, error) bool) {
-		s.from = from
+		s.reads.Add(1)
 		for {
 			select {
 			case b := <-s.out:
@@ -91,33 +93,154 @@ func TestRestartInPlace(t *testing.T) {
 	}
 }
 
+// complete is a source that has told everything.
+func complete(events ...kv.Event) []kv.Batch {
+	return []kv.Batch{{Events: events, Snapshot: kv.SnapshotPart}, {Snapshot: kv.SnapshotEnd}}
+}
+
+func store(parent kv.EngineHash, keys ...kv.EngineHash) kv.Event {
+	e := kv.Event{Kind: kv.Stored, Parent: parent, HasParent: parent != 0}
+	for _, k := range keys {
+		e.Blocks = append(e.Blocks, kv.Block{Engine: k, Local: kv.LocalHash(k)})
+	}
+	return e
+}
+
 func TestAnotherShapeEndsTheSequence(t *testing.T) {
-	s := newStage()
-	s.become(t, status(1, 16, 1))
-	s.sources[0].out <- kv.Batch{Epoch: 7}
-	cursors := []kv.Cursor{{Epoch: 7, Sequence: 9}}
-	seen := 0
-	for b, err := range s.Events(t.Context(), cursors) {
-		if err != nil || b.Epoch != 7 {
-			t.Fatalf("%+v, %v", b, err)
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		s.become(t, status(1, 16, 1))
+		s.sources[0].out <- kv.Batch{Events: []kv.Event{store(0, 1)}}
+		seen := 0
+		for b, err := range s.Events(t.Context(), nil) {
+			if err != nil || b.Epoch != 1 || len(b.Events) != 1 {
+				t.Fatalf("%+v, %v", b, err)
+			}
+			seen++
+			s.sources[0].out <- kv.Batch{Events: []kv.Event{store(0, 2)}} // of the old shape, and too late
+			s.become(t, status(1, 32, 1))
 		}
-		seen++
-		s.sources[0].out <- kv.Batch{Epoch: 7} // of the old shape, and too late
-		s.become(t, status(1, 32, 1))
-	}
-	if seen != 1 || len(s.sources) != 2 || s.shapes[1].BlockSize != 32 {
-		t.Errorf("%d batches and shapes %+v", seen, s.shapes)
-	}
-	if !slices.Equal(s.sources[0].from, cursors) {
-		t.Errorf("the source was asked from %+v, want %+v", s.sources[0].from, cursors)
-	}
-	s.sources[1].out <- kv.Batch{Epoch: 8}
-	for b := range s.Events(t.Context(), nil) {
-		if b.Epoch != 8 {
-			t.Errorf("%+v of the new source", b)
+		if seen != 1 || len(s.sources) != 2 || s.shapes[1].BlockSize != 32 {
+			t.Errorf("%d batches and shapes %+v", seen, s.shapes)
 		}
-		break
+		s.sources[1].out <- kv.Batch{Events: []kv.Event{store(0, 3)}}
+		for b := range s.Events(t.Context(), nil) {
+			if b.Events[0].Blocks[0].Engine != 3 || b.First != 1 {
+				t.Errorf("%+v of the new source", b)
+			}
+			break
+		}
+		s.Close()
+	})
+}
+
+// The engine is read once, however many read.
+func TestReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		s.become(t, status(5, 16, 1))
+		source := s.sources[0]
+		if source.reads.Load() != 0 {
+			t.Error("it is read from before anybody wants to know")
+		}
+		var views [2][]string
+		for i := range views {
+			go func() {
+				for b := range s.Events(t.Context(), nil) {
+					views[i] = append(views[i], fmt.Sprintf("%d:%d-%d %d %s%d", b.Epoch, b.First, b.Last, len(b.Events), b.Gap, b.Snapshot))
+				}
+			}()
+			synctest.Wait()
+		}
+		for _, b := range append(complete(store(0, 1, 2)), kv.Batch{Events: []kv.Event{store(2, 3)}}) {
+			source.out <- b
+			synctest.Wait()
+		}
+		// The beginning takes a number: nobody who was elsewhere can take its place.
+		want := []string{"5:0-0 1 1", "5:0-1 0 2", "5:2-2 1 0"}
+		for i, got := range views {
+			if !slices.Equal(got, want) {
+				t.Errorf("reader %d was told %q, want %q", i, got, want)
+			}
+		}
+		if n := source.reads.Load(); n != 1 {
+			t.Errorf("the source was read %d times", n)
+		}
+		for i, from := range []kv.Cursor{{Epoch: 5, Sequence: 1}, {Epoch: 5}, {Epoch: 5, Sequence: 9}, {Epoch: 4, Sequence: 1}} {
+			want := []kv.GapReason{"", kv.GapTooOld, kv.GapFuture, kv.GapRestart}[i]
+			for b := range s.Events(t.Context(), []kv.Cursor{from}) {
+				if b.Gap != want || want == "" && b.First != 2 {
+					t.Errorf("from %+v: %+v, want gap %q", from, b, want)
+				}
+				break
+			}
+		}
+		s.Close()
+	})
+}
+
+// What was told of a process that has ended is void at once, and what still comes
+// of it is not believed. A source that knew better is.
+func TestAnotherLife(t *testing.T) {
+	for _, knew := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage()
+			s.become(t, status(1, 16, 1))
+			source := s.sources[0]
+			source.knew = knew
+			var got []string
+			go func() {
+				for b := range s.Events(t.Context(), nil) {
+					got = append(got, fmt.Sprintf("%d:%d-%d %d %s%d", b.Epoch, b.First, b.Last, len(b.Events), b.Gap, b.Snapshot))
+				}
+			}()
+			tell := func(batches ...kv.Batch) {
+				for _, b := range batches {
+					source.out <- b
+					synctest.Wait()
+				}
+			}
+			tell(complete(store(0, 1))...)
+			s.become(t, status(2, 16, 1))
+			synctest.Wait()
+			want := []string{"1:0-0 1 1", "1:0-1 0 2", "2:0-0 0 restart0"}
+			if knew {
+				want = append(want, "2:0-0 1 1", "2:0-1 0 2")
+				tell(kv.Batch{Events: []kv.Event{store(1, 2)}})
+				want = append(want, "2:2-2 1 0")
+			} else {
+				tell(kv.Batch{Events: []kv.Event{store(1, 2)}}, kv.Batch{Gap: kv.GapRestart}, kv.Batch{Snapshot: kv.SnapshotEnd}, kv.Batch{Events: []kv.Event{store(0, 7)}})
+				want = append(want, "2:0-0 0 2", "2:1-1 1 0")
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("knew %v: told %q\nwant %q", knew, got, want)
+			}
+			s.Close()
+		})
 	}
+}
+
+// Who has nothing new hears so, once in a while.
+func TestMarks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage()
+		s.become(t, status(1, 16, 1))
+		s.sources[0].out <- kv.Batch{Events: []kv.Event{store(0, 1)}}
+		begin := time.Now()
+		n := 0
+		for b := range s.Events(t.Context(), nil) {
+			if n++; n == 1 {
+				continue
+			}
+			if d := time.Since(begin); d != time.Duration(n-1)*5*time.Second || b.Last != 1 || b.First != 0 || len(b.Events) > 0 {
+				t.Errorf("after %v: %+v", d, b)
+			}
+			if n == 4 {
+				break
+			}
+		}
+		s.Close()
+	})
 }
 
 // Who waits for events is not left waiting for those of caches that are gone.

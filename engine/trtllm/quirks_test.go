@@ -14,6 +14,7 @@ import (
 	"github.com/dynago/dynago/engine/httpapi"
 	"github.com/dynago/dynago/engine/trtllm"
 	fake "github.com/dynago/dynago/internal/fake/trtllm"
+	"github.com/dynago/dynago/kv"
 )
 
 // Entries of /metrics are told once, and whoever reads them takes them from the

@@ -8,9 +8,9 @@ import (
 	"github.com/dynago/dynago/kv"
 )
 
-// holdings is what one rank holds according to the events that its publisher
-// has passed on: enough to tell a router that knows nothing.
-type holdings struct {
+// Holdings is what one rank holds according to its events: enough to tell somebody
+// who knows nothing. It is plain data and not safe for concurrent use.
+type Holdings struct {
 	most   int  // blocks
 	over   bool // there are more, so that it is no longer known what is held
 	blocks map[kv.EngineHash]*held
@@ -28,9 +28,24 @@ type held struct {
 	age       uint64 // parents are older than their children
 }
 
-// apply makes an event true of the holdings. A store that continues what is not
+// NewHoldings returns those of an empty cache, of which at most so many blocks are
+// remembered; 0 = [DefaultMaxBlocks].
+func NewHoldings(most int) *Holdings {
+	if most <= 0 {
+		most = DefaultMaxBlocks
+	}
+	return &Holdings{most: most}
+}
+
+// Whole says that all that is held is remembered.
+func (h *Holdings) Whole() bool { return !h.over }
+
+// Blocks returns how many blocks are held.
+func (h *Holdings) Blocks() int { return len(h.blocks) }
+
+// Apply makes an event true of the holdings. A store that continues what is not
 // there has no effect, as in an index.
-func (h *holdings) apply(e *kv.Event) {
+func (h *Holdings) Apply(e *kv.Event) {
 	switch e.Kind {
 	case kv.Stored:
 		h.store(e)
@@ -47,7 +62,7 @@ func (h *holdings) apply(e *kv.Event) {
 	}
 }
 
-func (h *holdings) store(e *kv.Event) {
+func (h *Holdings) store(e *kv.Event) {
 	parent, hasParent := e.Parent, e.HasParent
 	if p := h.blocks[parent]; hasParent && (p == nil || p.tiers == 0) {
 		return
@@ -75,7 +90,7 @@ func (h *holdings) store(e *kv.Event) {
 }
 
 // prune lets go of a block that nothing needs, and then of its parent.
-func (h *holdings) prune(key kv.EngineHash, k *held) {
+func (h *Holdings) prune(key kv.EngineHash, k *held) {
 	for k != nil && k.tiers == 0 && k.children == 0 {
 		delete(h.blocks, key)
 		if !k.hasParent {
@@ -88,10 +103,10 @@ func (h *holdings) prune(key kv.EngineHash, k *held) {
 	}
 }
 
-// dump returns events that make an empty index hold the same: each run of
+// Dump returns events that make an empty index hold the same: each run of
 // blocks on its fastest tier, parents before their children; then the other
 // tiers; last the removal of what is only there because others continue it.
-func (h *holdings) dump() []kv.Event {
+func (h *Holdings) Dump() []kv.Event {
 	keys := slices.SortedFunc(maps.Keys(h.blocks), func(a, b kv.EngineHash) int { return cmp.Compare(h.blocks[a].age, h.blocks[b].age) })
 	var stores, lower []kv.Event
 	gone := kv.Event{Kind: kv.Removed}
