@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -183,7 +184,7 @@ func (a *Args) Validate() error {
 		{"engine_type", a.EngineType, []string{"vllm"}},
 		{"preemption_mode", a.PreemptionMode, []string{"lifo", "fifo"}},
 		{"timing_model", a.TimingModel, []string{"roofline", "polynomial", "constant"}},
-		{"worker_type", a.WorkerType, []string{"aggregated", "prefill", "decode", ""}},
+		{"worker_type", cmp.Or(a.WorkerType, "aggregated"), []string{"aggregated", "prefill", "decode"}},
 	} {
 		if !slices.Contains(c.want, c.value) {
 			return fault(c.key, fmt.Sprintf("%q", c.value), strings.Join(c.want, " or "))

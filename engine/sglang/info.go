@@ -174,6 +174,9 @@ func (e *Engine) read(info *serverInfo, models *modelList, f *facts) {
 	if c.Role != engine.Aggregated {
 		c.Disagg = e.transfer(info)
 	}
+	if c.Role == engine.Decode { // it would keep a whole request waiting
+		c.Needs = []engine.Role{engine.Prefill}
+	}
 	c.TotalBlocks = (info.MaxTokens + uint64(c.BlockSize) - 1) / uint64(c.BlockSize)
 	if info.Device == engine.DeviceCPU {
 		c.Device = engine.DeviceCPU
