@@ -21,7 +21,22 @@ type attachSettings struct {
 
 // specs reads what is said of the engines, and checks it against all else.
 func (s *attachSettings) specs(all *settings) ([]*attach.Spec, error) {
-	var list []*attach.Spec
+	list, err := s.read()
+	switch {
+	case err != nil:
+		return nil, err
+	case len(list) == 0 && all.source() == nil:
+		return nil, nil
+	case all.Model.Name != "":
+		return nil, errors.New("--model-name: with --engine a model has the name that its server gives it: want --model-alias for another one, or model=NAME in --engine to choose among several")
+	case all.Workers.Churn > 0:
+		return nil, errors.New("--mock-churn: want it without --engine, which attaches real engines")
+	}
+	return list, all.HTTP.apart(list)
+}
+
+// read reads what is said of the engines.
+func (s *attachSettings) read() (list []*attach.Spec, err error) {
 	seen := map[string]bool{}
 	for _, text := range s.Engines {
 		spec, err := attach.Parse(text)
@@ -34,15 +49,7 @@ func (s *attachSettings) specs(all *settings) ([]*attach.Spec, error) {
 		seen[spec.URL] = true
 		list = append(list, spec)
 	}
-	switch {
-	case len(list) == 0 && all.source() == nil:
-		return nil, nil
-	case all.Model.Name != "":
-		return nil, errors.New("--model-name: with --engine a model has the name that its server gives it: want --model-alias for another one, or model=NAME in --engine to choose among several")
-	case all.Workers.Churn > 0:
-		return nil, errors.New("--mock-churn: want it without --engine, which attaches real engines")
-	}
-	return list, all.HTTP.apart(list)
+	return list, nil
 }
 
 // apart checks that no engine has the address where this server is to listen:
