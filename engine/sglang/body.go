@@ -114,7 +114,7 @@ func (e *Engine) body(r *engine.Request, t *turn) ([]byte, error) {
 	}
 	// In front of ours, which hold where both have a member.
 	var more []byte
-	objects := []jsontext.Value{jsontext.Value(r.Extra)}
+	objects := []jsontext.Value{jsontext.Value(e.cfg.ExtraBody), jsontext.Value(r.Extra)}
 	if r.Disagg.Phase != engine.PhaseWhole {
 		objects = append(objects, jsontext.Value(r.Disagg.Handoff))
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/httpapi"
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/engine/sglang"
 	fake "github.com/dynago/dynago/internal/fake/sglang"
@@ -103,6 +104,32 @@ func TestFieldsThatAreNotThere(t *testing.T) {
 	r.KV.Namespace.Salt = "t"
 	if _, _, err := collect(t.Context(), e, r); engine.KindOf(err) != engine.Unsupported {
 		t.Errorf("%v", err)
+	}
+}
+
+// What an operator adds goes along with every request, behind what the request adds
+// and in front of what is set here.
+func TestExtraBody(t *testing.T) {
+	server := described(`{}`)
+	var got string
+	server["/generate"] = func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		got = string(text)
+		w.WriteHeader(http.StatusBadRequest)
+	}
+	e := server.serve(t, sglang.Config{ExtraBody: json.RawMessage(`{"routing_key": "k", "no_logs": true}`)})
+	status(t, e, engine.Ready)
+	r := ask()
+	r.Extra = json.RawMessage(`{"routing_key":"mine"}`)
+	collect(t.Context(), e, r)
+	var members map[string]any
+	if err := json.Unmarshal([]byte(got), &members); err != nil || members["routing_key"] != "mine" || members["no_logs"] != true || members["rid"] != "r-1" {
+		t.Errorf("%s, %v", got, err)
+	}
+	for _, bad := range []string{`[1]`, `{"rid":"x"}`, `{"sampling_params":{}}`} {
+		if _, err := sglang.New(sglang.Config{HTTP: httpapi.Config{URL: "http://h:1"}, ExtraBody: json.RawMessage(bad)}); err == nil {
+			t.Errorf("%s passes", bad)
+		}
 	}
 }
 

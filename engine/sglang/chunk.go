@@ -98,20 +98,11 @@ func decode(data []byte) (*chunk, error) {
 		// The text of the error may show what was generated.
 		return nil, engine.Errorf(engine.Internal, "sglang: a chunk of %d bytes is none of an answer", len(data))
 	case len(c.Error) > 0 && c.Error.Kind() != 'n':
-		return nil, toldError(data)
+		return nil, httpapi.InStream(data)
 	case c.Meta == nil || c.Meta.Completion == nil:
 		return nil, engine.Errorf(engine.Internal, "sglang: a chunk without meta_info.completion_tokens")
 	}
 	return &c, nil
-}
-
-// toldError is the failure told inside of a stream whose status was good.
-func toldError(data []byte) error {
-	status, err := strconv.Atoi(httpapi.Told(data).Code)
-	if err != nil || status < 400 || status > 599 {
-		status = 500
-	}
-	return httpapi.ErrorOf(status, nil, data)
 }
 
 // aborted is the failure behind a finish of type abort. One that names no status

@@ -12,6 +12,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,8 @@ type Config struct {
 	// and does not tell. SmallRooms keeps the numbers of rooms below 2^31.
 	BootstrapHost string
 	SmallRooms    bool
+	// ExtraBody is an object of members that requests have besides, or nil.
+	ExtraBody json.RawMessage
 	// Every is the time between two looks at the server; 0 means 500 ms.
 	Every time.Duration
 	// Log hears of what an operator could do something about; nil: nobody does.
@@ -91,6 +94,9 @@ func New(cfg Config) (*Engine, error) {
 	client, err := httpapi.New(cfg.HTTP)
 	if err != nil {
 		return nil, err
+	}
+	if _, err := httpapi.Extra(cfg.ExtraBody, "input_ids", "rid", "stream", "sampling_params"); err != nil {
+		return nil, fmt.Errorf("sglang: extra body: %w", err)
 	}
 	if cfg.Every < 0 {
 		return nil, errors.New("sglang: the time between two looks is negative")

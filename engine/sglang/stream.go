@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/httpapi"
 	"github.com/dynago/dynago/kv"
 )
 
@@ -106,7 +107,7 @@ func (e *Engine) attempt(ctx context.Context, s *stream, yield func(engine.Delta
 			e.abort(s.r.ID)
 		}
 	}()
-	for data, err := range e.http.Stream(ctx, "/generate", trace(s.r), body) {
+	for data, err := range e.http.Stream(ctx, "/generate", httpapi.Traced(s.r.Trace), body) {
 		if err == nil && ctx.Err() != nil {
 			err = ctx.Err()
 		}
@@ -169,17 +170,6 @@ func (e *Engine) compare(seen form) {
 	}
 	e.log.Warn("sglang: the server's streams are not as its flags say: is there another server behind this address?",
 		"url", e.http.URL(), "incremental", seen == pieces)
-}
-
-func trace(r *engine.Request) map[string][]string {
-	h := map[string][]string{}
-	if r.Trace.Parent != "" {
-		h["Traceparent"] = []string{r.Trace.Parent}
-	}
-	if r.Trace.State != "" {
-		h["Tracestate"] = []string{r.Trace.State}
-	}
-	return h
 }
 
 // stream is an answer as it comes in.

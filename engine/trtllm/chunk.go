@@ -4,8 +4,6 @@ import (
 	"errors"
 	"io"
 	"math"
-	"net/http"
-	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -46,12 +44,8 @@ func decodeChunk(data []byte) (*chunk, error) {
 	if err == nil && (len(c.Choices) > 0 || c.Usage != nil) {
 		return c, nil
 	}
-	if told := httpapi.Told(data); told.Found {
-		status, numeric := strconv.Atoi(told.Code)
-		if numeric != nil || status < 400 || status > 599 {
-			status = http.StatusInternalServerError
-		}
-		return nil, httpapi.ErrorOf(status, nil, data)
+	if httpapi.Told(data).Found {
+		return nil, httpapi.InStream(data)
 	}
 	if err != nil {
 		// The text of the error may show what was generated.

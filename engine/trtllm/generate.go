@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
-	"net/http"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -78,7 +77,7 @@ func (e *Engine) answer(ctx context.Context, r *engine.Request, yield func(engin
 		}
 		return err
 	}
-	for data, err := range e.client.Stream(ctx, completions, trace(r), body) {
+	for data, err := range e.client.Stream(ctx, completions, httpapi.Traced(r.Trace), body) {
 		if err != nil {
 			if a.finish != "" && ctx.Err() == nil {
 				break // it is whole, only its tail is lost
@@ -115,7 +114,7 @@ func ofLeg(r *engine.Request, err error) error {
 
 // prefill runs a leg that streams nothing, and returns all of it.
 func (e *Engine) prefill(ctx context.Context, a *answer, body []byte) (last engine.Delta, err error) {
-	text, err := e.client.Post(ctx, completions, trace(a.request), body)
+	text, err := e.client.Post(ctx, completions, httpapi.Traced(a.request.Trace), body)
 	if err != nil {
 		return last, err
 	}
@@ -149,17 +148,6 @@ func (e *Engine) tooLong(r *engine.Request) error {
 		}
 	}
 	return nil
-}
-
-func trace(r *engine.Request) http.Header {
-	h := http.Header{}
-	if r.Trace.Parent != "" {
-		h.Set("traceparent", r.Trace.Parent)
-	}
-	if r.Trace.State != "" {
-		h.Set("tracestate", r.Trace.State)
-	}
-	return h
 }
 
 // answer is what has come so far.

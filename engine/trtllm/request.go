@@ -1,6 +1,7 @@
 package trtllm
 
 import (
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -117,7 +118,41 @@ func (e *Engine) encode(r *engine.Request) ([]byte, error) {
 	if err := b.leg(r, about.legs); err != nil {
 		return nil, err
 	}
-	return json.Marshal(&b, json.Deterministic(true), jsontext.PreserveRawStrings(true))
+	out, err := json.Marshal(&b, json.Deterministic(true), jsontext.PreserveRawStrings(true))
+	if err != nil {
+		return nil, engine.Errorf(engine.InvalidArgument, "a parameter cannot be written: %v", err)
+	}
+	return e.extend(out, r, f)
+}
+
+// ours are the members of bodies that are set here.
+var ours = func() (names []string) {
+	for f := range reflect.TypeFor[body]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}()
+
+// extend adds the members that an operator and a request have besides, if the
+// server knows them: any other would be refused.
+func (e *Engine) extend(body []byte, r *engine.Request, f fields) ([]byte, error) {
+	out := body[:len(body)-1]
+	seen := slices.Clone(ours)
+	for _, extra := range []jsontext.Value{jsontext.Value(r.Extra), jsontext.Value(e.config.ExtraBody)} {
+		if len(extra) == 0 {
+			continue
+		}
+		err := eachMember(extra, func(name string, value jsontext.Value) {
+			if f.has(name) && !slices.Contains(seen, name) {
+				seen, out = append(seen, name), appendMember(out, name, value)
+			}
+		})
+		if err != nil {
+			return nil, engine.Errorf(engine.InvalidArgument, "what is to go along with a request is no JSON object")
+		}
+	}
+	return append(out, '}'), nil
 }
 
 // keepsStop says whether the server has to be told not to cut off the id that ends

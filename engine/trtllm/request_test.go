@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
@@ -102,5 +103,40 @@ func TestPriorities(t *testing.T) {
 		if got, sent := asked(t, off)["priority"]; sent {
 			t.Errorf("%d became %s where priorities are not known to be followed", given, got)
 		}
+	}
+}
+
+// What an operator and a request add goes along where the server knows it and
+// nothing here sets it, as it was written; the request comes first.
+func TestExtra(t *testing.T) {
+	config := trtllm.Config{ExtraBody: json.RawMessage(`{"length_penalty": 1.50, "user": "operator", "unheard_of": 1}`)}
+	a := attach(t, fake.Config{}, config)
+	a.ready(t)
+	r := &engine.Request{Model: "m", TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 1}, Extra: json.RawMessage(`{"user":"client","max_tokens":9,"x":2}`)}
+	if _, _, err := collect(t.Context(), a, r); err != nil {
+		t.Fatal(err)
+	}
+	m := asked(t, a)
+	if string(m["length_penalty"]) != "1.50" || string(m["user"]) != `"client"` || string(m["max_tokens"]) != "1" || m["unheard_of"] != nil || m["x"] != nil {
+		t.Errorf("asked %s", a.server.Last())
+	}
+	r.Extra = json.RawMessage(`[1]`)
+	if _, _, err := collect(t.Context(), a, r); engine.KindOf(err) != engine.InvalidArgument {
+		t.Errorf("%v", err)
+	}
+	for _, bad := range []string{`[1]`, `{"prompt":[1]}`, `{"stream":false}`} {
+		if _, err := trtllm.New(trtllm.Config{Config: a.config(), ExtraBody: json.RawMessage(bad)}); err == nil {
+			t.Errorf("%s passes", bad)
+		}
+	}
+}
+
+// A parameter that has no number is the client's fault.
+func TestNotANumber(t *testing.T) {
+	a := attach(t, fake.Config{}, trtllm.Config{})
+	a.ready(t)
+	r := &engine.Request{Model: "m", TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 1}, Sampling: engine.Sampling{Temperature: p(math.NaN())}}
+	if _, _, err := collect(t.Context(), a, r); engine.KindOf(err) != engine.InvalidArgument {
+		t.Errorf("%v", err)
 	}
 }

@@ -9,6 +9,8 @@ package trtllm
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -47,6 +49,9 @@ type Config struct {
 	PriorityEnabled bool
 	// Adapters are those that the server may load, by request.
 	Adapters []Adapter
+	// ExtraBody is an object of members that requests have besides, or nil: those of
+	// the server's that are not set here.
+	ExtraBody json.RawMessage
 	// Log hears of what an operator could do something about; nil: nobody does.
 	Log *slog.Logger
 }
@@ -97,6 +102,9 @@ func New(c Config) (*Engine, error) {
 	client, err := httpapi.New(c.Config)
 	if err != nil {
 		return nil, err
+	}
+	if _, err := httpapi.Extra(c.ExtraBody, ours...); err != nil {
+		return nil, fmt.Errorf("trtllm: extra body: %w", err)
 	}
 	if c.LoadEvery <= 0 {
 		c.LoadEvery = 500 * time.Millisecond

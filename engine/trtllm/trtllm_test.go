@@ -65,6 +65,9 @@ func attach(t testing.TB, server fake.Config, config trtllm.Config, change ...fu
 	return a
 }
 
+// config is how the server is reached.
+func (a *attached) config() httpapi.Config { return httpapi.Config{URL: a.http.URL} }
+
 // ready returns the card once the server is ready.
 func (a *attached) ready(t testing.TB) *engine.Card {
 	t.Helper()

@@ -45,6 +45,8 @@ type request struct {
 	ResponseFormat    jsontext.Value     `json:"response_format"`
 	LoRA              jsontext.Value     `json:"lora_request"`
 	Disagg            jsontext.Value     `json:"disaggregated_params"`
+	User              string             `json:"user"`
+	LengthPenalty     *float64           `json:"length_penalty"`
 
 	ThinkingBudget *int     `json:"thinking_token_budget" since:"1.3"`
 	Priority       *float64 `json:"priority" since:"1.3"`
