@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -24,11 +23,12 @@ type mockerCommand struct {
 	File    fileSettings          `embed:"" group:"Files"`
 	Mocker  mockerSettings        `embed:"" group:"Imitation"`
 	Engine  engineSettings        `embed:"" group:"Engine"`
+	Listen  listenSettings        `embed:"" group:"Worker (without --api)"`
 	Observe observabilitySettings `embed:"" group:"Logs and metrics"`
 }
 
 type mockerSettings struct {
-	API    *string `name:"api" env:"DYN_MOCKER_API" choice:"vllm,sglang,trtllm,llamacpp,ollama" placeholder:"NAME" help:"Speak the wire of this engine, to be attached by --engine: vllm, sglang, trtllm, llamacpp or ollama."`
+	API    *string `name:"api" env:"DYN_MOCKER_API" choice:"vllm,sglang,trtllm,llamacpp,ollama" placeholder:"NAME" help:"Speak the wire of this engine, to be attached by --engine: vllm, sglang, trtllm, llamacpp or ollama; otherwise the mock engines are workers of dynago."`
 	Host   string  `name:"http-host" aliases:"host" env:"DYN_HTTP_HOST" default:"127.0.0.1" placeholder:"ADDRESS" help:"Listen on this address; 0.0.0.0 is all."`
 	Port   int     `name:"http-port" aliases:"port" env:"DYN_HTTP_PORT" default:"8000" range:"0..65535" placeholder:"PORT" help:"Listen on this port, and with several servers on those after it; 0 takes free ones."`
 	Count  int     `name:"workers" aliases:"num-workers" env:"DYN_WORKERS,DYN_NUM_WORKERS" default:"1" range:"1..1024" placeholder:"N" help:"Number of servers."`
@@ -42,10 +42,6 @@ type mockerSettings struct {
 
 // Run imitates until it is told to stop.
 func (c *mockerCommand) Run(to outlet, parsed *config.Parsed) error {
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	defer signal.Stop(signals)
-
 	logs, err := newLogs(c.Observe, to.err)
 	if err != nil {
 		return err
@@ -54,8 +50,11 @@ func (c *mockerCommand) Run(to outlet, parsed *config.Parsed) error {
 		return err
 	}
 	if c.Mocker.API == nil {
-		return errors.New("--api: want the engine to imitate: vllm, sglang, trtllm, llamacpp or ollama")
+		return c.serveWorkers(to, logs.target("mocker"))
 	}
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(signals)
 	return c.serveAPI(to, logs.target("mocker"), signals)
 }
 

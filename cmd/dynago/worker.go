@@ -119,12 +119,14 @@ func mocks(m modelSettings, s workerSettings, log *slog.Logger) ([]behind, error
 	if err != nil {
 		return nil, err
 	}
+	card := files.card()
+	sign(card, model)
 	var list []behind
 	for i := range s.Count {
 		e, err := mock.New(mock.Config{
 			Model: files.name, Args: args, Seed: s.Seed, Script: script, Encode: encoder(model, log), EOS: model.EOS,
 			VocabSize: model.VocabularySize, ContextLength: uint32(min(model.ContextLength, args.Capacity())),
-			Files: files.card(), Name: fmt.Sprintf("mock-%d", i),
+			Files: card, Name: fmt.Sprintf("mock-%d-%d", os.Getpid(), i),
 		})
 		if err != nil {
 			closeAll(list)
