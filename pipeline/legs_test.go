@@ -164,20 +164,8 @@ func newPair(t testing.TB, c pipeline.Config, prefills, decodes int, meets bool)
 // settled fails the test if anything is left of the requests.
 func (p *pair) settled(t testing.TB) {
 	t.Helper()
-	p.Settle()
-	p.released(t)
-	for i, e := range p.prefill {
-		if e.Kept() != 0 || e.open() != 0 {
-			t.Errorf("prefill worker %d keeps %d prompts, and %d hand-offs are open", i, e.Kept(), e.open())
-		}
-	}
-	for _, e := range append(slices.Clone(p.prefill), p.decode...) {
-		for l := range e.Load(context.Background()) {
-			if r := l.Ranks[0]; r.Running != 0 || r.Waiting != 0 || r.UsedBlocks != 0 {
-				t.Errorf("an engine still has %+v", r)
-			}
-			break
-		}
+	if s := p.left(); s != "" {
+		t.Error(s)
 	}
 }
 
