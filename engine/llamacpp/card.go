@@ -26,9 +26,10 @@ type life struct {
 	ready bool // it was seen ready in this life
 	// card was made when /props told what props holds. The rest of a server stays
 	// as it is as long as that does.
-	card  *engine.Card
-	props string
-	gone  bool // since then nobody listened, or it was loading
+	card   *engine.Card
+	props  props
+	gone   bool // since then nobody listened, or it was loading
+	asleep bool // the model is not in memory until somebody asks for something
 }
 
 // place is what requests are checked against.
@@ -83,26 +84,49 @@ func (l *life) missed() {
 	l.gone = l.ready
 }
 
-// known returns the card and the epoch of a server that is what it was, or nil.
-func (l *life) known(props string) (*engine.Card, uint64) {
+// known returns the card and the epoch of a server that is what it was, or nil. One
+// that falls asleep forgets what it had cached.
+func (l *life) known(p props, now time.Time) (*engine.Card, uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.gone || l.props != props {
+	fell := p.Sleeping && !l.asleep
+	l.asleep, p.Sleeping = p.Sleeping, false
+	if l.gone || l.props != p || l.card == nil {
 		return nil, 0
+	}
+	if fell {
+		l.at.epoch = max(l.at.epoch+1, uint64(now.UnixNano()))
 	}
 	return l.card, l.at.epoch
 }
 
-// settle tells what the server is, and returns its epoch.
-func (l *life) settle(c *engine.Card, p place, props string, now time.Time) uint64 {
+// blocks returns how many the server has room for; 0: it is not known.
+func (l *life) blocks() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.gone {
+	if l.card == nil {
+		return 0
+	}
+	return int64(l.card.TotalBlocks)
+}
+
+func (l *life) sleeps() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.asleep
+}
+
+// settle tells what the server is, and returns its epoch.
+// A mark that each start of a server makes anew tells of another life.
+func (l *life) settle(c *engine.Card, at place, p props, now time.Time) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gone || l.card != nil && l.props.Marker != p.Marker {
 		l.begin(now)
 	}
-	p.epoch = l.at.epoch
-	l.at, l.ready, l.card, l.props = p, true, c, props
-	return p.epoch
+	at.epoch, p.Sleeping = l.at.epoch, false
+	l.at, l.ready, l.card, l.props = at, true, c, p
+	return at.epoch
 }
 
 // Card yields what the server is, and every change of it. It looks again at each
@@ -119,22 +143,27 @@ func (e *Engine) look(ctx context.Context) engine.Status {
 	if _, err := e.client.Get(ctx, "/health"); err != nil {
 		return e.away(err)
 	}
-	text, err := e.client.Get(ctx, "/props")
-	if err != nil {
+	var p props
+	if err := e.get(ctx, "/props", &p); err != nil {
 		return e.away(err)
 	}
-	if text, err := e.client.Get(ctx, "/metrics"); err == nil {
-		e.life.counted(counter(text), time.Now())
+	if p.Role == "router" {
+		return engine.Status{Epoch: e.life.place().epoch, Reason: "the server only starts other servers: attach those, or one that was started with a model"}
 	}
 	st := engine.Status{State: engine.Ready}
-	if st.Card, st.Epoch = e.life.known(string(text)); st.Card != nil {
+	if p.Sleeping {
+		st.Reason = "the server sleeps: the next request has to wait until it has loaded its model"
+	} else if text, err := e.client.Get(ctx, "/metrics"); err == nil {
+		e.life.counted(counter(text), time.Now())
+	}
+	if st.Card, st.Epoch = e.life.known(p, time.Now()); st.Card != nil {
 		return st
 	}
-	card, at, err := e.discover(ctx, text)
+	card, at, err := e.discover(ctx, &p)
 	if err != nil {
 		return e.away(err)
 	}
-	st.Card, st.Epoch = card, e.life.settle(card, at, string(text), time.Now())
+	st.Card, st.Epoch = card, e.life.settle(card, at, p, time.Now())
 	return st
 }
 
@@ -158,18 +187,17 @@ type props struct {
 	Alias    string `json:"model_alias"`
 	Build    string `json:"build_info"`
 	EOS      string `json:"eos_token"`
+	Marker   string `json:"media_marker"` // another one in each life, where it is not fixed
+	Role     string `json:"role"`
+	Sleeping bool   `json:"is_sleeping"`
 	Defaults struct {
 		Context uint32 `json:"n_ctx"`
 	} `json:"default_generation_settings"`
 }
 
 // discover makes the card of a server that tells these properties.
-func (e *Engine) discover(ctx context.Context, text []byte) (*engine.Card, place, error) {
-	var p props
-	if err := json.Unmarshal(text, &p, httpapi.Lenient); err != nil {
-		return nil, place{}, &engine.Error{Kind: engine.Internal, Op: "read /props", FromEngine: true, Err: err}
-	}
-	name, err := e.model(ctx, &p)
+func (e *Engine) discover(ctx context.Context, p *props) (*engine.Card, place, error) {
+	name, err := e.model(ctx, p)
 	if err != nil {
 		return nil, place{}, err
 	}
@@ -193,8 +221,11 @@ func (e *Engine) discover(ctx context.Context, text []byte) (*engine.Card, place
 		ContextLength: at.context,
 		BlockSize:     e.cfg.BlockSize,
 		DPSize:        1,
-		MaxSeqs:       p.Slots,
-		MaxLogprobs:   maxLogprobs,
+		// Each slot keeps the last prompt that it had, as long as it may be. A server
+		// whose slots share one context keeps less, and does not tell.
+		TotalBlocks: uint64(p.Slots) * uint64(p.Defaults.Context) / uint64(e.cfg.BlockSize),
+		MaxSeqs:     p.Slots,
+		MaxLogprobs: maxLogprobs,
 		Features: engine.Features{
 			engine.FeatureSeed, engine.FeatureLogitBias, engine.FeatureStopIDs, engine.FeatureLogprobs, engine.FeatureCachedTokens,
 			engine.FeatureGuidedJSON, engine.FeatureGuidedObject, engine.FeatureGuidedRegex, engine.FeatureGuidedChoice, engine.FeatureGuidedGrammar,

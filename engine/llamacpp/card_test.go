@@ -25,7 +25,7 @@ func TestCard(t *testing.T) {
 	want := &engine.Card{
 		Model: "tiny", Aliases: []string{"small"}, Engine: "llama.cpp " + llama.Build,
 		Accepts: []engine.Input{engine.InputTokens}, ContextLength: 2048, BlockSize: 64, DPSize: 1, MaxSeqs: 4,
-		MaxLogprobs: 20, EOS: []uint32{eos}, Adapters: []string{"sql"}, Features: st.Card.Features,
+		TotalBlocks: 4 * 2048 / 64, MaxLogprobs: 20, EOS: []uint32{eos}, Adapters: []string{"sql"}, Features: st.Card.Features,
 	}
 	if !reflect.DeepEqual(st.Card, want) || st.Revision != 1 || st.Epoch == 0 {
 		t.Errorf("%+v, %+v\nwant %+v", st, st.Card, want)
@@ -77,6 +77,74 @@ func TestComingAndGoing(t *testing.T) {
 	}
 	if st := await(t, absent, func(engine.Status) bool { return true }); st.State != engine.Loading || st.Reason == "" {
 		t.Errorf("nobody there: %+v", st)
+	}
+}
+
+// A server that sleeps is ready, is not woken by being looked at, and has forgotten
+// what it had cached.
+func TestSleep(t *testing.T) {
+	fake := serve(t, 1, nil)
+	e := attach(t, fake, nil)
+	before := ready(t, e)
+	fake.Sleep()
+	st := await(t, e, func(st engine.Status) bool { return st.Reason != "" })
+	if st.State != engine.Ready || st.Epoch == before.Epoch || !strings.Contains(st.Reason, "sleeps") {
+		t.Errorf("asleep: %+v", st)
+	}
+	looks := 0
+	for l, err := range e.Load(t.Context()) {
+		if err != nil || l.Ranks[0].Running != 0 || l.Ranks[0].Waiting != 0 {
+			t.Errorf("load %+v, %v", l, err)
+		}
+		if looks++; looks == 5 {
+			break
+		}
+	}
+	await(t, e, func(s engine.Status) bool { return s.Epoch == st.Epoch })
+	if !fake.Asleep() {
+		t.Error("it was woken")
+	}
+	if _, _, err := run(t, e, ask(3, 1)); err != nil || fake.Asleep() {
+		t.Errorf("asked for something: %v", err)
+	}
+	if st := await(t, e, func(s engine.Status) bool { return s.Reason == "" }); st.State != engine.Ready {
+		t.Errorf("awake: %+v", st)
+	}
+}
+
+// A new start that nobody missed is seen by the mark that it makes.
+func TestMarkers(t *testing.T) {
+	fake := serve(t, 1, func(c *llama.Config) { c.Markers, c.NoMetrics = true, true })
+	e := attach(t, fake, nil)
+	before := ready(t, e)
+	fake.Restart()
+	after := await(t, e, func(st engine.Status) bool { return st.State == engine.Ready && st.Epoch != before.Epoch })
+	if !reflect.DeepEqual(after.Card, before.Card) {
+		t.Errorf("%+v, was %+v", after.Card, before.Card)
+	}
+}
+
+// A server that starts others is no engine.
+func TestRouter(t *testing.T) {
+	e := attach(t, serve(t, 1, func(c *llama.Config) { c.Router = true }), nil)
+	if st := await(t, e, func(engine.Status) bool { return true }); st.State != engine.Loading || !strings.Contains(st.Reason, "other servers") {
+		t.Errorf("%+v", st)
+	}
+}
+
+// Old builds tell how full their cache is.
+func TestOldUsage(t *testing.T) {
+	e := attach(t, serve(t, 2, func(c *llama.Config) { c.OldUsage = true }), nil)
+	ready(t, e)
+	prompt := make([]uint32, 1023)
+	if _, _, err := run(t, e, ask(1, prompt...)); err != nil {
+		t.Fatal(err)
+	}
+	for l, err := range e.Load(t.Context()) {
+		if err != nil || l.Ranks[0].TotalBlocks != 2*2048/64 || l.Ranks[0].UsedBlocks != 1024/64 {
+			t.Errorf("%+v, %v", l, err)
+		}
+		break
 	}
 }
 

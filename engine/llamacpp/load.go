@@ -16,6 +16,7 @@ const (
 	metricWaiting   = "llamacpp:requests_deferred"
 	metricPrompt    = "llamacpp:prompt_tokens_total"
 	metricPredicted = "llamacpp:tokens_predicted_total"
+	metricUsed      = "llamacpp:kv_cache_usage_ratio" // of builds up to 2025
 )
 
 // Load yields what the server has to do, at each interval. What it does not tell
@@ -30,12 +31,21 @@ func (e *Engine) reading(ctx context.Context) (engine.Load, error) {
 		UsedBlocks: engine.Unknown, TotalBlocks: engine.Unknown,
 		PrefixHits: engine.Unknown, PrefixQueries: engine.Unknown, Preemptions: engine.Unknown,
 	}
+	if e.life.sleeps() {
+		l.Running, l.Waiting = 0, 0 // to ask would wake it
+		return engine.Load{Ranks: []engine.RankLoad{l}}, nil
+	}
 	text, err := e.client.Get(ctx, "/metrics")
 	switch {
 	case err == nil:
 		e.life.counted(counter(text), time.Now())
 		m := metrics(text)
 		l.Running, l.Waiting = count(m, metricRunning), count(m, metricWaiting)
+		if used, ok := m[metricUsed]; ok && used >= 0 && used <= 1 {
+			if total := e.life.blocks(); total > 0 {
+				l.TotalBlocks, l.UsedBlocks = total, int64(used*float64(total))
+			}
+		}
 	case !optional(err):
 		return engine.Load{}, err
 	}

@@ -105,18 +105,42 @@ func (b *body) sampling(s *engine.Sampling) {
 		// The server's seeds have 32 bits, of which all ones mean "any".
 		b.int("seed", int64(uint64(*s.Seed)%math.MaxUint32))
 	}
-	if len(s.LogitBias) > 0 {
-		list := []byte{'['}
-		for i, id := range slices.Sorted(maps.Keys(s.LogitBias)) {
-			if i > 0 {
-				list = append(list, ',')
-			}
-			list = strconv.AppendUint(append(list, '['), uint64(id), 10)
-			list = strconv.AppendFloat(append(list, ','), s.LogitBias[id], 'g', -1, 64)
-			list = append(list, ']')
-		}
-		b.raw("logit_bias", append(list, ']'))
+	b.bias(s)
+}
+
+// surely outweighs whatever a model makes of a token.
+const surely = 1e4
+
+// bias makes single tokens likelier or less so, forbids some, and allows no others
+// than some: beside these, none has a chance.
+func (b *body) bias(s *engine.Sampling) {
+	bias := map[uint32]float64{}
+	for _, id := range s.AllowedIDs {
+		bias[id] = surely
 	}
+	for id, v := range s.LogitBias {
+		bias[id] += v
+	}
+	for _, word := range s.BadWords {
+		bias[word[0]] = math.Inf(-1) // of one token, see check
+	}
+	if len(bias) == 0 {
+		return
+	}
+	list := []byte{'['}
+	for i, id := range slices.Sorted(maps.Keys(bias)) {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = strconv.AppendUint(append(list, '['), uint64(id), 10)
+		if v := bias[id]; math.IsInf(v, -1) {
+			list = append(list, ",false"...)
+		} else {
+			list = strconv.AppendFloat(append(list, ','), v, 'g', -1, 64)
+		}
+		list = append(list, ']')
+	}
+	b.raw("logit_bias", append(list, ']'))
 }
 
 // format holds the answer to a form: by a schema, or by a grammar in the
@@ -201,6 +225,10 @@ func (e *Engine) check(r *engine.Request, at *place) error {
 		return e
 	case r.PromptLogprobs != nil:
 		return engine.Errorf(engine.Unsupported, "log probabilities of the prompt are not available on llama-server")
+	case slices.ContainsFunc(r.Sampling.BadWords, func(word []uint32) bool { return len(word) != 1 }):
+		return engine.Errorf(engine.Unsupported, "words of several tokens cannot be forbidden on llama-server")
+	case r.Disagg.Phase != engine.PhaseWhole:
+		return engine.Errorf(engine.Unsupported, "llama-server computes no prompts for others, nor takes them from others")
 	case r.KV.Namespace.LoRA != "" && len(at.adapters) == 0:
 		return engine.Errorf(engine.Unsupported, "this llama-server has no adapters")
 	case r.KV.Namespace.LoRA != "" && !at.has(r.KV.Namespace.LoRA):

@@ -57,6 +57,10 @@ func TestBodies(t *testing.T) {
 			r.Format = &chat.OutputFormat{Kind: chat.FormatJSONSchema, Schema: schema}
 			r.Priority = p(int32(3))
 		}},
+		"allowed": {request: func(r *engine.Request) {
+			r.Sampling.AllowedIDs, r.Sampling.BadWords = []uint32{9, 5, 7}, [][]uint32{{5}, {3}}
+			r.Sampling.LogitBias = map[uint32]float64{7: 2, 8: -1}
+		}},
 		"off":    {request: func(r *engine.Request) { r.Sampling.TopK, r.Sampling.Seed, r.Logprobs = p(-1), p(int64(-1)), p(0) }},
 		"object": {request: func(r *engine.Request) { r.Format = &chat.OutputFormat{Kind: chat.FormatJSONObject} }},
 		"choice": {request: func(r *engine.Request) {
@@ -127,6 +131,9 @@ func TestRefused(t *testing.T) {
 		"an expression that is none":   {func(r *engine.Request) { r.Format = &chat.OutputFormat{Kind: chat.FormatRegex, Pattern: "("} }, engine.InvalidArgument},
 		"prompt log probabilities":     {func(r *engine.Request) { r.PromptLogprobs = p(1) }, engine.Unsupported},
 		"too many alternatives":        {func(r *engine.Request) { r.Logprobs = p(21) }, engine.InvalidArgument},
+		"a word of several tokens":     {func(r *engine.Request) { r.Sampling.BadWords = [][]uint32{{1}, {2, 3}} }, engine.Unsupported},
+		"a word of none":               {func(r *engine.Request) { r.Sampling.BadWords = [][]uint32{{}} }, engine.Unsupported},
+		"half of a request":            {func(r *engine.Request) { r.Disagg.Phase = engine.PhasePrefill }, engine.Unsupported},
 		"another life":                 {func(r *engine.Request) { r.Epoch = 1 }, engine.Stale},
 		"another prompt in the extras": {func(r *engine.Request) { r.Extra = json.RawMessage(`{"prompt":"x"}`) }, engine.InvalidArgument},
 		"extras that are no object":    {func(r *engine.Request) { r.Extra = json.RawMessage(`[1]`) }, engine.InvalidArgument},

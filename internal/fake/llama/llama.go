@@ -8,6 +8,7 @@
 package llama
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -31,6 +32,12 @@ type Config struct {
 	SlotActions bool
 	// Pings puts a comment before every event.
 	Pings bool
+	// OldUsage tells how full the cache is, as builds up to 2025 do.
+	OldUsage bool
+	// Markers makes a mark of its own in each life, as builds of 2026 do.
+	Markers bool
+	// Router is a server that starts others, and has no model.
+	Router bool
 	// Vocabulary is that of the model; nil: [Bytes].
 	Vocabulary Vocabulary
 }
@@ -57,12 +64,14 @@ type Server struct {
 	mu      sync.Mutex
 	life    *life
 	loading atomic.Bool
+	asleep  atomic.Bool
 }
 
 // life is a server from its start to its end.
 type life struct {
 	slots             *slots
 	prompt, predicted atomic.Int64 // tokens so far
+	marker            string
 }
 
 // New returns a server, which begins ready.
@@ -88,7 +97,13 @@ func New(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) born() *life { return &life{slots: newSlots(s.cfg.Mock.Args.MaxNumSeqs)} }
+func (s *Server) born() *life {
+	l := &life{slots: newSlots(s.cfg.Mock.Args.MaxNumSeqs)}
+	if s.cfg.Markers {
+		l.marker = "<__media_" + rand.Text() + "__>"
+	}
+	return l
+}
 
 func (s *Server) now() *life {
 	s.mu.Lock()
@@ -111,6 +126,16 @@ func (s *Server) Restart() {
 // everything meanwhile.
 func (s *Server) SetLoading(on bool) { s.loading.Store(on) }
 
+// Sleep takes the model out of memory, with all that is cached, until something is
+// asked of it.
+func (s *Server) Sleep() {
+	s.now().slots.forget()
+	s.asleep.Store(true)
+}
+
+// Asleep says whether the model is out of memory.
+func (s *Server) Asleep() bool { return s.asleep.Load() }
+
 // Close ends what runs.
 func (s *Server) Close() error {
 	s.now().slots.close()
@@ -122,6 +147,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.loading.Load() {
 		refuse(w, http.StatusServiceUnavailable, "unavailable_error", "Loading model")
 		return
+	}
+	switch r.URL.Path {
+	case "/health", "/props", "/v1/models":
+	default:
+		s.asleep.Store(false)
 	}
 	s.mux.ServeHTTP(w, r)
 }

@@ -67,7 +67,13 @@ func (s *Server) props(w http.ResponseWriter, _ *http.Request) {
 		"model_path":                  "models/" + s.cfg.Mock.Model + ".gguf",
 		"build_info":                  Build,
 		"default_generation_settings": object{"n_ctx": s.context},
-		"is_sleeping":                 false,
+		"is_sleeping":                 s.asleep.Load(),
+	}
+	if m := s.now().marker; m != "" {
+		p["media_marker"] = m
+	}
+	if s.cfg.Router {
+		p = object{"role": "router", "build_info": Build}
 	}
 	if len(s.cfg.Mock.EOS) > 0 {
 		p["eos_token"] = eosText
@@ -130,6 +136,9 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 		{"requests_deferred", "gauge", int64(waiting)},
 	} {
 		fmt.Fprintf(w, "# TYPE llamacpp:%[1]s %[2]s\nllamacpp:%[1]s %[3]d\n", m.name, m.kind, m.value)
+	}
+	if s.cfg.OldUsage {
+		fmt.Fprintf(w, "# TYPE llamacpp:kv_cache_usage_ratio gauge\nllamacpp:kv_cache_usage_ratio %v\n", l.slots.used(s.context))
 	}
 }
 

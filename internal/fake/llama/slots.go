@@ -23,7 +23,7 @@ type slots struct {
 
 type slot struct {
 	busy   bool
-	used   int      // when last
+	last   int      // when it was used
 	prompt []uint32 // what its cache holds
 	lora   string
 }
@@ -118,7 +118,7 @@ func (s *slots) choose(want int, prompt []uint32) int {
 		if likeness <= similar {
 			likeness = 0
 		}
-		if best < 0 || likeness > most || likeness == most && at.used < s.all[best].used {
+		if best < 0 || likeness > most || likeness == most && at.last < s.all[best].last {
 			best, most = i, likeness
 		}
 	}
@@ -131,7 +131,7 @@ func (s *slots) release(id int, ids []uint32) {
 	defer s.mu.Unlock()
 	s.clock++
 	at := &s.all[id]
-	at.used = s.clock
+	at.last = s.clock
 	if ids != nil {
 		at.prompt = ids
 	}
@@ -143,6 +143,26 @@ func (s *slots) release(id int, ids []uint32) {
 		}
 	}
 	at.busy = false
+}
+
+// forget makes every slot forget its prompt.
+func (s *slots) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.all {
+		s.all[i].prompt = nil
+	}
+}
+
+// used returns how much of the room that slots have they use, each having so much.
+func (s *slots) used(context int) float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for i := range s.all {
+		n += len(s.all[i].prompt)
+	}
+	return float64(n) / float64(context*len(s.all))
 }
 
 // counts returns how many slots are busy, in order, and how many requests wait.
