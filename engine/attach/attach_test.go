@@ -188,7 +188,7 @@ func TestDetectLoading(t *testing.T) {
 // Keys that the server turns out not to have stand in the way, and are told.
 func TestFoundKindLacksAKey(t *testing.T) {
 	s := serve(t, "m", args(), ",extra_body={}", attach.Config{})
-	if st := await(t, s, engine.Failed); st.Reason != "extra_body: is no key of vllm, but of llamacpp, ollama, openai" {
+	if st := await(t, s, engine.Failed); st.Reason != "extra_body: is no key of vllm, but of sglang, trtllm, llamacpp, ollama, openai" {
 		t.Errorf("%+v", st)
 	}
 }

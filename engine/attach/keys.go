@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/trtllm"
 	"github.com/dynago/dynago/engine/vllm"
 )
 
@@ -114,12 +115,13 @@ var keys = []key{
 		s.Priority = &on
 		return err
 	}},
-	{"disagg.style", []string{VLLM}, func(s *Spec, v string) error {
-		if s.DisaggStyle = v; !slices.Contains(vllm.Styles, v) {
-			return errors.New("want one of " + strings.Join(vllm.Styles, ", "))
+	{"disagg.style", []string{VLLM, TRTLLM}, func(s *Spec, v string) error {
+		if s.DisaggStyle = v; !slices.Contains(vllm.Styles, v) && !slices.Contains(trtllm.Styles, v) {
+			return errors.New("want one of " + strings.Join(vllm.Styles, ", ") + ", or of trtllm " + strings.Join(trtllm.Styles, ", "))
 		}
 		return nil
 	}},
+	{"adapters", []string{TRTLLM}, (*Spec).loadable},
 	{"disagg.bootstrap_host", []string{VLLM, SGLang}, text(func(s *Spec) *string { return &s.BootstrapHost })},
 	{"disagg.bootstrap_port", []string{VLLM}, number(1, 65535, func(s *Spec, n uint64) { s.BootstrapPort = uint16(n) })},
 	{"disagg.side_channel", []string{VLLM}, (*Spec).sideChannel},
@@ -168,7 +170,7 @@ var keys = []key{
 		s.Folders = append(s.Folders, v)
 		return nil
 	}},
-	{"extra_body", []string{LlamaCPP, Ollama, OpenAI}, func(s *Spec, v string) error {
+	{"extra_body", []string{SGLang, TRTLLM, LlamaCPP, Ollama, OpenAI}, func(s *Spec, v string) error {
 		var members map[string]any
 		if json.Unmarshal([]byte(v), &members) != nil || members == nil {
 			return errors.New(`want a JSON object, such as {"top_n_sigma":1}`)
@@ -289,6 +291,17 @@ func (s *Spec) readKey(path string) error {
 	if s.Key = strings.TrimSpace(string(text)); s.Key == "" || strings.ContainsAny(s.Key, " \r\n") {
 		return errors.New("want a file with one line, the key")
 	}
+	return nil
+}
+
+// loadable reads the LoRA adapters that a server loads when a request asks for one:
+// their names, and where it finds them.
+func (s *Spec) loadable(v string) error {
+	var paths map[string]string
+	if json.Unmarshal([]byte(v), &paths) != nil || len(paths) == 0 {
+		return errors.New(`want a JSON object of names and paths on the server, such as {"sql":"/adapters/sql"}`)
+	}
+	s.Adapters = paths
 	return nil
 }
 

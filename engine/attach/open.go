@@ -3,6 +3,8 @@ package attach
 import (
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/llamacpp"
@@ -38,12 +40,13 @@ func (s *Spec) open(kind string, a Adapter) (engine.Engine, error) {
 	case SGLang:
 		return adapter(sglang.New(sglang.Config{
 			HTTP: s.http(), Model: s.Model, ContextLength: s.ContextLength, BlockSize: s.BlockSize,
-			PriorityEnabled: s.Priority, BootstrapHost: s.BootstrapHost, Every: s.Every, Log: log,
+			PriorityEnabled: s.Priority, BootstrapHost: s.BootstrapHost, Every: s.Every, ExtraBody: s.ExtraBody, Log: log,
 		}))
 	case TRTLLM:
 		return adapter(trtllm.New(trtllm.Config{
 			Config: s.http(), Model: s.Model, ContextLength: s.ContextLength, BlockSize: s.BlockSize, Ranks: s.DPSize,
-			LoadEvery: s.Every, Role: s.Role, Events: s.Events == poll, PriorityEnabled: priority, Log: log,
+			LoadEvery: s.Every, Role: s.Role, GenerationFirst: s.DisaggStyle == trtllm.GenerationFirst, Adapters: s.loras(),
+			Events: s.Events == poll, PriorityEnabled: priority, ExtraBody: s.ExtraBody, Log: log,
 		}))
 	case LlamaCPP:
 		return adapter(llamacpp.New(llamacpp.Config{
@@ -64,6 +67,14 @@ func (s *Spec) open(kind string, a Adapter) (engine.Engine, error) {
 		return adapter(remote.New(s.worker(log)))
 	}
 	return nil, fmt.Errorf("kind: %q: there is no adapter for it", kind)
+}
+
+// loras are the adapters of a TensorRT-LLM server, numbered by name.
+func (s *Spec) loras() (list []trtllm.Adapter) {
+	for i, name := range slices.Sorted(maps.Keys(s.Adapters)) {
+		list = append(list, trtllm.Adapter{Name: name, ID: int32(i) + 1, Path: s.Adapters[name]})
+	}
+	return list
 }
 
 // published is where a vLLM server publishes what its caches do.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/httpapi"
+	"github.com/dynago/dynago/engine/trtllm"
 )
 
 // Kinds of servers.
@@ -68,6 +69,8 @@ type Spec struct {
 	KeepAlive             *time.Duration // how long a model stays loaded; below 0: for ever; nil: as the server does it
 	PinSessions           bool           // to slots
 	ExtraBody             json.RawMessage
+	// Adapters are those that the server loads on demand, by name, with their paths.
+	Adapters map[string]string
 
 	mode                        string // of events
 	certificate, certificateKey string // files
@@ -191,6 +194,9 @@ func (s *Spec) fits(kind string) error {
 		if k, ok := find(name); ok && !k.has(kind) {
 			return fmt.Errorf("%s: is no key of %s, but of %s", name, kind, strings.Join(k.kinds, ", "))
 		}
+	}
+	if s.DisaggStyle != "" && slices.Contains(trtllm.Styles, s.DisaggStyle) != (kind == TRTLLM) {
+		return fmt.Errorf("disagg.style: %q: is none of %s", s.DisaggStyle, kind)
 	}
 	switch {
 	case s.Events == "", s.Events == none:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/attach"
+	"github.com/dynago/dynago/engine/trtllm"
 )
 
 func TestParse(t *testing.T) {
@@ -32,6 +33,9 @@ func TestParse(t *testing.T) {
 		"vllm=http://h,events.endpoint=tcp://*:5557": func(s *attach.Spec) bool { return s.Events == "tcp://*:5557" },
 		"trtllm=http://h,events=poll,role=prefill,priority_enabled=yes,load.interval=250ms": func(s *attach.Spec) bool {
 			return s.Events == "poll" && s.Role == engine.Prefill && *s.Priority && s.Every == 250*time.Millisecond
+		},
+		`trtllm=http://h,disagg.style=generation_first,adapters={"b":"/b","a":"/a"}`: func(s *attach.Spec) bool {
+			return s.DisaggStyle == trtllm.GenerationFirst && s.Adapters["a"] == "/a" && len(s.Adapters) == 2
 		},
 		"sglang=http://h,priority_enabled=no,disagg.bootstrap_host=10.0.0.1": func(s *attach.Spec) bool {
 			return !*s.Priority && s.BootstrapHost == "10.0.0.1"
@@ -58,29 +62,32 @@ func TestParse(t *testing.T) {
 
 func TestParseRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                                                "url: want the server's address, as in auto=http://HOST:PORT",
-		"vllm":                                            `"vllm": want key=value`,
-		"vllm=":                                           "vllm: there is no such key: want one of kind, url, model",
-		"vlm=http://h":                                    `kind: "vlm": want one of vllm, sglang, trtllm, llamacpp, ollama, openai, remote, auto`,
-		"vllm=http://h,kind=sglang,kind=x":                "kind: is given twice",
-		"kind=vllm,url=h:8000":                            "url: engine address",
-		"vllm=http://h?x=1":                               "want no query",
-		"vllm=http://u:hush@h":                            "url: want no user and password",
-		"vllm=http://h,blocksize=16":                      "blocksize: there is no such key; did you mean block_size?",
-		"vllm=http://h,block_size=0":                      `block_size: "0": want 1..1048576`,
-		"vllm=http://h,block_size=1x":                     `block_size: "1x": want 1..`,
-		"vllm=http://h,disagg.style=pigeon":               `disagg.style: "pigeon": want one of nixl, moriio`,
-		"vllm=http://h,model=":                            `model: "": want a text that is not empty`,
-		"vllm=http://h,extra_body={}":                     "extra_body: is no key of vllm, but of llamacpp, ollama, openai",
-		"openai=http://h,total_blocks=1":                  "total_blocks: is no key of openai, but of vllm",
-		"vllm=http://h,role=both":                         `role: "both": want aggregated, prefill or decode`,
-		"vllm=http://h,events=here":                       `events: "here": want an address such as tcp://*:5557`,
-		"vllm=http://h,events.mode=zmq":                   `events.mode: "zmq": want events with it`,
-		"vllm=http://h,events.mode=push":                  `events.mode: "push": want auto, zmq, poll or none`,
-		"vllm=http://h,events.mode=none,events=tcp://*:1": `events.mode: "none": want no address with it`,
-		"vllm=http://h,events.mode=poll":                  `events: "poll": want an address`,
-		"vllm=http://h,events.bind=yes":                   "events.bind: want events with it",
-		"vllm=http://h,events=none,replay=tcp://*:1":      "replay: want events with it",
+		"":                                  "url: want the server's address, as in auto=http://HOST:PORT",
+		"vllm":                              `"vllm": want key=value`,
+		"vllm=":                             "vllm: there is no such key: want one of kind, url, model",
+		"vlm=http://h":                      `kind: "vlm": want one of vllm, sglang, trtllm, llamacpp, ollama, openai, remote, auto`,
+		"vllm=http://h,kind=sglang,kind=x":  "kind: is given twice",
+		"kind=vllm,url=h:8000":              "url: engine address",
+		"vllm=http://h?x=1":                 "want no query",
+		"vllm=http://u:hush@h":              "url: want no user and password",
+		"vllm=http://h,blocksize=16":        "blocksize: there is no such key; did you mean block_size?",
+		"vllm=http://h,block_size=0":        `block_size: "0": want 1..1048576`,
+		"vllm=http://h,block_size=1x":       `block_size: "1x": want 1..`,
+		"vllm=http://h,disagg.style=pigeon": `disagg.style: "pigeon": want one of nixl, moriio`,
+		"vllm=http://h,model=":              `model: "": want a text that is not empty`,
+		"vllm=http://h,extra_body={}":       "extra_body: is no key of vllm, but of sglang, trtllm, llamacpp, ollama, openai",
+		"vllm=http://h,disagg.style=generation_first":              `disagg.style: "generation_first": is none of vllm`,
+		"trtllm=http://h,disagg.style=nixl":                        `disagg.style: "nixl": is none of trtllm`,
+		`trtllm=http://h,adapters={"a":1}`:                         `want a JSON object of names and paths on the server`,
+		"openai=http://h,total_blocks=1":                           "total_blocks: is no key of openai, but of vllm",
+		"vllm=http://h,role=both":                                  `role: "both": want aggregated, prefill or decode`,
+		"vllm=http://h,events=here":                                `events: "here": want an address such as tcp://*:5557`,
+		"vllm=http://h,events.mode=zmq":                            `events.mode: "zmq": want events with it`,
+		"vllm=http://h,events.mode=push":                           `events.mode: "push": want auto, zmq, poll or none`,
+		"vllm=http://h,events.mode=none,events=tcp://*:1":          `events.mode: "none": want no address with it`,
+		"vllm=http://h,events.mode=poll":                           `events: "poll": want an address`,
+		"vllm=http://h,events.bind=yes":                            "events.bind: want events with it",
+		"vllm=http://h,events=none,replay=tcp://*:1":               "replay: want events with it",
 		"vllm=http://h,events=tcp://*:1,events.endpoint=tcp://*:2": "events.endpoint: is given twice",
 		"vllm=http://h,dp.select=mine":                             `dp.select: "mine": want auto`,
 		"vllm=http://h,load.source=mine":                           `load.source: "mine": want auto, or none`,

@@ -131,8 +131,8 @@ func legID(now time.Time, node, count uint64) int64 {
 	return int64(ms<<22 | node&(1<<10-1)<<12 | count&(1<<12-1))
 }
 
-// generationFirst is the number of the style in which both legs begin at once.
-const generationFirst = 1
+// bothAtOnce is the number of the style [GenerationFirst].
+const bothAtOnce = 1
 
 // Prepare implements [engine.Disaggregator]: it names the pair of legs. The decode
 // leg begins with what the prefill leg hands over; or at once, if the servers do
@@ -147,7 +147,7 @@ func (e *Engine) Prepare(_ context.Context, q engine.HandoffQuery) (engine.Hando
 	if meeting == nil {
 		return engine.Handoff{}, engine.Errorf(engine.Unavailable, "it is not known yet where decode servers meet this one")
 	}
-	style := fmt.Sprintf(`,"schedule_style":%d`, generationFirst)
+	style := fmt.Sprintf(`,"schedule_style":%d`, bothAtOnce)
 	decode := `{"disaggregated_params":{"request_type":"generation_only","ctx_request_id":` + id + `,"disagg_request_id":` + id + style + "," + string(meeting[1:]) + "}"
 	return engine.Handoff{ID: id, Concurrent: true, Prefill: []byte(prefill + style + "}"), Decode: []byte(decode)}, nil
 }

@@ -56,6 +56,15 @@ type Config struct {
 	Log *slog.Logger
 }
 
+// Styles of the order of two legs, as servers name them.
+const (
+	ContextFirst    = "context_first"
+	GenerationFirst = "generation_first"
+)
+
+// Styles are all of them.
+var Styles = []string{ContextFirst, GenerationFirst}
+
 // Adapter is a LoRA adapter as the server finds it.
 type Adapter struct {
 	Name string `json:"lora_name"`
