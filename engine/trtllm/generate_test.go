@@ -163,6 +163,7 @@ func TestStopIDsOfTheServer(t *testing.T) {
 	at := slices.Index(all, all[20]) // the first of its kind
 	for name, r := range map[string]*engine.Request{
 		"plain":           {Stop: engine.Stop{IDs: []uint32{all[at]}}},
+		"the chosen one":  {Stop: engine.Stop{IDs: []uint32{all[at]}}, Logprobs: p(0)},
 		"with logprobs":   {Stop: engine.Stop{IDs: []uint32{all[at]}}, Logprobs: p(1)},
 		"hidden":          {Stop: engine.Stop{Hidden: []uint32{all[at]}}},
 		"hidden logprobs": {Stop: engine.Stop{Hidden: []uint32{all[at]}}, Logprobs: p(1)},

@@ -76,7 +76,11 @@ func (e *Engine) encode(r *engine.Request) ([]byte, error) {
 		Model: r.Model, Prompt: httpapi.AppendIDs(nil, r.TokenIDs), Stream: true, StreamOptions: &streamOptions{IncludeUsage: true},
 		MaxTokens: r.Stop.MaxTokens, Temperature: s.Temperature, TopP: s.TopP, TopK: topK(s.TopK),
 		FrequencyPenalty: s.FrequencyPenalty, PresencePenalty: s.PresencePenalty, RepetitionPenalty: s.RepetitionPenalty,
-		Logprobs: r.Logprobs, StopTokenIDs: stopIDs(&r.Stop),
+		StopTokenIDs: stopIDs(&r.Stop),
+	}
+	if r.Logprobs != nil {
+		k := max(1, *r.Logprobs) // 0 is none at all
+		b.Logprobs = &k
 	}
 	if b.Model == "" {
 		b.Model = e.config.Model

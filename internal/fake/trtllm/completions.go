@@ -237,7 +237,7 @@ type answer struct {
 // tell writes one delta of a stream, or keeps it for the answer.
 func (a *reply) tell(d engine.Delta) {
 	c := choice{TokenIDs: d.TokenIDs}
-	if a.q.Logprobs != nil {
+	if k := a.q.Logprobs; k != nil && *k > 0 {
 		c.Logprobs = spell(d.Logprobs)
 	}
 	if a.q.Detokenize == nil || *a.q.Detokenize {
