@@ -92,7 +92,7 @@ func TestLinesCut(t *testing.T) {
 	client := client(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		w.Header().Set("Content-Length", "100")
-		io.WriteString(w, "{\"a\":1}\n")
+		io.WriteString(w, "{\"a\":1}\n{\"b")
 	})
 	var got []string
 	var failed error

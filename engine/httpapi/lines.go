@@ -42,14 +42,21 @@ func (c *Client) Lines(ctx context.Context, path string, header http.Header, bod
 	}
 }
 
-// lines yields those that are not blank, with either line ending. The last one of
-// a stream that was cut may be a part of one, which its reader will see.
+// lines yields those that are not blank, with either line ending. The last one
+// needs no end, unless the stream was cut: then it is a part of one, and only the
+// error is told.
 func lines(r io.Reader) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		s := bufio.NewScanner(r)
 		s.Buffer(make([]byte, 0, 4<<10), longestLine)
+		ended := true
+		s.Split(func(data []byte, last bool) (n int, line []byte, err error) {
+			n, line, err = bufio.ScanLines(data, last)
+			ended = n > 0 && data[n-1] == '\n'
+			return n, line, err
+		})
 		for s.Scan() {
-			if line := bytes.TrimSpace(s.Bytes()); len(line) > 0 && !yield(line, nil) {
+			if line := bytes.TrimSpace(s.Bytes()); len(line) > 0 && (ended || s.Err() == nil) && !yield(line, nil) {
 				return
 			}
 		}
