@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"reflect"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,10 +11,15 @@ import (
 	"github.com/dynago/dynago/kv"
 )
 
-// watch reads events from the cursors on until stop is true or 2 s have passed.
+// patience is how long events are waited for: some engines tell of them over
+// sockets that have to be connected anew.
+const patience = 10 * time.Second
+
+// watch reads events from the cursors on until stop is true or it has waited for
+// long.
 func watch(t *testing.T, e engine.Engine, from []kv.Cursor, see func(kv.Batch) (stop bool)) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for b, err := range e.Events(ctx, from) {
 		if err != nil {
@@ -25,27 +31,37 @@ func watch(t *testing.T, e engine.Engine, from []kv.Cursor, see func(kv.Batch) (
 	}
 }
 
-// fold returns what a rank's cache holds: with a cursor by its events, without
-// one by its snapshot. It reads until the rank has nothing new.
-func fold(t *testing.T, e engine.Engine, rank uint32, from *kv.Cursor) view {
+// settle waits until all that rank 0 has done so far was told, and returns what is
+// known of it then: events of a rank come in order, so that whoever has heard of a
+// block that nobody had before has heard of everything.
+func (s *Subject) settle(t *testing.T, e engine.Engine) view {
 	t.Helper()
+	card := ready(t, e).Card
+	s.marks++
+	r := s.onZero(card, s.request(1<<20+s.marks, int(card.BlockSize)+1, 1))
+	generate(t, e, r)
+	mark := kv.AppendLocalHashes(nil, r.TokenIDs, int(card.BlockSize), r.KV.Namespace.Seed())[0]
 	v := make(view)
-	var cursors []kv.Cursor
-	if from != nil {
-		cursors = []kv.Cursor{*from}
-	}
-	_, newest := snapshot(t, e, rank)
-	if from != nil && from.Sequence >= newest.Sequence {
-		return v
-	}
-	watch(t, e, cursors, func(b kv.Batch) bool {
-		if b.Rank != rank {
-			return false
+	told := false
+	watch(t, e, nil, func(b kv.Batch) bool {
+		if b.Rank == 0 {
+			v.apply(t, b)
+			told = b.Snapshot != kv.SnapshotPart && v.has(mark)
 		}
-		v.apply(t, b)
-		return b.Snapshot == kv.SnapshotEnd || b.Snapshot == kv.SnapshotNone && b.Last >= newest.Sequence
+		return told
 	})
+	if !told {
+		t.Fatal("the events of a request never came")
+	}
 	return v
+}
+
+// onZero sends a request to rank 0.
+func (s *Subject) onZero(card *engine.Card, r *engine.Request) *engine.Request {
+	if zero := uint32(0); card.Features.Has(engine.FeatureDPRank) {
+		r.DPRank = &zero
+	}
+	return r
 }
 
 // snapshot returns what a fresh reader of a rank is told, and the place that it
@@ -72,56 +88,73 @@ func snapshot(t *testing.T, e engine.Engine, rank uint32) (v view, at kv.Cursor)
 	return v, at
 }
 
-// work makes a rank store and use blocks.
+// work makes rank 0 store and use blocks.
 func (s *Subject) work(t *testing.T, e engine.Engine) {
 	t.Helper()
-	zero := uint32(0)
+	card := ready(t, e).Card
 	for i := range uint64(12) {
-		r := s.request(i%5, 40+10*int(i%7), 20)
-		if ready(t, e).Card.Features.Has(engine.FeatureDPRank) {
-			r.DPRank = &zero
-		}
-		generate(t, e, r)
+		generate(t, e, s.onZero(card, s.request(i%5, 40+10*int(i%7), 20)))
 	}
 }
 
 func eventsFold(t *testing.T, s *Subject) {
 	e := s.New(t)
-	st := ready(t, e)
+	ready(t, e)
+	got, from := snapshot(t, e, 0)
 	s.work(t, e)
+	s.settle(t, e)
 	truth, at := snapshot(t, e, 0)
 	if len(truth) == 0 || at.Sequence == 0 {
 		t.Fatalf("%d blocks at %+v after some work", len(truth), at)
 	}
-	if got := fold(t, e, 0, &kv.Cursor{Epoch: st.Epoch}); !reflect.DeepEqual(got, truth) {
+	watch(t, e, []kv.Cursor{from}, func(b kv.Batch) bool {
+		if b.Rank == 0 {
+			got.apply(t, b)
+		}
+		return b.Rank == 0 && b.Last >= at.Sequence
+	})
+	if !reflect.DeepEqual(got, truth) {
 		t.Errorf("events fold to %d blocks, the cache holds %d", len(got), len(truth))
 	}
 }
 
+// namespaces holds an engine to what its keys of blocks allow: those of some follow
+// from tokens alone, so that a block that several namespaces have is nobody's.
 func namespaces(t *testing.T, s *Subject) {
 	e := s.New(t)
-	st := ready(t, e)
-	zero := uint32(0)
-	n := 3*int(st.Card.BlockSize) + 1
-	before := 0
-	for _, ns := range []kv.Namespace{{}, {Salt: "a"}, {LoRA: "a"}, {Salt: "a", LoRA: "a"}} {
-		r := s.request(1, n, 1)
-		r.KV.Namespace, r.DPRank = ns, &zero
+	card := ready(t, e).Card
+	size := int(card.BlockSize)
+	spaces := []kv.Namespace{{}, {Salt: "a"}, {LoRA: "a"}, {Salt: "a", LoRA: "a"}}
+	legal := map[kv.LocalHash]bool{}
+	ask := func(seed uint64, ns kv.Namespace) []kv.LocalHash {
+		r := s.onZero(card, s.request(seed, 3*size+1, 1))
+		r.KV.Namespace = ns
 		if a := generate(t, e, r); *a.last.Usage.Cached != 0 {
 			t.Errorf("%+v found %d tokens of another namespace", ns, *a.last.Usage.Cached)
 		}
-		cache, _ := snapshot(t, e, 0)
-		if len(cache) != before+3 {
-			t.Errorf("%+v made %d blocks of %d", ns, len(cache), before)
+		locals := kv.AppendLocalHashes(nil, r.TokenIDs, size, ns.Seed())
+		for _, l := range locals {
+			legal[l] = true
 		}
-		before = len(cache)
-		if st.Card.HashScheme != engine.SchemeXXH3 {
-			continue
-		}
-		for _, l := range kv.AppendLocalHashes(nil, r.TokenIDs, int(st.Card.BlockSize), ns.Seed()) {
+		return locals
+	}
+	for i, ns := range spaces {
+		mine := ask(100+uint64(i), ns)
+		ask(1, ns)
+		cache := s.settle(t, e)
+		for _, l := range mine {
 			if !cache.has(l) {
 				t.Errorf("%+v: no block with content %x", ns, l)
 			}
+		}
+		strange := 0
+		for _, l := range cache {
+			if !legal[l] {
+				strange++
+			}
+		}
+		if strange > i+1 { // what settling has left
+			t.Errorf("%+v: %d blocks are of no namespace that stored them", ns, strange)
 		}
 	}
 }
@@ -129,10 +162,13 @@ func namespaces(t *testing.T, s *Subject) {
 func resume(t *testing.T, s *Subject) {
 	e := s.New(t)
 	st := ready(t, e)
+	_, begin := snapshot(t, e, 0)
 	s.work(t, e)
+	s.settle(t, e)
 	truth, newest := snapshot(t, e, 0)
-	var all []kv.Event
-	from := kv.Cursor{Epoch: st.Epoch}
+	if begin.Epoch != st.Epoch || newest.Epoch != st.Epoch {
+		t.Fatalf("events are of the lives %d and %d, the card of %d", begin.Epoch, newest.Epoch, st.Epoch)
+	}
 	tail := func(from kv.Cursor) (events []kv.Event) {
 		next := from.Sequence + 1
 		watch(t, e, []kv.Cursor{from}, func(b kv.Batch) bool {
@@ -149,14 +185,11 @@ func resume(t *testing.T, s *Subject) {
 		})
 		return events
 	}
-	all = tail(from)
-	for from.Sequence < newest.Sequence {
+	all := tail(begin)
+	for from := begin; from.Sequence+1 < newest.Sequence; {
 		from.Sequence++
-		if from.Sequence == newest.Sequence {
-			break
-		}
-		if got := tail(from); !reflect.DeepEqual(got, all[from.Sequence:]) {
-			t.Fatalf("from %d on: %d events, want %d", from.Sequence, len(got), len(all)-int(from.Sequence))
+		if got := tail(from); !reflect.DeepEqual(got, all[from.Sequence-begin.Sequence:]) {
+			t.Fatalf("from %d on: %d events, want %d", from.Sequence, len(got), len(all)-int(from.Sequence-begin.Sequence))
 		}
 	}
 	for reason, from := range map[kv.GapReason]kv.Cursor{
@@ -182,11 +215,54 @@ func resume(t *testing.T, s *Subject) {
 	}
 }
 
+// loss lets events be lost on the way, and asks for what is believed to be cached
+// then.
+func loss(t *testing.T, s *Subject) {
+	e := s.New(t)
+	card := ready(t, e).Card
+	size := int(card.BlockSize)
+	snapshot(t, e, 0)
+	s.work(t, e)
+	s.Lose(e, true)
+	for seed := range uint64(8) {
+		generate(t, e, s.onZero(card, s.request(50+seed, 8*size+1, 1)))
+	}
+	s.Lose(e, false)
+	known := s.settle(t, e)
+	if len(known) == 0 {
+		t.Error("nothing is known of what was told afterwards")
+	}
+	for _, seed := range []uint64{0, 1, 2, 3, 4, 50, 53, 57} {
+		r := s.onZero(card, s.request(seed, 8*size+1, 1))
+		predicted := 0
+		for _, l := range kv.AppendLocalHashes(nil, r.TokenIDs, size, r.KV.Namespace.Seed()) {
+			if !known.has(l) {
+				break
+			}
+			predicted += size
+		}
+		if got := *generate(t, e, r).last.Usage.Cached; got < predicted {
+			t.Errorf("prompt %d: %d tokens are believed to be cached, %d were", seed, predicted, got)
+		}
+	}
+}
+
 func restart(t *testing.T, s *Subject) {
 	e := s.New(t)
 	old := ready(t, e)
+	snapshot(t, e, 0)
 	s.work(t, e)
+	s.settle(t, e)
 	_, at := snapshot(t, e, 0)
+	// Some engines are asked whether they live, and only while somebody wants to know.
+	ctx, cancel := context.WithCancel(context.Background())
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		for range e.Card(ctx) {
+		}
+	})
+	defer asking.Wait()
+	defer cancel()
 	gap, end := false, false
 	s.Restart(e)
 	watch(t, e, []kv.Cursor{at}, func(b kv.Batch) bool {

@@ -33,6 +33,9 @@ type Subject struct {
 	Restart func(e engine.Engine)
 	// Drain makes an engine refuse what is new.
 	Drain func(e engine.Engine)
+	// Lose, while on, loses what the engine tells of its caches, on the way to who
+	// reads it.
+	Lose func(e engine.Engine, on bool)
 	// Prompt returns n ids that the engine accepts; another seed makes another
 	// prompt from the first id on. Nil: ids from 100 to 899.
 	Prompt func(seed uint64, n int) []uint32
@@ -41,6 +44,8 @@ type Subject struct {
 	Virtual bool
 	// Skips names the cases that are to be left out, in order.
 	Skips []string
+
+	marks uint64 // requests made for their events alone
 }
 
 // test is one case of the contract.
@@ -87,7 +92,7 @@ func (s *Subject) can(c *test, card *engine.Card) bool {
 			return false
 		}
 	}
-	has := map[string]bool{"slow": s.Slow != nil, "restart": s.Restart != nil, "drain": s.Drain != nil}
+	has := map[string]bool{"slow": s.Slow != nil, "restart": s.Restart != nil, "drain": s.Drain != nil, "lose": s.Lose != nil}
 	for hook, there := range has {
 		if !there && slices.Contains(strings.Fields(c.hook), hook) {
 			return false

@@ -181,17 +181,15 @@ func cachedTokens(t *testing.T, s *Subject) {
 	e := s.New(t)
 	st := ready(t, e)
 	size := int(st.Card.BlockSize)
-	zero := uint32(0)
 	for _, n := range []int{size - 1, size, size + 1, 4 * size, 4*size + 3} {
-		r := s.request(uint64(n)+100, n, 1)
-		r.DPRank = &zero
+		r := s.onZero(st.Card, s.request(uint64(n)+100, n, 1))
 		generate(t, e, r)
 		a := generate(t, e, r)
 		want := (n - 1) / size * size
 		if got := a.last.Usage.Cached; got == nil || *got != want {
 			t.Errorf("second run of %d tokens: cached %v, want %d", n, got, want)
 		}
-		cache := fold(t, e, 0, nil)
+		cache := s.settle(t, e)
 		if st.Card.HashScheme != engine.SchemeXXH3 {
 			continue
 		}

@@ -75,7 +75,7 @@ func TestBackendTokens(t *testing.T) {
 		// Nobody can tell these processes to restart, to be slow or to drain.
 		"tokens.py": {
 			"03-restart-is-another-epoch", "04-drain", "07-logprobs", "07-prompt-logprobs", "11-cached-tokens", "15-leaving", "16-cancelled",
-			"17-deadline", "19-killed", "25-events-fold", "25-namespaces", "26-resume", "27-restart", "28-load",
+			"17-deadline", "19-killed", "25-events-fold", "25-namespaces", "26-resume", "26-loss", "27-restart", "28-load",
 		},
 		"events.py": {
 			"03-restart-is-another-epoch", "04-drain", "07-logprobs", "07-prompt-logprobs", "15-leaving", "16-cancelled",

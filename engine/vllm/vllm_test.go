@@ -78,10 +78,19 @@ var builds = []struct {
 	{"completions", fake.Config{Version: "0.11.0", NoGenerate: true, PromptTokensDetails: true, Adapters: []string{"some"}}},
 	{"no-docs", fake.Config{NoDocs: true}},
 	{"tokens-only", fake.Config{TokensOnly: true, Priority: true, Dev: true}},
+	{"events", eventful(publish.Config{})},
+	{"old events", eventful(publish.Config{Positional: true, ShortReplay: true, Unranked: true})},
+	{"events of digests and groups", eventful(publish.Config{Bytes: true, Groups: true, Topic: "kv@host@m"})},
+}
+
+// eventful is a server that publishes KV events, and tells where.
+func eventful(c publish.Config) fake.Config {
+	c.Endpoint, c.Replay = "tcp://127.0.0.1:*", "tcp://127.0.0.1:*"
+	return fake.Config{Dev: true, PromptTokensDetails: true, Adapters: []string{"a", "some"}, Events: c}
 }
 
 func TestConformance(t *testing.T) {
-	noEvents := []string{"11-cached-tokens", "25-events-fold", "25-namespaces", "26-resume", "27-restart"}
+	noEvents := []string{"11-cached-tokens", "25-events-fold", "25-namespaces", "26-resume", "26-loss", "27-restart"}
 	for _, b := range builds {
 		t.Run(b.name, func(t *testing.T) {
 			fresh := func(a mock.Args) func(t *testing.T) engine.Engine {
@@ -91,13 +100,23 @@ func TestConformance(t *testing.T) {
 					return serve(t, c, nil)
 				}
 			}
-			enginetest.Run(t, enginetest.Subject{
+			subject := enginetest.Subject{
 				New:     fresh(args()),
 				Slow:    fresh(slowArgs()),
 				Restart: func(e engine.Engine) { e.(*served).server.Restart() },
 				Drain:   func(e engine.Engine) { e.(*served).server.Sleep() },
 				Skips:   noEvents,
-			})
+			}
+			if b.Events.Endpoint != "" {
+				subject.Skips, subject.Lose = nil, func(e engine.Engine, on bool) {
+					f := publish.Faults{}
+					if on {
+						f.Lose = 1
+					}
+					e.(*served).server.Events().SetFaults(f)
+				}
+			}
+			enginetest.Run(t, subject)
 		})
 	}
 }
