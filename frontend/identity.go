@@ -47,7 +47,10 @@ func (j *job) tell(set func(name, value string), n *pipeline.Notes) {
 
 // session returns what an answer says of its session, or "".
 func session(n *pipeline.Notes) string {
-	if n.Session == router.SessionPinned {
+	switch {
+	case n.Degraded:
+		return "degraded"
+	case n.Session == router.SessionPinned:
 		return "pinned"
 	}
 	return ""

@@ -216,9 +216,8 @@ func (c *carry) fetch(ctx context.Context, yield deltas) error {
 		leg.Phase = engine.PhaseWhole
 	}
 	err = c.run(ctx, leg, yield)
-	if c.hand == nil || err == nil {
-		c.drop() // the answer had begun, or nobody wants it
-		return err
+	if c.hand == nil {
+		return err // the answer has begun
 	}
 	return c.abandoned(ctx, err, &c.p.count.decodeFailed) // next sees to the hand-off
 }

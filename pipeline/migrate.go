@@ -272,7 +272,13 @@ func (c *carry) next(ctx context.Context, failure error) error {
 func (c *carry) again(ctx context.Context, ids []uint32) error {
 	c.leave()
 	c.booking, c.computed, c.fetchedHere = share(1), false, false
-	err := c.booking.place(func() (*router.Plan, *router.Booking, error) { return c.route(ctx, ids, 1, c.exclude) })
+	err := c.booking.place(func() (*router.Plan, *router.Booking, error) {
+		plan, booking, err := c.route(ctx, ids, 1, c.exclude)
+		if err == nil && c.alone {
+			err = c.enter(ctx, begins(plan, booking))
+		}
+		return plan, booking, err
+	})
 	if err != nil {
 		return err
 	}

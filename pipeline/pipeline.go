@@ -69,7 +69,10 @@ type Config struct {
 	// to tell what of them is used again; 0 means [DefaultHistoryTokens], and less
 	// keeps none.
 	HistoryTokens int
-	Logger        *slog.Logger
+	// StrictSessions refuses turns whose session an engine should open and cannot,
+	// instead of serving them all the same.
+	StrictSessions bool
+	Logger         *slog.Logger
 }
 
 // Pipeline serves requests. It is safe for concurrent use.
@@ -84,6 +87,8 @@ type Pipeline struct {
 	begun  *beginnings
 	spelt  *spellings
 	behind behind
+	// sessions are those that engines keep.
+	sessions engineSessions
 }
 
 // counters are what a pipeline has done since its start.
@@ -112,6 +117,7 @@ func New(c Config) *Pipeline {
 		spelt:  newSpellings(spellingBytes),
 		begun:  newBeginnings(mostBeginnings),
 	}
+	p.sessions.behind = &p.behind
 	if n := cmp.Or(c.HistoryTokens, DefaultHistoryTokens); n > 0 {
 		p.past = newHistories(n)
 	}
@@ -176,6 +182,7 @@ type jobs []*job
 func (js jobs) release() {
 	for _, j := range js {
 		j.leave()
+		j.turn.end()
 	}
 }
 
@@ -226,6 +233,8 @@ type job struct {
 	booking  *shared
 	here     *router.Booking
 	computed bool
+	// turn is what the request is in its session, for engines; nil if there is none.
+	turn *turn
 	// held is what the answer is held to.
 	held constraint
 	// budget caps its thinking; nil if nothing does here.
@@ -281,10 +290,10 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	r.Notes.PromptTokens, r.Notes.Template, r.Notes.Tokenize = len(built.IDs), built.Render, built.Tokenize
 
 	n := r.Chat.Sampling.Choices()
-	shared := share(n)
+	shared, turn := share(n), p.turnOf(r, name)
 	all := make(jobs, n)
 	for i := range all {
-		all[i] = &job{p: p, request: r, names: view.names, model: model, prompt: built, choice: k*n + i, index: i, booking: shared, door: door}
+		all[i] = &job{p: p, request: r, names: view.names, model: model, prompt: built, choice: k*n + i, index: i, booking: shared, door: door, turn: turn}
 	}
 	all[0].told = p.reuse(r, model, built, len(asked.Turns))
 	return all, nil

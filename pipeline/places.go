@@ -88,10 +88,11 @@ func (j *job) leave() {
 func (j *job) place(ctx context.Context) error {
 	err := j.booking.place(func() (*router.Plan, *router.Booking, error) {
 		plan, booking, err := j.route(ctx, j.routed(nil), j.request.Chat.Sampling.Choices(), nil)
-		if err == nil {
-			j.request.Notes.placed(plan, booking)
+		if err != nil {
+			return nil, nil, err
 		}
-		return plan, booking, err
+		j.request.Notes.placed(plan, booking)
+		return plan, booking, j.enter(ctx, begins(plan, booking))
 	})
 	if err == nil {
 		j.here = j.booking.first()
@@ -100,11 +101,26 @@ func (j *job) place(ctx context.Context) error {
 }
 
 // first returns where the request begins.
-func (s *shared) first() *router.Booking {
-	if s.plan.Prefill != nil {
-		return s.plan.Prefill
+func (s *shared) first() *router.Booking { return begins(s.plan, s.booking) }
+
+// begins returns the booking of the first leg.
+func begins(plan *router.Plan, answer *router.Booking) *router.Booking {
+	if plan.Prefill != nil {
+		return plan.Prefill
 	}
-	return s.booking
+	return answer
+}
+
+// enter lets the worker that computes the prompt know of the session.
+func (j *job) enter(ctx context.Context, b *router.Booking) error {
+	if j.turn == nil {
+		return nil
+	}
+	there, err := j.turn.enter(ctx, b.Worker(), b.Decision().Target.Rank)
+	if j.turn.opens {
+		j.request.Notes.Degraded = !there
+	}
+	return err
 }
 
 // answering returns the card of a worker that answers the request: that of its own,

@@ -52,6 +52,7 @@ type Notes struct {
 	Overlap      int           // blocks that the router predicted as cached
 	Blocks       int           // blocks of the prompt
 	Session      router.SessionUse
+	Degraded     bool // the engine should have opened the session, and has not
 	Attempts     int
 	// FormBy says who sees to the form that the answer is to have, and BudgetBy who
 	// to its thinking budget: [ByEngine], [ByUs], [ByNobody], or empty if there is

@@ -1,0 +1,245 @@
+package pipeline_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/nvext"
+	"github.com/dynago/dynago/pipeline"
+)
+
+// keeper is a fake that keeps sessions, and remembers what it was told of them.
+type keeper struct {
+	fake
+	mu      sync.Mutex
+	calls   []string
+	refuses int // so many calls
+}
+
+func newKeeper() *keeper {
+	return &keeper{fake: fake{features: engine.Features{engine.FeatureSessions}}}
+}
+
+func (k *keeper) told(call string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.calls = append(k.calls, call)
+	if k.refuses > 0 {
+		k.refuses--
+		return engine.Errorf(engine.Disconnected, "injected")
+	}
+	return nil
+}
+
+func (k *keeper) OpenSession(_ context.Context, key kv.SessionKey, o engine.SessionOptions) (bool, error) {
+	return false, k.told(fmt.Sprintf("open %s/%s/%s for %v", key.Model, key.Salt, key.ID, o.Timeout))
+}
+
+func (k *keeper) CloseSession(_ context.Context, key kv.SessionKey) (bool, error) {
+	return true, k.told("close " + key.ID)
+}
+
+func (k *keeper) heard() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.calls)
+}
+
+// inSession is a turn of a session.
+func inSession(action string, timeout uint32) *pipeline.Request {
+	r := request("Hello")
+	r.KV.Session.ID, r.KV.Namespace.Salt = "s", "mine"
+	c := &nvext.SessionControl{SessionID: "s", Action: action}
+	if timeout > 0 {
+		c.Timeout = &timeout
+	}
+	r.Ext = &nvext.Ext{SessionControl: c}
+	r.KV.EvictSession = action == "final"
+	return r
+}
+
+// A session is opened before its first turn and closed behind its last one, and one
+// with which nobody goes on is closed when its time is over.
+func TestSessionsOfEngines(t *testing.T) {
+	for name, tc := range map[string]struct {
+		turns []string // actions; "…" is a minute
+		want  []string
+	}{
+		"open and close":     {[]string{"open", "", "close"}, []string{"open for 1m30s", "close"}},
+		"a final marker":     {[]string{"open", "final"}, []string{"open for 1m30s", "close"}},
+		"forgotten":          {[]string{"open", "", "…"}, []string{"open for 1m30s", "close"}},
+		"opened anew":        {[]string{"open", "open", "close"}, []string{"open for 1m30s", "open for 1m30s", "close"}},
+		"and after its end":  {[]string{"open", "close", "open"}, []string{"open for 1m30s", "close", "open for 1m30s"}},
+		"bound alone":        {[]string{"bind", "", "close"}, nil},
+		"closed, never open": {[]string{"close"}, nil},
+		"opened and closed":  {[]string{"open", "close", "close", ""}, []string{"open for 1m30s", "close"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newKeeper()
+				h := newHouse(t, pipeline.Config{}, k)
+				k.generate = h.say("Yes.", 1, engine.FinishEOS)
+				k.features = append(k.features, engine.FeatureCacheSalt)
+				for _, action := range tc.turns {
+					if action == "…" {
+						time.Sleep(time.Minute)
+						synctest.Wait()
+						continue
+					}
+					r := inSession(action, 60)
+					r.KV.Namespace.Salt = ""
+					if _, err := chat.Fold(h.Run(t.Context(), r)); err != nil || r.Notes.Degraded {
+						t.Fatalf("%v, %+v", err, r.Notes)
+					}
+					synctest.Wait()
+				}
+				var got []string
+				for _, call := range k.heard() {
+					got = append(got, strings.Replace(strings.Replace(call, " test/model//s", "", 1), " s", "", 1))
+				}
+				if !slices.Equal(got, tc.want) {
+					t.Errorf("it heard %q, want %q", got, tc.want)
+				}
+				h.Close()
+			})
+		})
+	}
+}
+
+// Sessions of two salts are two, and the last of several turns at once closes one.
+func TestSessionClosesBehindTheLastTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper()
+		k.features = append(k.features, engine.FeatureCacheSalt)
+		h := newHouse(t, pipeline.Config{}, k)
+		say := h.say("Yes.", 1, engine.FinishEOS)
+		var hold time.Duration
+		k.generate = func(ctx context.Context, r *engine.Request, yield func(engine.Delta, error) bool) {
+			time.Sleep(hold)
+			say(ctx, r, yield)
+		}
+		run := func(r *pipeline.Request) {
+			if _, err := chat.Fold(h.Run(t.Context(), r)); err != nil {
+				t.Error(err)
+			}
+		}
+		run(inSession("open", 60))
+		var turns sync.WaitGroup
+		hold = time.Second
+		turns.Go(func() { run(inSession("", 60)) })
+		synctest.Wait()
+		hold = 0
+		run(inSession("close", 60))
+		synctest.Wait()
+		if got := k.heard(); len(got) != 1 || got[0] != "open test/model/mine/s for 1m30s" {
+			t.Errorf("while a turn runs it heard %q", got)
+		}
+		other := inSession("close", 60)
+		other.KV.Namespace.Salt = "another"
+		run(other)
+		turns.Wait()
+		synctest.Wait()
+		if got := k.heard(); len(got) != 2 || got[1] != "close s" {
+			t.Errorf("in the end it heard %q", got)
+		}
+		if n := h.EngineSessions(); n != (pipeline.SessionCounts{Opened: 1}) {
+			t.Errorf("%+v", n)
+		}
+		h.Close()
+	})
+}
+
+// A turn is served whatever its session's engine says, unless the operator is strict;
+// and the end of a session is told until it is heard.
+func TestSessionsNeverFailATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		without, with := &fake{}, newKeeper()
+		with.refuses = 1
+		for name, tc := range map[string]struct {
+			e      engine.Engine
+			strict bool
+			want   engine.ErrorKind
+		}{
+			"no sessions":         {without, false, ""},
+			"refused":             {with, false, ""},
+			"no sessions, strict": {without, true, engine.InvalidArgument},
+		} {
+			h := newHouse(t, pipeline.Config{StrictSessions: tc.strict}, tc.e)
+			without.generate = h.say("Yes.", 1, engine.FinishEOS)
+			with.generate = without.generate
+			r := inSession("open", 60)
+			r.KV.Namespace.Salt = ""
+			_, err := chat.Fold(h.Run(t.Context(), r))
+			if tc.want != "" && engine.KindOf(err) != tc.want || tc.want == "" && (err != nil || !r.Notes.Degraded) {
+				t.Errorf("%s: %v, %+v", name, err, r.Notes)
+			}
+			if n := h.EngineSessions(); n.Degraded != 1 || n.Open != 0 {
+				t.Errorf("%s: %+v", name, n)
+			}
+			h.released(t)
+			h.Close()
+		}
+		with.refuses = 1
+		h := newHouse(t, pipeline.Config{StrictSessions: true}, with)
+		r := inSession("open", 60)
+		r.KV.Namespace.Salt = ""
+		if _, err := chat.Fold(h.Run(t.Context(), r)); engine.KindOf(err) != engine.Unavailable {
+			t.Errorf("refused, strict: %v", err)
+		}
+		h.released(t)
+		r = inSession("open", 60)
+		r.KV.Namespace.Salt = ""
+		if _, err := chat.Fold(h.Run(t.Context(), r)); err != nil {
+			t.Fatal(err)
+		}
+		with.mu.Lock()
+		with.calls, with.refuses = nil, 3
+		with.mu.Unlock()
+		r = inSession("close", 60)
+		r.KV.Namespace.Salt = ""
+		if _, err := chat.Fold(h.Run(t.Context(), r)); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		h.Settle()
+		if got := with.heard(); len(got) != 4 || time.Since(begin) != 700*time.Millisecond {
+			t.Errorf("after %v it heard %q", time.Since(begin), got)
+		}
+		h.Close()
+	})
+}
+
+// A session follows its requests to another worker, and is closed where it was.
+func TestSessionMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newKeeper(), newKeeper()
+		h := newHouse(t, pipeline.Config{}, a, b) // in turn
+		a.generate = h.say("Yes.", 1, engine.FinishEOS)
+		b.generate = a.generate
+		for _, action := range []string{"open", "", "close"} {
+			r := inSession(action, 60)
+			r.KV.Namespace.Salt = ""
+			if _, err := chat.Fold(h.Run(t.Context(), r)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		open, end := "open test/model//s for 1m30s", "close s"
+		if got := a.heard(); !slices.Equal(got, []string{open, end, open, end}) {
+			t.Errorf("the first heard %q", got)
+		}
+		if got := b.heard(); !slices.Equal(got, []string{open, end}) {
+			t.Errorf("the second heard %q", got)
+		}
+		h.Close()
+	})
+}
