@@ -82,7 +82,7 @@ func TestComingAndGoing(t *testing.T) {
 
 // A server that sleeps is ready, is not woken by being looked at, and has forgotten
 // what it had cached.
-func TestSleep(t *testing.T) {
+func TestQuirk37SleepingServersAreLeftAsleep(t *testing.T) {
 	fake := serve(t, 1, nil)
 	e := attach(t, fake, nil)
 	before := ready(t, e)

@@ -199,3 +199,45 @@ func TestCauses(t *testing.T) {
 		}
 	}
 }
+
+// A server that is at work on a long prompt sends comments to show that it lives.
+// They are no events, wherever they stand.
+func TestQuirk26CommentsAreNoEvents(t *testing.T) {
+	first, end := token(1, 300, " a"), `{"stop":true,"stop_type":"limit","tokens_predicted":1}`
+	for _, body := range []string{
+		":\n\n" + events(first, end),
+		": ping\n" + events(first) + ":\n\n:\n\n" + events(end) + ":\n\n",
+		":\r\n\r\n" + strings.ReplaceAll(events(first, end), "\n", "\r\n"),
+	} {
+		e := scripted(t, serve(t, 1, nil), nil, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, body)
+		})
+		if ids, last, err := run(t, e, ask(1, 1)); err != nil || !slices.Equal(ids, []uint32{300}) || last.Finish != engine.FinishLength {
+			t.Errorf("%q: %v, %+v, %v", body, ids, last, err)
+		}
+	}
+}
+
+// What a prompt has found is told with its progress and at the end; a server that
+// tells neither leaves it unknown, which is not none.
+func TestQuirk07CachedTokensUnknown(t *testing.T) {
+	progress := `{"tokens":[],"content":"","prompt_progress":{"total":3,"cache":2,"processed":3}}`
+	first, end := token(1, 300, " a"), `{"stop":true,"stop_type":"limit","tokens_predicted":1}`
+	for body, want := range map[string]*int{
+		events(first, end):           nil,
+		events(progress, first, end): p(2),
+		events(first, `{"stop":true,"stop_type":"limit","tokens_predicted":1,"timings":{"cache_n":0,"prompt_n":3}}`):                    p(0),
+		events(first, `{"stop":true,"stop_type":"limit","tokens_predicted":1,"timings":{"cache_n":99,"prompt_n":3},"tokens_cached":7}`): p(3),
+		events(first, `{"stop":true,"stop_type":"limit","tokens_predicted":1,"timings":{},"tokens_cached":7}`):                          nil,
+	} {
+		e := scripted(t, serve(t, 1, nil), nil, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, body)
+		})
+		_, last, err := run(t, e, ask(1, 1, 2, 3))
+		if err != nil || (last.Usage.Cached == nil) != (want == nil) || want != nil && *last.Usage.Cached != *want {
+			t.Errorf("%q: %+v, %v", body, last.Usage, err)
+		}
+	}
+}

@@ -185,7 +185,7 @@ rules:
 
 // A prompt that is longer than the context is refused, also by a server that cuts
 // it, and one that just fits is not.
-func TestLongPrompts(t *testing.T) {
+func TestQuirk27LongPromptsAreNotCut(t *testing.T) {
 	for _, cuts := range []bool{false, true} {
 		f := serve(t, func(c *fake.Config) { c.Made, c.CutsAlways = 300, cuts })
 		e := attach(t, f, nil)
@@ -204,7 +204,7 @@ func TestLongPrompts(t *testing.T) {
 
 // What was cached may be missing in the server's count of the prompt, and is not
 // taken for nothing.
-func TestOmittedCounts(t *testing.T) {
+func TestQuirk27CountsMayOmitWhatWasCached(t *testing.T) {
 	e := attach(t, serve(t, func(c *fake.Config) { c.OmitsCached, c.Mock.Args.BlockSize = true, 2 }), nil)
 	ready(t, e)
 	long := hello(strings.Repeat("x", 50))
