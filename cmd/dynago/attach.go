@@ -15,7 +15,7 @@ import (
 )
 
 type attachSettings struct {
-	Engines     []string `name:"engine" env:"DYN_ENGINE" sep:";" secret:"api_key,headers" placeholder:"KIND=URL[,KEY=VALUE...]" help:"Attach this server instead of mock engines: vllm, sglang, trtllm, llamacpp, openai, or auto to find out which, as in vllm=http://10.0.0.1:8000. Repeatable; several stand in one variable with semicolons between."`
+	Engines     []string `name:"engine" env:"DYN_ENGINE" sep:";" secret:"api_key,headers" placeholder:"KIND=URL[,KEY=VALUE...]" help:"Attach this server instead of mock engines: vllm, sglang, trtllm, llamacpp, ollama, openai, or auto to find out which, as in vllm=http://10.0.0.1:8000. Repeatable; several stand in one variable with semicolons between."`
 	WorkersFile string   `name:"workers-file" env:"DYN_WORKERS_FILE,DYN_FILE_KV" placeholder:"PATH" help:"Attach the servers that this YAML file lists, or every *.yaml of this folder, and follow it: a list of what may stand behind --engine, or of the same keys and values. It is read again when it changes."`
 }
 

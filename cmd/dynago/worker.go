@@ -32,7 +32,7 @@ type workerCommand struct {
 }
 
 type workerEngineSettings struct {
-	Engine string `name:"engine" env:"DYN_ENGINE" secret:"api_key,headers" placeholder:"KIND=URL[,KEY=VALUE...]" help:"Server beside which this worker stands: vllm, sglang, trtllm, llamacpp, openai, or auto to find out which, as in vllm=http://127.0.0.1:8000; or mock for an engine without a model."`
+	Engine string `name:"engine" env:"DYN_ENGINE" secret:"api_key,headers" placeholder:"KIND=URL[,KEY=VALUE...]" help:"Server beside which this worker stands: vllm, sglang, trtllm, llamacpp, ollama, openai, or auto to find out which, as in vllm=http://127.0.0.1:8000; or mock for an engine without a model."`
 	Path   string `name:"model-path" env:"DYN_MODEL_PATH" placeholder:"PATH" help:"Folder of the model's files, which frontends get from here; otherwise where the server says that it has them, and for the mock engine those of the demo model."`
 	Name   string `name:"model-name" aliases:"served-model-name" env:"DYN_MODEL_NAME" placeholder:"NAME" help:"Name of the mock engine's model; otherwise that of the demo or of the folder."`
 	Script string `name:"mock-script" env:"DYN_MOCK_SCRIPT" placeholder:"FILE" help:"Let the mock engine answer what this YAML file says."`
