@@ -7,7 +7,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +19,17 @@ import (
 )
 
 const fine = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+// resetting is a connection whose end is a reset.
+type resetting struct{ net.Conn }
+
+func (c resetting) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err == io.EOF {
+		err = syscall.ECONNRESET
+	}
+	return n, err
+}
 
 // A request that crosses the engine's closing of an idle connection is sent again,
 // once. What may have been read is not: it may be running.
@@ -33,6 +46,9 @@ func TestKeptConnections(t *testing.T) {
 		{"closed in use", 0, hangUp, engine.Disconnected, 2},
 		{"closed after a while", time.Second, func(net.Conn) { time.Sleep(5 * time.Second) }, engine.Disconnected, 2},
 		{"closed in the answer", time.Second, func(c net.Conn) { io.WriteString(c, "HTTP/1.1 200") }, engine.Disconnected, 2},
+		{"reset in use", 0, hangUp, "", 3},
+		{"reset after a while", 0, func(net.Conn) { time.Sleep(5 * time.Second) }, engine.Disconnected, 2},
+		{"reset in the answer", 0, func(c net.Conn) { io.WriteString(c, "HTTP/1.1 200") }, engine.Disconnected, 2},
 		{"answered", time.Second, func(c net.Conn) { io.WriteString(c, fine) }, "", 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -62,6 +78,9 @@ func TestKeptConnections(t *testing.T) {
 							io.WriteString(there, fine)
 						}
 					}()
+					if strings.HasPrefix(tt.name, "reset") {
+						return resetting{here}
+					}
 					return here
 				})
 				post := func() error {
