@@ -1,6 +1,10 @@
 package main
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/dynago/dynago/engine/attach"
+)
 
 // brand is which engine a server runs.
 type brand string
@@ -12,6 +16,9 @@ const (
 	isLlamaCPP brand = "llama"
 	isOther    brand = ""
 )
+
+// brands are those of the kinds of servers.
+var brands = map[string]brand{attach.VLLM: isVLLM, attach.SGLang: isSGLang, attach.TRTLLM: isTRTLLM, attach.LlamaCPP: isLlamaCPP}
 
 // brandOf returns that of a card's engine, which has its version behind it.
 func brandOf(engine string) brand {

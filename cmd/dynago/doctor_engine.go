@@ -30,12 +30,57 @@ type patient struct {
 	card   *engine.Card
 	model  *prompt.Model // nil where the server has template and tokenizer
 	limit  time.Duration // of a tiny answer
-	status chan engine.Status
+	status bulletin
+}
+
+// bulletin is the latest that an engine has told of itself.
+type bulletin struct {
+	mu   sync.Mutex
+	last engine.Status
+	news chan struct{} // closed when there is something newer
+}
+
+func (b *bulletin) post(s engine.Status) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.last = s
+	if b.news != nil {
+		close(b.news)
+	}
+	b.news = make(chan struct{})
+}
+
+func (b *bulletin) read() (engine.Status, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.news == nil {
+		b.news = make(chan struct{})
+	}
+	return b.last, b.news
+}
+
+// await waits until what is told is as wanted, and returns the latest.
+func (b *bulletin) await(ctx context.Context, wait time.Duration, wanted func(engine.Status) bool) (engine.Status, bool) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		s, news := b.read()
+		if wanted(s) {
+			return s, true
+		}
+		select {
+		case <-news:
+		case <-timer.C:
+			return s, false
+		case <-ctx.Done():
+			return s, false
+		}
+	}
 }
 
 // examine tries whether an engine does what it is needed for.
 func (c *doctorCommand) examine(ctx context.Context, spec *attach.Spec) *examination {
-	p := &patient{examination: &examination{Name: spec.String()}, spec: spec, limit: c.Doctor.Patient}
+	p := &patient{examination: &examination{Name: spec.String()}, spec: spec, limit: c.Doctor.Patient, brand: brands[spec.Kind]}
 	if err := c.HTTP.apart([]*attach.Spec{spec}); err != nil {
 		p.find(cannotServe, "port", p.brand.cure("port"), "The engine and dynago want the same port: %s.", err)
 		return p.examination
@@ -51,7 +96,6 @@ func (c *doctorCommand) examine(ctx context.Context, spec *attach.Spec) *examina
 	var cards sync.WaitGroup
 	defer cards.Wait()
 	defer cancel()
-	p.status = make(chan engine.Status, 64)
 	cards.Go(func() { p.follow(ctx) })
 	if !p.meet(ctx, c.Doctor.Wait) {
 		return p.examination
@@ -69,27 +113,14 @@ func (p *patient) follow(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		select {
-		case p.status <- s:
-		case <-ctx.Done():
-			return
-		default: // nobody wants to know any more
-		}
+		p.status.post(s)
 	}
 }
 
 // meet waits until the engine tells what it is.
 func (p *patient) meet(ctx context.Context, wait time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	var s engine.Status
-	for s.State != engine.Ready || s.Card == nil {
-		select {
-		case s = <-p.status:
-			continue
-		case <-timer.C:
-		case <-ctx.Done():
-		}
+	s, ok := p.status.await(ctx, wait, func(s engine.Status) bool { return s.State == engine.Ready && s.Card != nil })
+	if !ok {
 		p.absent(s, wait)
 		return false
 	}
@@ -119,8 +150,11 @@ func (p *patient) absent(s engine.Status, wait time.Duration) {
 		reason = "it tells nothing"
 	}
 	check := "reach"
-	if strings.Contains(reason, "does not serve") || strings.Contains(reason, "no model") {
+	switch {
+	case strings.Contains(reason, "does not serve"), strings.Contains(reason, "no model"):
 		check = "model"
+	case strings.Contains(reason, "context_length"):
+		check = "context"
 	}
 	p.find(cannotServe, check, p.brand.cure(check), "It is %s after %s: %s.", s.State, wait, strings.TrimSuffix(reason, "."))
 }
@@ -249,6 +283,12 @@ func (p *patient) generate(ctx context.Context, ids []uint32) (outcome, bool) {
 // again sends the same prompt a second time, whose blocks must be cached by then.
 func (p *patient) again(ctx context.Context, ids []uint32, first outcome) {
 	second, err := p.run(ctx, p.request(ids, 4))
+	if err == nil && second.usage.Cached == nil {
+		// That an engine tells it may be known only since it has told it.
+		if _, ok := p.status.await(ctx, soon, has(engine.FeatureCachedTokens)); ok {
+			second, err = p.run(ctx, p.request(ids, 4))
+		}
+	}
 	if err != nil {
 		p.find(cannotServe, "generate", p.brand.cure("generate"), "It does not answer the same prompt twice: %s.", err)
 		return
@@ -268,6 +308,11 @@ func (p *patient) again(ctx context.Context, ids []uint32, first outcome) {
 	if c := first.usage.Cached; c != nil && *c >= size {
 		p.find(degraded, "prefix caching", "", "It says that %d tokens of a new prompt were cached, which cannot be.", *c)
 	}
+}
+
+// has says whether an engine's card has a feature.
+func has(f engine.Feature) func(engine.Status) bool {
+	return func(s engine.Status) bool { return s.Card != nil && s.Card.Features.Has(f) }
 }
 
 // listen reads the engine's KV events until ctx ends.
@@ -326,7 +371,8 @@ func (p *patient) events(ctx context.Context, ids []uint32, heard <-chan kv.Batc
 		p.find(fine, "events", "", "KV events come: %d blocks of %d tokens were told for a prompt of %d, and they are the right ones.", seen, p.card.BlockSize, len(ids))
 		p.find(fine, "hashes", "", "Blocks are named here by their tokens, so the seed and the algorithm of the engine's hashes do not matter.")
 	case other > 0:
-		p.find(degraded, "block size", p.brand.cure("block size"), "KV events come, but none for the blocks of %d tokens that were sent: they have another size, or other requests run.", p.card.BlockSize)
+		p.find(degraded, "block size", "Look whether the address of events is this engine's.\n"+p.brand.cure("block size"),
+			"KV events come, but none for what was sent: they are another engine's, or their blocks have not %d tokens.", p.card.BlockSize)
 	default:
 		p.silent()
 	}
@@ -371,9 +417,12 @@ func (p *patient) silent() {
 	cure := p.brand.cure("events")
 	u, err := url.Parse(p.spec.URL)
 	at, isTCP := strings.CutPrefix(p.spec.Events, "tcp://")
-	_, port, split := net.SplitHostPort(at)
-	if err == nil && isTCP && split == nil && strings.Contains(at, "*") {
-		address := net.JoinHostPort(u.Hostname(), port)
+	host, port, split := net.SplitHostPort(at)
+	if err == nil && host == "*" {
+		host = u.Hostname()
+	}
+	if listens := host != "" && (strings.HasPrefix(at, "*") || p.spec.Bind != nil && !*p.spec.Bind); isTCP && split == nil && listens {
+		address := net.JoinHostPort(host, port)
 		conn, err := net.DialTimeout("tcp", address, time.Second)
 		if err != nil {
 			p.find(degraded, "events", "An engine whose endpoint is not tcp://*:PORT connects out instead of listening: write it with the star.\n"+cure,
@@ -397,6 +446,10 @@ func (p *patient) priority(ctx context.Context) {
 	r.Priority = new(int32(5))
 	if _, err := p.run(ctx, r); err != nil {
 		p.find(cannotServe, "priority", "Leave priority_enabled out of --engine, or: "+p.brand.cure("priority"), "It refuses a request with a priority: %s.", err)
+		return
+	}
+	if s, _ := p.status.await(ctx, time.Second, func(s engine.Status) bool { return !has(engine.FeaturePriority)(s) }); !has(engine.FeaturePriority)(s) {
+		p.find(degraded, "priority", p.brand.cure("priority"), "It was said to heed priorities and refuses them, so none are sent.")
 		return
 	}
 	p.find(fine, "priority", "", "It takes priorities.")
