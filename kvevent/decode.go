@@ -29,6 +29,7 @@ type Decoder struct {
 	image     uint32
 	hasImage  bool
 	inFlight  InFlight
+	adapted   map[uint64]uint64 // seeds of salts with an adapter → of the salts alone
 	maxBlocks int
 	warn      warnings
 

@@ -182,8 +182,8 @@ func (d *Decoder) filePages(h *holding, s *store, size int) (filed int, why Reas
 	if s.hasParent {
 		before = p.at[s.parent]
 	}
-	if first := d.window(e); !s.settled && len(first) >= d.span() {
-		s.extend(0, kv.HashBlock(first[:d.span()], kv.HashSeed), d.inFlight)
+	if first := d.window(e); (!s.settled || d.inFlight != nil && !s.hasParent) && len(first) >= d.span() {
+		d.extend(s, 0, kv.HashBlock(first[:d.span()], kv.HashSeed))
 		s.settled = true
 	}
 	for i, key := range part(d.hashes, e.hashes) {
@@ -249,11 +249,8 @@ func (d *Decoder) groupStored(p *pages, rank uint32, last int32, tier kv.Tier) {
 		} else {
 			n.chain = n.chain.Next(plain)
 		}
-		if !n.settled && n.rooted {
-			if ns, ok := d.inFlight.Namespace(rank, n.chain); ok {
-				n.seed = ns.Seed()
-			}
-			n.settled = true
+		if n.rooted && (!n.settled || n.seed != kv.HashSeed) {
+			n.seed, n.settled = d.spaceOf(rank, n.chain, n.seed), true
 		}
 	}
 	if !n.settled {

@@ -124,7 +124,7 @@ func (d *Decoder) lineage(h *holding, s *store) Reason {
 		return None // some engines call the root so
 	case !known:
 		return UnknownParent
-	case before.seed == severalSpaces, len(salt) > 0 && before.seed != s.seed:
+	case before.seed == severalSpaces, len(salt) > 0 && before.seed != s.seed && d.adapted[before.seed] != s.seed:
 		return AmbiguousNamespace
 	}
 	s.parent, s.hasParent, s.origin = e.parent, true, before
@@ -166,7 +166,7 @@ func (d *Decoder) file(h *holding, s *store) (filed int, why Reason) {
 			block, media = d.pad(block, media), nil
 		}
 		if h.chains != nil {
-			s.extend(i, kv.HashMediaBlock(block, media, kv.HashSeed), d.inFlight)
+			d.extend(s, i, kv.HashMediaBlock(block, media, kv.HashSeed))
 		}
 		slot, known := h.find(key)
 		if !known {
@@ -216,18 +216,37 @@ func (d *Decoder) window(e *told) []uint32 {
 
 // extend continues the chain by the i-th block of a store, and asks for the
 // namespace of a new chain.
-func (s *store) extend(i int, plain kv.LocalHash, known InFlight) {
+func (d *Decoder) extend(s *store, i int, plain kv.LocalHash) {
 	if i == 0 && !s.hasParent {
 		s.chain = kv.SeqHash(plain)
 	} else {
 		s.chain = s.chain.Next(plain)
 	}
-	if i > 0 || s.settled {
-		return
+	if i == 0 && !(s.hasParent && s.settled) {
+		s.seed = d.spaceOf(s.rank, s.chain, s.seed)
 	}
-	if ns, ok := known.Namespace(s.rank, s.chain); ok {
-		s.seed = ns.Seed()
+}
+
+// maxAdapted bounds the namespaces of adapters and salts that are remembered.
+const maxAdapted = 4096
+
+// spaceOf returns the seed of a chain whose events have told as much of its
+// namespace as another seed stands for: its salt, or nothing.
+func (d *Decoder) spaceOf(rank uint32, chain kv.SeqHash, told uint64) uint64 {
+	ns, ok := d.inFlight.Namespace(rank, chain)
+	salted := kv.Namespace{Salt: ns.Salt}.Seed()
+	if !ok || told != kv.HashSeed && told != salted {
+		return told
 	}
+	seed := ns.Seed()
+	if told != kv.HashSeed && ns.LoRA != "" {
+		// What continues the chain tells its salt again, and no adapter.
+		if d.adapted == nil || len(d.adapted) >= maxAdapted {
+			d.adapted = make(map[uint64]uint64)
+		}
+		d.adapted[seed] = salted
+	}
+	return seed
 }
 
 // pad returns a block with a pad id for each of its media in the place of the

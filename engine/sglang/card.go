@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/live"
 )
 
 // facts are what a server told of itself. They are never changed in place.
@@ -26,6 +27,8 @@ type facts struct {
 	form      form // what it says its streams are
 	sessions  kind
 	lowFirst  bool // lower priorities are sooner
+	// events is where it publishes them; without an endpoint nowhere.
+	events live.Published
 	// evictsByPriority says that a request's priority protects what it caches, too.
 	evictsByPriority bool
 }
@@ -120,6 +123,9 @@ func (e *Engine) learn(f *facts) {
 			e.log.Info("sglang: "+sentence, "url", e.http.URL())
 		}
 	}
+	if before != nil && before.events != f.events {
+		e.feed.Close() // it publishes somewhere else now
+	}
 	if before == nil || before.epoch == f.epoch {
 		return
 	}
@@ -150,6 +156,7 @@ func (e *Engine) Card(ctx context.Context) iter.Seq2[engine.Status, error] {
 				yield(engine.Status{}, err)
 				return
 			}
+			e.follow(s)
 			now := show(s.Card)
 			s.Revision = told.Revision
 			if now != shown || told.Revision == 0 {

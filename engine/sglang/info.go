@@ -52,9 +52,8 @@ type serverInfo struct {
 	InternalStates    []struct {
 		MaxTokens uint64 `json:"max_total_num_tokens"`
 	} `json:"internal_states"`
-	Events *struct {
-		BlockSize uint32 `json:"block_size"`
-	} `json:"kv_events"`
+	Events       *eventsInfo    `json:"kv_events"`
+	EventsConfig jsontext.Value `json:"kv_events_config"`
 }
 
 // page is the number of tokens in a block of the server's.
@@ -183,6 +182,9 @@ func (e *Engine) read(info *serverInfo, models *modelList, f *facts) {
 	}
 	e.name(c, info, models)
 	c.Features = e.allowed(info, f.fields, c.Role)
+	if f.events = e.published(info); f.events.Endpoint != "" {
+		c.Features = append(c.Features, engine.FeatureEvents)
+	}
 	f.card, f.form, f.sessions = c, info.form(), info.sessions()
 	f.lowFirst, f.evictsByPriority = info.LowFirst, info.Eviction == "priority"
 	switch {
@@ -194,6 +196,9 @@ func (e *Engine) read(info *serverInfo, models *modelList, f *facts) {
 		f.fault = "the server tells no name of its model; give one with model"
 	}
 	f.advice = advise(info, c)
+	if f.events.Endpoint != "" && f.events.Replay == "" {
+		f.advice = append(f.advice, "the server does not tell KV events again: after a lost one it is known partially, until all is forgotten; add replay_endpoint to its --kv-events-config")
+	}
 }
 
 // allowed are the features that follow from a server's flags and the members that

@@ -20,7 +20,7 @@ import (
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/httpapi"
-	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/engine/live"
 )
 
 // Config says where a server is, and what of it is known beforehand. The zero
@@ -43,6 +43,8 @@ type Config struct {
 	SmallRooms    bool
 	// ExtraBody is an object of members that requests have besides, or nil.
 	ExtraBody json.RawMessage
+	// Events is where the server publishes what its caches do, if it does not tell.
+	Events live.Published
 	// Every is the time between two looks at the server; 0 means 500 ms.
 	Every time.Duration
 	// Log hears of what an operator could do something about; nil: nobody does.
@@ -80,6 +82,8 @@ type Engine struct {
 	odd    atomic.Bool            // it was said that its streams are not what it says
 
 	sessions sessions
+	feed     *live.Feed
+	inFlight inFlight
 }
 
 var (
@@ -104,6 +108,11 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Every == 0 {
 		cfg.Every = defaultEvery
 	}
+	if cfg.Events.Endpoint != "" {
+		if _, err := cfg.Events.Endpoints(cfg.HTTP.URL, 0, 1); err != nil {
+			return nil, fmt.Errorf("sglang: %w", err)
+		}
+	}
 	if cfg.MaxLogprobs == 0 {
 		cfg.MaxLogprobs = defaultMaxLogprobs
 	}
@@ -112,6 +121,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{cfg: cfg, http: client, log: cfg.Log}
 	e.life, e.end = context.WithCancelCause(context.Background())
+	e.feed = live.NewFeed(e.open)
 	return e, nil
 }
 
@@ -123,6 +133,7 @@ func (e *Engine) Close() error {
 		e.end(engine.Errorf(engine.EngineShutdown, "the engine was closed"))
 		e.gate.Unlock()
 		e.alone.Wait()
+		e.feed.Close()
 		e.http.Close()
 	})
 	return nil
@@ -207,11 +218,4 @@ func (e *Engine) features() (f engine.Features, known bool) {
 		return facts.card.Features, true
 	}
 	return nil, false
-}
-
-// Events yields one error of kind unsupported: the card does not have events.
-func (e *Engine) Events(context.Context, []kv.Cursor) events {
-	return func(yield func(kv.Batch, error) bool) {
-		yield(kv.Batch{}, engine.Errorf(engine.Unsupported, "sglang: KV events are not read from this server"))
-	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/dynago/dynago/engine/httpapi"
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/engine/sglang"
+	"github.com/dynago/dynago/internal/fake/publish"
 	fake "github.com/dynago/dynago/internal/fake/sglang"
 )
 
@@ -45,7 +46,11 @@ func attach(t *testing.T, cfg fake.Config) *attached {
 		t.Fatal(err)
 	}
 	hs := httptest.NewServer(s)
-	e := open(t, sglang.Config{HTTP: httpapi.Config{URL: hs.URL}, Every: 20 * time.Millisecond})
+	config := sglang.Config{HTTP: httpapi.Config{URL: hs.URL}, Every: 20 * time.Millisecond}
+	if cfg.Events.Page > 0 { // which are told of in groups, then
+		config.BlockSize = uint32(cfg.Mock.Args.BlockSize)
+	}
+	e := open(t, config)
 	a := &attached{Engine: e, fake: s, at: httpapi.Config{URL: hs.URL}, close: sync.OnceFunc(func() {
 		e.Close()
 		s.Close()
@@ -65,6 +70,16 @@ func open(t *testing.T, cfg sglang.Config) *sglang.Engine {
 	return e
 }
 
+// eventful is a server that publishes KV events.
+func eventful(c publish.Config, change ...func(*fake.Config)) fake.Config {
+	c.Endpoint, c.Replay = "tcp://127.0.0.1:*", "tcp://127.0.0.1:*"
+	f := fake.Config{LoRA: true, Adapters: []string{"a"}, Events: c}
+	for _, change := range change {
+		change(&f)
+	}
+	return f
+}
+
 // The contract of engines holds over every habit of the server.
 func TestConformance(t *testing.T) {
 	for name, habits := range map[string]fake.Config{
@@ -73,10 +88,15 @@ func TestConformance(t *testing.T) {
 		"old":         {OldNames: true, TrimStop: true, Retract: true, Priority: true, LowFirst: true},
 		"trimmed":     {Incremental: true, TrimStop: true, Streaming: true},
 		"late":        {Late: true, Priority: true, LoRA: true, Sessions: true, Metrics: true},
+
+		"events":          eventful(publish.Config{}),
+		"events of salts": eventful(publish.Config{Metadata: true, Topic: "kv"}),
+		"old events":      eventful(publish.Config{Positional: true}, func(c *fake.Config) { c.OldNames = true }),
+		"small pages":     eventful(publish.Config{Page: 1}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			habits.Mock.EOS = []uint32{eos}
-			enginetest.Run(t, enginetest.Subject{
+			subject := enginetest.Subject{
 				New: func(t *testing.T) engine.Engine { return attach(t, habits) },
 				Slow: func(t *testing.T) engine.Engine {
 					slow := habits
@@ -89,9 +109,19 @@ func TestConformance(t *testing.T) {
 				Restart: func(e engine.Engine) { e.(*attached).fake.Restart() },
 				Drain:   func(e engine.Engine) { e.(*attached).fake.Drain() },
 				Skips: []string{
-					"11-cached-tokens", "25-events-fold", "25-namespaces", "26-resume", "27-restart",
+					"11-cached-tokens", "25-events-fold", "25-namespaces", "26-resume", "26-loss", "27-restart",
 				},
-			})
+			}
+			if habits.Events.Endpoint != "" {
+				subject.Skips, subject.Lose = nil, func(e engine.Engine, on bool) {
+					f := publish.Faults{}
+					if on {
+						f.Lose = 1
+					}
+					e.(*attached).fake.Events().SetFaults(f)
+				}
+			}
+			enginetest.Run(t, subject)
 		})
 	}
 }

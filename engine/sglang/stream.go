@@ -74,6 +74,7 @@ func (e *Engine) answer(ctx context.Context, r *engine.Request, yield func(engin
 	case parked != nil:
 		return engine.Errorf(engine.Unavailable, "sglang: %s", *parked)
 	}
+	defer e.inFlight.begin(r)()
 	t, useless := e.sessions.join(r)
 	if useless {
 		e.closeLater(session{salt: r.KV.Namespace.Salt, id: r.KV.Session.ID})
