@@ -6,7 +6,6 @@ import (
 	"iter"
 	"log/slog"
 	"net/url"
-	"strings"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/live"
@@ -38,17 +37,8 @@ func (v *Events) endpoints(server string, first, size uint32) ([]kvevent.Endpoin
 	if v.told != nil {
 		return endpointsOf(v.told, u.Hostname(), first, size)
 	}
-	at := v.Endpoint
-	if v.Bind != nil && *v.Bind {
-		at = strings.Replace(at, "*", "0.0.0.0", 1)
-	}
-	list, err := kvevent.EngineEndpoints(at, v.Replay, u.Hostname(), first, size)
-	for i := range list {
-		if v.Bind != nil {
-			list[i].Bind = *v.Bind
-		}
-	}
-	return list, err
+	at := live.Published{Endpoint: v.Endpoint, Replay: v.Replay, Bind: v.Bind}
+	return at.Endpoints(server, first, size)
 }
 
 // eventsOf returns where events are published, as configured or as the server

@@ -33,9 +33,34 @@ func (e *Engine) Generate(ctx context.Context, r *engine.Request) iter.Seq2[engi
 			yield(engine.Delta{}, err)
 			return
 		}
+		answer := e.run(ctx, r, now)
+		if fetches(r) {
+			answer = engine.Outlive(ctx, e.onceFetched(), func(ctx context.Context) iter.Seq2[engine.Delta, error] { return e.run(ctx, r, now) })
+		}
+		for d, err := range answer {
+			if !yield(d, err) {
+				return
+			}
+		}
+	}
+}
+
+// onceFetched is how long a request goes on that nobody wants, and whose blocks come
+// from another server. One that is told so while they are on their way loses those
+// of both sides, and builds have died of it.
+func (e *Engine) onceFetched() engine.Outliving[engine.Delta] {
+	return engine.Outliving[engine.Delta]{
+		Life: e.closed, Group: &e.background, Most: 30 * time.Second,
+		Enough: func(engine.Delta) bool { return true }, // they have come
+	}
+}
+
+// run is Generate for a request that has been checked.
+func (e *Engine) run(ctx context.Context, r *engine.Request, now *life) iter.Seq2[engine.Delta, error] {
+	return func(yield func(engine.Delta, error) bool) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		defer context.AfterFunc(e.closed, func() { cancel(closedError()) })()
+		defer context.AfterFunc(e.closed, func() { cancel(context.Cause(e.closed)) })()
 		if err := e.generate(ctx, legOf(r), now, yield); err != nil {
 			yield(engine.Delta{}, ofLeg(r, err))
 		}
@@ -167,32 +192,25 @@ func isMissing(err error) bool {
 
 func (e *Engine) attempt(ctx context.Context, r *engine.Request, card *engine.Card, d *dialect, yield func(engine.Delta, error) bool) error {
 	a := answer{r: r, tellsCached: card.Features.Has(engine.FeatureCachedTokens)}
-	pieces, awaits := e.answers(ctx, r, card, d), fetches(r)
-	if awaits {
-		pieces = e.answersOnceFetched(ctx, r, card, d)
-	}
 	var err error
-	for data, failed := range pieces {
+	for data, failed := range e.answers(ctx, r, card, d) {
 		if err = failed; err != nil {
 			break
 		}
-		awaits = false
 		delta, failed := a.read(data)
 		if failed != nil {
 			return failed
 		}
 		if len(delta.TokenIDs) > 0 || delta.PromptLogprobs != nil {
 			if !yield(delta, nil) {
-				e.abortUnfinished(r.ID, d, &a)
+				e.abort(r.ID, d, &a)
 				return nil
 			}
 		}
 	}
 	switch {
 	case ctx.Err() != nil:
-		if !awaits { // else the request is told later
-			e.abortUnfinished(r.ID, d, &a)
-		}
+		e.abort(r.ID, d, &a)
 		return engine.CauseOf(ctx, ctx.Err())
 	case a.finished(): // whatever became of the connection afterwards
 	case err != nil:
@@ -228,17 +246,10 @@ func (e *Engine) answers(ctx context.Context, r *engine.Request, c *engine.Card,
 // abortTimeout is how long a server may take to hear that a request is not wanted.
 const abortTimeout = 2 * time.Second
 
-// abortUnfinished is abort for an answer that was not read to its end.
-func (e *Engine) abortUnfinished(id string, d *dialect, a *answer) {
-	if !a.finished() {
-		e.abort(id, d)
-	}
-}
-
 // abort tells a server that knows how, besides the connection that is closed, to
 // give up a request that nobody wants any more. Nobody waits for it.
-func (e *Engine) abort(id string, d *dialect) {
-	if !d.abort {
+func (e *Engine) abort(id string, d *dialect, a *answer) {
+	if !d.abort || a.finished() {
 		return
 	}
 	e.later(func() {

@@ -15,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/httpapi"
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/engine/vllm"
 	fake "github.com/dynago/dynago/internal/fake/vllm"
@@ -277,6 +279,45 @@ func TestQuirk10ExpiredHandoffsAreTold(t *testing.T) {
 		}
 	}
 	t.Error("nobody was told of the blocks that were lost")
+}
+
+// What is handed over stays as it came: its numbers are larger than a float64 holds,
+// and a port that became 5600.0 is none.
+func TestQuirk11HandoffKeepsItsBytes(t *testing.T) {
+	for _, gen := range []bool{true, false} {
+		s := newPair(t, fake.Config{NoGenerate: !gen}, "")
+		prefill, decode, _ := s.legs(t, long())
+		_, last, err := s.p.run(t, prefill)
+		if err != nil || !bytes.Contains(last.Handoff, []byte("9007199254740993")) || !bytes.Contains(last.Handoff, []byte(`"remote_port":`+portOf(t, s.p.http.URL)+`,`)) {
+			t.Fatalf("%s, %v", last.Handoff, err)
+		}
+		decode.Disagg.Handoff = last.Handoff
+		if _, _, err := s.d.run(t, decode); err != nil {
+			t.Fatal(err)
+		}
+		if n := bytes.Count(s.d.server.Bodies()[0], last.Handoff); n == 0 {
+			t.Errorf("%s does not have %s", s.d.server.Bodies()[0], last.Handoff)
+		}
+	}
+}
+
+// Both legs get the prompt and the schema as they are: one that is written anew, with
+// its members in another order, would be another prompt.
+func TestQuirk25LegsGetTheSameBytes(t *testing.T) {
+	s := newPair(t, fake.Config{}, "")
+	r := long()
+	schema := `{"type": "object",  "properties": {"z": {"type":"string"}, "a": {"const": 9007199254740993}}}`
+	r.Format = &chat.OutputFormat{Kind: chat.FormatJSONSchema, Schema: []byte(schema)}
+	prefill, decode, _ := s.legs(t, r)
+	// The fake makes no JSON, and refuses; what it was sent is what counts.
+	s.p.run(t, prefill) //nolint:errcheck // see above
+	s.d.run(t, decode)  //nolint:errcheck // see above
+	ids := httpapi.AppendIDs(nil, r.TokenIDs)
+	for _, leg := range []*served{s.p, s.d} {
+		if body := leg.server.Bodies()[0]; !bytes.Contains(body, []byte(schema)) || !bytes.Contains(body, ids) {
+			t.Errorf("%s", body)
+		}
+	}
 }
 
 // Who leaves a decode leg whose blocks are on their way is gone at once; its engine

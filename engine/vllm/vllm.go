@@ -79,7 +79,7 @@ type Engine struct {
 
 	feed       *live.Feed
 	closed     context.Context
-	end        context.CancelFunc
+	end        context.CancelCauseFunc
 	ending     sync.Mutex // no work begins in the background once the engine ends
 	background sync.WaitGroup
 }
@@ -115,7 +115,7 @@ func New(c Config) (*Engine, error) {
 	}
 	e := &Engine{config: c, client: client}
 	e.feed = live.NewFeed(e.open)
-	e.closed, e.end = context.WithCancel(context.Background())
+	e.closed, e.end = context.WithCancelCause(context.Background())
 	e.cached.Store(c.CachedTokens)
 	e.now.Store(&life{status: engine.Status{
 		Epoch: uint64(time.Now().UnixNano()), State: engine.Loading, Reason: "the server has not been asked yet",
@@ -127,7 +127,7 @@ func New(c Config) (*Engine, error) {
 // may be called any number of times.
 func (e *Engine) Close() error {
 	e.ending.Lock()
-	e.end()
+	e.end(closedError())
 	e.ending.Unlock()
 	e.background.Wait()
 	e.feed.Close()
