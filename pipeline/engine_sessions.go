@@ -181,8 +181,8 @@ func (t *turn) stay(worker *fleet.Worker, life context.Context) {
 	if t.opens {
 		e.timeout = t.options.Timeout - sessionSlack // the newest wins
 	}
-	if before := e.worker; before != worker && e.life.Err() == nil {
-		s.behind.run(func(ctx context.Context) { closeSession(ctx, before, e.life, t.key, e.timeout) })
+	if before, life, timeout := e.worker, e.life, e.timeout; before != worker && life.Err() == nil {
+		s.behind.run(func(ctx context.Context) { closeSession(ctx, before, life, t.key, timeout) })
 	}
 	e.worker, e.life = worker, life
 }

@@ -19,10 +19,11 @@ import (
 type ModelInfo struct {
 	ID            string // primary name
 	Aliases       []string
-	ContextLength int    // tokens; 0: unknown
-	Ready         bool   // some worker can serve it now
-	Reason        string // why not, for people; empty if ready
-	Workers       int    // workers that are ready
+	Adapters      []string // LoRA adapters that ready workers serve
+	ContextLength int      // tokens; 0: unknown
+	Ready         bool     // some worker can serve it now
+	Reason        string   // why not, for people; empty if ready
+	Workers       int      // workers that are ready
 	// Of the first worker that told them; 0: unknown.
 	BlockSize, TotalBlocks, MaxSeqs, MaxBatchedTokens int
 	// What is remembered of prompts, of answers and of tools; nil where nothing is,
@@ -107,6 +108,11 @@ func (p *Pipeline) Models() []ModelInfo {
 		if w.Ready() {
 			m.Ready, m.Reason = true, ""
 			m.Workers++
+			for _, adapter := range card.Adapters {
+				if !slices.Contains(m.Adapters, adapter) {
+					m.Adapters = append(m.Adapters, adapter)
+				}
+			}
 		} else if !m.Ready && status.Reason != "" {
 			m.Reason = status.Reason
 		}

@@ -27,7 +27,8 @@ type shaky struct {
 	unready  error                                      // of Prepare
 	mu       sync.Mutex
 	requests []*engine.Request
-	prepared map[string]int // and not released
+	prepared map[string]int     // and not released
+	causes   []engine.ErrorKind // that ended those who hung
 }
 
 // failing is how a request fails: with an error after so many deltas, or by saying
@@ -58,6 +59,9 @@ func (s *shaky) Generate(ctx context.Context, r *engine.Request) iter.Seq2[engin
 			}
 			if f.kind == "" {
 				<-ctx.Done()
+				s.mu.Lock()
+				s.causes = append(s.causes, engine.KindOf(context.Cause(ctx)))
+				s.mu.Unlock()
 				yield(engine.Delta{}, engine.CauseOf(ctx, ctx.Err()))
 			} else {
 				yield(engine.Delta{}, engine.Errorf(f.kind, "injected"))
@@ -442,6 +446,13 @@ func TestFailuresOfLegs(t *testing.T) {
 			if d := cmp.Diff(tc.counted, p.Handoffs()); d != "" {
 				t.Errorf("counted: -want +got\n%s", d)
 			}
+			// An engine must know a failure from a client that leaves, and goes on with
+			// the leg of one.
+			for _, kind := range p.prefill[0].causes {
+				if kind == engine.Cancelled {
+					t.Error("the prefill leg ended as if the client had left")
+				}
+			}
 		})
 	}
 }
@@ -545,5 +556,100 @@ func TestWorkerLostBetweenLegs(t *testing.T) {
 			p.Settle()
 			p.released(t)
 		}
+	}
+}
+
+// handing is a fake that computes prompts for others.
+type handing struct{ fake }
+
+func newHanding() *handing {
+	return &handing{fake{features: engine.Features{engine.FeatureHandoff}, change: func(c *engine.Card) { c.Role = engine.Prefill }}}
+}
+
+func (*handing) Prepare(context.Context, engine.HandoffQuery) (engine.Handoff, error) {
+	return engine.Handoff{ID: "h", Prefill: []byte(`{}`)}, nil
+}
+
+func (*handing) Release(context.Context, string) error { return nil }
+
+// Behind a thought that is cut the decode worker goes on alone, if it can; one that
+// takes no whole requests has the longer prompt computed for it.
+func TestThinkingBudgetInTwoLegs(t *testing.T) {
+	for name, needs := range map[string][]engine.Role{"alone": nil, "with prefill": {engine.Prefill}} {
+		t.Run(name, func(t *testing.T) {
+			p, d := newHanding(), &fake{change: func(c *engine.Card) { c.Role, c.Needs = engine.Decode, needs }}
+			h := newHouse(t, pipeline.Config{}, p, d)
+			p.generate = func(_ context.Context, r *engine.Request, yield func(engine.Delta, error) bool) {
+				u := &engine.Usage{Prompt: len(r.TokenIDs), Cached: new(7), Output: 1}
+				yield(engine.Delta{TokenIDs: h.ids("<think>")[:1], Finish: engine.FinishLength, Usage: u, Handoff: []byte(`{"blocks":1}`)}, nil)
+			}
+			d.generate = h.thinker(3, "<think>", "\n</think>\n\n")
+			r := request("why?")
+			r.Chat.Thinking.Budget = new(5)
+			answers, err := chat.Fold(h.Run(t.Context(), r))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if u := answers[0].Usage; u.Cached == nil || *u.Cached != 7 || u.Prompt != r.Notes.PromptTokens {
+				t.Errorf("usage %+v", u)
+			}
+			want, prefills := []engine.Phase{engine.PhaseDecode, engine.PhaseWhole}, 1
+			if needs != nil {
+				want, prefills = []engine.Phase{engine.PhaseDecode, engine.PhaseDecode}, 2
+			}
+			var got []engine.Phase
+			for _, r := range d.sent() {
+				got = append(got, r.Disagg.Phase)
+			}
+			if !slices.Equal(got, want) || len(p.sent()) != prefills {
+				t.Errorf("the decode worker got %q, and the other %d", got, len(p.sent()))
+			}
+			if r.Notes.Attempts != 1 {
+				t.Errorf("%d attempts: nothing has moved", r.Notes.Attempts)
+			}
+			h.released(t)
+		})
+	}
+}
+
+// What the decode worker finds of blocks that have come from elsewhere was not
+// cached: nobody knows, if the prefill worker does not tell.
+func TestNobodyTellsWhatWasCached(t *testing.T) {
+	for _, told := range []bool{false, true} {
+		p, d := newHanding(), &fake{change: func(c *engine.Card) { c.Role = engine.Decode }}
+		h := newHouse(t, pipeline.Config{}, p, d)
+		u := &engine.Usage{}
+		if told {
+			u.Cached = new(1 << 20) // clamped to the prompt
+		}
+		p.generate = func(_ context.Context, r *engine.Request, yield func(engine.Delta, error) bool) {
+			yield(engine.Delta{TokenIDs: []uint32{1}, Finish: engine.FinishLength, Usage: u, Handoff: []byte(`{"blocks":1}`)}, nil)
+		}
+		d.generate = h.say(sentence, 1, engine.FinishEOS)
+		r := request("Hello")
+		answers, err := chat.Fold(h.Run(t.Context(), r))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := answers[0].Usage.Cached; told != (c != nil) || told && *c != r.Notes.PromptTokens {
+			t.Errorf("told %v: cached %v", told, c)
+		}
+	}
+}
+
+// A prompt too short to be handed over is computed where the answer is.
+func TestNothingToHandOver(t *testing.T) {
+	p, d := newHanding(), &fake{change: func(c *engine.Card) { c.Role = engine.Decode }}
+	h := newHouse(t, pipeline.Config{}, p, d)
+	p.generate = func(_ context.Context, r *engine.Request, yield func(engine.Delta, error) bool) {
+		yield(engine.Delta{TokenIDs: []uint32{1}, Finish: engine.FinishLength, Usage: &engine.Usage{}}, nil)
+	}
+	d.generate = h.say(sentence, 1, engine.FinishEOS)
+	answers, err := chat.Fold(h.Run(t.Context(), request("Hello")))
+	if err != nil || texts(answers)[0] != sentence {
+		t.Fatalf("%+v, %v", answers, err)
+	}
+	if got := d.sent()[0].Disagg; got.Phase != engine.PhaseWhole || got.Handoff != nil {
+		t.Errorf("the decode worker got %+v", got)
 	}
 }

@@ -129,7 +129,7 @@ func (c *carry) count() {
 	c.attempts++
 	c.pace = pace{}
 	if c.alone {
-		c.request.Notes.Attempts = c.attempts
+		c.request.Notes.Attempts = c.attempts - c.cuts
 	}
 }
 

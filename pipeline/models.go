@@ -118,8 +118,8 @@ func (p *Pipeline) loadFor(w *fleet.Worker, card *engine.Card) (*prompt.Model, e
 	return m, nil
 }
 
-// serves returns a worker that serves a model now, and its card: of several, one
-// that takes tokens.
+// serves returns a worker that serves a model, or a LoRA adapter of it, now, and its
+// card: of several, the one that prompts are best made for.
 func (p *Pipeline) serves(name string) (*fleet.Worker, *engine.Card, error) {
 	known := ""
 	var (
@@ -128,17 +128,14 @@ func (p *Pipeline) serves(name string) (*fleet.Worker, *engine.Card, error) {
 	)
 	for _, w := range p.Fleet.Snapshot() {
 		card := w.Status().Card
-		if card == nil || card.Model != name && !slices.Contains(card.Aliases, name) {
+		if card == nil || card.Model != name && !slices.Contains(card.Aliases, name) && !slices.Contains(card.Adapters, name) {
 			continue
 		}
 		known = card.Model
 		if !w.Ready() {
 			continue
 		}
-		if doorOf(card) == engine.InputTokens {
-			return w, card, nil
-		}
-		if of == nil || doorOf(of) == engine.InputText && doorOf(card) == engine.InputChat {
+		if of == nil || better(card, of, name) {
 			worker, of = w, card
 		}
 	}
@@ -149,6 +146,28 @@ func (p *Pipeline) serves(name string) (*fleet.Worker, *engine.Card, error) {
 		return nil, nil, &engine.Error{Kind: engine.NotFound, Message: fmt.Sprintf("The model `%s` does not exist", name), Param: "model", Code: "model_not_found"}
 	}
 	return nil, nil, &engine.Error{Kind: engine.Unavailable, Param: "model", Message: fmt.Sprintf("Model `%s` is not ready to serve requests yet. The deployment may still be starting up or is not fully provisioned. Please retry shortly.", name)}
+}
+
+// better says whether prompts should rather be made for one card than for another: a
+// model of that name comes before an adapter, then one that takes tokens, and then the
+// one with room for the longest prompt, which goes only where it fits.
+func better(card, than *engine.Card, name string) bool {
+	if a, b := adapterOf(card, name) == "", adapterOf(than, name) == ""; a != b {
+		return a
+	}
+	if a, b := doorOf(card), doorOf(than); a != b {
+		return a == engine.InputTokens || a == engine.InputChat && b == engine.InputText
+	}
+	return card.ContextLength > than.ContextLength
+}
+
+// adapterOf returns the LoRA adapter that a name means for a card, or "" if it is the
+// model's own.
+func adapterOf(card *engine.Card, name string) string {
+	if card.Model == name || slices.Contains(card.Aliases, name) {
+		return ""
+	}
+	return name
 }
 
 // Preload loads the models of all workers that are known, so that the first

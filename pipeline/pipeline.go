@@ -259,6 +259,7 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	}
 	name := card.Model
 	r.Notes.Model = name
+	r = adapted(r, card)
 	if err := p.checkFormat(r.Chat); err != nil {
 		return nil, err
 	}
@@ -297,6 +298,20 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	}
 	all[0].told = p.reuse(r, model, built, len(asked.Turns))
 	return all, nil
+}
+
+// adapted returns a request as one to the base model if it names an adapter of it.
+func adapted(r *Request, card *engine.Card) *Request {
+	lora := adapterOf(card, r.Chat.Model)
+	if lora == "" {
+		return r
+	}
+	c, asked := *r, *r.Chat
+	asked.Model, c.Chat = card.Model, &asked
+	if c.KV.Namespace.LoRA == "" {
+		c.KV.Namespace.LoRA = lora
+	}
+	return &c
 }
 
 // events runs the job.
