@@ -71,7 +71,7 @@ var plan = []room{
 
 	{name: "engine", floor: 2, never: noHTTP},
 	{name: "engine/enginetest", floor: 2, sees: []string{"engine"}, seenBy: []string{}},
-	{name: "engine/attach", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/llamacpp", "engine/ollama", "engine/openai", "engine/remote", "engine/sglang", "engine/trtllm", "engine/vllm"}, seenBy: command},
+	{name: "engine/attach", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live", "engine/llamacpp", "engine/ollama", "engine/openai", "engine/remote", "engine/sglang", "engine/trtllm", "engine/vllm"}, seenBy: command},
 	{name: "engine/httpapi", floor: 2, sees: []string{"engine"}},
 	{name: "engine/live", floor: 2, sees: []string{"engine"}, never: noHTTP},
 	{name: "engine/llamacpp", floor: 2, sees: []string{"engine", "engine/httpapi"}, seenBy: adapted},
@@ -141,7 +141,9 @@ var plan = []room{
 	{name: "bench/virtual", outside: true, sees: []string{"bench/data", "bench/stats", "engine/mock", "router", "router/thompson", "sim", "sim/agenttrace", "sim/trace"}, seenBy: []string{}},
 	{name: "bench/tokens", outside: true, sees: []string{"chat", "prompt", "tokenizer"}, seenBy: []string{}},
 	{name: "bench/baseline", outside: true, seenBy: []string{}},
+	{name: "bench/proxy", outside: true, seenBy: []string{}},
 	{name: "e2e", outside: true, seenBy: []string{}},
+	{name: "e2e/tiny", outside: true, seenBy: []string{}},
 }
 
 // listed is what the go command tells of a package.
