@@ -165,10 +165,12 @@ func TestStopIDsOfTheServer(t *testing.T) {
 		"plain":           {Stop: engine.Stop{IDs: []uint32{all[at]}}},
 		"the chosen one":  {Stop: engine.Stop{IDs: []uint32{all[at]}}, Logprobs: p(0)},
 		"with logprobs":   {Stop: engine.Stop{IDs: []uint32{all[at]}}, Logprobs: p(1)},
+		"not too early":   {Stop: engine.Stop{IDs: []uint32{all[at]}, MinTokens: 1}},
 		"hidden":          {Stop: engine.Stop{Hidden: []uint32{all[at]}}},
 		"hidden logprobs": {Stop: engine.Stop{Hidden: []uint32{all[at]}}, Logprobs: p(1)},
 	} {
 		r.Model, r.TokenIDs, r.Stop.MaxTokens = "m", probe.TokenIDs, 30
+		kept := len(r.Stop.IDs) > 0 && (r.Logprobs != nil || r.Stop.MinTokens > 0)
 		want := all[:at+1]
 		if len(r.Stop.Hidden) > 0 {
 			want = all[:at]
@@ -183,6 +185,9 @@ func TestStopIDsOfTheServer(t *testing.T) {
 				t.Errorf("%s: %d log probabilities for %d ids", name, len(d.Logprobs), len(d.TokenIDs))
 			}
 			got, last = append(got, d.TokenIDs...), d
+		}
+		if _, told := asked(t, a)["include_stop_str_in_output"]; told != kept {
+			t.Errorf("%s: the server was told to keep the id that ends: %v, want %v", name, told, kept)
 		}
 		if !slices.Equal(got, want) || last.Usage.Output != at+1 {
 			t.Errorf("%s: %v, %+v; want %v and %d", name, got, last.Usage, want, at+1)

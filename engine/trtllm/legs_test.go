@@ -20,6 +20,7 @@ type pair struct {
 	between         fake.Transceiver
 	prefill, decode *attached
 	handoff         engine.Handoff
+	answer          int // tokens
 }
 
 const endpoint = "tcp://10.1.0.7:7000"
@@ -30,7 +31,7 @@ func steady(a *mock.Args) {
 
 func pairUp(t *testing.T) *pair {
 	t.Helper()
-	p := new(pair)
+	p := &pair{answer: 12}
 	p.prefill = attach(t, fake.Config{Transceiver: &p.between, ContextEndpoint: endpoint}, trtllm.Config{Role: engine.Prefill, GenerationFirst: true}, steady)
 	p.decode = attach(t, fake.Config{Transceiver: &p.between}, trtllm.Config{Role: engine.Decode}, steady)
 	p.prefill.ready(t)
@@ -53,7 +54,7 @@ func (p *pair) leg(phase engine.Phase) *engine.Request {
 	if phase == engine.PhaseDecode {
 		h = p.handoff.Decode
 	}
-	return &engine.Request{ID: "u-1", Model: "m", TokenIDs: []uint32{5, 6, 7}, Stop: engine.Stop{MaxTokens: 12}, Disagg: engine.Disagg{Phase: phase, Handoff: h}}
+	return &engine.Request{ID: "u-1", Model: "m", TokenIDs: []uint32{5, 6, 7}, Stop: engine.Stop{MaxTokens: p.answer}, Disagg: engine.Disagg{Phase: phase, Handoff: h}}
 }
 
 // result is what a leg gave.
@@ -122,6 +123,7 @@ func TestGenerationFirst(t *testing.T) {
 // server does not wait for it any more.
 func TestQuirk10LegsOutliveTheirClient(t *testing.T) {
 	p := pairUp(t)
+	p.answer = 3000 // longer than anybody here waits
 	ctx, gone := context.WithCancelCause(t.Context())
 	decode, prefill := p.run(ctx, engine.PhaseDecode), p.run(ctx, engine.PhasePrefill)
 	await(t, "both legs begun", func() bool { return p.decode.server.Running() == 1 && p.prefill.server.Running() == 1 })

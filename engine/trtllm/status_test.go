@@ -58,7 +58,7 @@ func TestIterations(t *testing.T) {
 			{Running: 2, Waiting: 1, WaitingTokens: 33, UsedBlocks: 25, TotalBlocks: 100, PrefixHits: 96, PrefixQueries: 128, Preemptions: engine.Unknown}, second,
 		}},
 		{`[]`, []engine.RankLoad{unknown, second}},
-		{`[{"attentionDpRank":1,"numActiveRequests":-1,"kvCacheStats":{}}]`, []engine.RankLoad{unknown, second}},
+		{`[{"attentionDpRank":1,"numActiveRequests":-2,"kvCacheStats":{"usedNumBlocks":-3}}]`, []engine.RankLoad{unknown, second}},
 		{`<html>`, nil},
 	} {
 		<-page
@@ -134,6 +134,37 @@ func TestDraining(t *testing.T) {
 	}
 	if !slices.Equal(seen, []engine.State{engine.Draining, engine.Loading}) {
 		t.Errorf("states %v", seen)
+	}
+}
+
+// Only a server that was there can leave: one that answers the same while it starts
+// is loading.
+func TestStartingIsNotDraining(t *testing.T) {
+	var answer atomic.Int32
+	a := attach(t, fake.Config{}, trtllm.Config{})
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if status := int(answer.Load()); status != 0 {
+			w.WriteHeader(status)
+			return
+		}
+		a.server.ServeHTTP(w, r)
+	}))
+	t.Cleanup(h.Close)
+	e, err := trtllm.New(trtllm.Config{Config: httpapi.Config{URL: h.URL}, ContextLength: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, step := range []struct {
+		status int32
+		want   engine.State
+	}{{503, engine.Loading}, {0, engine.Ready}, {503, engine.Draining}, {500, engine.Loading}, {503, engine.Loading}, {0, engine.Ready}} {
+		answer.Store(step.status)
+		for s := range e.Card(t.Context()) {
+			if s.State != step.want {
+				t.Errorf("step %d: %s (%s), want %s", i, s.State, s.Reason, step.want)
+			}
+			break
+		}
 	}
 }
 
