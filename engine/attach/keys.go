@@ -86,30 +86,30 @@ var keys = []key{
 		}
 		return nil
 	}},
-	{"events", []string{VLLM, TRTLLM}, func(s *Spec, v string) error {
+	{"events", []string{VLLM, SGLang, TRTLLM}, func(s *Spec, v string) error {
 		if s.Events = v; v != poll && v != none && !begins(v, "tcp://", "ipc://") {
 			return errors.New("want an address such as tcp://*:5557, of trtllm " + poll + ", or " + none)
 		}
 		return nil
 	}},
-	{"events.mode", []string{VLLM, TRTLLM}, func(s *Spec, v string) error {
+	{"events.mode", []string{VLLM, SGLang, TRTLLM}, func(s *Spec, v string) error {
 		if s.mode = v; !slices.Contains([]string{Auto, "zmq", poll, none}, v) {
 			return errors.New("want auto, zmq, " + poll + " or " + none)
 		}
 		return nil
 	}},
-	{"events.bind", []string{VLLM}, func(s *Spec, v string) error {
+	{"events.bind", []string{VLLM, SGLang}, func(s *Spec, v string) error {
 		on, err := truth(v)
 		s.Bind = &on
 		return err
 	}},
-	{"replay", []string{VLLM}, func(s *Spec, v string) error {
+	{"replay", []string{VLLM, SGLang}, func(s *Spec, v string) error {
 		if s.Replay = v; !begins(v, "tcp://", "ipc://") {
 			return errors.New("want an address such as tcp://HOST:5558")
 		}
 		return nil
 	}},
-	{"events.topic", []string{VLLM}, text(func(s *Spec) *string { return &s.Topic })},
+	{"events.topic", []string{VLLM, SGLang}, text(func(s *Spec) *string { return &s.Topic })},
 	{"priority_enabled", []string{VLLM, SGLang, TRTLLM}, func(s *Spec, v string) error {
 		on, err := truth(v)
 		s.Priority = &on

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/live"
 	"github.com/dynago/dynago/engine/llamacpp"
 	"github.com/dynago/dynago/engine/ollama"
 	"github.com/dynago/dynago/engine/openai"
@@ -41,6 +42,7 @@ func (s *Spec) open(kind string, a Adapter) (engine.Engine, error) {
 		return adapter(sglang.New(sglang.Config{
 			HTTP: s.http(), Model: s.Model, ContextLength: s.ContextLength, BlockSize: s.BlockSize,
 			PriorityEnabled: s.Priority, BootstrapHost: s.BootstrapHost, Every: s.Every, ExtraBody: s.ExtraBody, Log: log,
+			Events: s.publishes(),
 		}))
 	case TRTLLM:
 		return adapter(trtllm.New(trtllm.Config{
@@ -79,11 +81,17 @@ func (s *Spec) loras() (list []trtllm.Adapter) {
 
 // published is where a vLLM server publishes what its caches do.
 func (s *Spec) published(log *slog.Logger) vllm.Events {
-	v := vllm.Events{Endpoint: s.Events, Replay: s.Replay, Topic: s.Topic, Bind: s.Bind, Log: log}
+	p := s.publishes()
+	return vllm.Events{Endpoint: p.Endpoint, Replay: p.Replay, Topic: p.Topic, Bind: p.Bind, Log: log}
+}
+
+// publishes is where a server publishes what its caches do, as far as it was said.
+func (s *Spec) publishes() live.Published {
+	p := live.Published{Endpoint: s.Events, Replay: s.Replay, Topic: s.Topic, Bind: s.Bind}
 	if s.Events == none {
-		v.Endpoint = "" // those that it tells of are left out of its card
+		p.Endpoint = "" // those that it tells of are left out of its card
 	}
-	return v
+	return p
 }
 
 // adapter keeps an engine that is nil from being an interface that is not.
