@@ -120,6 +120,13 @@ func (e *Engine) tell(state engine.State, reason string, card *engine.Card, read
 	return s
 }
 
+// stale says whether a request is for a life that has ended.
+func (e *Engine) stale(r *engine.Request) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return r.Epoch != 0 && e.life.epoch != 0 && r.Epoch != e.life.epoch
+}
+
 // errUseless marks what waiting does not mend.
 var errUseless = errors.New("this server cannot be used")
 

@@ -61,6 +61,8 @@ func (e *Engine) answer(ctx context.Context, r *engine.Request, yield func(engin
 		return engine.Errorf(engine.Unavailable, "the server sleeps")
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case e.stale(r):
+		return engine.Errorf(engine.Stale, "the server was started anew")
 	}
 	if err := e.tooLong(r); err != nil {
 		return err

@@ -100,16 +100,28 @@ func slow(a *mock.Args) {
 	a.SpeedupRatio, a.TimingModel, a.PrefillMS, a.DecodeMS, a.MaxNumSeqs = 1, "constant", 3, 3, 1
 }
 
-// The contract without KV events: whoever begins to listen to an engine that
-// repeats nothing knows it partially, which the cases about events do not allow.
+// The contract holds with events and without: each is told once, and whoever reads
+// them from the beginning of a server's life knows all.
 func TestContract(t *testing.T) {
-	enginetest.Run(t, enginetest.Subject{
-		New:     func(t *testing.T) engine.Engine { return attach(t, fake.Config{}, trtllm.Config{}) },
-		Slow:    func(t *testing.T) engine.Engine { return attach(t, fake.Config{}, trtllm.Config{}, slow) },
-		Restart: func(e engine.Engine) { e.(*attached).server.Restart() },
-		Drain:   func(e engine.Engine) { e.(*attached).mock.Drain() },
-		Skips:   []string{"07-prompt-logprobs", "11-cached-tokens", "25-events-fold", "25-namespaces", "26-resume", "26-loss", "27-restart"},
-	})
+	for name, c := range map[string]struct {
+		server fake.Config
+		config trtllm.Config
+		skips  []string
+	}{
+		"alone":  {fake.Config{}, trtllm.Config{}, []string{"07-prompt-logprobs", "11-cached-tokens", "25-events-fold", "25-namespaces", "26-resume", "26-loss", "27-restart"}},
+		"events": {fake.Config{EventBuffer: 32768}, trtllm.Config{Events: true}, []string{"07-prompt-logprobs", "25-namespaces"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			enginetest.Run(t, enginetest.Subject{
+				New:     func(t *testing.T) engine.Engine { return attach(t, c.server, c.config) },
+				Slow:    func(t *testing.T) engine.Engine { return attach(t, c.server, c.config, slow) },
+				Restart: func(e engine.Engine) { e.(*attached).server.Restart() },
+				Drain:   func(e engine.Engine) { e.(*attached).mock.Drain() },
+				Lose:    func(e engine.Engine, on bool) { e.(*attached).server.LoseEvents(on) },
+				Skips:   c.skips,
+			})
+		})
+	}
 }
 
 // stub is an adapter for a server that answers completions as told.

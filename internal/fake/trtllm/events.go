@@ -19,6 +19,7 @@ type buffer struct {
 	size, most, blocks int
 
 	mu     sync.Mutex
+	losing bool
 	next   map[uint32]uint64 // number of the next event, by rank
 	events []event
 }
@@ -59,9 +60,21 @@ func (b *buffer) begin(rank uint32) {
 func (b *buffer) add(rank uint32, data string) {
 	b.events = append(b.events, event{rank, fmt.Appendf(nil, `{"event_id":%d,"attention_dp_rank":%d,"window_size":32768,"data":%s}`, b.next[rank], rank, data)})
 	b.next[rank]++
-	if n := len(b.events) - b.most; n > 0 {
+	n := len(b.events) - b.most
+	if b.losing {
+		n = len(b.events)
+	}
+	if n > 0 {
 		b.events = b.events[n:]
 	}
+}
+
+// LoseEvents makes the buffer as small as can be, or as large as it was: what does
+// not fit is lost.
+func (s *Server) LoseEvents(on bool) {
+	s.events.mu.Lock()
+	defer s.events.mu.Unlock()
+	s.events.losing = on
 }
 
 // drain tells what has happened since it was asked last.
