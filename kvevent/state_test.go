@@ -370,6 +370,41 @@ func TestInFlight(t *testing.T) {
 	}
 }
 
+// An engine that tells salts, and no adapters, is helped as well: blocks of a salt
+// are those of an adapter if a prompt in flight with that salt is.
+func TestInFlightAdapter(t *testing.T) {
+	ns := kv.Namespace{LoRA: "sql", Salt: "a"}
+	salt := func(s string) field { return field{"metadata", obj{{"cache_salt", s}}} }
+	for name, size := range map[string]int{"blocks": 2, "pages": 1} {
+		t.Run(name, func(t *testing.T) {
+			d := kvevent.NewDecoder(kvevent.Config{BlockSize: 2, InFlight: promptOf(ns, 2, 1, 1, 2, 2)})
+			page := func(key int, parent any, salted string, tokens ...uint32) obj {
+				keys := list{}
+				for i := range len(tokens) / size {
+					keys = append(keys, key+i)
+				}
+				return obj{{"type", "BlockStored"}, {"block_hashes", keys}, {"parent_block_hash", parent}, {"token_ids", tokens}, {"block_size", size}, salt(salted)}
+			}
+			got := decodeAll(t, d, message(
+				page(10, nil, "dynamo-cache-salt:a", 1, 1),
+				page(20, 9+2/size, "dynamo-cache-salt:a", 2, 2),
+				page(30, nil, "dynamo-cache-salt:b", 1, 1),      // another tenant's
+				page(40, 9+2/size, "dynamo-cache-salt:b", 3, 3), // cannot be
+			))
+			var locals []kv.LocalHash
+			for _, e := range got {
+				for _, b := range e.Blocks {
+					locals = append(locals, b.Local)
+				}
+			}
+			want := []kv.LocalHash{local(ns.Seed(), 1, 1), local(ns.Seed(), 2, 2), local(kv.Namespace{Salt: "b"}.Seed(), 1, 1)}
+			if diff := cmp.Diff(want, locals); diff != "" {
+				t.Errorf("blocks (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestMedia(t *testing.T) {
 	const image = 151655
 	hash := func(n uint64, tokens ...uint32) kv.LocalHash {
