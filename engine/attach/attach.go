@@ -133,8 +133,11 @@ func (e *Engine) Card(ctx context.Context) iter.Seq2[engine.Status, error] {
 			if !l.hear(ctx, adapter) {
 				return
 			}
-			if e.unsure(l.told) {
+			switch {
+			case e.unsure(l.told):
 				e.ask(ctx, adapter)
+			case l.last.fault != nil:
+				pause(ctx, mendable*e.every())
 			}
 		}
 	}
@@ -163,7 +166,7 @@ func (l *listener) hear(ctx context.Context, adapter engine.Engine) (again bool)
 				return false
 			}
 		}
-		if l.e.unsure(s) || l.crowd.resting(time.Now()) {
+		if l.e.unsure(s) || l.last.fault != nil || l.crowd.resting(time.Now()) {
 			return true
 		}
 	}
@@ -180,13 +183,7 @@ func (e *Engine) unsure(s engine.Status) bool { return e.spec.Kind == Auto && !s
 // ask asks after a while what the server is, until it tells, and gives up an adapter
 // if it is of another kind now.
 func (e *Engine) ask(ctx context.Context, adapter engine.Engine) {
-	wait := time.NewTimer(e.every())
-	defer wait.Stop()
-	select {
-	case <-ctx.Done():
-		return
-	case <-wait.C:
-	}
+	pause(ctx, e.every())
 	for kind, err := range engine.Poll(ctx, e.every(), jitter, func(ctx context.Context) (string, error) { return Detect(ctx, e.client) }) {
 		e.mu.Lock()
 		another := err == nil && kind != e.kind && e.adapter == adapter && !e.closed
@@ -200,6 +197,20 @@ func (e *Engine) ask(ctx context.Context, adapter engine.Engine) {
 		if err == nil {
 			return
 		}
+	}
+}
+
+// mendable is how many looks go by before a card that was found faulty is judged
+// anew: the server may have been too busy to say where its model is, or the model's
+// files may come later.
+const mendable = 5
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
 	}
 }
 

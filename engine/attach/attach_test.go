@@ -215,6 +215,36 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// Time may mend what is wrong with a card that stays as it is: whoever listens hears
+// of it.
+func TestFaultyCardIsJudgedAnew(t *testing.T) {
+	for _, kind := range []string{"", "vllm="} {
+		server := serve(t, "m", args(), "", attach.Config{}).http
+		bad := atomic.Bool{}
+		bad.Store(true)
+		e := open(t, kind+server.URL+",load.interval=10ms", attach.Config{Check: func(*engine.Card) error {
+			if bad.Load() {
+				return errors.New("no such file")
+			}
+			return nil
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		last := engine.Status{}
+		for last = range e.Card(ctx) {
+			if last.State == engine.Failed {
+				bad.Store(false)
+			}
+			if last.State == engine.Ready {
+				break
+			}
+		}
+		if last.State != engine.Ready || bad.Load() {
+			t.Errorf("%s%s is %v: %s", kind, server.URL, last.State, last.Reason)
+		}
+	}
+}
+
 // Where the model's files are is taken from the server, if they are here.
 func TestFiles(t *testing.T) {
 	here := t.TempDir()

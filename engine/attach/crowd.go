@@ -53,11 +53,4 @@ func (c *crowd) watch(s engine.Status, now time.Time) engine.Status {
 func (c *crowd) resting(now time.Time) bool { return now.Before(c.until) }
 
 // pause waits until the rest is over.
-func (c *crowd) pause(ctx context.Context) {
-	timer := time.NewTimer(time.Until(c.until))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}
+func (c *crowd) pause(ctx context.Context) { pause(ctx, time.Until(c.until)) }
