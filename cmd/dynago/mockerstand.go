@@ -244,7 +244,7 @@ func (s *stand) build(said map[string]jsontext.Value) (open func() (server, erro
 				if err != nil {
 					return server{}, err
 				}
-				return server{f, nil, nil, nil, func() { f.Close() }}, nil //nolint:errcheck // it has nothing to say
+				return server{f, nil, nil, f.Restart, func() { f.Close() }}, nil //nolint:errcheck // it has nothing to say
 			}, nil
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"iter"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 
@@ -18,7 +19,7 @@ func (e *Engine) Card(ctx context.Context) iter.Seq2[engine.Status, error] {
 
 // look asks the server for its models. That it does not answer is an answer, too.
 func (e *Engine) look(ctx context.Context) engine.Status {
-	st := engine.Status{Epoch: e.epoch}
+	st := engine.Status{Epoch: e.life.now()}
 	if e.closed.Load() {
 		st.State, st.Reason = engine.Failed, "the engine is closed"
 		return st
@@ -31,12 +32,13 @@ func (e *Engine) look(ctx context.Context) engine.Status {
 		err = json.Unmarshal(text, &list, httpapi.Lenient)
 	}
 	if err != nil {
+		e.life.missed()
 		st.Reason = "the server does not list its models: " + err.Error()
 		return st
 	}
 	for _, m := range list.Data {
 		if e.cfg.Model == "" || m.ID == e.cfg.Model {
-			st.State, st.Card = engine.Ready, e.card(&m)
+			st.State, st.Card, st.Epoch = engine.Ready, e.card(&m), e.life.seen()
 			e.at.Store(&place{model: m.ID, context: st.Card.ContextLength})
 			return st
 		}
@@ -46,6 +48,38 @@ func (e *Engine) look(ctx context.Context) engine.Status {
 		st.Reason = "the server does not list the model " + e.cfg.Model
 	}
 	return st
+}
+
+// life is what is known of how long the server has been there: one that did not
+// answer for a while may have been started anew, with an empty cache.
+type life struct {
+	mu    sync.Mutex
+	epoch uint64
+	ready bool // it was seen ready in this life
+	gone  bool // nobody answered since
+}
+
+func (l *life) now() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.epoch
+}
+
+func (l *life) missed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone = l.ready
+}
+
+// seen tells of a server that is ready, and returns its epoch.
+func (l *life) seen() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gone {
+		l.epoch++
+	}
+	l.ready, l.gone = true, false
+	return l.epoch
 }
 
 // listed is a model as servers list it.

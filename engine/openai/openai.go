@@ -47,7 +47,7 @@ type Engine struct {
 	cfg     Config
 	client  *httpapi.Client
 	extra   map[string]json.RawMessage
-	epoch   uint64
+	life    life
 	at      atomic.Pointer[place]
 	running atomic.Int64
 	closed  atomic.Bool
@@ -77,7 +77,7 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Interval == 0 {
 		cfg.Interval = defaultInterval
 	}
-	e := &Engine{cfg: cfg, client: client, extra: extra, epoch: uint64(time.Now().UnixNano())}
+	e := &Engine{cfg: cfg, client: client, extra: extra, life: life{epoch: uint64(time.Now().UnixNano())}}
 	e.at.Store(&place{model: cfg.Model, context: cfg.ContextLength})
 	return e, nil
 }

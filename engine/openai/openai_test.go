@@ -18,8 +18,10 @@ import (
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/httpapi"
+	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/engine/openai"
 	"github.com/dynago/dynago/internal/fake/hostile"
+	"github.com/dynago/dynago/internal/fake/ollama"
 	"github.com/dynago/dynago/kv"
 )
 
@@ -270,6 +272,73 @@ func TestStreams(t *testing.T) {
 		if a := answers[0]; !reflect.DeepEqual(a.Blocks, c.blocks) || a.Finish != c.finish || !reflect.DeepEqual(a.Usage, c.usage) {
 			t.Errorf("%s: %+v\nwant %+v, %+v, %+v", name, a, c.blocks, c.finish, c.usage)
 		}
+	}
+}
+
+// The whole way to a server that has a door for chat completions, and back.
+func TestOllamasDoor(t *testing.T) {
+	script, err := mock.LoadScript(strings.NewReader(`
+rules:
+  - when: {tool: f}
+    emit: "Sun."
+  - when: {user: call, offers: f}
+    emit: "<think>Hm.</think>A<tool_call>{\"name\":\"f\",\"arguments\":{\"x\":1}}</tool_call><tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>"
+  - when: {user: Once}
+    emit: " upon a time"
+  - when: {user: stop}
+    emit: "one END two"
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := mock.DefaultArgs()
+	args.SpeedupRatio = 0
+	f, err := ollama.New(ollama.Config{Mock: mock.Config{Model: "m", Args: args, Script: script}, Loaded: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	e := attach(t, f, func(c *openai.Config) { c.Model = "m:latest" })
+	ask := func(r *engine.Request) chat.Answer {
+		t.Helper()
+		r.Stop.MaxTokens = 200
+		answers, err := chat.Fold(e.Chat(t.Context(), r))
+		if err != nil || len(answers) != 1 {
+			t.Fatalf("%v, %v", answers, err)
+		}
+		return answers[0]
+	}
+	say := func(text string) *engine.Request {
+		r := &engine.Request{ID: "r-1", Chat: hello(), Sampling: engine.Sampling{Temperature: p(0.0)}}
+		r.Chat.Turns[0].Blocks[0].Text = text
+		return r
+	}
+	r := say("call")
+	r.Chat.Tools = []chat.Tool{{Kind: chat.ToolFunction, Name: "f", Schema: json.RawMessage(`{"type":"object"}`)}}
+	a := ask(r)
+	if len(a.Blocks) != 4 || a.Blocks[0].Text != "Hm." || a.Blocks[1].Text != "A" || a.Blocks[2].Use.Args != `{"x":1}` || a.Blocks[3].Use.Args != "{}" ||
+		a.Finish.Reason != chat.FinishToolUse || a.Usage.Prompt == 0 || a.Usage.Output == 0 {
+		t.Errorf("%+v", a)
+	}
+	r.Chat.Turns = append(r.Chat.Turns, chat.Turn{Role: chat.RoleAssistant, Blocks: a.Blocks},
+		chat.Turn{Role: chat.RoleUser, Blocks: []chat.Block{{Kind: chat.ToolResult, Result: &chat.Result{ID: a.Blocks[2].Use.ID, Name: "f", Blocks: []chat.Block{text("ok")}}}}})
+	if a = ask(r); a.Finish.Reason == "" {
+		t.Errorf("with the result: %+v", a)
+	}
+	r = say("Once")
+	r.Chat.Turns[0].Raw = true
+	if a = ask(r); len(a.Blocks) != 1 || a.Blocks[0].Text != " upon a time" || a.Usage.Prompt != 4 {
+		t.Errorf("a bare prompt: %+v", a)
+	}
+	r = say("stop")
+	r.Stop.Strings = []string{"END"}
+	if a = ask(r); a.Blocks[0].Text != "one " {
+		t.Errorf("a stop string: %+v", a)
+	}
+	r = say("anything")
+	r.Format = &chat.OutputFormat{Kind: chat.FormatJSONSchema, Schema: json.RawMessage(`{"enum":[7]}`)}
+	if a = ask(r); a.Blocks[0].Text != "7" {
+		t.Errorf("a form: %+v", a)
 	}
 }
 

@@ -49,13 +49,16 @@ type message struct {
 	Images   []string `json:"images"`
 	ToolName string   `json:"tool_name"`
 	ToolID   string   `json:"tool_call_id"`
-	Calls    []struct {
-		ID       string `json:"id"`
-		Function struct {
-			Name string                    `json:"name"`
-			Args map[string]jsontext.Value `json:"arguments"`
-		} `json:"function"`
-	} `json:"tool_calls"`
+	Calls    []called `json:"tool_calls"`
+}
+
+// called is a call that the model made, with arguments that are an object.
+type called struct {
+	ID       string `json:"id"`
+	Function struct {
+		Name string                    `json:"name"`
+		Args map[string]jsontext.Value `json:"arguments"`
+	} `json:"function"`
 }
 
 func (s *Server) able(ability string) bool { return slices.Contains(s.cfg.Capabilities, ability) }
@@ -68,9 +71,13 @@ func (s *Server) thinks(q *question) bool {
 
 func (s *Server) generate(w http.ResponseWriter, r *http.Request, conversation bool) {
 	var q question
-	if !read(w, r, &q) {
-		return
+	if read(w, r, &q) {
+		s.serve(w, r, &q, conversation, nil)
 	}
+}
+
+// serve answers a question, in lines unless it was asked at the second door.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, q *question, conversation bool, as *events) {
 	wants := len(q.Think) > 0 && string(q.Think) != "false" && string(q.Think) != "null"
 	keep := s.cfg.KeepAlive
 	if q.Keep.set {
@@ -82,7 +89,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, conversation b
 		return
 	case len(q.Messages) == 0 && q.Prompt == "" && q.Keep.set && keep == 0:
 		s.memory.unload()
-		s.only(w, &q, "unload")
+		s.only(w, q, "unload")
 		return
 	case wants && !s.able("thinking"):
 		refuse(w, http.StatusBadRequest, "%q does not support thinking", q.Model)
@@ -107,16 +114,16 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, conversation b
 	}
 	defer s.memory.release(keep)
 	if len(q.Messages) == 0 && q.Prompt == "" {
-		s.only(w, &q, "load")
+		s.only(w, q, "load")
 		return
 	}
-	prompt, ok := s.prompt(&q, conversation)
+	prompt, ok := s.prompt(q, conversation)
 	if !ok {
 		refuse(w, http.StatusBadRequest, "the input length exceeds the context length")
 		return
 	}
-	ask := s.request(&q, prompt, conversation)
-	o := &output{s: s, w: w, q: &q, conversation: conversation, thinks: conversation && s.thinks(&q), prompt: len(prompt)}
+	ask := s.request(q, prompt, conversation)
+	o := &output{s: s, w: w, q: q, as: as, conversation: conversation, thinks: conversation && s.thinks(q), prompt: len(prompt)}
 	o.run(r.Context(), ask)
 }
 

@@ -96,6 +96,14 @@ func (m *memory) now() int {
 	return m.context
 }
 
+// crash forgets everything: what runs breaks off with what is cached.
+func (m *memory) crash() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hold()
+	m.load(0)
+}
+
 func (m *memory) end() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

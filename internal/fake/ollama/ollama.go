@@ -112,6 +112,9 @@ func (s *Server) Pull(digest string) {
 // Unload takes the model out of memory, once nothing runs.
 func (s *Server) Unload() { s.memory.unload() }
 
+// Restart is a crash and a new start: connections break, and nothing is loaded.
+func (s *Server) Restart() { s.memory.crash() }
+
 // Context returns the context with which the model is loaded; 0: it is not.
 func (s *Server) Context() int { return s.memory.now() }
 

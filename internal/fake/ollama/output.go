@@ -3,6 +3,7 @@ package ollama
 import (
 	"bytes"
 	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -27,6 +28,7 @@ type output struct {
 	s            *Server
 	w            http.ResponseWriter
 	q            *question
+	as           *events // nil: lines
 	conversation bool
 	thinks       bool
 
@@ -227,7 +229,17 @@ func (o *output) say(calls []object, more object) {
 	for name, v := range more {
 		l[name] = v
 	}
-	o.line(l)
+	if o.as == nil {
+		o.line(l)
+		return
+	}
+	l["called"] = o.calls > 0
+	for _, e := range o.as.line(l, o.conversation) {
+		o.line(e)
+	}
+	if l["done"] == true {
+		io.WriteString(o.w, "data: [DONE]\n\n") //nolint:errcheck // the client has gone then
+	}
 }
 
 // line writes and flushes one. That nobody reads it is seen by the request's
@@ -239,7 +251,11 @@ func (o *output) line(l object) {
 		panic(err) // it is made here
 	}
 	kind := "application/x-ndjson"
-	if o.whole() {
+	switch {
+	case o.as != nil:
+		kind = "text/event-stream"
+		text = append(append([]byte("data: "), text...), '\n')
+	case o.whole():
 		kind = "application/json; charset=utf-8"
 	}
 	o.w.Header().Set("Content-Type", kind)

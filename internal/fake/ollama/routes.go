@@ -28,6 +28,9 @@ func (s *Server) routes() {
 	s.mux.HandleFunc("POST /api/show", s.show)
 	s.mux.HandleFunc("POST /api/chat", func(w http.ResponseWriter, r *http.Request) { s.generate(w, r, true) })
 	s.mux.HandleFunc("POST /api/generate", func(w http.ResponseWriter, r *http.Request) { s.generate(w, r, false) })
+	s.mux.HandleFunc("GET /v1/models", s.models)
+	s.mux.HandleFunc("POST /v1/chat/completions", s.compatible(true))
+	s.mux.HandleFunc("POST /v1/completions", s.compatible(false))
 }
 
 func answer(w http.ResponseWriter, status int, v any) {
@@ -48,12 +51,16 @@ func refuse(w http.ResponseWriter, status int, format string, args ...any) {
 func read(w http.ResponseWriter, r *http.Request, v any) bool {
 	text, err := io.ReadAll(r.Body)
 	if err == nil {
-		err = json.Unmarshal(text, v, jsontext.AllowInvalidUTF8(true))
+		err = unmarshal(text, v)
 	}
 	if err != nil {
 		refuse(w, http.StatusBadRequest, "%v", err)
 	}
 	return err == nil
+}
+
+func unmarshal(text []byte, v any) error {
+	return json.Unmarshal(text, v, jsontext.AllowInvalidUTF8(true))
 }
 
 // tagged is a name with its tag.
