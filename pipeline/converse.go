@@ -228,6 +228,7 @@ func (j *job) spoken(ctx context.Context) iter.Seq2[chat.Event, error] {
 				return
 			}
 			if err = c.next(ctx, err); err != nil {
+				c.movedInVain(ctx, err)
 				yield(chat.Event{}, unsayable(err))
 				return
 			}
@@ -306,6 +307,7 @@ func (h *hearing) event(e *chat.Event) {
 	booking := h.booking.booking
 	if h.pace.item(n, h.seen) {
 		booking.Prefilled()
+		h.moved(MoveSuccess)
 	}
 	booking.Output(n)
 	u := &e.Usage

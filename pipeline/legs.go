@@ -172,6 +172,7 @@ func (c *carry) inTurn(ctx context.Context, h *handoff, request *engine.Request,
 		h.release()
 		c.p.count.prefillAnswered.Add(1)
 		c.pace.item(len(first.TokenIDs), c.seen)
+		c.moved(MoveSuccess)
 		first.Handoff = nil
 		c.remember(&first)
 		yield(first, nil)

@@ -19,6 +19,7 @@ func (j *job) deltas(ctx context.Context) iter.Seq2[engine.Delta, error] {
 		c := &carry{job: j, budget: j.budget}
 		for {
 			if len(c.delivered) >= j.prompt.Stop.MaxTokens {
+				c.moved(MoveSuccess)
 				yield(c.full(), nil)
 				return
 			}
@@ -41,6 +42,7 @@ func (j *job) deltas(ctx context.Context) iter.Seq2[engine.Delta, error] {
 				err = c.next(ctx, err)
 			}
 			if err != nil {
+				c.movedInVain(ctx, err)
 				yield(engine.Delta{}, err)
 				return
 			}
@@ -60,6 +62,10 @@ type carry struct {
 	cuts      int      // attempts that ended when it was
 	pace      pace     // of this attempt
 	seen      *sighting
+
+	// Of a request that moves: since when, or the zero time, and whether it had begun.
+	lost        time.Time
+	lostOngoing bool
 
 	// Of a request in two legs.
 	hand        *handoff // computed, and not fetched yet
@@ -164,6 +170,7 @@ func (c *carry) note(d *engine.Delta) {
 	first := c.pace.item(len(d.TokenIDs), c.seen)
 	if first {
 		c.here.Prefilled()
+		c.moved(MoveSuccess)
 	}
 	c.here.Output(len(d.TokenIDs))
 	if two := c.hand != nil || c.beside != nil || c.fetchedHere; two {
@@ -236,8 +243,10 @@ func (c *carry) next(ctx context.Context, failure error) error {
 	if limit := c.p.MigrationMaxTokens; limit > 0 && len(ids) > limit {
 		c.drop()
 		c.p.count.tooLong.Add(1)
+		c.tellMove(Move{Ongoing: ongoing, End: MoveRefused})
 		return failure
 	}
+	c.lose(ongoing)
 	if ongoing {
 		c.p.count.migratedOngoing.Add(1)
 	} else {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/nvext"
 	"github.com/dynago/dynago/pipeline"
+	"github.com/dynago/dynago/router"
 )
 
 // breaks yields k tokens of what the engine would say, then the fault.
@@ -71,7 +73,10 @@ func TestMigration(t *testing.T) {
 				f := &fake{features: tc.features}
 				fakes, engines = append(fakes, f), append(engines, f)
 			}
-			h := newHouse(t, pipeline.Config{MigrationLimit: tc.limit, MigrationMaxTokens: tc.maxTokens}, engines...)
+			var moves []pipeline.Move
+			h := newHouse(t, pipeline.Config{
+				MigrationLimit: tc.limit, MigrationMaxTokens: tc.maxTokens, Moved: func(m pipeline.Move) { moves = append(moves, m) },
+			}, engines...)
 			say := h.say(sentence, 1, engine.FinishEOS)
 			for i, w := range tc.workers {
 				fakes[i].generate = func(ctx context.Context, r *engine.Request, yield func(engine.Delta, error) bool) {
@@ -117,12 +122,41 @@ func TestMigration(t *testing.T) {
 			if len(sent) != tc.attempts {
 				t.Errorf("%d attempts, want %d", len(sent), tc.attempts)
 			}
+			var ends []pipeline.MoveEnd
+			for _, m := range moves {
+				ends = append(ends, m.End)
+				if m.Model != "test/model" || m.Ongoing == (tc.workers[0].after == 0) {
+					t.Errorf("told of %+v", m)
+				}
+			}
+			if !slices.Equal(ends, movesOf[name]) {
+				t.Errorf("told of moves %v, want %v", ends, movesOf[name])
+			}
 			if got := h.Counters(); got != tc.counters {
 				t.Errorf("counters %+v, want %+v", got, tc.counters)
 			}
 			h.released(t)
 		})
 	}
+}
+
+// movesOf are the ends of the moves that are told of, by case.
+var movesOf = map[string][]pipeline.MoveEnd{
+	"at the start":                     {pipeline.MoveSuccess},
+	"in the middle":                    {pipeline.MoveSuccess},
+	"twice":                            {pipeline.MoveSuccess, pipeline.MoveSuccess},
+	"without a finish":                 {pipeline.MoveSuccess},
+	"not beyond the limit":             {pipeline.MoveSuccess},
+	"no worker left":                   {pipeline.MoveSuccess, pipeline.MoveFailure},
+	"all overloaded":                   {pipeline.MoveFailure},
+	"denied elsewhere before an item":  {pipeline.MoveSuccess},
+	"refused on the way":               {pipeline.MoveSuccess},
+	"stale on the way":                 {pipeline.MoveSuccess},
+	"denied behind a token of its own": {pipeline.MoveSuccess},
+	"grown too long":                   {pipeline.MoveRefused},
+	"a new life costs no attempt":      {pipeline.MoveSuccess},
+	"the second does":                  {pipeline.MoveFailure},
+	"guided moves before the first":    {pipeline.MoveSuccess},
 }
 
 // One choice among several moves before its first token, and not behind it.
@@ -257,6 +291,35 @@ func TestWorkerLost(t *testing.T) {
 	}
 	if text != sentence {
 		t.Errorf("text %q", text)
+	}
+	h.released(t)
+}
+
+// A session stays with the worker that its request has moved to.
+func TestSessionFollowsItsRequest(t *testing.T) {
+	a, b := &fake{}, &fake{}
+	h := newHouseOf(t, pipeline.Config{MigrationLimit: 3}, router.Config{Mode: router.RoundRobin, SessionTTL: time.Minute}, a, b)
+	say := h.say(sentence, 1, engine.FinishEOS)
+	failed := uint64(0)
+	for i, f := range []*fake{a, b} {
+		f.generate = func(ctx context.Context, r *engine.Request, yield func(engine.Delta, error) bool) {
+			if failed == 0 {
+				failed = uint64(i + 1)
+				yield(engine.Delta{}, engine.Errorf(engine.WorkerOverloaded, "injected")) // which inhibits nobody
+				return
+			}
+			say(ctx, r, yield)
+		}
+	}
+	for n := range 4 {
+		r := request("Hello")
+		r.Identity.Key = "session"
+		if _, err := chat.Fold(h.Run(t.Context(), r)); err != nil {
+			t.Fatal(err)
+		}
+		if r.Notes.Target.Worker != 3-failed {
+			t.Errorf("request %d went to %d, and %d had failed", n, r.Notes.Target.Worker, failed)
+		}
 	}
 	h.released(t)
 }

@@ -49,8 +49,11 @@ type Config struct {
 	// MigrationMaxTokens ends migration for requests that have grown beyond it;
 	// 0 = never.
 	MigrationMaxTokens int
-	Limits             Limits
-	Tags               Tags
+	// Moved, if not nil, is told of each move to another worker when it is known what
+	// came of it. It is called from any goroutine and must be quick.
+	Moved  func(Move)
+	Limits Limits
+	Tags   Tags
 	// KeepEntities leaves &lt; and its like in arguments, whatever the model.
 	KeepEntities bool
 	// KeepPreamble leaves the lines in the system text that name an agent's program

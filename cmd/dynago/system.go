@@ -36,6 +36,7 @@ type system struct {
 	// policies pick workers instead of the router's mode, if they are chosen.
 	policies *policies
 	meter    *meter.Meter
+	moves    *moveMetrics
 	journal  *router.Journal // or nil
 	// specs are the engines that flags name, file lists others, and served are the
 	// models of all; without either the workers are mock engines, of files.
@@ -74,7 +75,7 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 	if sys.files != nil {
 		s.oneLegged(logs.target("router"))
 	}
-	sys.meter = meter.New()
+	sys.meter, sys.moves = meter.New(), newMoveMetrics()
 	watchers := router.Observers{sys.meter}
 	if n := s.Router.DecisionLog; n > 0 {
 		sys.journal = router.NewJournal(n, s.Router.DecisionRate, nil)
@@ -96,7 +97,7 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 		KeepEntities:   !s.Model.Unescape,
 		Tags:           pipeline.Tags{Use: s.Model.StructuralTag, Always: s.Model.TagScope == "always", Schemas: s.Model.TagSchema == "strict"},
 		StrictSessions: s.Router.StrictSessions,
-		MigrationLimit: s.Router.MigrationLimit, MigrationMaxTokens: value(s.Router.MigrationMaxTokens),
+		Moved:          sys.moves.moved, MigrationLimit: s.Router.MigrationLimit, MigrationMaxTokens: value(s.Router.MigrationMaxTokens),
 		Limits: limits, Logger: logs.target("pipeline"),
 		DefaultThinking: s.Model.defaultThinking(), ExcludeTools: s.Requests.ExcludeTools,
 		KeepPreamble: !s.Requests.StripPreamble, ImagePlaceholder: s.Requests.ImagePlaceholder, HistoryTokens: orNone(s.Observe.HistoryTokens),
