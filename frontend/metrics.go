@@ -255,10 +255,19 @@ func (n *modelNames) primary(name string) string {
 			next[k] = v
 		}
 	}
-	for _, m := range n.backend.Models() {
-		for _, alias := range m.Aliases {
-			next[alias] = m.ID
+	// Further names come before those of adapters, and a model's own before both.
+	models := n.backend.Models()
+	for _, m := range models {
+		for _, name := range m.Adapters {
+			next[name] = m.ID
 		}
+	}
+	for _, m := range models {
+		for _, name := range m.Aliases {
+			next[name] = m.ID
+		}
+	}
+	for _, m := range models {
 		next[m.ID] = m.ID
 	}
 	n.known.Store(&next)

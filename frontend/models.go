@@ -23,7 +23,7 @@ func (s *Server) listModels(w http.ResponseWriter, r *http.Request) {
 		if !m.Ready {
 			continue
 		}
-		for _, name := range append([]string{m.ID}, m.Aliases...) {
+		for _, name := range slices.Concat([]string{m.ID}, m.Aliases, m.Adapters) {
 			list = append(list, s.modelOf(name, m, x.arrived.Unix()))
 		}
 	}
@@ -113,8 +113,14 @@ func (s *Server) modelReady(w http.ResponseWriter, r *http.Request, id string) {
 
 func (s *Server) lookup(name string) (pipeline.ModelInfo, bool) {
 	name = s.resolve(name)
-	for _, m := range s.Backend.Models() {
+	models := s.Backend.Models()
+	for _, m := range models {
 		if m.ID == name || slices.Contains(m.Aliases, name) {
+			return m, true
+		}
+	}
+	for _, m := range models {
+		if slices.Contains(m.Adapters, name) {
 			return m, true
 		}
 	}
