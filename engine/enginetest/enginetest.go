@@ -4,10 +4,12 @@
 // The one idea: an engine is judged from outside, by its own card. A case that
 // needs a feature which the card lacks, or a hook which the [Subject] lacks, is
 // left out by name, and the list of names left out is part of the test, so that
-// nothing is lost unnoticed.
+// nothing is lost unnoticed. What few engines have, and what engines of another kind
+// have, is left out by the card without a word.
 package enginetest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -36,6 +38,16 @@ type Subject struct {
 	// Lose, while on, loses what the engine tells of its caches, on the way to who
 	// reads it.
 	Lose func(e engine.Engine, on bool)
+	// Cut breaks all connections to an engine, which can be reached again at once.
+	Cut func(e engine.Engine)
+	// Full is like Slow, but the engine admits two requests and refuses a third.
+	Full func(t *testing.T) engine.Engine
+	// Legs returns an engine that computes prompts, and one that goes on from
+	// there with what the other's answer hands over. They give the ids that
+	// New's engines give.
+	Legs func(t *testing.T) (prefill, decode engine.Engine)
+	// Meeting is like Legs for engines whose legs run at once.
+	Meeting func(t *testing.T) (prefill, decode engine.Engine)
 	// Prompt returns n ids that the engine accepts; another seed makes another
 	// prompt from the first id on. Nil: ids from 100 to 899.
 	Prompt func(seed uint64, n int) []uint32
@@ -52,12 +64,18 @@ type Subject struct {
 type test struct {
 	name  string // begins with the number of the case in the contract
 	needs engine.Features
-	hook  string // "", slow, restart, drain, or several, divided by spaces
+	hook  string                  // names of hooks, divided by spaces
+	in    engine.Input            // that the engine must take; empty: that of the contract
+	when  func(*engine.Card) bool // what else its card must say; nil: nothing
+	rare  bool                    // of what few engines have: it is left out without being named
 	run   func(t *testing.T, s *Subject)
 }
 
 // Run runs the whole contract.
-func Run(t *testing.T, s Subject) {
+func Run(t *testing.T, s Subject) { s.run(t, tests, engine.InputTokens) }
+
+// run runs tests of engines that take this form of input, unless a test says another.
+func (s Subject) run(t *testing.T, tests []test, in engine.Input) {
 	if s.Prompt == nil {
 		s.Prompt = defaultPrompt
 	}
@@ -65,8 +83,13 @@ func Run(t *testing.T, s Subject) {
 	s.bubble(t, "card", func(t *testing.T) { card = ready(t, s.New(t)).Card })
 	var skipped []string
 	for _, c := range tests {
+		if of := cmp.Or(c.in, in); of != anything && !card.Accept(of) {
+			continue
+		}
 		if !s.can(&c, card) {
-			skipped = append(skipped, c.name)
+			if !c.rare {
+				skipped = append(skipped, c.name)
+			}
 			continue
 		}
 		s.bubble(t, c.name, func(t *testing.T) { c.run(t, &s) })
@@ -92,7 +115,13 @@ func (s *Subject) can(c *test, card *engine.Card) bool {
 			return false
 		}
 	}
-	has := map[string]bool{"slow": s.Slow != nil, "restart": s.Restart != nil, "drain": s.Drain != nil, "lose": s.Lose != nil}
+	if c.when != nil && !c.when(card) {
+		return false
+	}
+	has := map[string]bool{
+		"slow": s.Slow != nil, "restart": s.Restart != nil, "drain": s.Drain != nil, "lose": s.Lose != nil, "cut": s.Cut != nil,
+		"full": s.Full != nil, "legs": s.Legs != nil, "meeting": s.Meeting != nil,
+	}
 	for hook, there := range has {
 		if !there && slices.Contains(strings.Fields(c.hook), hook) {
 			return false

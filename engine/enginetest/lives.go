@@ -32,7 +32,7 @@ func readyHasCard(t *testing.T, s *Subject) {
 	switch {
 	case c == nil:
 		t.Fatal("ready without a card")
-	case c.Model == "" || len(c.Accepts) == 0 || c.ContextLength == 0 || c.Ranks() < 1:
+	case c.Model == "" || len(c.Accepts) == 0 || c.ContextLength == 0 && c.Accept(engine.InputTokens) || c.Ranks() < 1:
 		t.Errorf("card %+v", c)
 	case c.Features.Has(engine.FeatureEvents) && (c.BlockSize == 0 || c.HashScheme == ""):
 		t.Errorf("events without block size or hash scheme: %+v", c)
@@ -46,6 +46,13 @@ func restartEpoch(t *testing.T, s *Subject) {
 	if now := ready(t, e).Epoch; now != before {
 		t.Errorf("epoch %d became %d without a restart", before, now)
 	}
+	s.epochs(t, e)
+}
+
+// epochs restarts an engine that is ready, and wants one epoch for each life.
+func (s *Subject) epochs(t *testing.T, e engine.Engine) {
+	t.Helper()
+	before := ready(t, e).Epoch
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	seen := []uint64{}
@@ -271,6 +278,12 @@ func nothingLeft(t *testing.T, s *Subject) {
 			t.Error("a closed engine answers")
 		}
 	}
+	leftOver(t, before)
+}
+
+// leftOver waits until no more goroutines run than before.
+func leftOver(t *testing.T, before int) {
+	t.Helper()
 	for deadline := time.Now().Add(2 * time.Second); runtime.NumGoroutine() > before; {
 		if time.Now().After(deadline) {
 			stacks := make([]byte, 1<<16)

@@ -82,7 +82,11 @@ func TestContract(t *testing.T) {
 			Slow:    func(t *testing.T) engine.Engine { return open(t, cfg, slow) },
 			Restart: func(e engine.Engine) { e.(*mock.Engine).Restart() },
 			Drain:   func(e engine.Engine) { e.(*mock.Engine).Drain() },
-			Skips:   []string{"26-loss"}, // there is no way on which they could be lost
+			Legs: func(t *testing.T) (prefill, decode engine.Engine) {
+				role := func(r string) func(*mock.Args) { return func(a *mock.Args) { a.WorkerType = r } }
+				return open(t, cfg, role("prefill")), open(t, cfg, role("decode"))
+			},
+			Skips: []string{"26-loss"}, // there is no way on which they could be lost
 		}
 		if name == "text" {
 			t.Run("text-real-time", func(t *testing.T) { enginetest.Run(t, subject) })

@@ -79,7 +79,8 @@ func TestBackendTokens(t *testing.T) {
 		},
 		"events.py": {
 			"03-restart-is-another-epoch", "04-drain", "07-logprobs", "07-prompt-logprobs", "15-leaving", "16-cancelled",
-			"17-deadline", "19-killed", "25-namespaces", "27-restart", "28-load",
+			"17-deadline", "19-killed",
+			"25-namespaces", "26-loss", "27-restart", "28-load",
 		},
 	} {
 		t.Run(script, func(t *testing.T) {
@@ -196,8 +197,10 @@ func TestBackendText(t *testing.T) {
 }
 
 func TestBackendTensors(t *testing.T) {
-	address, _ := backend(t, "tensors.py")
-	e := dial(t, remote.Config{URL: address})
-	await(t, e, inState(engine.Ready))
-	tensors(t, e)
+	enginetest.Run(t, enginetest.Subject{
+		New: func(t *testing.T) engine.Engine {
+			address, process := backend(t, "tensors.py")
+			return &example{dial(t, remote.Config{URL: address}), process}
+		},
+	})
 }

@@ -2,7 +2,10 @@ package remote_test
 
 import (
 	"errors"
+	"io"
 	"net"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -69,7 +72,7 @@ func dial(t *testing.T, c remote.Config) *remote.Client {
 // serve puts a mock engine behind a real socket.
 func serve(t *testing.T, a mock.Args, c remote.ServerConfig) *served {
 	t.Helper()
-	m, err := mock.New(mock.Config{Model: "m", Args: a, Source: mock.SourceRandom, EOS: []uint32{2}})
+	m, err := mock.New(mock.Config{Model: "m", Args: a, Source: mock.SourceRandom, EOS: []uint32{2}, Name: a.WorkerType})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,16 +83,143 @@ func serve(t *testing.T, a mock.Args, c remote.ServerConfig) *served {
 	return s
 }
 
+// wire is a client whose connections can be cut.
+type wire struct {
+	*served
+	proxy *proxy
+}
+
+func (w *wire) Close() error { return errors.Join(w.served.Close(), w.proxy.close()) }
+
+// proxy passes connections on.
+type proxy struct {
+	net.Listener
+	to      string
+	running sync.WaitGroup
+
+	mu    sync.Mutex
+	conns map[net.Conn]bool
+}
+
+func newProxy(t *testing.T, to string) *proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{Listener: l, to: strings.TrimPrefix(to, "grpc://"), conns: map[net.Conn]bool{}}
+	p.running.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", p.to)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			p.join(in, out)
+			p.join(out, in)
+		}
+	})
+	t.Cleanup(func() { p.close() })
+	return p
+}
+
+// join copies from one connection to another until either is closed.
+func (p *proxy) join(from, to net.Conn) {
+	p.mu.Lock()
+	p.conns[from] = true
+	p.mu.Unlock()
+	p.running.Go(func() {
+		io.Copy(to, from) //nolint:errcheck // it ends when it ends
+		to.Close()
+		from.Close()
+		p.mu.Lock()
+		delete(p.conns, from)
+		p.mu.Unlock()
+	})
+}
+
+// cut closes all connections.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.conns {
+		c.Close()
+	}
+}
+
+func (p *proxy) close() error {
+	p.Listener.Close()
+	p.cut()
+	p.running.Wait()
+	return nil
+}
+
+// legArgs are those of an engine with one of two roles.
+func legArgs(role string) mock.Args {
+	a := args()
+	a.WorkerType = role
+	return a
+}
+
+// The whole contract, with a real socket between the engine and its caller.
 func TestConformance(t *testing.T) {
-	fresh := func(a mock.Args) func(*testing.T) engine.Engine {
-		return func(t *testing.T) engine.Engine {
-			return serve(t, a, remote.ServerConfig{Heartbeat: 200 * time.Millisecond})
+	c := remote.ServerConfig{Heartbeat: 200 * time.Millisecond}
+	legs := func(concurrent bool) func(*testing.T) (prefill, decode engine.Engine) {
+		return func(t *testing.T) (engine.Engine, engine.Engine) {
+			a := mock.Config{Model: "m", Args: legArgs("prefill"), Source: mock.SourceRandom, EOS: []uint32{2}, Name: "prefill"}
+			if concurrent {
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				a.Bootstrap = l
+			}
+			m, err := mock.New(a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			server, address := listen(t, remote.ServerConfig{Engine: m})
+			p := &served{dial(t, remote.Config{URL: address}), server, m}
+			t.Cleanup(func() { p.Close() })
+			return p, serve(t, legArgs("decode"), c)
 		}
 	}
 	enginetest.Run(t, enginetest.Subject{
-		New: fresh(args()), Slow: fresh(slowArgs()),
-		Restart: func(e engine.Engine) { e.(*served).mock.Restart() },
-		Drain:   func(e engine.Engine) { e.(*served).mock.Drain() },
-		Skips:   []string{"26-loss"},
+		New: func(t *testing.T) engine.Engine { return serve(t, args(), c) },
+		Slow: func(t *testing.T) engine.Engine {
+			s := serve(t, slowArgs(), c)
+			p := newProxy(t, s.Client.String())
+			s.Client = dial(t, remote.Config{URL: "grpc://" + p.Addr().String()})
+			return &wire{s, p}
+		},
+		Full: func(t *testing.T) engine.Engine {
+			return serve(t, slowArgs(), remote.ServerConfig{Requests: 1, Queue: 1})
+		},
+		Restart: func(e engine.Engine) { mockOf(e).Restart() },
+		Drain:   func(e engine.Engine) { mockOf(e).Drain() },
+		Cut:     func(e engine.Engine) { e.(*wire).proxy.cut() },
+		Legs:    legs(false), Meeting: legs(true),
+		Skips: []string{"26-loss"}, // there is no way on which they could be lost
+	})
+}
+
+func mockOf(e engine.Engine) *mock.Engine {
+	if w, ok := e.(*wire); ok {
+		return w.mock
+	}
+	return e.(*served).mock
+}
+
+// The part of it that a backend of tensors has.
+func TestConformanceOfTensors(t *testing.T) {
+	enginetest.Run(t, enginetest.Subject{
+		New: func(t *testing.T) engine.Engine {
+			_, address := listen(t, remote.ServerConfig{Engine: echoes{}})
+			return dial(t, remote.Config{URL: address})
+		},
 	})
 }

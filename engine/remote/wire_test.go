@@ -97,12 +97,12 @@ func over[M proto.Message](t *testing.T, m M) M {
 // Every field of a request arrives, or is named here.
 func TestRequestArrives(t *testing.T) {
 	stays := []string{
-		".Trace",              // metadata of the call
-		".Chat.Sampling",      // the request has it, in the engine's words
-		".Chat.Cache",         // the request's directives have it
-		".Chat.Truncate",      // done by the frontend
-		".Chat.Output.Member", // for messages of the frontend
-		".Format.Member",      // likewise
+		".Trace",                                                                // metadata of the call
+		".Chat.Sampling",                                                        // the request has it, in the engine's words
+		".Chat.Cache",                                                           // the request's directives have it
+		".Chat.Truncate",                                                        // done by the frontend
+		".Chat.Output.Member",                                                   // for messages of the frontend
+		".Format.Member",                                                        // likewise
 		".Chat.Prompt.IDs", ".Chat.Prompt.NoSpecialTokens", ".Chat.Prompt.Echo", // of texts there are only texts
 	}
 	words := map[string]any{
@@ -352,7 +352,9 @@ func FuzzEvents(f *testing.F) {
 	w := eventWriter{rebuilding: map[uint32]bool{}}
 	for _, b := range []kv.Batch{
 		{Rank: 1, Epoch: 2, First: 3, Last: 3, Events: []kv.Event{{Kind: kv.Stored, Blocks: []kv.Block{{Engine: 4, Local: 5}}}}},
-		{Gap: kv.GapLost}, {Snapshot: kv.SnapshotEnd, Last: 9}, {Last: 9},
+		{Gap: kv.GapLost},
+		{Snapshot: kv.SnapshotEnd, Last: 9},
+		{Last: 9},
 	} {
 		for _, m := range w.messages(&b) {
 			raw, err := proto.Marshal(m)
