@@ -46,8 +46,7 @@ type usage struct {
 	} `json:"prompt_tokens_details"`
 }
 
-// tokenLogprobs are in the shape of chats, under content, or in that of
-// completions.
+// tokenLogprobs are under content, or in the shape of completions.
 type tokenLogprobs struct {
 	Content []struct {
 		named
@@ -58,9 +57,12 @@ type tokenLogprobs struct {
 	Top      []map[string]*float64 `json:"top_logprobs"`
 }
 
+// named is how likely an id is, which builds tell as a number or in a text.
 type named struct {
-	Token   string   `json:"token"`
+	ID      *uint32  `json:"token_id"`
+	Token   string   `json:"token"` // token_id:<number>
 	Logprob *float64 `json:"logprob"`
+	Rank    int      `json:"rank"` // 0: not told
 }
 
 // likelihoods are those at one position of a prompt, by id.
@@ -254,21 +256,23 @@ func (a *answer) addLogprobs(d *engine.Delta, told *tokenLogprobs) error {
 	d.Logprobs = make([]engine.Logprob, len(d.TokenIDs))
 	for i, id := range d.TokenIDs {
 		var top []engine.Logprob
-		var own *float64
+		var own named
 		if len(told.Content) > 0 {
-			own = told.Content[i].Logprob
-			for _, t := range told.Content[i].Top {
-				top = addNamed(top, t.Token, t.Logprob)
+			own = told.Content[i].named
+			for j := range told.Content[i].Top {
+				top = addNamed(top, &told.Content[i].Top[j])
 			}
 		} else {
-			own = told.Logprobs[i]
+			own.Logprob = told.Logprobs[i]
 			if i < len(told.Top) {
 				for token, lp := range told.Top[i] {
-					top = addNamed(top, token, lp)
+					top = addNamed(top, &named{Token: token, Logprob: lp})
 				}
 			}
 		}
-		d.Logprobs[i] = ranked(id, value(own), top, k)
+		d.Logprobs[i] = ranked(id, value(own.Logprob), top, k)
+		// The rank of one that is not among the alternatives only the engine knows.
+		d.Logprobs[i].Rank = cmp.Or(own.Rank, d.Logprobs[i].Rank)
 	}
 	return nil
 }
@@ -283,15 +287,18 @@ func value(lp *float64) float64 {
 	return max(*lp, floor)
 }
 
-// addNamed adds an alternative by its name, token_id:<number>. What is named
-// otherwise is left out: two ids may have one text.
-func addNamed(top []engine.Logprob, token string, lp *float64) []engine.Logprob {
-	number, ok := strings.CutPrefix(token, "token_id:")
+// addNamed adds an alternative. What is named by a text of its own is left out: two
+// ids may have one text.
+func addNamed(top []engine.Logprob, n *named) []engine.Logprob {
+	if n.ID != nil {
+		return append(top, engine.Logprob{ID: *n.ID, Logprob: value(n.Logprob), Rank: n.Rank})
+	}
+	number, ok := strings.CutPrefix(n.Token, "token_id:")
 	id, err := strconv.ParseUint(number, 10, 32)
 	if !ok || err != nil {
 		return top
 	}
-	return append(top, engine.Logprob{ID: uint32(id), Logprob: value(lp)})
+	return append(top, engine.Logprob{ID: uint32(id), Logprob: value(n.Logprob)})
 }
 
 // ranked puts alternatives in falling order and keeps k of them.
@@ -301,9 +308,9 @@ func ranked(id uint32, lp float64, top []engine.Logprob, k int) engine.Logprob {
 	})
 	out := engine.Logprob{ID: id, Logprob: lp}
 	for i := range top {
-		top[i].Rank = i + 1
+		top[i].Rank = cmp.Or(top[i].Rank, i+1)
 		if top[i].ID == id {
-			out.Rank = i + 1
+			out.Rank = top[i].Rank
 		}
 	}
 	out.Top = top[:min(len(top), k)]

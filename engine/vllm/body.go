@@ -19,8 +19,9 @@ const (
 	completionsPath = "/v1/completions"
 )
 
-// abortPath gives requests up by their ids.
-const abortPath = "/abort_requests"
+// abortPaths give requests up by their ids. Only late builds have the first, and
+// others have the second if they were started for tokens only.
+var abortPaths = [...]string{"/inference/v1/abort_requests", "/abort_requests"}
 
 // saltPrefix tells a salt from an adapter's name or the hash of an image among the
 // keys of a block.
@@ -28,11 +29,11 @@ const saltPrefix = "dynamo-cache-salt:"
 
 // dialect is what one build understands.
 type dialect struct {
-	generate   bool // /inference/v1/generate
-	tokenMode  bool // completions with return_token_ids
-	structured bool // structured_outputs, else guided_json and its kin
-	abort      bool // /abort_requests
-	session    bool // completions with session_id
+	generate   bool   // /inference/v1/generate
+	tokenMode  bool   // completions with return_token_ids
+	structured bool   // structured_outputs, else guided_json and its kin
+	abort      string // the path by which requests are given up, or ""
+	session    bool   // names of sessions
 }
 
 func (d *dialect) path() string {
@@ -42,9 +43,12 @@ func (d *dialect) path() string {
 	return completionsPath
 }
 
-// headerOf returns what stands outside of the body.
-func headerOf(r *engine.Request, c *engine.Card) http.Header {
+// header returns what stands outside of the body.
+func (d *dialect) header(r *engine.Request, c *engine.Card) http.Header {
 	h := http.Header{}
+	if id := r.KV.Session.ID; id != "" && d.session && d.generate {
+		h.Set("X-Session-Id", id) // the body has no place for it
+	}
 	if r.DPRank != nil && c.Features.Has(engine.FeatureDPRank) {
 		h.Set("X-Data-Parallel-Rank", strconv.FormatUint(uint64(*r.DPRank), 10))
 	}

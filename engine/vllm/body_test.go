@@ -63,6 +63,7 @@ func asks() []struct {
 		{"decode leg", base(func(r *engine.Request) {
 			r.Disagg = engine.Disagg{Phase: engine.PhaseDecode, Handoff: json.RawMessage(`{"remote_block_ids": [9007199254740993], "remote_port":5600}`)}
 		})},
+		{"a session", base(func(r *engine.Request) { r.KV.Session.ID = "s-1" })},
 		{"json object", form(chat.OutputFormat{Kind: chat.FormatJSONObject})},
 		{"regex", form(chat.OutputFormat{Kind: chat.FormatRegex, Pattern: `\d+"`})},
 		{"grammar", form(chat.OutputFormat{Kind: chat.FormatGrammar, Pattern: "root ::= \"a\"\n"})},
@@ -79,8 +80,8 @@ func TestBodies(t *testing.T) {
 		file string
 		dialect
 	}{
-		{"generate", dialect{generate: true, tokenMode: true, structured: true}},
-		{"completions", dialect{tokenMode: true, structured: true}},
+		{"generate", dialect{generate: true, tokenMode: true, structured: true, session: true}},
+		{"completions", dialect{tokenMode: true, structured: true, session: true}},
 		{"completions-0.10", dialect{tokenMode: true}},
 	} {
 		t.Run(profile.file, func(t *testing.T) {
@@ -92,7 +93,7 @@ func TestBodies(t *testing.T) {
 					t.Errorf("%s: no JSON: %s", a.name, body)
 				}
 				got.WriteString("# " + a.name + "\n" + string(body) + "\n")
-				for name, values := range headerOf(leg, able) {
+				for name, values := range profile.header(leg, able) {
 					got.WriteString(name + ": " + values[0] + "\n")
 				}
 			}
@@ -124,7 +125,7 @@ func TestNotSent(t *testing.T) {
 			t.Errorf("%s is sent to a server that would refuse it: %s", name, body)
 		}
 	}
-	if h := headerOf(r, &engine.Card{}); len(h) > 0 {
+	if h := d.header(r, &engine.Card{}); len(h) > 0 {
 		t.Errorf("headers %v for a server of one rank", h)
 	}
 }

@@ -68,8 +68,15 @@ func (e *Engine) Control(ctx context.Context, name string, args json.RawMessage)
 			path += "?" + query.Encode()
 		}
 	}
-	if _, err := e.client.Post(ctx, path, nil, body); err != nil && !isSo(name, err) {
+	answer, err := e.client.Post(ctx, path, nil, body)
+	if err != nil && !isSo(name, err) {
 		return nil, err
+	}
+	var told struct {
+		Success *bool `json:"success"`
+	}
+	if json.Unmarshal(answer, &told) == nil && told.Success != nil && !*told.Success {
+		return nil, engine.Errorf(engine.Unavailable, "vLLM: %s has not succeeded, as when blocks are in use: try again", name)
 	}
 	if c.rests {
 		// A server that rests takes requests and lets them hang: none may come any more.

@@ -86,6 +86,21 @@ func TestControlArguments(t *testing.T) {
 	}
 }
 
+// A cache that cannot be forgotten, since blocks are in use, is not said to be
+// forgotten.
+func TestResetThatFails(t *testing.T) {
+	s := serve(t, fake.Config{Dev: true, Mock: mock.Config{Args: slowArgs()}}, nil)
+	s.ready(t)
+	r := ask()
+	r.Stop = engine.Stop{MaxTokens: 4000}
+	for range s.Generate(t.Context(), r) {
+		if _, err := s.Control(t.Context(), engine.ControlReset, nil); engine.KindOf(err) != engine.Unavailable {
+			t.Errorf("%v, want unavailable", err)
+		}
+		break
+	}
+}
+
 // A server that rests takes requests and lets them hang: it is out of use at once
 // when it is told to rest, at the next look when somebody else told it, and in use
 // again when it does not rest any more.

@@ -302,10 +302,15 @@ func (e *Engine) inspect(ctx context.Context) (*build, error) {
 	}
 	b.dialect = dialect{
 		generate:   b.paths[generatePath],
-		abort:      b.paths[abortPath],
 		structured: b.field("structured_outputs", 0, 11, 0),
 		tokenMode:  b.field("return_token_ids", 0, 10, 2),
 		session:    b.fields["session_id"],
+	}
+	for _, path := range abortPaths {
+		if b.paths[path] {
+			b.dialect.abort = path
+			break
+		}
 	}
 	if text, err := e.client.Get(ctx, "/server_info?config_format=json"); err == nil {
 		// What cannot be read is not known.
@@ -328,7 +333,7 @@ func (e *Engine) inspect(ctx context.Context) (*build, error) {
 // nothing.
 func (e *Engine) probe(ctx context.Context, b *build) error {
 	b.paths = map[string]bool{}
-	paths := []string{generatePath, abortPath, sourcesPath, "/is_sleeping", "/is_paused"}
+	paths := []string{generatePath, abortPaths[0], abortPaths[1], sourcesPath, "/is_sleeping", "/is_paused"}
 	for i := range controls {
 		paths = append(paths, controls[i].path)
 	}

@@ -236,10 +236,10 @@ func (e *Engine) attempt(ctx context.Context, r *engine.Request, card *engine.Ca
 // answers yields the pieces of an answer; one that is given whole is one piece.
 func (e *Engine) answers(ctx context.Context, r *engine.Request, c *engine.Card, d *dialect) iter.Seq2[[]byte, error] {
 	if streams(r) {
-		return e.client.Stream(ctx, d.path(), headerOf(r, c), d.body(r, c))
+		return e.client.Stream(ctx, d.path(), d.header(r, c), d.body(r, c))
 	}
 	return func(yield func([]byte, error) bool) {
-		yield(e.client.Post(ctx, d.path(), headerOf(r, c), d.body(r, c)))
+		yield(e.client.Post(ctx, d.path(), d.header(r, c), d.body(r, c)))
 	}
 }
 
@@ -249,9 +249,10 @@ const abortTimeout = 2 * time.Second
 // abort tells a server that knows how, besides the connection that is closed, to
 // give up a request that nobody wants any more. Nobody waits for it.
 func (e *Engine) abort(id string, d *dialect, a *answer) {
-	if !d.abort || a.finished() {
+	if d.abort == "" || a.finished() {
 		return
 	}
+	path := d.abort
 	e.later(func() {
 		ctx, cancel := context.WithTimeout(e.closed, abortTimeout)
 		defer cancel()
@@ -259,6 +260,6 @@ func (e *Engine) abort(id string, d *dialect, a *answer) {
 		o.value("request_ids", []string{id, "generate-tokens-" + id, "cmpl-" + id})
 		// The engine core knows requests by the name of their route and this id. The
 		// closed connection says the same, so that nothing is lost with this.
-		_, _ = e.client.Post(ctx, abortPath, nil, o.end())
+		_, _ = e.client.Post(ctx, path, nil, o.end())
 	})
 }

@@ -45,7 +45,7 @@ var Styles = []string{StyleNIXL, StyleMoRIIO, StyleMooncake, StyleShared, StyleO
 // Ports on which connectors listen unless told otherwise.
 const (
 	mooncakePort = 8998
-	offloadPort  = 7777
+	offloadPort  = 5710
 )
 
 // connector is a connector in a server's configuration. One that is made of
@@ -187,9 +187,9 @@ func (e *Engine) handedOver(c *engine.Card, r *engine.Request, answered jsontext
 		if told || json.Unmarshal(r.Disagg.Handoff, &asked) != nil || asked.Decoder.ID == "" {
 			break
 		}
-		port := uint32(cmp.Or(e.config.Disagg.Port, offloadPort)) // of the first rank
-		if r.DPRank != nil && *r.DPRank >= c.DPStart {
-			port += *r.DPRank - c.DPStart
+		port := uint32(cmp.Or(e.config.Disagg.Port, offloadPort))
+		if r.DPRank != nil {
+			port += *r.DPRank
 		}
 		return fmt.Appendf(nil, `{"remote_prefiller":{"kv_request_id":%s,"remote_host":%s,"remote_port":%d}}`,
 			quoted(asked.Decoder.ID), quoted(e.meetingHost()), port)

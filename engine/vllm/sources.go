@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -26,32 +27,37 @@ type publisher struct {
 	Topic     string  `json:"topic"`
 }
 
-// rankSource is where one rank publishes: where it listens, by a port that may be of
-// nobody's choice.
+// rankSource is where one rank publishes: as it was told to, or where it listens, by
+// a port that may be of nobody's choice.
 type rankSource struct {
+	publisher
+	told      bool   // as its publisher was told to
 	Transport string `json:"transport"` // "" and "zmq" are ZMQ
 	Rank      uint32 `json:"data_parallel_rank"`
-	Endpoint  string `json:"endpoint"`
-	Replay    string `json:"replay_endpoint"`
-	Topic     string `json:"topic"`
 }
 
-// sourcesOf reads an answer of sourcesPath, which is a list or has one. What cannot be
-// read tells of nobody.
+// sourcesOf reads an answer of sourcesPath: an object of configurations by rank, a
+// list of addresses, or an object that has one. What cannot be read tells of nobody.
 func sourcesOf(text []byte) []rankSource {
-	list := jsontext.Value(text)
-	if list.Kind() == '{' {
-		var within struct {
-			Sources jsontext.Value `json:"sources"`
-		}
-		if json.Unmarshal(text, &within, lenient) != nil {
-			return nil
-		}
-		list = within.Sources
-	}
 	var out []rankSource
-	if json.Unmarshal(list, &out, lenient) != nil {
-		return nil
+	var members map[string]jsontext.Value
+	if json.Unmarshal(text, &members, lenient) != nil {
+		members = map[string]jsontext.Value{"sources": text}
+	}
+	for name, value := range members {
+		if name == "sources" {
+			var list []rankSource
+			if json.Unmarshal(value, &list, lenient) == nil {
+				out = append(out, list...)
+			}
+			continue
+		}
+		rank, err := strconv.ParseUint(name, 10, 32)
+		one := rankSource{told: true}
+		if err == nil && json.Unmarshal(value, &one.publisher, lenient) == nil && one.Enabled && one.Publisher == "zmq" {
+			one.Rank = uint32(rank)
+			out = append(out, one)
+		}
 	}
 	out = slices.DeleteFunc(out, func(s rankSource) bool {
 		return s.Endpoint == "" || s.Transport != "" && s.Transport != "zmq"
@@ -69,12 +75,19 @@ func endpointsOf(sources []rankSource, host string, first, size uint32) ([]kveve
 		if i < 0 {
 			return nil, fmt.Errorf("the server does not tell where rank %d publishes", rank)
 		}
-		s := &sources[i]
-		one, err := kvevent.EngineEndpoints(anyHost(s.Endpoint), anyHost(s.Replay), host, 0, 1)
+		s := sources[i]
+		replay := ""
+		if s.Replay != nil {
+			replay = *s.Replay
+		}
+		if !s.told { // it listens there
+			s.Endpoint, replay = anyHost(s.Endpoint), anyHost(replay)
+		}
+		one, err := kvevent.EngineEndpoints(s.Endpoint, replay, host, 0, 1)
 		if err != nil {
 			return nil, err
 		}
-		one[0].Rank, one[0].Bind = rank, false
+		one[0].Rank, one[0].Bind = rank, one[0].Bind && s.told
 		out = append(out, one[0])
 	}
 	return out, nil

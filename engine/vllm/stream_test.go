@@ -1,7 +1,6 @@
 package vllm_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"math"
@@ -218,19 +217,15 @@ func TestDowngrade(t *testing.T) {
 
 // Who leaves is told of by name where the server hears that.
 func TestAbort(t *testing.T) {
-	s := serve(t, fake.Config{TokensOnly: true, Mock: mock.Config{Args: slowArgs()}}, nil)
-	s.ready(t)
-	for range s.Generate(t.Context(), &engine.Request{ID: "gone-1", TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 4000}}) {
-		break
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	for range s.Load(ctx) { // a look at a time, until it has heard
-		if slices.Contains(s.server.Aborted(), "gone-1") {
-			return
+	for _, c := range []fake.Config{{TokensOnly: true}, {Version: "0.32.0"}} {
+		c.Mock.Args = slowArgs()
+		s := serve(t, c, nil)
+		s.ready(t)
+		for range s.Generate(t.Context(), &engine.Request{ID: "gone-1", TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 4000}}) {
+			break
 		}
+		s.awaitAbort(t, "gone-1")
 	}
-	t.Error("the server was never told")
 }
 
 // Absent is unknown until the server has once told of cached tokens.
@@ -251,26 +246,34 @@ func TestCachedTokensAreLearned(t *testing.T) {
 	}
 }
 
-// Alternatives are in falling order, the sampled id stands apart, and what cannot
-// come is as unlikely as the engine says.
+// Alternatives are in falling order, the sampled id stands apart with the rank that
+// it has, and what cannot come is as unlikely as the engine says. Builds tell ids as
+// numbers, or in a text.
 func TestLogprobs(t *testing.T) {
-	text := `data: {"choices":[{"index":0,"token_ids":[5],"finish_reason":"length","logprobs":{"content":[{"token":"token_id:5","logprob":-3.0,"top_logprobs":[` +
-		`{"token":"token_id:5","logprob":-3.0},{"token":"token_id:7","logprob":-0.1},{"token":"token_id:6","logprob":-9999.0},{"token":"hello","logprob":-0.2}]}]}}]}` + "\n\n" + done
-	s := attach(t, fake.Config{}, map[string]http.HandlerFunc{"/inference/v1/generate": says(text)})
-	s.ready(t)
 	two := 2
-	r := ask()
-	r.Logprobs = &two
-	var got []engine.Logprob
-	for d, err := range s.Generate(t.Context(), r) {
-		if err != nil {
-			t.Fatal(err)
+	for content, want := range map[string]engine.Logprob{
+		`{"token":"token_id:5","logprob":-3.0,"top_logprobs":[{"token":"token_id:5","logprob":-3.0},{"token":"token_id:7","logprob":-0.1},{"token":"token_id:6","logprob":-9999.0},{"token":"hello","logprob":-0.2}]}`: {
+			ID: 5, Logprob: -3, Rank: 2, Top: []engine.Logprob{{ID: 7, Logprob: -0.1, Rank: 1}, {ID: 5, Logprob: -3, Rank: 2}},
+		},
+		`{"token_id":5,"logprob":-3.0,"rank":57,"top_logprobs":[{"token_id":5,"logprob":-3.0,"rank":57},{"token_id":7,"logprob":-0.1,"rank":1},{"token_id":6,"logprob":-2.0,"rank":2}]}`: {
+			ID: 5, Logprob: -3, Rank: 57, Top: []engine.Logprob{{ID: 7, Logprob: -0.1, Rank: 1}, {ID: 6, Logprob: -2, Rank: 2}},
+		},
+	} {
+		text := `data: {"choices":[{"index":0,"token_ids":[5],"finish_reason":"length","logprobs":{"content":[` + content + "]}}]}\n\n" + done
+		s := attach(t, fake.Config{}, map[string]http.HandlerFunc{"/inference/v1/generate": says(text)})
+		s.ready(t)
+		r := ask()
+		r.Logprobs = &two
+		var got []engine.Logprob
+		for d, err := range s.Generate(t.Context(), r) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, d.Logprobs...)
 		}
-		got = append(got, d.Logprobs...)
-	}
-	want := []engine.Logprob{{ID: 5, Logprob: -3, Rank: 2, Top: []engine.Logprob{{ID: 7, Logprob: -0.1, Rank: 1}, {ID: 5, Logprob: -3, Rank: 2}}}}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
+		if !reflect.DeepEqual(got, []engine.Logprob{want}) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
 	}
 }
 

@@ -76,8 +76,8 @@ var builds = []struct {
 }{
 	{"generate", fake.Config{PromptTokensDetails: true, Adapters: []string{"some"}}},
 	{"completions", fake.Config{Version: "0.11.0", NoGenerate: true, PromptTokensDetails: true, Adapters: []string{"some"}}},
-	{"no-docs", fake.Config{NoDocs: true}},
-	{"tokens-only", fake.Config{TokensOnly: true, Priority: true, Dev: true}},
+	{"no-docs", fake.Config{Version: "0.32.0", NoDocs: true}},
+	{"tokens-only", fake.Config{Version: "0.33.0", TokensOnly: true, Priority: true, Dev: true}},
 	{"events", eventful(publish.Config{})},
 	{"old events", eventful(publish.Config{Positional: true, ShortReplay: true, Unranked: true})},
 	{"events of digests and groups", eventful(publish.Config{Bytes: true, Groups: true, Topic: "kv@host@m"})},

@@ -90,9 +90,7 @@ func (s *Server) reset(w http.ResponseWriter, r *http.Request) {
 	s.told = append(s.told, r.URL.String())
 	s.mu.Unlock()
 	s.resets.Add(1)
-	if !s.mock.Forget() {
-		w.WriteHeader(http.StatusInternalServerError)
-	}
+	write(w, http.StatusOK, map[string]any{"success": s.mock.Forget()})
 }
 
 // Sleep makes the server accept what comes and answer nothing, until it wakes.

@@ -51,25 +51,22 @@ func (s *Server) eventsConfig() map[string]any {
 	}
 }
 
-// sources tells where each rank publishes, by its own port.
+// sources tells what each rank was told of where to publish, by its own port.
 func (s *Server) sources(w http.ResponseWriter, _ *http.Request) {
-	ranks := []any{}
+	ranks := map[string]any{}
 	for rank := range max(s.config.Mock.Args.DPSize, 1) {
 		if s.events == nil {
 			break
 		}
 		config := s.eventsConfig()
-		one := map[string]any{"data_parallel_rank": rank, "topic": config["topic"]}
 		for _, key := range []string{"endpoint", "replay_endpoint"} {
 			if at, ok := config[key].(string); ok {
 				i := strings.LastIndexByte(at, ':') + 1
 				port, _ := strconv.Atoi(at[i:])
-				one[key] = at[:i] + strconv.Itoa(port+rank)
-			} else {
-				one[key] = nil
+				config[key] = at[:i] + strconv.Itoa(port+rank)
 			}
 		}
-		ranks = append(ranks, one)
+		ranks[strconv.Itoa(rank)] = config
 	}
 	write(w, http.StatusOK, ranks)
 }

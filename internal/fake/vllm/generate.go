@@ -346,7 +346,7 @@ func (s *Server) choice(a *asked, d *engine.Delta, gen bool) map[string]any {
 	}
 	if d.Logprobs != nil {
 		if gen {
-			c["logprobs"] = chatLogprobs(d.Logprobs)
+			c["logprobs"] = s.tokenLogprobs(d.Logprobs)
 		} else {
 			c["logprobs"] = completionLogprobs(d.Logprobs)
 		}
@@ -356,14 +356,22 @@ func (s *Server) choice(a *asked, d *engine.Delta, gen bool) map[string]any {
 
 func tokenName(id uint32) string { return fmt.Sprintf("token_id:%d", id) }
 
-func chatLogprobs(lps []engine.Logprob) any {
-	var content []any
-	for _, lp := range lps {
-		top := []any{}
-		for _, t := range lp.Top {
-			top = append(top, map[string]any{"token": tokenName(t.ID), "logprob": t.Logprob})
+func (s *Server) tokenLogprobs(lps []engine.Logprob) any {
+	one := func(lp *engine.Logprob) map[string]any {
+		if s.late() {
+			return map[string]any{"token_id": lp.ID, "logprob": lp.Logprob, "rank": lp.Rank}
 		}
-		content = append(content, map[string]any{"token": tokenName(lp.ID), "logprob": lp.Logprob, "bytes": nil, "top_logprobs": top})
+		return map[string]any{"token": tokenName(lp.ID), "logprob": lp.Logprob, "bytes": nil}
+	}
+	var content []any
+	for i := range lps {
+		top := []any{}
+		for j := range lps[i].Top {
+			top = append(top, one(&lps[i].Top[j]))
+		}
+		entry := one(&lps[i])
+		entry["top_logprobs"] = top
+		content = append(content, entry)
 	}
 	return map[string]any{"content": content}
 }

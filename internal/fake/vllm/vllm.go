@@ -24,7 +24,9 @@ import (
 // Config says what build a server is, and with which flags it was started.
 type Config struct {
 	Mock mock.Config
-	// Version is that of the build; empty for 0.31.0.
+	// Version is that of the build; empty for 0.31.0. From 0.32 on, the route for tokens
+	// tells ids of log probabilities as numbers, and requests can always be given up by
+	// their ids.
 	Version string
 	// NoGenerate is a build without /inference/v1/generate; NoTokenIDs one whose
 	// completions do not know return_token_ids.
@@ -96,6 +98,9 @@ func New(c Config) (*Server, error) {
 	if !c.NoGenerate {
 		s.route("POST", "/inference/v1/generate", s.generate)
 	}
+	if s.late() {
+		s.route("POST", "/inference/v1/abort_requests", s.abort)
+	}
 	s.routeTexts()
 	if c.TokensOnly {
 		s.route("POST", "/abort_requests", s.abort)
@@ -125,6 +130,13 @@ func New(c Config) (*Server, error) {
 		write(w, http.StatusNotFound, map[string]any{"detail": "Not Found"})
 	})
 	return s, nil
+}
+
+// late says whether this is a build of 0.32 or behind it.
+func (s *Server) late() bool {
+	var major, minor int
+	fmt.Sscanf(s.config.Version, "%d.%d", &major, &minor) //nolint:errcheck // zeros are early
+	return major > 0 || minor >= 32
 }
 
 func (s *Server) route(method, path string, h http.HandlerFunc) {
