@@ -150,7 +150,7 @@ func end(l *line, out *answer.Writer, at *place) error {
 	}
 	var u *chat.Usage
 	if l.Prompt > 0 || l.Output > 0 { // a server may leave out what it had cached
-		u = &chat.Usage{Prompt: l.Prompt, Output: l.Output}
+		u = &chat.Usage{Prompt: max(0, l.Prompt), Output: max(0, l.Output)}
 	}
 	out.End(f, u)
 	return nil

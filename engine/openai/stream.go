@@ -146,7 +146,9 @@ func (h *hearing) run(ctx context.Context, stream iter.Seq2[[]byte, error]) erro
 // take says what one event adds.
 func (h *hearing) take(c *chunk) (goes bool, err error) {
 	if u := c.Usage; u != nil {
-		h.usage = &chat.Usage{Prompt: u.Prompt, Cached: u.PromptDetails.Cached, Output: u.Completion, Reasoning: u.CompletionDetails.Reasoning}
+		h.usage = &chat.Usage{Prompt: max(0, u.Prompt), Output: max(0, u.Completion)}
+		h.usage.Cached = within(u.PromptDetails.Cached, h.usage.Prompt)
+		h.usage.Reasoning = within(u.CompletionDetails.Reasoning, h.usage.Output)
 	}
 	if !h.out.Begin() {
 		return false, nil
@@ -176,6 +178,14 @@ func (h *hearing) take(c *chunk) (goes bool, err error) {
 		}
 	}
 	return true, nil
+}
+
+// within returns a count that is a part of another one, nil if it is unknown.
+func within(n *int, all int) *int {
+	if n == nil {
+		return nil
+	}
+	return new(min(max(0, *n), all))
 }
 
 // calling adds to a tool call. The calls of an answer come one after the other;
