@@ -85,12 +85,13 @@ func (e *Engine) features(b *build, c *engine.Card, lora bool) engine.Features {
 		engine.FeatureGuidedJSON, engine.FeatureGuidedObject, engine.FeatureGuidedRegex, engine.FeatureGuidedChoice,
 		engine.FeatureGuidedGrammar, engine.FeatureStructuralTag,
 	}
+	info := &b.server.Config
 	for _, may := range []struct {
 		feature engine.Feature
 		has     bool
 	}{
-		{engine.FeatureThinkingBudget, e.config.ThinkingBudget || b.server.Config.Guided.ReasoningParser != "" && b.field("thinking_token_budget", 0, 15)},
-		{engine.FeaturePriority, e.config.Priority || b.server.Config.Scheduler.Policy == "priority"},
+		{engine.FeatureThinkingBudget, e.config.ThinkingBudget || (info.Guided.ReasoningParser != "" || info.Reasoning.Enabled) && b.field("thinking_token_budget", 0, 15)},
+		{engine.FeaturePriority, e.config.Priority || info.Scheduler.Policy == "priority"},
 		{engine.FeatureDPRank, c.DPSize > 1},
 		{engine.FeatureLoRA, lora},
 		{engine.FeatureCacheSalt, b.field("cache_salt", 0, 9)},

@@ -82,6 +82,9 @@ type serverInfo struct {
 		Guided struct {
 			ReasoningParser string `json:"reasoning_parser"`
 		} `json:"structured_outputs_config"`
+		Reasoning struct {
+			Enabled bool `json:"enabled"`
+		} `json:"reasoning_config"`
 		LoRA     jsontext.Value `json:"lora_config"`
 		Transfer *connector     `json:"kv_transfer_config"`
 		Events   publisher      `json:"kv_events_config"`

@@ -185,9 +185,16 @@ func without(c *engine.Card, f engine.Feature) *engine.Card {
 	return &less
 }
 
+// isMissing says whether a route is not there, or is forbidden to everybody, as that
+// for tokens is unless a server was started with --enable-scale-out.
 func isMissing(err error) bool {
-	status := statusOf(err)
-	return engine.KindOf(err) == engine.Unsupported && (status == http.StatusNotFound || status == http.StatusMethodNotAllowed)
+	switch statusOf(err) {
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		return engine.KindOf(err) == engine.Unsupported
+	case http.StatusForbidden:
+		return true
+	}
+	return false
 }
 
 func (e *Engine) attempt(ctx context.Context, r *engine.Request, card *engine.Card, d *dialect, yield func(engine.Delta, error) bool) error {

@@ -204,14 +204,20 @@ func TestBrokenAfterTheEnd(t *testing.T) {
 	}
 }
 
-// A build that has lost the route is asked over the other one.
+// A build that has lost the route, or forbids it, is asked over the other one.
 func TestDowngrade(t *testing.T) {
-	s := attach(t, fake.Config{}, map[string]http.HandlerFunc{"/inference/v1/generate": refuses(404, `{"detail":"Not Found"}`)})
-	s.ready(t)
-	r := ask()
-	r.Stop = engine.Stop{MaxTokens: 4}
-	if ids, last, err := s.run(t, r); err != nil || len(ids) != 4 || last.Finish != engine.FinishLength {
-		t.Errorf("%v, %+v, %v", ids, last, err)
+	for status, body := range map[int]string{
+		404: `{"detail":"Not Found"}`,
+		405: `{"detail":"Method Not Allowed"}`,
+		403: `{"error":{"message":"Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out to enable them.","type":"PermissionDeniedError","param":null,"code":403}}`,
+	} {
+		s := attach(t, fake.Config{}, map[string]http.HandlerFunc{"/inference/v1/generate": refuses(status, body)})
+		s.ready(t)
+		r := ask()
+		r.Stop = engine.Stop{MaxTokens: 4}
+		if ids, last, err := s.run(t, r); err != nil || len(ids) != 4 || last.Finish != engine.FinishLength {
+			t.Errorf("%d: %v, %+v, %v", status, ids, last, err)
+		}
 	}
 }
 

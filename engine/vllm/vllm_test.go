@@ -77,6 +77,7 @@ var builds = []struct {
 	{"generate", fake.Config{PromptTokensDetails: true, Adapters: []string{"some"}}},
 	{"completions", fake.Config{Version: "0.11.0", NoGenerate: true, PromptTokensDetails: true, Adapters: []string{"some"}}},
 	{"no-docs", fake.Config{Version: "0.32.0", NoDocs: true}},
+	{"stock", fake.Config{Version: "0.32.0", NoGenerate: true, NoDocs: true, PromptTokensDetails: true}},
 	{"tokens-only", fake.Config{Version: "0.33.0", TokensOnly: true, Priority: true, Dev: true}},
 	{"events", eventful(publish.Config{})},
 	{"old events", eventful(publish.Config{Positional: true, ShortReplay: true, Unranked: true})},

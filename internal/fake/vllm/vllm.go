@@ -28,8 +28,9 @@ type Config struct {
 	// tells ids of log probabilities as numbers, and requests can always be given up by
 	// their ids.
 	Version string
-	// NoGenerate is a build without /inference/v1/generate; NoTokenIDs one whose
-	// completions do not know return_token_ids.
+	// NoGenerate is a build without /inference/v1/generate, or a late one that was
+	// started without --enable-scale-out; NoTokenIDs is one whose completions do not
+	// know return_token_ids.
 	NoGenerate, NoTokenIDs bool
 	// NoDocs is --disable-fastapi-docs: there is no /openapi.json.
 	NoDocs bool
@@ -98,7 +99,12 @@ func New(c Config) (*Server, error) {
 	if !c.NoGenerate {
 		s.route("POST", "/inference/v1/generate", s.generate)
 	}
-	if s.late() {
+	switch {
+	case s.late() && c.NoGenerate:
+		s.mux.HandleFunc("/inference/v1/", func(w http.ResponseWriter, _ *http.Request) {
+			s.refuse(w, http.StatusForbidden, "PermissionDeniedError", "Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out to enable them.")
+		})
+	case s.late():
 		s.route("POST", "/inference/v1/abort_requests", s.abort)
 	}
 	s.routeTexts()
