@@ -264,9 +264,10 @@ func (e *Engine) abort(id string, d *dialect, a *answer) {
 		ctx, cancel := context.WithTimeout(e.closed, abortTimeout)
 		defer cancel()
 		var o object
-		o.value("request_ids", []string{id, "generate-tokens-" + id, "cmpl-" + id})
-		// The engine core knows requests by the name of their route and this id. The
-		// closed connection says the same, so that nothing is lost with this.
+		// Builds know requests by this id, or by a name that their route makes of it. The
+		// list is never empty: to some that means every request. The closed connection
+		// says the same, so that nothing is lost with this.
+		o.value("request_ids", []string{id, "generate-tokens-" + id, "cmpl-" + id, "cmpl-" + id + "-0"})
 		_, _ = e.client.Post(ctx, path, nil, o.end())
 	})
 }

@@ -110,7 +110,11 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, gen bool) {
 	a.keep = told.key(q.ID)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	leave, ok := s.enter(q.ID, cancel)
+	name := "cmpl-" + q.ID + "-0"
+	if gen {
+		name = "generate-tokens-" + q.ID
+	}
+	leave, ok := s.enter(name, cancel)
 	if !ok {
 		s.refuse(w, http.StatusBadRequest, "BadRequestError", fmt.Sprintf("Request id %s already running.", q.ID))
 		return
@@ -136,8 +140,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, gen bool) {
 	}
 }
 
-// enter makes a request known to aborts until leave is called. An id that runs is of
-// nobody else.
+// enter makes a request known to aborts, under the name that its route makes of its
+// id, until leave is called. One that runs is of nobody else.
 func (s *Server) enter(id string, cancel context.CancelFunc) (leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
