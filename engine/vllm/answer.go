@@ -209,7 +209,7 @@ func (a *answer) count() *engine.Usage {
 		return u
 	}
 	u.Prompt = max(u.Prompt, a.usage.Prompt) // images have more tokens than their place
-	if a.tellsCached || a.cachedSeen() {
+	if a.tellsCached {
 		cached := 0 // older builds leave a zero out
 		if a.cachedSeen() {
 			cached = min(*a.usage.Details.Cached, u.Prompt)
