@@ -50,6 +50,7 @@ var figures = []figure{
 	{"B11", "tokenizer, one core", takeTokens},
 	{"B11L", "loading a tokenizer", takeVocabularies},
 	{"B12", "ways to route, virtual", takeReplay},
+	{"B13", "events that are lost", takeEventLoss},
 	{"B14", "start, idle memory, size", takeStart},
 	{"B15", "idle streams", takeIdle},
 	{"B16", "soak", takeSoak},
