@@ -405,12 +405,18 @@ func TestQuirk07CachedTokensUnknown(t *testing.T) {
 // The share of tokens in use stands in for their number, and of workers that share
 // a rank the first counts.
 func TestLoadByShare(t *testing.T) {
-	server := described(`{"page_size":16}`)
-	server["/metrics"] = say("sglang:token_usage 0.25\nsglang:max_total_num_tokens 1600\nsglang:num_running_reqs{pp_rank=\"1\"} 9\n")
-	e := server.serve(t, sglang.Config{Every: 10 * time.Millisecond})
-	status(t, e, engine.Ready)
-	if l := reading(t, e); l.UsedBlocks != 25 || l.TotalBlocks != 100 || l.Running != engine.Unknown {
-		t.Errorf("%+v", l)
+	for page, used := range map[string]int64{
+		"sglang:token_usage 0.25\nsglang:max_total_num_tokens 1600\nsglang:num_running_reqs{pp_rank=\"1\"} 9\n": 25,
+		"sglang:token_usage 0.25\nsglang:max_total_num_tokens 1600\nsglang:kv_used_tokens 160\n":                10,
+		"sglang:token_usage 25\nsglang:max_total_num_tokens 1600\n":                                             engine.Unknown,
+	} {
+		server := described(`{"page_size":16}`)
+		server["/metrics"] = say(page)
+		e := server.serve(t, sglang.Config{Every: 10 * time.Millisecond})
+		status(t, e, engine.Ready)
+		if l := reading(t, e); l.UsedBlocks != used || l.TotalBlocks != 100 || l.Running != engine.Unknown {
+			t.Errorf("%s: %+v", page, l)
+		}
 	}
 }
 

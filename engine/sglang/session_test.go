@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,10 +118,11 @@ func TestStreamingTurnsSendWhatIsNew(t *testing.T) {
 	if got := <-bodies; !strings.Contains(got, `"streaming":true`) || !strings.Contains(got, `"capacity_of_str_len":16777216`) {
 		t.Errorf("opened with %s", got)
 	}
-	for _, tc := range []struct {
+	type turn struct {
 		prompt []uint32
 		want   string
-	}{
+	}
+	for _, tc := range []turn{
 		{[]uint32{1, 2, 3}, `"input_ids":[1,2,3]`},
 		{[]uint32{1, 2, 3, 7, 8, 4}, `"input_ids":[4]`},
 		{[]uint32{1, 2, 3, 7, 8, 4, 7, 8, 5, 6}, `"input_ids":[5,6]`},
@@ -134,37 +136,135 @@ func TestStreamingTurnsSendWhatIsNew(t *testing.T) {
 	}
 	// An id that begins a text would be taken off, and a prompt that adds nothing
 	// has nothing to send.
-	for _, prompt := range [][]uint32{{1, 2, 3, 7, 8, 4, 7, 8, 5, 6, 7, 8, 1, 9}} {
-		if _, _, err := collect(t.Context(), e, within(prompt, 2)); err != nil {
-			t.Fatal(err)
-		}
-		if got := <-bodies; strings.Contains(got, "session") || !strings.HasPrefix(got, `{"input_ids":[1,2,3,`) {
-			t.Errorf("%v: sent %s", prompt, got)
+	for _, more := range [][]uint32{{1, 9}, {}} {
+		opened(t, e, talk)
+		<-bodies
+		for _, tc := range []turn{
+			{[]uint32{1, 2}, `"session_params":{"id":"s"}`},
+			{append([]uint32{1, 2, 7, 8}, more...), `{"input_ids":[1,2,7,8`},
+		} {
+			if _, _, err := collect(t.Context(), e, within(tc.prompt, 2)); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-bodies; !strings.Contains(got, tc.want) || strings.HasPrefix(tc.want, "{") && strings.Contains(got, "session") {
+				t.Errorf("%v: sent %s", tc.prompt, got)
+			}
 		}
 	}
 }
 
-// Two turns at once, and one that is cut short, are answered; the first does the
-// session no harm, and the other ends it.
+// A second turn at once is answered beside the session, and does it no harm; so is
+// one that wants to know of the whole prompt. A turn that is cut short ends it.
 func TestStreamingSessionsOneAtATime(t *testing.T) {
-	e := attach(t, fake.Config{Streaming: true})
+	args := mock.DefaultArgs()
+	args.TimingModel, args.PrefillMS, args.DecodeMS = "constant", 1, 1
+	e := attach(t, fake.Config{Streaming: true, Mock: mock.Config{Args: args}})
 	status(t, e, engine.Ready)
 	opened(t, e, talk)
-	for _, err := range e.Generate(t.Context(), within([]uint32{1, 2}, 50)) {
+	beside := func(prompt []uint32, logprobs *int) {
+		t.Helper()
+		r := within(prompt, 5)
+		r.ID, r.PromptLogprobs = "r-2", logprobs
+		n := 0
+		for d, err := range e.Generate(t.Context(), r) {
+			if err != nil {
+				t.Errorf("beside the session: %v", err)
+				return
+			}
+			n += len(d.PromptLogprobs)
+		}
+		if logprobs != nil && n != len(prompt) {
+			t.Errorf("log probabilities of %d ids of %d", n, len(prompt))
+		}
+		if got := e.fake.Refused(); got > 0 {
+			t.Errorf("the server has refused %d turns", got)
+		}
+	}
+	prompt := []uint32{1, 2}
+	var answer []uint32
+	for d, err := range e.Generate(t.Context(), within(prompt, 30)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		other := within([]uint32{1, 2}, 5)
-		other.ID = "r-2"
-		if _, _, err := collect(t.Context(), e, other); err != nil {
-			t.Errorf("a second turn: %v", err)
+		if answer = append(answer, d.TokenIDs...); len(answer) == 1 {
+			beside(prompt, nil)
 		}
-		awaitSessions(t, e.fake, talk.ID)
+	}
+	prompt = append(append(prompt, answer...), 3)
+	beside(prompt, ptr(0))
+	awaitSessions(t, e.fake, talk.ID)
+	for _, err := range e.Generate(t.Context(), within(prompt, 500)) {
+		if err != nil {
+			t.Fatal(err)
+		}
 		break
 	}
 	awaitSessions(t, e.fake)
 	if _, _, err := collect(t.Context(), e, within([]uint32{1, 2, 3}, 5)); err != nil {
 		t.Errorf("after a turn that was cut short: %v", err)
+	}
+}
+
+// A session that is being closed is not named any more, and one that the server
+// refuses a turn of is given up there, too.
+func TestSessionsThatAreGivenUp(t *testing.T) {
+	server := described(`{"enable_session_radix_cache":true}`)
+	asked, closed := make(chan bool, 1), make(chan struct{}, 1)
+	hold := make(chan struct{})
+	var refuse atomic.Bool
+	server["/open_session"] = func(http.ResponseWriter, *http.Request) {}
+	server["/close_session"] = func(http.ResponseWriter, *http.Request) { closed <- struct{}{} }
+	server["/generate"] = func(w http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		named := strings.Contains(string(text), `"session_id":"s"`)
+		asked <- named
+		if named && refuse.Load() {
+			w.WriteHeader(http.StatusBadRequest)
+			io.WriteString(w, `{"error":{"message":"Invalid request: session id s does not exist"}}`)
+			return
+		}
+		if named {
+			<-hold
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "data: "+chunk([]uint32{7}, 1, length)+"\n\n")
+	}
+	e := server.serve(t, sglang.Config{})
+	status(t, e, engine.Ready)
+	opened(t, e, talk)
+	ran := make(chan error, 1)
+	go func() {
+		_, _, err := collect(t.Context(), e, within([]uint32{1}, 1))
+		ran <- err
+	}()
+	if !<-asked {
+		t.Error("the first turn does not name the session")
+	}
+	if known, err := e.CloseSession(t.Context(), talk); !known || err != nil {
+		t.Error(known, err)
+	}
+	_, _, err := collect(t.Context(), e, within([]uint32{1}, 1))
+	if <-asked || err != nil {
+		t.Errorf("a turn names a session that is being closed, %v", err)
+	}
+	close(hold)
+	if err := <-ran; err != nil {
+		t.Error(err)
+	}
+	<-closed
+
+	refuse.Store(true)
+	opened(t, e, talk)
+	go func() {
+		_, _, err := collect(t.Context(), e, within([]uint32{1}, 1))
+		ran <- err
+	}()
+	if first, second := <-asked, <-asked; !first || second {
+		t.Errorf("named %v and then %v", first, second)
+	}
+	<-closed
+	if err := <-ran; err != nil {
+		t.Errorf("a refused session: %v", err)
 	}
 }
 

@@ -72,6 +72,9 @@ func (s *Server) Sessions() (ids []string) {
 	return ids
 }
 
+// Refused tells how many turns of sessions were refused.
+func (s *Server) Refused() int { return int(s.refused.Load()) }
+
 // enter makes a request the next turn of a session, which puts what it holds in
 // front. leave takes what it holds afterwards; nil: as before. Only the first call
 // counts.
@@ -81,10 +84,12 @@ func (s *Server) enter(id string, r *engine.Request) (leave func(whole []uint32)
 	o := s.sessions[id]
 	switch {
 	case o == nil:
+		s.refused.Add(1)
 		return nil, fmt.Errorf("Invalid request: session id %s does not exist", id)
 	case !o.streaming:
 		return func([]uint32) {}, nil
 	case o.busy:
+		s.refused.Add(1)
 		return nil, fmt.Errorf("Streaming session already has an active request.")
 	}
 	o.busy = true

@@ -75,6 +75,8 @@ type Server struct {
 	mux    *http.ServeMux
 	seed   atomic.Int64 // drawn anew at each start
 
+	refused atomic.Int64 // turns of sessions
+
 	mu       sync.Mutex
 	running  map[string]*work // by rid
 	sessions map[string]*session
