@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +28,7 @@ import (
 	"github.com/dynago/dynago/internal/fake/sglang"
 	"github.com/dynago/dynago/internal/fake/trtllm"
 	"github.com/dynago/dynago/internal/fake/vllm"
+	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/tokenizer"
 )
 
@@ -326,6 +328,20 @@ func (s *stand) routes() {
 		defer s.mu.RUnlock()
 		answer(w, http.StatusOK, s.now)
 	})
+	s.admin.HandleFunc("GET /admin/cache", func(w http.ResponseWriter, r *http.Request) {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		if s.behind.engine == nil {
+			answer(w, http.StatusNotImplemented, map[string]string{"error": s.kind + " has no cache that could be told"})
+			return
+		}
+		answer(w, http.StatusOK, cached(r.Context(), s.behind.engine, s.model.args.DPSize))
+	})
+	s.admin.HandleFunc("POST /admin/forget", func(w http.ResponseWriter, _ *http.Request) {
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		answer(w, http.StatusOK, map[string]bool{"forgotten": s.behind.engine != nil && s.behind.engine.Forget()})
+	})
 	s.admin.HandleFunc("POST /admin/restart", func(w http.ResponseWriter, _ *http.Request) {
 		s.mu.RLock()
 		defer s.mu.RUnlock()
@@ -336,6 +352,38 @@ func (s *stand) routes() {
 		s.behind.restart()
 		answer(w, http.StatusOK, map[string]bool{"restarted": true})
 	})
+}
+
+// rankCache is what one rank has cached.
+type rankCache struct {
+	Rank   uint32         `json:"dp_rank"`
+	Blocks []kv.LocalHash `json:"tokens_hashes"`
+}
+
+// cached returns what an engine has cached, by the hashes of its blocks' tokens.
+func cached(ctx context.Context, e *mock.Engine, ranks int) []rankCache {
+	list := make([]rankCache, ranks)
+	left := ranks
+	for b, err := range e.Events(ctx, nil) {
+		if err != nil || int(b.Rank) >= ranks {
+			break
+		}
+		c := &list[b.Rank]
+		c.Rank = b.Rank
+		for _, event := range b.Events {
+			for _, block := range event.Blocks {
+				c.Blocks = append(c.Blocks, block.Local)
+			}
+		}
+		if b.Snapshot == kv.SnapshotEnd {
+			slices.Sort(c.Blocks)
+			left--
+		}
+		if left == 0 {
+			break
+		}
+	}
+	return list
 }
 
 func answer(w http.ResponseWriter, status int, v any) {
