@@ -233,7 +233,6 @@ func (c *carry) fetched() {
 	if c.beside != nil {
 		c.beside.fetched.Store(true)
 		c.beside.hand.release()
-		c.settle(false)
 	}
 }
 

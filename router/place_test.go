@@ -130,6 +130,10 @@ func TestNeeds(t *testing.T) {
 	}
 	h.join(1, card(prefill))
 	h.answers(h.place(someone, router.Legs{}))
+	// Whoever computes prompts is there now, and computes none for a whole request.
+	if _, err := h.router.Route(t.Context(), &q); engine.KindOf(err) != engine.Unavailable {
+		t.Errorf("a whole request: %v", err)
+	}
 }
 
 // The roles that may do what is asked for.
@@ -556,5 +560,51 @@ func TestQueryPrefill(t *testing.T) {
 	h.fleet.Remove(2)
 	if _, err := h.router.QueryPrefill(t.Context(), &someone, router.Legs{}); engine.KindOf(err) != engine.NotFound {
 		t.Errorf("%v", err)
+	}
+}
+
+// Blocks go to a worker that takes them in the way of the one that has them.
+func TestStylesOfLegs(t *testing.T) {
+	h := newHouse(t, router.Config{Seed: 1})
+	defer h.fleet.Close()
+	style := func(role engine.Role, name string) func(*engine.Card) {
+		return func(c *engine.Card) { c.Role, c.Disagg.Style = role, name }
+	}
+	h.join(1, card(style(engine.Prefill, "nixl")))
+	h.join(2, card(style(engine.Decode, "bootstrap")))
+	if _, err := h.place(someone, router.Legs{}).Decode(t.Context()); engine.KindOf(err) != engine.Unavailable || !strings.Contains(err.Error(), "in the way of the prefill worker") {
+		t.Errorf("%v", err)
+	}
+	h.join(3, card(style(engine.Decode, "nixl")))
+	h.join(4, card(style(engine.Decode, ""))) // takes any
+	seen := map[uint64]bool{}
+	for range 20 {
+		seen[h.answers(h.place(someone, router.Legs{})).Worker().ID()] = true
+	}
+	if seen[2] || !seen[3] || !seen[4] {
+		t.Errorf("blocks went to %v", seen)
+	}
+}
+
+// A prompt that is computed may go to another decode worker, when the first was never
+// reached.
+func TestElsewhere(t *testing.T) {
+	h := newHouse(t, router.Config{})
+	defer h.fleet.Close()
+	h.join(1, card(prefill))
+	h.join(2, card(decode))
+	h.join(3, card(decode))
+	p := h.place(someone, router.Legs{})
+	first := h.answers(p)
+	p = p.Elsewhere([]uint64{first.Worker().ID()})
+	second := h.answers(p)
+	if p.Prefill != nil || second.Worker().ID() != 5-first.Worker().ID() {
+		t.Errorf("from %d to %d", first.Worker().ID(), second.Worker().ID())
+	}
+	if l := h.router.Loads()[second.Worker().ID()-1]; l.PrefillTokens != 0 || l.ActiveBlocks != 10 {
+		t.Errorf("%+v", l)
+	}
+	if _, err := p.Elsewhere([]uint64{2, 3}).Decode(t.Context()); engine.KindOf(err) != engine.Unavailable {
+		t.Errorf("nobody is left: %v", err)
 	}
 }
