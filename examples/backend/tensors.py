@@ -19,7 +19,7 @@ class Worker(rpc.WorkerServicer):
     Describe = tokens.Worker.Describe
 
     async def TensorInfer(self, requests, context):
-        replies, calls = asyncio.Queue(), {}
+        replies, calls = asyncio.Queue(64), {}  # who makes more than is read waits
 
         async def read():
             async for m in requests:
