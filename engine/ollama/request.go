@@ -395,7 +395,7 @@ func visible(b *chat.Block, at *place) error {
 	case b.Kind == chat.Document:
 		err = errors.New("documents are not available on Ollama")
 	case b.Media == nil || b.Media.Source != "base64":
-		err = errors.New("Ollama takes images as base64 data alone, and no addresses and uploads") //nolint:staticcheck // a name
+		err = errors.New("images come to Ollama as base64 data alone, and not by address or as uploads")
 	case !at.able("vision"):
 		err = errors.New(at.model + " sees no images")
 	default:
