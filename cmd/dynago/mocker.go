@@ -28,7 +28,7 @@ type mockerCommand struct {
 }
 
 type mockerSettings struct {
-	API    *string `name:"api" env:"DYN_MOCKER_API" choice:"vllm,sglang,trtllm,llamacpp,ollama" placeholder:"NAME" help:"Speak the wire of this engine, to be attached by --engine: vllm, sglang, trtllm, llamacpp or ollama; otherwise the mock engines are workers of dynago."`
+	API    *string `name:"api" env:"DYN_MOCKER_API" choice:"vllm,sglang,trtllm,llamacpp,ollama,openai" placeholder:"NAME" help:"Speak the wire of this engine, to be attached by --engine: vllm, sglang, trtllm, llamacpp or ollama; otherwise the mock engines are workers of dynago."`
 	Host   string  `name:"http-host" aliases:"host" env:"DYN_HTTP_HOST" default:"127.0.0.1" placeholder:"ADDRESS" help:"Listen on this address; 0.0.0.0 is all."`
 	Port   int     `name:"http-port" aliases:"port" env:"DYN_HTTP_PORT" default:"8000" range:"0..65535" placeholder:"PORT" help:"Listen on this port, and with several servers on those after it; 0 takes free ones."`
 	Count  int     `name:"workers" aliases:"num-workers" env:"DYN_WORKERS,DYN_NUM_WORKERS" default:"1" range:"1..1024" placeholder:"N" help:"Number of servers."`

@@ -256,7 +256,7 @@ func TestBlockSizeChanges(t *testing.T) {
 // Every engine that can be imitated can be attached as it says, found out, and
 // misbehave as it is told to.
 func TestMockers(t *testing.T) {
-	for _, api := range []string{"vllm", "sglang", "trtllm", "llamacpp", "ollama"} {
+	for _, api := range []string{"vllm", "sglang", "trtllm", "llamacpp", "ollama", "openai"} {
 		t.Run(api, func(t *testing.T) {
 			t.Parallel()
 			p, engine := mocker(t, api, "--num-gpu-blocks-override", "512")

@@ -21,6 +21,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/internal/fake/chat"
 	"github.com/dynago/dynago/internal/fake/llama"
 	"github.com/dynago/dynago/internal/fake/mishap"
 	"github.com/dynago/dynago/internal/fake/ollama"
@@ -247,6 +248,18 @@ func (s *stand) build(said map[string]jsontext.Value) (open func() (server, erro
 					return server{}, err
 				}
 				return server{f, nil, nil, f.Restart, func() { f.Close() }}, nil //nolint:errcheck // it has nothing to say
+			}, nil
+		}
+	case "openai":
+		c := chat.Config{}
+		if err = quirks(said, &c); err == nil {
+			c.Mock, c.Vocabulary = m, s.model.spell
+			return func() (server, error) {
+				f, err := chat.New(c)
+				if err != nil {
+					return server{}, err
+				}
+				return server{f, f.Engine(), nil, f.Restart, func() { f.Close() }}, nil //nolint:errcheck // it has nothing to say
 			}, nil
 		}
 	}

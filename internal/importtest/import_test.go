@@ -78,7 +78,7 @@ var plan = []room{
 	{name: "engine/answer", floor: 2, sees: []string{"engine"}, seenBy: []string{"engine/ollama", "engine/openai"}, never: noHTTP},
 	{name: "engine/ollama", floor: 2, sees: []string{"engine", "engine/answer", "engine/httpapi"}, seenBy: adapted},
 	{name: "engine/openai", floor: 2, sees: []string{"engine", "engine/answer", "engine/httpapi"}, seenBy: adapted},
-	{name: "engine/mock", floor: 2, sees: []string{"engine"}, seenBy: append([]string{"sim", "bench/events", "bench/virtual", "internal/fake/llama", "internal/fake/ollama", "internal/fake/publish", "internal/fake/sglang", "internal/fake/trtllm", "internal/fake/vllm"}, command...), never: noHTTP},
+	{name: "engine/mock", floor: 2, sees: []string{"engine"}, seenBy: append([]string{"sim", "bench/events", "bench/virtual", "internal/fake/chat", "internal/fake/llama", "internal/fake/ollama", "internal/fake/publish", "internal/fake/sglang", "internal/fake/trtllm", "internal/fake/vllm"}, command...), never: noHTTP},
 	{name: "engine/remote", floor: 2, sees: []string{"engine", "engine/remote/workerpb"}, seenBy: adapted, never: noHTTP},
 	{name: "engine/remote/workerpb", floor: 2, seenBy: []string{"engine/remote", "examples/backend"}},
 	{name: "engine/sglang", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: adapted},
@@ -108,12 +108,13 @@ var plan = []room{
 
 	{name: "frontend", floor: 6, sees: []string{"internal/envelope", "internal/sse", "internal/wire"}, seenBy: []string{"cmd/dynago"}},
 
-	{name: "cmd/dynago", floor: 7, sees: []string{"internal/config", "internal/demo", "internal/envelope", "internal/fake/llama", "internal/fake/mishap", "internal/fake/ollama", "internal/fake/publish", "internal/fake/sglang", "internal/fake/trtllm", "internal/fake/vllm", "internal/sse"}, seenBy: []string{}},
+	{name: "cmd/dynago", floor: 7, sees: []string{"internal/config", "internal/demo", "internal/envelope", "internal/fake/chat", "internal/fake/llama", "internal/fake/mishap", "internal/fake/ollama", "internal/fake/publish", "internal/fake/sglang", "internal/fake/trtllm", "internal/fake/vllm", "internal/sse"}, seenBy: []string{}},
 
 	{name: "internal/envelope", outside: true, never: noHTTP},
 	{name: "internal/wire", outside: true, sees: []string{"engine"}},
 	{name: "internal/config", outside: true, seenBy: []string{"cmd/dynago"}},
 	{name: "internal/fake/hostile", outside: true, seenBy: []string{}},
+	{name: "internal/fake/chat", outside: true, sees: []string{"engine", "engine/mock"}, seenBy: command},
 	{name: "internal/fake/llama", outside: true, sees: []string{"chat", "engine", "engine/mock"}, seenBy: command},
 	{name: "internal/fake/mishap", outside: true, seenBy: command},
 	{name: "internal/fake/ollama", outside: true, sees: []string{"chat", "engine", "engine/mock"}, seenBy: command},
