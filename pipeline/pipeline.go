@@ -16,7 +16,9 @@
 // Each stage up is a function from one sequence to the next, without timer and
 // without goroutine. Leaving the loop, or cancelling the context, stops
 // everything below and releases every booking, once. Goroutines exist only in
-// the one joint that merges several choices, and in nothing that outlives it.
+// two joints, which wait for them: that of several choices, and that of two legs
+// at once. What is told to engines behind the end of a request belongs to the
+// pipeline, until its Close.
 package pipeline
 
 import (
