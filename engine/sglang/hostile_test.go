@@ -112,7 +112,9 @@ func TestIllServers(t *testing.T) {
 		"an array":           {func(w http.ResponseWriter, _ *http.Request) { stream(w, "data: [1,2]\n\n") }, engine.Internal},
 		"binary":             {func(w http.ResponseWriter, _ *http.Request) { stream(w, "data: \x00\xff\xfe\n\n") }, engine.Internal},
 		"a line too long":    {func(w http.ResponseWriter, _ *http.Request) { stream(w, "data: "+strings.Repeat("x", 65<<20)) }, engine.Internal},
-		"a redirect":         {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 307) }, engine.Internal},
+		"a redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		}, engine.Internal},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var calls atomic.Int32

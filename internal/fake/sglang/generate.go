@@ -233,7 +233,12 @@ func (a *answer) run(ctx context.Context, last func() error) {
 	a.done()
 }
 
-var errQueueFull = errors.New("The request queue is full.")
+// refusal is an error in the server's own words.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+const errQueueFull = refusal("The request queue is full.")
 
 // begin notes a request, unless one of its id is running.
 func (s *Server) begin(rid string, cancel context.CancelCauseFunc) (finish func(), err error) {

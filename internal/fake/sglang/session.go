@@ -1,7 +1,6 @@
 package sglang
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -85,12 +84,12 @@ func (s *Server) enter(id string, r *engine.Request) (leave func(whole []uint32)
 	switch {
 	case o == nil:
 		s.refused.Add(1)
-		return nil, fmt.Errorf("Invalid request: session id %s does not exist", id)
+		return nil, refusal("Invalid request: session id " + id + " does not exist")
 	case !o.streaming:
 		return func([]uint32) {}, nil
 	case o.busy:
 		s.refused.Add(1)
-		return nil, fmt.Errorf("Streaming session already has an active request.")
+		return nil, refusal("Streaming session already has an active request.")
 	}
 	o.busy = true
 	r.TokenIDs = slices.Concat(o.tokens, r.TokenIDs)
