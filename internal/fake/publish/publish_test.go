@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -364,16 +365,18 @@ func TestConnectsOut(t *testing.T) {
 
 func TestBadConfigs(t *testing.T) {
 	for want, c := range map[string]publish.Config{
-		"no endpoint":     {},
-		"pages of 5":      {Endpoint: any, Page: 5},
-		"udp":             {Endpoint: "udp://*:1"},
-		"rank 1":          {Endpoint: "ipc:///tmp/*/none"},
-		"address already": {Endpoint: any, Replay: "tcp://127.0.0.1:1x"},
+		"no endpoint":                       {},
+		"have no pages of 5":                {Endpoint: any, Page: 5},
+		"must begin with tcp:// or ipc://":  {Endpoint: "udp://*:1"},
+		"no port that could be raised by 1": {Endpoint: "ipc://" + filepath.Join(t.TempDir(), "*")},
+		"the port must be a number":         {Endpoint: any, Replay: "tcp://127.0.0.1:1x"},
 	} {
 		p, err := publish.New(c, 2, blockSize)
 		if err == nil {
 			p.Close()
-			t.Errorf("%+v is no error, want %q", c, want)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", c, err, want)
 		}
 	}
 }
