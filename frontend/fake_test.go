@@ -38,7 +38,7 @@ type fake struct {
 
 func newFake() *fake {
 	return &fake{models: []pipeline.ModelInfo{
-		{ID: "acme/demo", Aliases: []string{"demo"}, Ready: true, Workers: 2, ContextLength: 4096, BlockSize: 16, TotalBlocks: 100, MaxSeqs: 8, MaxBatchedTokens: 2048},
+		{ID: "acme/demo", Aliases: []string{"demo"}, Ready: true, Workers: 2, Roles: map[engine.Role]pipeline.RoleInfo{engine.Aggregated: {Workers: 2}}, ContextLength: 4096, BlockSize: 16, TotalBlocks: 100, MaxSeqs: 8, MaxBatchedTokens: 2048},
 		{ID: "sleepy", Reason: "no worker is ready"},
 	}}
 }

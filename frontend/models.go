@@ -87,8 +87,8 @@ type inNamespace struct {
 }
 
 type workerType struct {
-	Workers int   `json:"workers"`
-	Needs   []any `json:"needs"`
+	Workers int        `json:"workers"`
+	Needs   [][]string `json:"needs"`
 }
 
 // modelReady tells whether a registered model can serve; with ?probe=1 by its
@@ -100,15 +100,27 @@ func (s *Server) modelReady(w http.ResponseWriter, r *http.Request, id string) {
 		return
 	}
 	here := inNamespace{Ready: m.Ready, Reason: m.Reason, Present: []string{}, Missing: []string{}, Types: map[string]workerType{}}
-	if m.Workers > 0 {
-		here.Present = append(here.Present, "aggregated")
-		here.Types["aggregated"] = workerType{Workers: m.Workers, Needs: []any{}}
+	for role, r := range m.Roles {
+		name := cmp.Or(string(role), "aggregated")
+		t := workerType{Workers: r.Workers, Needs: [][]string{}}
+		for _, need := range r.Needs {
+			t.Needs = append(t.Needs, []string{string(need)})
+		}
+		here.Present, here.Types[name] = append(here.Present, name), t
+	}
+	slices.Sort(here.Present)
+	for _, role := range m.Missing {
+		here.Missing = append(here.Missing, string(role))
+	}
+	reason := m.Reason
+	if len(m.Missing) > 0 {
+		reason = "no namespace has all required worker types live"
 	}
 	code := http.StatusOK
 	if probe, _ := strconv.ParseBool(r.URL.Query().Get("probe")); probe && !m.Ready {
 		code = http.StatusServiceUnavailable
 	}
-	s.object(w, code, readiness{Model: m.ID, Ready: m.Ready, Reason: m.Reason, Namespaces: map[string]inNamespace{"dynamo": here}})
+	s.object(w, code, readiness{Model: m.ID, Ready: m.Ready, Reason: reason, Namespaces: map[string]inNamespace{"dynamo": here}})
 }
 
 func (s *Server) lookup(name string) (pipeline.ModelInfo, bool) {

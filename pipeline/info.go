@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -24,6 +25,10 @@ type ModelInfo struct {
 	Ready         bool     // some worker can serve it now
 	Reason        string   // why not, for people; empty if ready
 	Workers       int      // workers that are ready
+	// Roles are those that workers play who are ready, and Missing those that
+	// somebody would have to play besides.
+	Roles   map[engine.Role]RoleInfo
+	Missing []engine.Role
 	// Of the first worker that told them; 0: unknown.
 	BlockSize, TotalBlocks, MaxSeqs, MaxBatchedTokens int
 	// What is remembered of prompts, of answers and of tools; nil where nothing is,
@@ -32,6 +37,12 @@ type ModelInfo struct {
 	Cache *prompt.CacheStats
 	Turns *prompt.TurnStats
 	Tools *chattemplate.ToolCache
+}
+
+// RoleInfo is what the edge may tell about the workers of one role.
+type RoleInfo struct {
+	Workers int
+	Needs   []engine.Role // that must be played, too
 }
 
 // WorkerInfo is what the edge may tell about one worker.
@@ -86,7 +97,7 @@ func (p *Pipeline) Models() []ModelInfo {
 		}
 		m := byName[card.Model]
 		if m == nil {
-			m = &ModelInfo{ID: card.Model, Reason: "no worker is ready"}
+			m = &ModelInfo{ID: card.Model, Reason: "no worker is ready", Roles: map[engine.Role]RoleInfo{}}
 			byName[card.Model] = m
 		}
 		if w.Refusal() != nil {
@@ -106,19 +117,20 @@ func (p *Pipeline) Models() []ModelInfo {
 			loaded[card.Model] = p.models.loaded(card)
 		}
 		if w.Ready() {
-			m.Ready, m.Reason = true, ""
 			m.Workers++
+			m.Roles[card.Role] = RoleInfo{m.Roles[card.Role].Workers + 1, card.Needs}
 			for _, adapter := range card.Adapters {
 				if !slices.Contains(m.Adapters, adapter) {
 					m.Adapters = append(m.Adapters, adapter)
 				}
 			}
-		} else if !m.Ready && status.Reason != "" {
+		} else if status.Reason != "" {
 			m.Reason = status.Reason
 		}
 	}
 	list := make([]ModelInfo, 0, len(byName))
 	for _, m := range byName {
+		m.gate()
 		list = append(list, *m)
 	}
 	slices.SortFunc(list, func(a, b ModelInfo) int { return strings.Compare(a.ID, b.ID) })
@@ -129,6 +141,37 @@ func (p *Pipeline) Models() []ModelInfo {
 		}
 	}
 	return list
+}
+
+// gate finds out whether somebody can answer: who does whole requests, or decodes,
+// and has whom it needs beside it.
+func (info *ModelInfo) gate() {
+	missing := map[engine.Role]bool{}
+	for _, role := range []engine.Role{engine.Aggregated, engine.Decode} {
+		r, played := info.Roles[role]
+		met := played
+		for _, need := range r.Needs {
+			if _, ok := info.Roles[need]; !ok {
+				met, missing[need] = false, true
+			}
+		}
+		info.Ready = info.Ready || met
+	}
+	switch {
+	case info.Ready:
+		info.Reason = ""
+		return
+	case info.Workers == 0:
+		return
+	case len(missing) == 0:
+		missing[engine.Decode] = true
+	}
+	info.Missing = slices.Sorted(maps.Keys(missing))
+	names := make([]string, len(info.Missing))
+	for i, role := range info.Missing {
+		names[i] = string(role)
+	}
+	info.Reason = "missing worker types: " + strings.Join(names, ", ")
 }
 
 // remember sets what the caches of a model hold that were not told yet.

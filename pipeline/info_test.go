@@ -95,6 +95,31 @@ func TestWorkers(t *testing.T) {
 	})
 }
 
+// A model is ready once somebody can answer, and has whom it needs beside it.
+func TestRolesOfModel(t *testing.T) {
+	role := func(r engine.Role, needs ...engine.Role) engine.Engine {
+		return &fake{change: func(c *engine.Card) { c.Role, c.Needs = r, needs }}
+	}
+	for _, tt := range []struct {
+		name    string
+		fakes   []engine.Engine
+		ready   bool
+		missing []engine.Role
+		reason  string
+	}{
+		{"whole requests", []engine.Engine{role(engine.Aggregated)}, true, nil, ""},
+		{"prefill alone", []engine.Engine{role(engine.Prefill)}, false, []engine.Role{engine.Decode}, "missing worker types: decode"},
+		{"decode that needs prefill", []engine.Engine{role(engine.Decode, engine.Prefill)}, false, []engine.Role{engine.Prefill}, "missing worker types: prefill"},
+		{"both", []engine.Engine{role(engine.Decode, engine.Prefill), role(engine.Prefill)}, true, nil, ""},
+		{"decode that needs nobody", []engine.Engine{role(engine.Decode)}, true, nil, ""},
+	} {
+		m := newHouse(t, pipeline.Config{}, tt.fakes...).Models()[0]
+		if m.Ready != tt.ready || !slices.Equal(m.Missing, tt.missing) || m.Reason != tt.reason || m.Workers != len(tt.fakes) {
+			t.Errorf("%s: %+v", tt.name, m)
+		}
+	}
+}
+
 // The blocks of an answer are booked while it grows.
 func TestOutputIsBooked(t *testing.T) {
 	f := &fake{}
