@@ -345,7 +345,7 @@ func (p *patient) listen(ctx context.Context) <-chan kv.Batch {
 }
 
 // soon is how long an event may take that belongs to an answer which has ended.
-const soon = 3 * time.Second
+const soon = 2 * time.Second
 
 // events looks whether the blocks of a prompt were told. A subscription takes a
 // moment to be there, and what is published before that is lost: a second prompt is

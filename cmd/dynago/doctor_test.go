@@ -124,6 +124,7 @@ func busy(t *testing.T, url string) {
 }
 
 func TestDoctorFine(t *testing.T) {
+	t.Parallel()
 	d := doctor(t, hosted(t, healthy(t)))
 	d.says(t, 0,
 		"fine reach: It is vllm 0.31.0 and serves the model m.",
@@ -141,6 +142,7 @@ func TestDoctorFine(t *testing.T) {
 
 // Each flag that is missing has its sentence, and the flag in it.
 func TestDoctorOfVLLM(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		change func(*vllm.Config)
 		code   int
@@ -168,6 +170,7 @@ func TestDoctorOfVLLM(t *testing.T) {
 
 // What an operator says of a server can be wrong, too.
 func TestDoctorOfSpecs(t *testing.T) {
+	t.Parallel()
 	free := func(t *testing.T) string { // an address where nobody listens
 		s := host(t, http.NotFoundHandler())
 		s.Close()
@@ -215,6 +218,7 @@ func TestDoctorOfSpecs(t *testing.T) {
 }
 
 func TestDoctorOfOthers(t *testing.T) {
+	t.Parallel()
 	model, err := demoModel()
 	if err != nil {
 		t.Fatal(err)
@@ -265,6 +269,7 @@ func TestDoctorOfOthers(t *testing.T) {
 
 // A server of conversations is asked for one.
 func TestDoctorOfConversations(t *testing.T) {
+	t.Parallel()
 	var broken atomic.Bool
 	h := http.NewServeMux()
 	h.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
@@ -289,6 +294,7 @@ func TestDoctorOfConversations(t *testing.T) {
 
 // The engines of a list and of settings are examined as those of flags.
 func TestDoctorReadsLists(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "workers.yaml")
 	if err := os.WriteFile(path, []byte("- kind: openai\n  url: http://127.0.0.1:1\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -314,6 +320,7 @@ func TestDoctorReadsLists(t *testing.T) {
 
 // A running server is asked how it is.
 func TestDoctorOfServer(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--workers", "2", "--speedup-ratio", "0")
 	d := doctor(t, "--server", p.url)
 	d.says(t, 0, "fine reach: The server is up.", "fine workers: 2 of 2 workers are ready.", "fine generate: Model dynago/demo answers: 4 tokens")
