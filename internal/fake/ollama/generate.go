@@ -112,11 +112,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, q *question, conv
 		refuse(w, http.StatusServiceUnavailable, "%v", err)
 		return
 	}
-	defer s.memory.release(keep)
 	if len(q.Messages) == 0 && q.Prompt == "" {
+		s.memory.release(keep)
 		s.only(w, q, "load")
 		return
 	}
+	defer s.memory.release(keep)
 	prompt, ok := s.prompt(q, conversation)
 	if !ok {
 		refuse(w, http.StatusBadRequest, "the input length exceeds the context length")

@@ -19,6 +19,7 @@ type memory struct {
 	context int // with which the model is loaded; 0: it is not
 	running int
 	waiting int
+	leaving bool // as soon as nothing runs
 	expiry  *time.Timer
 }
 
@@ -72,7 +73,10 @@ func (m *memory) release(keep time.Duration) {
 	m.running--
 	m.hold()
 	switch {
-	case m.running > 0 || keep < 0:
+	case m.running > 0:
+	case m.leaving:
+		m.load(0)
+	case keep < 0:
 	case keep == 0:
 		m.load(0)
 	default:
@@ -81,11 +85,14 @@ func (m *memory) release(keep time.Duration) {
 	m.tell()
 }
 
-// unload takes the model out of memory if nothing runs.
+// unload takes the model out of memory as soon as nothing runs.
 func (m *memory) unload() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.running == 0 && m.context != 0 {
+	switch {
+	case m.running > 0:
+		m.leaving = true
+	case m.context != 0:
 		m.load(0)
 	}
 }
@@ -115,7 +122,7 @@ func (m *memory) end() {
 // load puts the model into memory, or out of it. What was cached is lost. The lock
 // must be held.
 func (m *memory) load(context int) {
-	m.context = context
+	m.context, m.leaving = context, false
 	m.forget()
 }
 

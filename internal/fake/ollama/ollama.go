@@ -109,7 +109,7 @@ func (s *Server) Pull(digest string) {
 	s.digest = digest
 }
 
-// Unload takes the model out of memory, once nothing runs.
+// Unload takes the model out of memory, as soon as nothing runs.
 func (s *Server) Unload() { s.memory.unload() }
 
 // Restart is a crash and a new start: connections break, and nothing is loaded.
