@@ -68,6 +68,9 @@ e2e-agents: build ## Codex CLI, OpenCode, Claude Code and Pi at work, against mo
 e2e-vllm: build ## the built binary before two real vLLM servers, on processors, with a tiny model
 	e2e/vllm/run
 
+e2e-sglang: build ## the same before two real SGLang servers, on processors
+	e2e/sglang/run
+
 e2e-llamacpp: build ## the same before two real servers of llama.cpp
 	e2e/llamacpp/run
 

@@ -85,13 +85,19 @@ func (d *dynago) at(t testing.TB, url string) http.Header {
 	return http.Header{"X-Dynamo-Worker-Instance-Id": {strconv.FormatUint(d.worker(t, url).ID, 10)}}
 }
 
-// settled waits until the index has not changed for a while: events come after the
-// answers that they belong to.
+// heard is how much the engines have told of their caches.
+func (d *dynago) heard(t testing.TB) float64 {
+	t.Helper()
+	return metric(t, d.url, "dynamo_component_kv_cache_events_applied") + metric(t, d.url, "dynago_worker_kv_event_batches_total")
+}
+
+// settled waits until no engine has told of its cache for a while: events come
+// after the answers that they belong to.
 func (d *dynago) settled(t testing.TB) {
 	t.Helper()
 	last, since := -1.0, time.Now()
 	eventually(t, 30*time.Second, "the index has settled", func() bool {
-		if now := metric(t, d.url, "dynago_index_blocks"); now != last {
+		if now := d.heard(t); now != last {
 			last, since = now, time.Now()
 		}
 		return time.Since(since) > 300*time.Millisecond

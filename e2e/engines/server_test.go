@@ -224,9 +224,9 @@ func unheard(t *testing.T, d *dynago, s *server, wire *relay) {
 	q := question{text: story(400, 900), header: d.at(t, s.url)}
 	wire.cut()
 	direct := chat(t, s.url, question{text: q.text}) // and not through dynago
-	blocks := metric(t, d.url, "dynago_index_blocks")
+	heard := d.heard(t)
 	wire.mend()
-	eventually(t, 30*time.Second, "the missed blocks are known", func() bool { return metric(t, d.url, "dynago_index_blocks") != blocks })
+	eventually(t, 30*time.Second, "the missed events are known", func() bool { return d.heard(t) != heard })
 	d.settled(t)
 	before := d.prediction(t)
 	a := chat(t, d.url, q)
