@@ -66,6 +66,7 @@ func (c *mockerCommand) serveAPI(to outlet, log *slog.Logger, signals <-chan os.
 	}
 	failed := make(chan error, c.Mocker.Count)
 	var servers []*http.Server
+	attach := "dynago serve"
 	for i := range c.Mocker.Count {
 		port := c.Mocker.Port
 		if port != 0 {
@@ -93,8 +94,9 @@ func (c *mockerCommand) serveAPI(to outlet, log *slog.Logger, signals <-chan os.
 			}
 			fmt.Fprintln(to.out)
 		}
-		fmt.Fprintf(to.out, "  serve    dynago serve --engine %s\n", stand.attachAs(l.Addr().(*net.TCPAddr)))
+		attach += " --engine " + stand.attachAs(l.Addr().(*net.TCPAddr))
 	}
+	fmt.Fprintf(to.out, "  serve    %s\n", attach)
 	select {
 	case err := <-failed:
 		return err

@@ -300,3 +300,23 @@ func TestMockerQuirks(t *testing.T) {
 		t.Errorf("told %s", text)
 	}
 }
+
+// Servers of one process can differ, and meet: one computes prompts for the other.
+func TestMockerPair(t *testing.T) {
+	p, _ := mocker(t, "sglang", "--workers", "2", "--mocker-config", "{servers: [{quirks: {mode: prefill}}, {quirks: {mode: decode}}]}")
+	specs := regexp.MustCompile(`--engine (\S+)`).FindAllStringSubmatch(p.banner, -1)
+	if len(specs) != 2 {
+		t.Fatalf("%d servers in %s", len(specs), p.banner)
+	}
+	a := attachTo(t, nil, specs[0][1], specs[1][1])
+	before := a.handoffs("done")
+	if r := a.send("/v1/chat/completions", single("m")); r.status != 200 {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	if n := a.handoffs("done") - before; n != 1 {
+		t.Errorf("%d hand-offs for one request", n)
+	}
+	if _, text := p.get(p.url + "/admin/config"); !strings.Contains(text, `"mode":"prefill"`) {
+		t.Errorf("told %s", text)
+	}
+}

@@ -80,16 +80,42 @@ func newStand(c *mockerCommand, model *imitated, i int) (*stand, error) {
 	if s.kv.Endpoint != "" && s.kind != "vllm" && s.kind != "sglang" {
 		return nil, fmt.Errorf("--kv-events-config: %s publishes nothing; of --api there are vllm and sglang that do", s.kind)
 	}
-	said, err := document(c.Mocker.Say)
+	said, err := documents(c.Mocker.Say, i, c.Mocker.Count)
 	if err != nil {
 		return nil, fmt.Errorf("--mocker-config: %w", err)
 	}
 	s.door = mishap.NewDoor(http.HandlerFunc(s.pass))
-	if err := s.change(said, true); err != nil {
+	if err := s.change(true, said...); err != nil {
 		return nil, fmt.Errorf("--mocker-config: %w", err)
 	}
 	s.routes()
 	return s, nil
+}
+
+// documents returns what is said of the i-th of some servers: of all, and then of it
+// alone, as an item of servers.
+func documents(text string, i, count int) ([]jsontext.Value, error) {
+	all, err := document(text)
+	if err != nil {
+		return nil, err
+	}
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(all, &members); err != nil {
+		return nil, err
+	}
+	own, ok := members["servers"]
+	if !ok {
+		return []jsontext.Value{all}, nil
+	}
+	var list []jsontext.Value
+	if err := json.Unmarshal(own, &list); err != nil || len(list) != count {
+		return nil, fmt.Errorf("servers: want a list of %d documents, one for each of --workers", count)
+	}
+	delete(members, "servers")
+	if all, err = json.Marshal(members); err != nil {
+		return nil, err
+	}
+	return []jsontext.Value{all, list[i]}, nil
 }
 
 // document reads a YAML document, or the file that holds one, as JSON.
@@ -148,13 +174,15 @@ func eventsConfig(text string, raise int) (publish.Config, error) {
 // change makes other things true of the server: members that are there replace
 // those before. Where one cannot be, nothing changes. Other quirks are those of
 // another process, which begins its life.
-func (s *stand) change(said jsontext.Value, first bool) error {
+func (s *stand) change(first bool, said ...jsontext.Value) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next := s.now
 	next.Quirks = maps.Clone(s.now.Quirks)
-	if err := strictly(said, &next); err != nil {
-		return err
+	for _, document := range said {
+		if err := strictly(document, &next); err != nil {
+			return err
+		}
 	}
 	if err := next.Faults.Check(); err != nil {
 		return fmt.Errorf("faults: %w", err)
@@ -331,7 +359,7 @@ func (s *stand) routes() {
 		}
 		said, err := parse(text)
 		if err == nil {
-			err = s.change(said, false)
+			err = s.change(false, said)
 		}
 		if err != nil {
 			answer(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
