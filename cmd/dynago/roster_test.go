@@ -5,12 +5,15 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/internal/demo"
@@ -245,4 +248,40 @@ func TestAdaptersAndAliases(t *testing.T) {
 	if status, _ := p.get(p.url + "/v1/models/none"); status != 404 {
 		t.Errorf("a model that is not there: %d", status)
 	}
+}
+
+// A server that breaks requests is left alone for a while, and no client notices; when
+// it is well again it serves again.
+func TestBreakerRecovers(t *testing.T) {
+	var broken atomic.Bool
+	var hit atomic.Int64
+	sick := newVLLM(t, vllm.Config{Mock: mockOf(t, "m", false)})
+	a := host(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if broken.Load() && r.Method == "POST" {
+			hit.Add(1)
+			panic(http.ErrAbortHandler)
+		}
+		sick.ServeHTTP(w, r)
+	})).URL
+	b := host(t, newVLLM(t, vllm.Config{Mock: mockOf(t, "m", false)})).URL
+	p := serve(t, "--router-mode", "round-robin", "--runtime-inhibited-duration-secs", "1",
+		"--engine", "vllm="+a+",load.interval=20ms,model_path=builtin:demo", "--engine", "vllm="+b+",load.interval=20ms,model_path=builtin:demo")
+	p.ready("m")
+	until(t, "both are there", func() bool { return p.state(a) == "ready" && p.state(b) == "ready" })
+	broken.Store(true)
+	begin := time.Now()
+	for range 20 {
+		if got := p.send("/v1/chat/completions", single("m")); got.status != 200 {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+	}
+	// Once, and again each time that it was left alone for long enough.
+	if n, most := hit.Load(), 4+4*int64(time.Since(begin)/time.Second); n == 0 || n > most {
+		t.Errorf("the sick server was tried %d times for 20 requests, want at most %d", n, most)
+	}
+	broken.Store(false)
+	before := len(sick.Bodies())
+	until(t, "it serves again", func() bool {
+		return p.send("/v1/chat/completions", single("m")).status == 200 && len(sick.Bodies()) > before
+	})
 }
