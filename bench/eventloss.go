@@ -36,13 +36,14 @@ func takeEventLoss(ctx context.Context, b *bench) ([]part, error) {
 			off = off.atMost(2).aim(0.5)
 		}
 		parts = append(parts, off, wrong)
-		converged := part{What: m.Name + ": right again", Value: m.Converged, Unit: "ms"}
-		if m.Converged < 0 {
-			converged = part{What: m.Name + ": not right again", Value: 1, Unit: "times"}.atMost(0)
-		} else {
-			converged = converged.atMost(1000)
+		switch converged := (part{What: m.Name + ": right again", Value: m.Converged, Unit: "ms"}); {
+		case m.Converged >= 0 && m.Unheard:
+			parts = append(parts, converged) // as requests show by and by what is there
+		case m.Converged >= 0:
+			parts = append(parts, converged.atMost(1000))
+		case !m.Unheard:
+			parts = append(parts, count(m.Name+": never right again", 1).atMost(0))
 		}
-		parts = append(parts, converged)
 	}
 	return parts, nil
 }
