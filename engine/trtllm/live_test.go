@@ -20,10 +20,10 @@ import (
 	"github.com/dynago/dynago/kv"
 )
 
-// until reads events until it has seen enough, or fails the test after 5 s.
+// until reads events until it has seen enough, or fails the test after 30 s.
 func until(t *testing.T, a *attached, enough func(kv.Batch) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for b, err := range a.Events(ctx, nil) {
 		if err != nil {
@@ -33,7 +33,7 @@ func until(t *testing.T, a *attached, enough func(kv.Batch) bool) {
 			return
 		}
 	}
-	t.Fatal("not seen within 5 s")
+	t.Fatal("not seen within 30 s")
 }
 
 // What the server caches is told by the hashes that requests are looked up by.
