@@ -77,7 +77,7 @@ func (sys *system) attach() error {
 		return nil
 	}
 	list, err := sys.file.Read()
-	if err != nil && !sys.settings.Attach.mayCome(sys.settings) {
+	if err != nil && !sys.settings.mayCome() {
 		return fmt.Errorf("--workers-file: %w", err)
 	}
 	if err != nil {
@@ -105,7 +105,7 @@ func (s *settings) listed(name string, text []byte) ([]fleet.Wanted, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, specs, lines := []fleet.Wanted{}, []*attach.Spec{}, map[string]int{}
+	list, lines := []fleet.Wanted{}, map[string]int{}
 	for _, t := range texts {
 		spec, err := attach.Parse(t.Value)
 		if err == nil {
@@ -118,7 +118,7 @@ func (s *settings) listed(name string, text []byte) ([]fleet.Wanted, error) {
 			return nil, fmt.Errorf("%s line %d: url: %s: stands in line %d already", name, t.Line, spec.URL, line)
 		}
 		lines[spec.URL] = t.Line
-		specs, list = append(specs, spec), append(list, wanted(spec))
+		list = append(list, wanted(spec))
 	}
 	return list, nil
 }
@@ -137,8 +137,8 @@ func (s *settings) source() *file.Source {
 
 // mayCome says whether the list of workers need not be there at the start: the place
 // where others put it by default may not have been made yet.
-func (s *attachSettings) mayCome(all *settings) bool {
-	return s.WorkersFile == "" && all.Ignored.Discovery == "file"
+func (s *settings) mayCome() bool {
+	return s.Attach.WorkersFile == "" && s.Ignored.Discovery == "file"
 }
 
 // Attach lets one more engine join while the server runs.
