@@ -3,8 +3,11 @@
 package engines_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +35,24 @@ func sameStreamed(t *testing.T, d *dynago) {
 	streamed := s.end(t, time.Minute)
 	if streamed.Text != whole.Text || streamed.Finish != whole.Finish || streamed.Usage.Output != 200 || streamed.Usage.Prompt != whole.Usage.Prompt {
 		t.Errorf("streamed %+v, whole %+v", streamed, whole)
+	}
+}
+
+// examined lets dynago doctor look at an engine, and wants its exit code: 0 where
+// nothing is missing, 1 where something is that the engine could do or cannot.
+func examined(t *testing.T, engine string, code int) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, setting(t, "DYNAGO_BINARY"), "doctor", engine).CombinedOutput()
+	exit := 0
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+		exit = failed.ExitCode()
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", out)
+	if exit != code {
+		t.Errorf("exit code %d, want %d", exit, code)
 	}
 }
 

@@ -39,6 +39,7 @@ func TestLlama(t *testing.T) {
 		t.FailNow()
 	}
 	t.Run("chat", func(t *testing.T) { llamaChat(t, d, a) })
+	t.Run("doctor", func(t *testing.T) { examined(t, "llamacpp="+b.url, 1) })
 	t.Run("streaming", func(t *testing.T) { sameStreamed(t, d) })
 	t.Run("forms of answers", func(t *testing.T) { forms(t, d, true) })
 	t.Run("refusals", func(t *testing.T) { refusals(t, d) })

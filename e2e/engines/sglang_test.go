@@ -62,6 +62,7 @@ func TestSGLang(t *testing.T) {
 		q := question{text: "hello world, what is it that you tell us?\nüñí 漢字 <b>&amp;</b>", header: d.at(t, a.url)}
 		sameAsItself(t, d, a, q, nil)
 	})
+	t.Run("doctor", func(t *testing.T) { examined(t, "sglang="+b.url, 0) })
 	t.Run("streaming", func(t *testing.T) { sameStreamed(t, d) })
 	t.Run("forms of answers", func(t *testing.T) { forms(t, d, false) })
 	t.Run("refusals", func(t *testing.T) { refusals(t, d) })

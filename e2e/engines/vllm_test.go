@@ -49,6 +49,7 @@ func TestVLLM(t *testing.T) {
 		t.FailNow()
 	}
 	t.Run("chat", func(t *testing.T) { vllmChat(t, d, a) })
+	t.Run("doctor", func(t *testing.T) { examined(t, "vllm="+b.url, 0) })
 	t.Run("streaming", func(t *testing.T) { sameStreamed(t, d) })
 	t.Run("forms of answers", func(t *testing.T) { forms(t, d, true) })
 	t.Run("refusals", func(t *testing.T) { refusals(t, d) })
