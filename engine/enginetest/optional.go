@@ -107,17 +107,17 @@ func full(t *testing.T, s *Subject) {
 	ready(t, e)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	first := make(chan struct{})
-	running.Go(func() {
-		var once sync.Once
-		for range e.Generate(ctx, s.request(1, 10, 400)) {
-			once.Do(func() { close(first) })
-		}
-	})
-	<-first
-	running.Go(func() { collect(ctx, t, e, s.request(2, 10, 400)) })
+	for i := range uint64(2) {
+		running.Go(func() {
+			for ctx.Err() == nil { // the third may have come first
+				collect(ctx, t, e, s.request(i, 10, 400))
+			}
+		})
+	}
 	for deadline := time.Now().Add(5 * time.Second); ; {
-		a := collect(t.Context(), t, e, s.request(3, 10, 1))
+		soon, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		a := collect(soon, t, e, s.request(3, 10, 1))
+		stop()
 		if engine.KindOf(a.err) == engine.WorkerOverloaded {
 			if len(a.deltas) > 0 {
 				t.Errorf("refused after %d deltas", len(a.deltas))

@@ -17,9 +17,11 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/remote/workerpb"
@@ -170,10 +172,10 @@ func (c *Client) Close() error {
 
 // closeConn closes a connection, unless it is closed.
 func closeConn(conn *grpc.ClientConn) error {
-	if err := conn.Close(); err != nil && !errors.Is(err, grpc.ErrClientConnClosing) {
+	if err := conn.Close(); status.Code(err) != codes.Canceled {
 		return err
 	}
-	return nil
+	return nil // it was closed before
 }
 
 // worker returns the stub for what the worker tells of itself.

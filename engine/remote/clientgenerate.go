@@ -76,6 +76,10 @@ func answer[M any](
 			fail(operation(c.endOf(ctx, stream, err), "generate"))
 			return
 		}
+		if err := c.over(ctx); err != nil { // what had come before is nobody's any more
+			fail(err)
+			return
+		}
 		end, err := take(m)
 		if err != nil {
 			done() // the worker is told before anybody else hears of it

@@ -39,6 +39,10 @@ func (c *Client) Infer(ctx context.Context, r *engine.TensorRequest) iter.Seq2[*
 				yield(nil, operation(c.endOf(ctx, stream, err), "infer"))
 				return
 			}
+			if err := c.over(ctx); err != nil { // what had come before is nobody's any more
+				yield(nil, err)
+				return
+			}
 			if m.Call != call {
 				continue
 			}

@@ -66,12 +66,9 @@ func outline(f protoreflect.FileDescriptor) (lines []string) {
 		m := f.Messages().Get(i)
 		for j := range m.Fields().Len() {
 			d := m.Fields().Get(j)
-			kind := d.Kind().String()
-			switch {
-			case d.IsMap():
+			kind := kindName(d)
+			if d.IsMap() {
 				kind = fmt.Sprintf("map<%s,%s>", d.MapKey().Kind(), kindName(d.MapValue()))
-			default:
-				kind = kindName(d)
 			}
 			oneof := ""
 			if o := d.ContainingOneof(); o != nil {

@@ -292,7 +292,7 @@ func (s *Server) present() {
 
 // fail ends a call with an error of known kind.
 func fail(stream grpc.ServerStream, err error) error {
-	st, trailer := statusOf(err)
+	trailer, st := statusOf(err)
 	stream.SetTrailer(trailer)
 	return st
 }

@@ -15,7 +15,7 @@ const healthPrefix = "/grpc.health.v1.Health/"
 
 func (s *Server) authorizeCall(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	if err := s.authorize(ctx, info.FullMethod); err != nil {
-		st, trailer := statusOf(err)
+		trailer, st := statusOf(err)
 		grpc.SetTrailer(ctx, trailer) //nolint:errcheck // the status tells as much
 		return nil, st
 	}

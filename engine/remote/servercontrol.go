@@ -24,7 +24,7 @@ func (s *Server) Control(ctx context.Context, m *workerpb.ControlRequest) (*work
 }
 
 func failCall(ctx context.Context, err error) error {
-	st, trailer := statusOf(err)
+	trailer, st := statusOf(err)
 	grpc.SetTrailer(ctx, trailer) //nolint:errcheck // the status tells as much
 	return st
 }

@@ -254,7 +254,7 @@ func TestLoadArrives(t *testing.T) {
 func TestErrorArrives(t *testing.T) {
 	for kind := range codeOf {
 		want := &engine.Error{Kind: kind, Message: "what was wrong", Param: "stop", Code: "finer", Status: 418, RetryAfter: 3 * time.Second}
-		st, trailer := statusOf(want)
+		trailer, st := statusOf(want)
 		got := errorOf(st, trailer, true)
 		want.FromEngine = true
 		if kind == engine.ResourceExhausted { // is never a worker's

@@ -86,8 +86,8 @@ func partsOf(err error) errorParts {
 	return p
 }
 
-// statusOf returns the status and the trailers by which a failure is told.
-func statusOf(err error) (error, metadata.MD) {
+// statusOf returns the trailers and the status by which a failure is told.
+func statusOf(err error) (metadata.MD, error) {
 	p := partsOf(err)
 	code, ok := codeOf[p.kind]
 	if !ok {
@@ -103,7 +103,7 @@ func statusOf(err error) (error, metadata.MD) {
 	set(trailerRetry, strconv.FormatInt(p.retryAfterMillis, 10))
 	set(trailerParam, p.param)
 	set(trailerCode, p.code)
-	return status.Error(code, p.message), md
+	return md, status.Error(code, p.message)
 }
 
 func printable(s string) bool {

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"github.com/dynago/dynago/chat"
-	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/remote/workerpb"
 )
 
@@ -179,5 +178,3 @@ func finishOf(m *workerpb.ChatFinish) chat.Finish {
 	}
 	return f
 }
-
-var errNoEnd = engine.Errorf(engine.StreamIncomplete, "the worker ended the stream before the answer was complete")
