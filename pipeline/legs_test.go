@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"iter"
 	"net"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -652,4 +654,30 @@ func TestNothingToHandOver(t *testing.T) {
 	if got := d.sent()[0].Disagg; got.Phase != engine.PhaseWhole || got.Handoff != nil {
 		t.Errorf("the decode worker got %+v", got)
 	}
+}
+
+// A decode worker that has most of a prompt computes the rest itself, if the operator
+// says so.
+func TestConditionalLegs(t *testing.T) {
+	c := router.DefaultConditional()
+	p := &pair{prefill: []*shaky{newShaky(t, "prefill", false)}, decode: []*shaky{newShaky(t, "decode", false)}}
+	p.house = newHouseOf(t, pipeline.Config{}, router.Config{Conditional: &c}, p.prefill[0], p.decode[0])
+	want := undisturbed(t, long(5))
+	for range 2 {
+		answers, err := chat.Fold(p.Run(t.Context(), long(5)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, answers, want)
+		// Its events are on their way.
+		for end := time.Now().Add(10 * time.Second); p.router.Loads()[1].CachedBlocks < 2; runtime.Gosched() {
+			if time.Now().After(end) {
+				t.Fatal("the decode worker tells of no blocks")
+			}
+		}
+	}
+	if got := p.decode[0].phases(); !slices.Equal(got, []engine.Phase{engine.PhaseDecode, engine.PhaseWhole}) || len(p.prefill[0].sent()) != 1 {
+		t.Errorf("the decode worker got %q, and the other %d", got, len(p.prefill[0].sent()))
+	}
+	p.settled(t)
 }

@@ -163,3 +163,57 @@ func TestKilledWorkers(t *testing.T) {
 		})
 	}
 }
+
+// One of two prefill workers and one of two decode workers are killed under streams:
+// no stream is lost, whatever leg it was in.
+func TestKilledLegs(t *testing.T) {
+	const streams, tokens = 60, 60
+	want := alone(t, streams, tokens)
+	workers := map[string][]*program{}
+	flags := []string{"--log-level", "warn", "--router-mode", "round-robin", "--model-path", demoFolder(t)}
+	for _, role := range []string{"prefill", "decode"} {
+		for range 2 {
+			args := fmt.Sprintf(`{"worker_type":%q,"timing_model":"constant","prefill_ms":20,"decode_ms":30}`, role)
+			w, spec := attachable(t, "worker", "--engine", "mock", "--listen", "127.0.0.1:0", "--extra-engine-args", args)
+			workers[role], flags = append(workers[role], w), append(flags, "--engine", spec)
+		}
+	}
+	p := serve(t, flags...)
+	until(t, "all workers are ready", func() bool {
+		_, page := p.get(p.url + "/metrics")
+		return strings.Count(page, "dynamo_component_router_worker_registered{") == 4
+	})
+	p.ready("dynago/demo")
+	all := make([]*stream, streams)
+	var running sync.WaitGroup
+	begin := func(from, to int) {
+		for i := from; i < to; i++ {
+			all[i] = &stream{number: i, pieces: new(atomic.Int64)}
+			running.Go(func() { all[i].run(p, "dynago/demo", tokens) })
+		}
+	}
+	begin(0, streams/2)
+	until(t, "half of the streams have begun", func() bool {
+		for _, s := range all[:streams/2] {
+			if s.pieces.Load() < 3 {
+				return false
+			}
+		}
+		return true
+	})
+	begin(streams/2, streams) // their prompts are being computed
+	for _, role := range []string{"prefill", "decode"} {
+		if err := workers[role][0].cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	running.Wait()
+	for i, s := range all {
+		if s.err != nil || s.said != want[i] {
+			t.Errorf("stream %d: %+v, %v; want %+v", i, s.said, s.err, want[i])
+		}
+	}
+	if n := p.handoffs("done"); n <= streams {
+		t.Errorf("%d hand-offs for %d streams of which some have moved", n, streams)
+	}
+}
