@@ -212,14 +212,15 @@ func (m *meeting) come(key string, enter func(*doorstep) bool) (d *doorstep, met
 		m.mu.Unlock()
 		return nil, false
 	}
-	if met = d.done && d.decoder != nil; met {
+	decoder := d.decoder
+	if met = d.done && decoder != nil; met {
 		delete(m.rooms, key)
-		d.decoder.Write([]byte{1}) //nolint:errcheck // it has gone, and does not ask for more
-		d.decoder.Close()
 	}
 	m.mu.Unlock()
 	if met {
-		m.letGo(key)
+		m.letGo(key)             // so that nothing is kept when the other leg begins
+		decoder.Write([]byte{1}) //nolint:errcheck // it has gone, and does not ask for more
+		decoder.Close()
 	}
 	return d, met
 }
