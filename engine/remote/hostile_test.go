@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -344,10 +345,10 @@ func TestEventsHostile(t *testing.T) {
 			defer cancel()
 			known := make(chan struct{})
 			go func() {
+				tell := sync.OnceFunc(func() { close(known) })
 				for s := range e.Card(stay) {
-					if s.Card != nil && known != nil {
-						close(known)
-						known = nil
+					if s.Card != nil {
+						tell()
 					}
 				}
 			}()
@@ -387,10 +388,10 @@ func TestTokenEvents(t *testing.T) {
 	defer cancel()
 	known := make(chan struct{})
 	go func() {
+		tell := sync.OnceFunc(func() { close(known) })
 		for s := range e.Card(stay) {
-			if s.Card != nil && known != nil {
-				close(known)
-				known = nil
+			if s.Card != nil {
+				tell()
 			}
 		}
 	}()
