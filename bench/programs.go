@@ -10,7 +10,7 @@ import (
 
 // programs are the built programs that take part.
 type programs struct {
-	dir                                                           string // scratch, removed at the end
+	dir                                                                   string // scratch, removed at the end
 	dynago, load, baseline, proxy, tokens, corpus, index, virtual, events string
 }
 
