@@ -185,7 +185,9 @@ func (s *scratch) ask(q *Query) ask {
 // decision says what comes of picking a row.
 func (s *scratch) decision(q *Query, choice int) Decision {
 	t, c, side := &s.tuning, &s.rows[choice], &s.sides[choice]
-	cached := min(t.cachedTokens(c), q.Length())
+	// Of a prompt that is cached to its end the last block is computed again: the
+	// first token of the answer comes from it.
+	cached := min(t.cachedTokens(c), max(0, q.Length()-1)/c.BlockSize*c.BlockSize)
 	if q.Uncached != nil {
 		cached = max(0, q.Length()-max(0, *q.Uncached))
 	}

@@ -149,6 +149,22 @@ func TestPreferences(t *testing.T) {
 	}
 }
 
+// Nobody is told that the last block of a prompt is cached: the engine computes it
+// again, for the first token of the answer.
+func TestLastBlockIsComputedAgain(t *testing.T) {
+	h := newHouse(t, router.Config{Seed: 1})
+	defer h.fleet.Close()
+	h.join(1, card())
+	h.caches(1, 1, kv.TierDevice, count(0, 40))
+	for length, want := range map[int]int{1: 0, 4: 0, 5: 4, 39: 36, 40: 36, 41: 40, 44: 40} {
+		b := h.route(router.Query{Model: "m", Tokens: count(0, length)})
+		if got := b.Decision().CachedTokens; got != want {
+			t.Errorf("of %d tokens %d count as cached, want %d", length, got, want)
+		}
+		b.Release()
+	}
+}
+
 // A prompt of which only the hashes are known is routed as its tokens would be.
 func TestPromptByHashes(t *testing.T) {
 	h := newHouse(t, router.Config{Seed: 1})

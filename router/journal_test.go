@@ -38,7 +38,7 @@ func TestJournal(t *testing.T) {
 	if ids != "r3 r2 r1 " {
 		t.Fatalf("the journal has %s", ids)
 	}
-	if e := entries[2]; e.Target.Worker != 3 || e.Reason != router.ReasonCache || e.CachedTokens != 40 || e.Candidates != 6 ||
+	if e := entries[2]; e.Target.Worker != 3 || e.Reason != router.ReasonCache || e.CachedTokens != 36 || e.Candidates != 6 ||
 		e.Worker == "" || e.PromptTokens != 40 || !e.At.Equal(now) {
 		t.Errorf("the second went %+v", e)
 	}
