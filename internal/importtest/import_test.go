@@ -69,6 +69,7 @@ var plan = []room{
 	{name: "kvcache/extent", floor: 1, seenBy: []string{"kvcache/disk", "kvcache/memory"}, never: noIO},
 	{name: "kvcache/store", floor: 1, never: noIO},
 	{name: "kvcache/storetest", floor: 1, sees: []string{"kvcache/store"}, seenBy: []string{}},
+	{name: "kvcache/disk", floor: 1, sees: []string{"kvcache/extent", "kvcache/store"}, never: noHTTP},
 	{name: "kvcache/memory", floor: 1, sees: []string{"kvcache/extent", "kvcache/store"}, never: noHTTP},
 	{name: "kvevent", floor: 1, sees: []string{"kvevent/zmtp"}, never: noHTTP},
 	{name: "kvevent/zmtp", floor: 1, never: noHTTP},

@@ -10,6 +10,7 @@ package extent
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
 // steps is the number of bins to each doubling of length.
@@ -37,10 +38,22 @@ type gap struct {
 }
 
 // New returns a row of free units.
-func New(units uint32) *Space {
-	s := &Space{units: units, free: units, byStart: map[uint32]*gap{}, byEnd: map[uint32]*gap{}}
-	if units > 0 {
-		s.add(Run{0, units})
+func New(units uint32) *Space { return Around(units, nil) }
+
+// Around returns a row of units in which the given runs are taken. They are in
+// order, disjoint, and within the row.
+func Around(units uint32, taken []Run) *Space {
+	s := &Space{units: units, byStart: map[uint32]*gap{}, byEnd: map[uint32]*gap{}}
+	var from uint32
+	for _, r := range append(slices.Clip(taken), Run{units, 0}) {
+		if r.Start < from || r.End() < r.Start || r.End() > units {
+			panic(fmt.Sprintf("extent: %v taken of %d units, after %d", r, units, from))
+		}
+		if r.Start > from {
+			s.add(Run{from, r.Start - from})
+			s.free += r.Start - from
+		}
+		from = r.End()
 	}
 	return s
 }
@@ -50,6 +63,16 @@ func (s *Space) Units() uint32 { return s.units }
 
 // Free returns how many units are free.
 func (s *Space) Free() uint32 { return s.free }
+
+// Extend adds n free units at the end.
+func (s *Space) Extend(n uint32) {
+	if n == 0 {
+		return
+	}
+	old := Run{s.units, n}
+	s.units += n
+	s.Give(old)
+}
 
 // Take returns n free units in one run, now taken, if there are such.
 func (s *Space) Take(n uint32) (Run, bool) {
@@ -93,27 +116,6 @@ func (s *Space) TakeParts(n uint32, most int) ([]Run, bool) {
 	return parts, true
 }
 
-// Claim takes the units of r, and reports whether all of them were free; if not
-// it takes none.
-func (s *Space) Claim(r Run) bool {
-	if r.Units == 0 || r.End() < r.Start || r.End() > s.units {
-		return false
-	}
-	g := s.covering(r)
-	if g == nil {
-		return false
-	}
-	s.drop(g)
-	if g.Start < r.Start {
-		s.add(Run{g.Start, r.Start - g.Start})
-	}
-	if r.End() < g.End() {
-		s.add(Run{r.End(), g.End() - r.End()})
-	}
-	s.free -= r.Units
-	return true
-}
-
 // Give frees the units of r, which were taken.
 func (s *Space) Give(r Run) {
 	if r.Units == 0 || r.End() < r.Start || r.End() > s.units {
@@ -153,18 +155,6 @@ func (s *Space) longest() *gap {
 	for w := len(s.filled) - 1; w >= 0; w-- {
 		if s.filled[w] != 0 {
 			return s.bins[w*64+63-bits.LeadingZeros64(s.filled[w])]
-		}
-	}
-	return nil
-}
-
-// covering returns the gap that r lies in.
-func (s *Space) covering(r Run) *gap {
-	for b := s.filledFrom(bin(r.Units)); b >= 0; b = s.filledFrom(b + 1) {
-		for g := s.bins[b]; g != nil; g = g.next {
-			if g.Start <= r.Start && r.End() <= g.End() {
-				return g
-			}
 		}
 	}
 	return nil

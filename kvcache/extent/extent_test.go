@@ -1,6 +1,7 @@
 package extent_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -88,16 +89,16 @@ func TestSpace(t *testing.T) {
 					t.Fatalf("TakeParts(%d, %d) = %v", n, most, parts)
 				}
 			},
-			"claim": func(t *rapid.T) {
-				start := rapid.IntRange(0, units).Draw(t, "start")
-				r := extent.Run{Start: uint32(start), Units: uint32(rapid.IntRange(0, units).Draw(t, "n"))}
-				want := r.Units > 0 && int(r.End()) <= units && !slices.Contains(taken[r.Start:min(int(r.End()), units)], true)
-				if ok := space.Claim(r); ok != want {
-					t.Fatalf("Claim(%v) = %v", r, ok)
-				}
-				if want {
-					mark(r)
-				}
+			"anew": func(*rapid.T) {
+				runs := slices.Clone(held)
+				slices.SortFunc(runs, func(a, b extent.Run) int { return cmp.Compare(a.Start, b.Start) })
+				space = extent.Around(uint32(units), runs)
+			},
+			"extend": func(t *rapid.T) {
+				n := rapid.IntRange(0, 20).Draw(t, "n")
+				space.Extend(uint32(n))
+				taken = append(taken, make([]bool, n)...)
+				units += n
 			},
 			"give": func(t *rapid.T) {
 				if len(held) == 0 {

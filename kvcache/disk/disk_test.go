@@ -1,0 +1,99 @@
+package disk_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/dynago/dynago/kvcache/disk"
+	"github.com/dynago/dynago/kvcache/store"
+	"github.com/dynago/dynago/kvcache/storetest"
+)
+
+func Example() {
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	ctx := context.Background()
+	for life := range 2 {
+		s, err := disk.Open(ctx, disk.Options{Dir: dir, Capacity: 1 << 20})
+		if err != nil {
+			panic(err)
+		}
+		if life == 0 {
+			if err := s.Put(ctx, "block", []byte("keys and values"), nil); err != nil {
+				panic(err)
+			}
+		}
+		for e, err := range s.Scan(ctx) {
+			fmt.Println(e.Key, e.Size, err)
+		}
+		if err := s.Close(); err != nil {
+			panic(err)
+		}
+	}
+	// Output:
+	// block 15 <nil>
+	// block 15 <nil>
+}
+
+// opened returns a store and how to open it again.
+func opened(t testing.TB, opts disk.Options) (*disk.Store, func() *disk.Store) {
+	var s *disk.Store
+	again := func() *disk.Store {
+		t.Helper()
+		if s != nil {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		next, err := disk.Open(context.Background(), opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s = next
+		return s
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return again(), again
+}
+
+func TestDriver(t *testing.T) {
+	for _, buffered := range []bool{false, true} {
+		t.Run(fmt.Sprintf("buffered=%v", buffered), func(t *testing.T) {
+			storetest.Run(t, storetest.Kit{
+				Open: func(t testing.TB) (store.Driver, func() store.Driver) {
+					s, again := opened(t, disk.Options{Dir: t.TempDir(), Capacity: 4 << 20, Buffered: buffered})
+					return s, func() store.Driver { return again() }
+				},
+				Largest: 1 << 20, Room: 4 << 20, Ordered: true, Steps: 40,
+			})
+		})
+	}
+}
+
+func BenchmarkGet(b *testing.B) {
+	const n, size = 128, 2 << 20
+	s, _ := opened(b, disk.Options{Dir: b.TempDir(), Capacity: n * size})
+	value := storetest.Bytes(1, size)
+	for i := range n {
+		if err := s.Put(b.Context(), fmt.Sprint(i), value, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.SetBytes(size)
+	for i := 0; b.Loop(); i++ {
+		v, err := s.Get(b.Context(), fmt.Sprint(i%n))
+		if err != nil {
+			b.Fatal(err)
+		}
+		v.Release()
+	}
+}
