@@ -28,7 +28,7 @@ type life struct {
 	// as it is as long as that does.
 	card   *engine.Card
 	props  props
-	gone   bool // since then nobody listened, or it was loading
+	gone   bool // since then it was dead, or loading
 	asleep bool // the model is not in memory until somebody asks for something
 }
 
@@ -77,7 +77,7 @@ func (l *life) counted(made float64, now time.Time) {
 	l.made = made
 }
 
-// missed tells that nobody listened, or that the server was loading.
+// missed tells that the server was dead, or loading: it has another life now.
 func (l *life) missed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,40 +140,57 @@ func (e *Engine) look(ctx context.Context) engine.Status {
 	if e.closed.Load() {
 		return engine.Status{Epoch: e.life.place().epoch, State: engine.Failed, Reason: "the engine is closed"}
 	}
+	st, err := e.ask(ctx)
+	switch {
+	case err == nil:
+		return e.sight.Saw(st)
+	case !engine.Silent(err):
+		return e.sight.Saw(e.unwell(err))
+	}
+	st = e.sight.Missed(err)
+	if st.State == engine.Dead {
+		e.life.missed()
+	}
+	st.Epoch = e.life.place().epoch
+	return st
+}
+
+// ask returns what the server tells of itself.
+func (e *Engine) ask(ctx context.Context) (st engine.Status, err error) {
 	if _, err := e.client.Get(ctx, "/health"); err != nil {
-		return e.away(err)
+		return st, err
 	}
 	var p props
 	if err := e.get(ctx, "/props", &p); err != nil {
-		return e.away(err)
+		return st, err
 	}
 	if p.Role == "router" {
-		return engine.Status{Epoch: e.life.place().epoch, Reason: "the server only starts other servers: attach those, or one that was started with a model"}
+		return engine.Status{Epoch: e.life.place().epoch, Reason: "the server only starts other servers: attach those, or one that was started with a model"}, nil
 	}
-	st := engine.Status{State: engine.Ready}
+	st.State = engine.Ready
 	if p.Sleeping {
 		st.Reason = "the server sleeps: the next request has to wait until it has loaded its model"
 	} else if text, err := e.client.Get(ctx, "/metrics"); err == nil {
 		e.life.counted(counter(text), time.Now())
 	}
 	if st.Card, st.Epoch = e.life.known(p, time.Now()); st.Card != nil {
-		return st
+		return st, nil
 	}
 	card, at, err := e.discover(ctx, &p)
 	if err != nil {
-		return e.away(err)
+		return st, err
 	}
 	st.Card, st.Epoch = card, e.life.settle(card, at, p, time.Now())
-	return st
+	return st, nil
 }
 
-// away is the status of a server that is not ready.
-func (e *Engine) away(err error) engine.Status {
+// unwell is the status of a server that answers with a failure.
+func (e *Engine) unwell(err error) engine.Status {
 	told, _ := errors.AsType[*engine.Error](err)
-	if told != nil && (told.Kind == engine.CannotConnect || told.Kind == engine.Unavailable) {
+	if told != nil && told.Kind == engine.Unavailable {
 		e.life.missed()
 	}
-	st := engine.Status{Epoch: e.life.place().epoch, State: engine.Loading, Reason: "the server does not answer: " + err.Error()}
+	st := engine.Status{Epoch: e.life.place().epoch, State: engine.Loading, Reason: "the server does not answer as it should: " + err.Error()}
 	if told != nil && told.FromEngine && told.Message != "" {
 		st.Reason = "the server says: " + told.Message
 	}

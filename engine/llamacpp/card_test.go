@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/enginetest"
 	"github.com/dynago/dynago/engine/httpapi"
 	"github.com/dynago/dynago/engine/llamacpp"
 	"github.com/dynago/dynago/internal/fake/llama"
@@ -238,4 +239,18 @@ func TestFewRoutes(t *testing.T) {
 	if c.Model != "some-model.Q4_K_M" || c.ContextLength != 512 || c.MaxSeqs != 2 || c.Engine != "llama.cpp" || c.EOS != nil || slices.Contains(c.Controls, engine.ControlReset) {
 		t.Errorf("%+v", c)
 	}
+}
+
+// Silence is told from death.
+func TestSilenceIsNotDeath(t *testing.T) {
+	fake := serve(t, 1, nil)
+	defer fake.Close()
+	enginetest.Silence(t, fake, func(t *testing.T, url string) engine.Engine {
+		e, err := llamacpp.New(llamacpp.Config{Config: httpapi.Config{URL: url}, Interval: 2 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { e.Close() })
+		return e
+	})
 }

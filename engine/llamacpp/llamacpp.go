@@ -55,6 +55,7 @@ type Engine struct {
 	client *httpapi.Client
 	extra  map[string]json.RawMessage
 	life   life
+	sight  engine.Sight
 	closed atomic.Bool
 }
 

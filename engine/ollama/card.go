@@ -25,7 +25,7 @@ type life struct {
 	at     place
 	digest string
 	loaded bool // it was seen in memory in this life
-	gone   bool // nobody answered since
+	gone   bool // it was dead since
 	card   *engine.Card
 }
 
@@ -55,7 +55,7 @@ func (l *life) place() place {
 	return l.at
 }
 
-// missed tells that nobody answered.
+// missed tells that the server was dead: what it had in memory may be gone.
 func (l *life) missed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,10 +99,26 @@ func (e *Engine) Card(ctx context.Context) iter.Seq2[engine.Status, error] {
 
 // look asks the server what it has. That it does not answer is an answer, too.
 func (e *Engine) look(ctx context.Context) engine.Status {
+	st, err := e.ask(ctx)
+	if engine.Silent(err) {
+		if st = e.sight.Missed(err); st.State == engine.Dead {
+			e.life.missed()
+		}
+		st.Epoch = e.life.place().epoch
+		return st
+	}
+	if err != nil {
+		st = engine.Status{Epoch: e.life.place().epoch, Reason: "Ollama is not ready: " + err.Error()}
+	}
+	return e.sight.Saw(st)
+}
+
+// ask returns what the server tells of the model.
+func (e *Engine) ask(ctx context.Context) (engine.Status, error) {
 	st := engine.Status{Epoch: e.life.place().epoch}
 	if e.closed.Load() {
 		st.State, st.Reason = engine.Failed, "the engine is closed"
-		return st
+		return st, nil
 	}
 	var installed, loaded struct {
 		Models []listed `json:"models"`
@@ -112,33 +128,28 @@ func (e *Engine) look(ctx context.Context) engine.Status {
 		err = e.get(ctx, "/api/ps", &loaded)
 	}
 	if err != nil {
-		e.life.missed()
-		st.Reason = "Ollama does not answer: " + err.Error()
-		return st
+		return st, err
 	}
 	m, err := e.choose(installed.Models, loaded.Models)
 	if err != nil {
-		st.Reason = err.Error()
-		return st
+		return st, err
 	}
 	inMemory := slices.IndexFunc(loaded.Models, func(l listed) bool { return l.called(m.Name) })
 	if st.Card, st.Epoch = e.life.seen(m.Digest, inMemory >= 0, time.Now()); st.Card != nil {
 		st.State = engine.Ready
-		return st
+		return st, nil
 	}
-	st.Epoch = e.life.place().epoch
 	context := uint32(0)
 	if inMemory >= 0 {
 		context = loaded.Models[inMemory].Context
 	}
 	card, at, err := e.discover(ctx, m, context)
 	if err != nil {
-		st.Reason = err.Error()
-		return st
+		return st, err
 	}
 	st.State, st.Card = engine.Ready, card
 	st.Epoch = e.life.settle(card, at, m.Digest, time.Now())
-	return st
+	return st, nil
 }
 
 // listed is a model as the server lists it: installed, or in memory.

@@ -139,7 +139,7 @@ func TestLives(t *testing.T) {
 	f.Pull("sha256:2")
 	third := another("pulled", second)
 	down.Store(true)
-	if st := await(t, e, func(st engine.Status) bool { return st.State == engine.Loading }); st.Epoch != third || !strings.Contains(st.Reason, "does not answer") {
+	if st := await(t, e, func(st engine.Status) bool { return st.State == engine.Dead }); st.Epoch != third || !strings.Contains(st.Reason, "does not answer") {
 		t.Errorf("away: %+v", st)
 	}
 	down.Store(false)

@@ -54,3 +54,15 @@ func TestContract(t *testing.T) {
 		Restart: func(e engine.Engine) { e.(*attached).fake.Restart() },
 	})
 }
+
+// Silence is told from death.
+func TestSilenceIsNotDeath(t *testing.T) {
+	enginetest.Silence(t, serve(t, nil), func(t *testing.T, url string) engine.Engine {
+		e, err := ollama.New(ollama.Config{Config: httpapi.Config{URL: url}, Interval: 2 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { e.Close() })
+		return e
+	})
+}

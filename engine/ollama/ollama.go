@@ -52,6 +52,7 @@ type Engine struct {
 	client  *httpapi.Client
 	extra   fields
 	life    life
+	sight   engine.Sight
 	running atomic.Int64
 	closed  atomic.Bool
 }

@@ -19,10 +19,26 @@ func (e *Engine) Card(ctx context.Context) iter.Seq2[engine.Status, error] {
 
 // look asks the server for its models. That it does not answer is an answer, too.
 func (e *Engine) look(ctx context.Context) engine.Status {
+	st, err := e.ask(ctx)
+	if engine.Silent(err) {
+		if st = e.sight.Missed(err); st.State == engine.Dead {
+			e.life.missed()
+		}
+		st.Epoch = e.life.now()
+		return st
+	}
+	if err != nil {
+		st = engine.Status{Epoch: e.life.now(), Reason: "the server does not list its models: " + err.Error()}
+	}
+	return e.sight.Saw(st)
+}
+
+// ask returns what the server tells.
+func (e *Engine) ask(ctx context.Context) (engine.Status, error) {
 	st := engine.Status{Epoch: e.life.now()}
 	if e.closed.Load() {
 		st.State, st.Reason = engine.Failed, "the engine is closed"
-		return st
+		return st, nil
 	}
 	var list struct {
 		Data []listed `json:"data"`
@@ -32,31 +48,29 @@ func (e *Engine) look(ctx context.Context) engine.Status {
 		err = json.Unmarshal(text, &list, httpapi.Lenient)
 	}
 	if err != nil {
-		e.life.missed()
-		st.Reason = "the server does not list its models: " + err.Error()
-		return st
+		return st, err
 	}
 	for _, m := range list.Data {
 		if e.cfg.Model == "" || m.ID == e.cfg.Model {
 			st.State, st.Card, st.Epoch = engine.Ready, e.card(&m), e.life.seen()
 			e.at.Store(&place{model: m.ID, context: st.Card.ContextLength})
-			return st
+			return st, nil
 		}
 	}
 	st.Reason = "the server lists no model"
 	if e.cfg.Model != "" {
 		st.Reason = "the server does not list the model " + e.cfg.Model
 	}
-	return st
+	return st, nil
 }
 
-// life is what is known of how long the server has been there: one that did not
-// answer for a while may have been started anew, with an empty cache.
+// life is what is known of how long the server has been there: one that was dead
+// has been started anew, with an empty cache.
 type life struct {
 	mu    sync.Mutex
 	epoch uint64
 	ready bool // it was seen ready in this life
-	gone  bool // nobody answered since
+	gone  bool // it was dead since
 }
 
 func (l *life) now() uint64 {

@@ -21,7 +21,7 @@ type attached struct {
 	*openai.Engine
 	fake *ollama.Server
 	http *httptest.Server
-	down atomic.Bool // for who looks next
+	down atomic.Int32 // for so many looks
 }
 
 func (a *attached) Close() error {
@@ -30,9 +30,9 @@ func (a *attached) Close() error {
 	return err
 }
 
-// restart kills the server, which is there again when it was missed once.
+// restart kills the server, which is there again when it was missed for a while.
 func (a *attached) restart() {
-	a.down.Store(true)
+	a.down.Store(10)
 	a.fake.Restart()
 }
 
@@ -50,9 +50,8 @@ func TestContract(t *testing.T) {
 			}
 			a := &attached{fake: f}
 			a.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == "/v1/models" && a.down.Swap(false) {
-					http.Error(w, "starting", http.StatusServiceUnavailable)
-					return
+				if r.URL.Path == "/v1/models" && a.down.Add(-1) >= 0 {
+					panic(http.ErrAbortHandler)
 				}
 				f.ServeHTTP(w, r)
 			}))
@@ -68,5 +67,22 @@ func TestContract(t *testing.T) {
 		New:     fresh(false),
 		Slow:    fresh(true),
 		Restart: func(e engine.Engine) { e.(*attached).restart() },
+	})
+}
+
+// Silence is told from death.
+func TestSilenceIsNotDeath(t *testing.T) {
+	f, err := ollama.New(ollama.Config{Mock: mock.Config{Model: "tiny", Args: mock.DefaultArgs()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	enginetest.Silence(t, f, func(t *testing.T, url string) engine.Engine {
+		e, err := openai.New(openai.Config{Config: httpapi.Config{URL: url}, Interval: 2 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { e.Close() })
+		return e
 	})
 }

@@ -48,6 +48,7 @@ type Engine struct {
 	client  *httpapi.Client
 	extra   map[string]json.RawMessage
 	life    life
+	sight   engine.Sight
 	at      atomic.Pointer[place]
 	running atomic.Int64
 	closed  atomic.Bool

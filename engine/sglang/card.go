@@ -2,6 +2,7 @@ package sglang
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"net/http"
 	"slices"
@@ -49,10 +50,11 @@ var lostAfter = 10 * time.Second
 
 // look is the memory from one look at a server to the next.
 type look struct {
-	e      *Engine
-	n      int       // looks since everything was asked for
-	failed int       // in a row
-	seen   time.Time // when it answered last
+	e       *Engine
+	n       int // looks since everything was asked for
+	failed  int // in a row
+	silence engine.Silence
+	seen    time.Time // when it answered last
 }
 
 // probe looks once, and returns the state and a sentence about it.
@@ -71,33 +73,49 @@ func (l *look) probe(ctx context.Context) (engine.Status, error) {
 		return l.without(err)
 	}
 	l.n = (l.n + 1) % fullEvery
-	l.failed, l.seen = 0, time.Now()
-	s := l.status(engine.Ready, "")
-	switch parked := l.e.parked.Load(); {
-	case facts.fault != "":
-		s.State, s.Reason = engine.Failed, facts.fault
-	case parked != nil:
-		s.State, s.Reason = engine.Draining, *parked
-	default:
+	l.failed, l.silence, l.seen = 0, 0, time.Now()
+	s := l.well()
+	if s.State == engine.Ready {
 		l.e.up.Store(true)
 	}
 	return s, nil
 }
 
+// well is the status of a server that says it is well.
+func (l *look) well() engine.Status {
+	facts, parked := l.e.facts.Load(), l.e.parked.Load()
+	switch {
+	case facts.fault != "":
+		return l.status(engine.Failed, facts.fault)
+	case parked != nil:
+		return l.status(engine.Draining, *parked)
+	}
+	return l.status(engine.Ready, "")
+}
+
 // without is the status of a server that did not say it is well.
 func (l *look) without(err error) (engine.Status, error) {
 	l.failed++
-	e, status := engine.KindOf(err), 0
-	if told, ok := err.(*engine.Error); ok {
+	status, up := 0, l.e.up.Load()
+	if told, ok := errors.AsType[*engine.Error](err); ok {
 		status = told.Status
 	}
 	switch {
-	case e == engine.Denied:
+	case engine.KindOf(err) == engine.Denied:
 		return engine.Status{}, err
-	case status == http.StatusServiceUnavailable && l.e.up.Load():
+	case status == http.StatusServiceUnavailable && up:
 		return l.status(engine.Draining, "the server says that it is not well or is shutting down"), nil
-	case l.e.up.Load() && l.failed < mayFail && e != engine.CannotConnect:
-		return l.status(engine.Ready, ""), nil
+	case engine.Silent(err) && l.e.facts.Load() != nil:
+		state, why := l.silence.Grow(err)
+		if state == engine.Dead {
+			l.e.up.Store(false)
+		}
+		if state != engine.Ready {
+			return l.status(state, why), nil
+		}
+	}
+	if up && l.failed < mayFail {
+		return l.well(), nil
 	}
 	l.e.up.Store(false)
 	return l.status(engine.Loading, "waiting for the server: "+err.Error()), nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/enginetest"
 	"github.com/dynago/dynago/engine/httpapi"
 	"github.com/dynago/dynago/engine/sglang"
 	fake "github.com/dynago/dynago/internal/fake/sglang"
@@ -349,4 +350,12 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%+v passes", cfg)
 		}
 	}
+}
+
+// Silence is told from death.
+func TestSilenceIsNotDeath(t *testing.T) {
+	a := attach(t, fake.Config{})
+	enginetest.Silence(t, a.fake, func(t *testing.T, url string) engine.Engine {
+		return open(t, sglang.Config{HTTP: httpapi.Config{URL: url}, Every: 2 * time.Millisecond})
+	})
 }

@@ -65,8 +65,8 @@ func (e *Engine) Card(ctx context.Context) iter.Seq2[engine.Status, error] {
 	}
 }
 
-// status asks the server what it is. Who does not answer is loading, or is leaving
-// if it was ready; only refused credentials are an error.
+// status asks the server what it is. Who says that it is not well is loading, or is
+// leaving if it was ready; only refused credentials are an error.
 func (e *Engine) status(ctx context.Context) (engine.Status, error) {
 	if e.closed.Load() {
 		return e.tell(engine.Failed, "the engine is closed", nil, nil), nil
@@ -78,17 +78,19 @@ func (e *Engine) status(ctx context.Context) (engine.Status, error) {
 	case engine.KindOf(err) == engine.Denied && err != nil:
 		return engine.Status{}, err
 	case engine.KindOf(err) == engine.Unavailable && e.up.Load() && err != nil:
-		return e.tell(engine.Draining, "TensorRT-LLM says that it is not well or is shutting down", nil, nil), nil
+		return e.sight.Saw(e.tell(engine.Draining, "TensorRT-LLM says that it is not well or is shutting down", nil, nil)), nil
+	case engine.Silent(err):
+		s := e.sight.Missed(err)
+		if s.State == engine.Dead {
+			e.up.Store(false)
+		}
+		return e.tell(s.State, s.Reason, nil, nil), nil
 	case err != nil:
 		e.up.Store(false)
-		return e.tell(engine.Loading, "TensorRT-LLM is not ready: "+err.Error(), nil, nil), nil
+		return e.sight.Saw(e.tell(engine.Loading, "TensorRT-LLM is not ready: "+err.Error(), nil, nil)), nil
 	}
 	e.up.Store(true)
-	s := e.tell(engine.Ready, "", card, now)
-	if e.asleep.Load() {
-		s.State, s.Reason = engine.Loading, "the server sleeps; wake it"
-	}
-	return s, nil
+	return e.sight.Saw(e.tell(engine.Ready, "", card, now)), nil
 }
 
 // tell turns a finding into a status, and notices another life of the server.
@@ -112,6 +114,9 @@ func (e *Engine) tell(state engine.State, reason string, card *engine.Card, read
 			l.card = card
 			l.revision++
 		}
+	}
+	if card != nil && e.asleep.Load() {
+		state, reason = engine.Loading, "the server sleeps; wake it"
 	}
 	s := engine.Status{Epoch: l.epoch, Revision: l.revision, State: state, Reason: reason, Card: l.card}
 	if err := e.feed.Become(s); err != nil {

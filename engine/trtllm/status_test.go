@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/enginetest"
 	"github.com/dynago/dynago/engine/httpapi"
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/engine/trtllm"
@@ -110,7 +111,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// A server that says that it goes is draining, and one that is gone is awaited.
+// A server that says that it goes is draining, and one that is gone is dead.
 func TestDraining(t *testing.T) {
 	a := attach(t, fake.Config{}, trtllm.Config{})
 	before := a.ready(t)
@@ -128,11 +129,11 @@ func TestDraining(t *testing.T) {
 			}
 			a.http.Close()
 		}
-		if s.State == engine.Loading {
+		if s.State == engine.Dead {
 			break
 		}
 	}
-	if !slices.Equal(seen, []engine.State{engine.Draining, engine.Loading}) {
+	if !slices.Equal(seen, []engine.State{engine.Draining, engine.Dead}) {
 		t.Errorf("states %v", seen)
 	}
 }
@@ -273,4 +274,17 @@ func TestRoundsOfRanks(t *testing.T) {
 		}
 		break
 	}
+}
+
+// Silence is told from death.
+func TestSilenceIsNotDeath(t *testing.T) {
+	a := attach(t, fake.Config{}, trtllm.Config{})
+	enginetest.Silence(t, a.server, func(t *testing.T, url string) engine.Engine {
+		e, err := trtllm.New(trtllm.Config{Config: httpapi.Config{URL: url}, ContextLength: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { e.Close() })
+		return e
+	})
 }

@@ -80,6 +80,7 @@ type Engine struct {
 	log    *slog.Logger
 	closed atomic.Bool
 	asleep atomic.Bool
+	sight  engine.Sight
 	up     atomic.Bool           // it took requests when it was last asked
 	about  atomic.Pointer[about] // the program that the server is
 

@@ -27,21 +27,13 @@ type life struct {
 
 // observation is what looks remember. It belongs to who holds Engine.look.
 type observation struct {
-	build   *build   // nil until the server was asked what it is
-	started float64  // of its process
-	gone    bool     // it could not be reached since it was seen last
-	missed  int      // looks in a row that brought nothing
+	build   *build  // nil until the server was asked what it is
+	started float64 // of its process
+	gone    bool    // it could not be reached since it was seen last
+	silence engine.Silence
 	page    readings // the last metrics of this life that could be read
 	expired float64  // prefills of this life that nobody has read in time
 }
-
-// doubt and patience are how many looks in a row may bring nothing before a server
-// that can still be connected to gets nothing new, and before it is given up: one
-// that is overloaded answers late.
-const (
-	doubt    = 3
-	patience = 5
-)
 
 // build is what stays as it is while the process lives.
 type build struct {
@@ -134,23 +126,22 @@ func (e *Engine) ask(ctx context.Context, old *life) life {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return next
 	case err != nil:
-		kind := engine.KindOf(err)
-		switch o.missed++; {
+		switch kind := engine.KindOf(err); {
 		case o.build == nil:
 			return state(engine.Loading, "not ready yet: "+err.Error())
 		case kind == engine.Unavailable || kind == engine.Internal:
 			// A dead engine core answers 503 and never recovers.
 			o.gone = true
 			return state(engine.Failed, "not healthy: "+err.Error())
-		case kind == engine.CannotConnect || o.missed >= patience:
-			o.gone = true
-			return state(engine.Dead, "it does not answer: "+err.Error())
-		case o.missed >= doubt:
-			return state(engine.Suspect, "it answers late: "+err.Error())
 		}
-		return next
+		become, why := o.silence.Grow(err)
+		if become == engine.Ready {
+			return next
+		}
+		o.gone = o.gone || become == engine.Dead
+		return state(become, why)
 	}
-	o.missed = 0
+	o.silence = 0
 	model := e.choose(models)
 	if model == nil {
 		return state(engine.Loading, "it does not serve "+strconv.Quote(e.config.Model))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/enginetest"
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/engine/vllm"
 	fake "github.com/dynago/dynago/internal/fake/vllm"
@@ -467,4 +468,17 @@ func TestTooOld(t *testing.T) {
 			t.Errorf("reason %q does not name the version", st.Reason)
 		}
 	}
+}
+
+// Silence is told from death.
+func TestSilenceIsNotDeath(t *testing.T) {
+	s := serve(t, fake.Config{Mock: mock.Config{Args: args()}}, nil)
+	enginetest.Silence(t, s.server, func(t *testing.T, url string) engine.Engine {
+		e, err := vllm.New(vllm.Config{URL: url, Every: 2 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { e.Close() })
+		return e
+	})
 }
