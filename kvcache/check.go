@@ -39,6 +39,12 @@ func (p *Pool) check() {
 	p.checkLists()
 }
 
+func (o *Order) check() {
+	if n := o.keeper.check(); n > o.present {
+		panic(fmt.Sprintf("kvcache: %d idle entries of %d", n, o.present))
+	}
+}
+
 func (p *Pool) checkLists() {
 	n := 0
 	for i := p.free.head; i != none; i = p.blocks[i].next {
@@ -49,20 +55,159 @@ func (p *Pool) checkLists() {
 	if n != p.count[Reset] {
 		panic(fmt.Sprintf("kvcache: %d slots in the free list of %d", n, p.count[Reset]))
 	}
-	n = 0
-	passed := make([]bool, len(p.blocks))
-	prev := none
-	for i := p.inactive.head; i != none; i = p.blocks[i].next {
-		b := &p.blocks[i]
-		if n++; b.state != Inactive || b.prev != prev {
-			panic(fmt.Sprintf("kvcache: block %d is %s in the inactive list, prev %d, after %d", i, b.state, b.prev, prev))
-		}
-		if passed[i] = true; b.up != none && passed[b.up] {
-			panic(fmt.Sprintf("kvcache: block %d would go after its parent %d", i, b.up))
-		}
-		prev = i
+	if n := p.keeper.check(); n != p.count[Inactive] {
+		panic(fmt.Sprintf("kvcache: %d blocks filed of %d", n, p.count[Inactive]))
 	}
-	if n != p.count[Inactive] || prev != p.inactive.tail {
-		panic(fmt.Sprintf("kvcache: %d blocks in the inactive list of %d", n, p.count[Inactive]))
+}
+
+// check panics if what is filed, counted or asked for does not agree, and returns
+// how many idle blocks are where they can be found again.
+func (k *keeper) check() (filed int) {
+	where := k.checkQueues()
+	kids := make([]int32, len(k.blocks))
+	locks := make([][2]int32, len(k.blocks))
+	var locked [2]int
+	var pinned int64
+	notes := 0
+	for i := range k.blocks {
+		b := &k.blocks[i]
+		if b.state == Inactive {
+			filed++
+			if b.up != none {
+				kids[b.up]++
+			}
+		}
+		if b.place != where[i] && b.place != aside {
+			panic(fmt.Sprintf("kvcache: block %d lies at %d, found at %d", i, b.place, where[i]))
+		}
+		until, hard := k.pinOf(int32(i))
+		if b.state == Inactive && b.place == nowhere && !hard {
+			panic(fmt.Sprintf("kvcache: idle block %d is nowhere", i))
+		}
+		if hard && b.place != nowhere || until > 0 && b.place != nowhere && b.place != inPins && b.place != aside {
+			panic(fmt.Sprintf("kvcache: pinned block %d lies at %d", i, b.place))
+		}
+		if !b.published() && b.flags != 0 {
+			panic(fmt.Sprintf("kvcache: block %d is %s and has flags %b", i, b.state, b.flags))
+		}
+		if b.flags&noted != 0 {
+			notes++
+			if n := k.notes.at(k.noteOf[i]); n.at != none && k.expiry.items[n.at].id != int32(i) {
+				panic(fmt.Sprintf("kvcache: block %d is not at %d among the deadlines", i, n.at))
+			}
+		}
+		if until > 0 {
+			pinned += k.size(int32(i))
+			locks[i][byAny]++
+		}
+		if hard {
+			locks[i][byHard]++
+		}
+	}
+	if used := len(k.notes.records) - len(k.notes.free); used != notes {
+		panic(fmt.Sprintf("kvcache: %d notes in use, %d found", used, notes))
+	}
+	if pinned != k.pinned {
+		panic(fmt.Sprintf("kvcache: pinned %d, booked %d", pinned, k.pinned))
+	}
+	for kind := range locked {
+		locked[kind] = k.checkLocks(kind, locks)
+	}
+	if locked != k.locked {
+		panic(fmt.Sprintf("kvcache: locked %v, booked %v", locked, k.locked))
+	}
+	for i := range k.blocks {
+		b := &k.blocks[i]
+		if b.kids != kids[i] {
+			panic(fmt.Sprintf("kvcache: block %d has %d idle children, booked %d", i, kids[i], b.kids))
+		}
+		if b.place == aside && b.kids == 0 {
+			panic(fmt.Sprintf("kvcache: block %d is set aside for no child", i))
+		}
+	}
+	k.checkSessions()
+	return filed
+}
+
+// checkQueues says where each block is found.
+func (k *keeper) checkQueues() []spot {
+	where := make([]spot, len(k.blocks))
+	for q := range k.queues {
+		prev := none
+		empty := true
+		for i := k.queues[q].head; i != none; i = k.blocks[i].next {
+			if b := &k.blocks[i]; b.state != Inactive || b.prev != prev || int(b.queue) != q {
+				panic(fmt.Sprintf("kvcache: block %d is %s in queue %d, prev %d, after %d", i, b.state, q, b.prev, prev))
+			}
+			where[i], prev, empty = inList, i, false
+		}
+		if prev != k.queues[q].tail {
+			panic(fmt.Sprintf("kvcache: queue %d ends with %d, not %d", q, prev, k.queues[q].tail))
+		}
+		k.checkHeap(&k.queues[q].front, where, inFront)
+		if empty = empty && len(k.queues[q].front.items) == 0; empty == (k.filled[q>>6]>>(q&63)&1 != 0) {
+			panic(fmt.Sprintf("kvcache: queue %d: empty %v, booked otherwise", q, empty))
+		}
+	}
+	k.checkHeap(&k.pins, where, inPins)
+	return where
+}
+
+func (k *keeper) checkHeap(h *minHeap, where []spot, at spot) {
+	for n, x := range h.items {
+		if n > 0 && x.less(h.items[(n-1)/2]) {
+			panic(fmt.Sprintf("kvcache: item %d of a heap is less than its parent", n))
+		}
+		if b := &k.blocks[x.id]; b.prev != int32(n) || b.state != Inactive {
+			panic(fmt.Sprintf("kvcache: block %d is %s at %d of a heap, booked %d", x.id, b.state, n, b.prev))
+		}
+		where[x.id] = at
+	}
+}
+
+// checkLocks adds to the own locks those of children and returns how many idle
+// blocks have any.
+func (k *keeper) checkLocks(kind int, locks [][2]int32) (idle int) {
+	total := make([]int32, len(k.blocks))
+	var up func(i int32)
+	up = func(i int32) {
+		if total[i]++; total[i] == 1 && k.blocks[i].up != none {
+			up(k.blocks[i].up)
+		}
+	}
+	for i := range k.blocks {
+		if locks[i][kind] > 0 {
+			up(int32(i))
+		}
+	}
+	for i, n := range total {
+		booked := int32(0)
+		if k.blocks[i].flags&noted != 0 {
+			booked = k.notes.at(k.noteOf[i]).locks[kind]
+		}
+		if n != booked {
+			panic(fmt.Sprintf("kvcache: block %d has %d locks, booked %d", i, n, booked))
+		}
+		if n > 0 && k.blocks[i].state == Inactive {
+			idle++
+		}
+	}
+	return idle
+}
+
+func (k *keeper) checkSessions() {
+	live := make(map[uint32]int)
+	for i := range k.blocks {
+		k.eachTag(int32(i), func(t *tag) bool {
+			if live[t.session-1]++; k.sessions[t.session-1] == nil {
+				panic(fmt.Sprintf("kvcache: block %d is tagged with a session that has ended", i))
+			}
+			return true
+		})
+	}
+	for id, n := range k.byID {
+		if s := k.sessions[n]; s.id != id || s.live != live[n] {
+			panic(fmt.Sprintf("kvcache: session %x has %d blocks, booked %d", id, live[n], s.live))
+		}
 	}
 }

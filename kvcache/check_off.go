@@ -4,3 +4,5 @@ package kvcache
 
 // check does nothing without the build tag invariants.
 func (p *Pool) check() {}
+
+func (o *Order) check() {}

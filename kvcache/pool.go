@@ -21,75 +21,54 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/dynago/dynago/kv"
 )
 
-// Ref is one reference to a block, and the number of the slot that the block
-// lies in: 0..N-1 of a pool of N. Every Ref that Allocate or Match returned is
-// to be released exactly once.
-type Ref uint32
-
-// Root stands for the missing parent of a sequence's first block.
-const Root = ^Ref(0)
-
-// State is what a slot is in.
-type State uint8
-
-// States of a slot.
-const (
-	Reset     State = iota // free
-	Mutable                // handed out for writing, not yet published
-	Primary                // published and in use
-	Duplicate              // holds the same as a primary; keeps that in use
-	Inactive               // published and used by no one: findable, evictable
-)
-
-// String returns the state's lower-case name.
-func (s State) String() string {
-	return [...]string{"reset", "mutable", "primary", "duplicate", "inactive"}[min(s, Inactive)]
+// PoolConfig is how a pool is made. Only Blocks must be given.
+type PoolConfig struct {
+	Blocks   int // slots, 1 to 2^31-1
+	Eviction Eviction
+	// Reject makes [Pool.Publish] give up a block that is known already, instead
+	// of keeping it as a duplicate. A pool whose slots are written by engines
+	// needs duplicates, one that is shared does not.
+	Reject bool
+	// PinBudget is how many blocks may be pinned at a time. 0 = none.
+	PinBudget int64
+	// HardPins allows them; without, they are taken for soft ones.
+	HardPins       bool
+	SessionTimeout time.Duration // 0 = DefaultSessionTimeout
 }
 
-// none ends a list and marks the absence of a slot.
-const none = int32(-1)
-
-// block is one slot. It holds no pointers, and two of them fill a cache line.
-type block struct {
-	hash kv.SeqHash
-	// up is the parent of a published block, or none; of a duplicate it is the
-	// primary. A block that is not inactive holds a reference on it.
-	up   int32
-	refs int32 // references out, those of children and duplicates included
-	// prev and next link the free list (next alone) and the inactive list.
-	prev, next int32
-	state      State
-}
-
-// list is a doubly linked list through block.prev and block.next.
-type list struct{ head, tail int32 }
-
-// Pool is one tier of cache: a fixed number of slots, plain least-recently-used
-// eviction, leaves first. Every operation takes constant time per block.
+// Pool is one tier of cache: a fixed number of slots. Blocks of which nobody has
+// asked anything go in the order of their last use, leaves first. Every operation
+// takes constant time per block, and logarithmic time per block with a deadline.
 type Pool struct {
-	blocks   []block
-	index    index
-	free     list // FIFO
-	inactive list // least recently used first, and every child before its parent
-	count    [Inactive + 1]int
-	evicted  []kv.SeqHash // scratch of Allocate
+	keeper
+	index   index
+	free    list // FIFO
+	reject  bool
+	count   [Inactive + 1]int
+	gone    []kv.SeqHash // scratch of Allocate
+	removed []kv.SeqHash // went otherwise, and were not yet told
+	path    []int32      // scratch
 }
 
-// New returns a pool of n free slots. It panics unless n is between 1 and 2^31-1.
-func New(n int) *Pool {
+// New returns a pool of n free slots with the default order and no room for pins.
+// It panics unless n is between 1 and 2^31-1.
+func New(n int) *Pool { return NewPool(PoolConfig{Blocks: n}) }
+
+// NewPool returns a pool of free slots. It panics if the number of blocks is out
+// of range.
+func NewPool(c PoolConfig) *Pool {
+	n := c.Blocks
 	if n < 1 || int64(n) > 1<<31-1 {
 		panic(fmt.Sprintf("kvcache: a pool of %d blocks", n))
 	}
-	p := &Pool{
-		blocks:   make([]block, n),
-		index:    newIndex(n),
-		free:     list{none, none},
-		inactive: list{none, none},
-	}
+	p := &Pool{index: newIndex(n), free: list{none, none}, reject: c.Reject}
+	p.blocks = make([]block, n)
+	p.init(c)
 	for i := range p.blocks {
 		p.blocks[i] = block{up: none, prev: none, next: none}
 		p.pushFree(int32(i))
@@ -114,8 +93,19 @@ func (p *Pool) Stats() Stats {
 	}
 }
 
-// Available returns how many blocks Allocate could give now, at most.
-func (p *Pool) Available() int { return p.count[Reset] + p.count[Inactive] }
+// Available returns how many blocks Allocate could give now, at most: what is
+// free or idle, but for hard pins and what they stand on.
+func (p *Pool) Available() int {
+	p.sweep()
+	return p.count[Reset] + p.count[Inactive] - p.locked[byHard]
+}
+
+// Spare returns how many blocks AllocateSpare could give now: those that
+// Allocate could give without breaking a pin.
+func (p *Pool) Spare() int {
+	p.sweep()
+	return p.count[Reset] + p.count[Inactive] - p.locked[byAny]
+}
 
 // State returns what slot r is in.
 func (p *Pool) State(r Ref) State { return p.blocks[r].state }
@@ -135,17 +125,28 @@ func (p *Pool) Parent(r Ref) Ref {
 
 // Allocate appends n mutable blocks to dst, each with one reference. It takes
 // free slots first, in the order in which they became free, and then evicts
-// inactive blocks, least recently used first, children before parents. It is
-// all or nothing: if fewer than n blocks are available, it reports false and
-// changes nothing.
+// inactive blocks, least recently used first unless somebody has asked for
+// something else, children before parents. Soft pins are broken where nothing else
+// is left, those that would expire first before others. It is all or nothing: if
+// fewer than n blocks are available, it reports false and evicts nothing.
 //
 // The hashes that were evicted on the way are returned in order; the slice is
 // valid until the next call of Allocate.
 func (p *Pool) Allocate(dst []Ref, n int) (refs []Ref, evicted []kv.SeqHash, ok bool) {
-	if n > p.Available() {
+	return p.allocate(dst, n, p.Available())
+}
+
+// AllocateSpare is Allocate for work that can be left undone, such as copying
+// blocks from another tier: it fails where Allocate would break a pin.
+func (p *Pool) AllocateSpare(dst []Ref, n int) (refs []Ref, evicted []kv.SeqHash, ok bool) {
+	return p.allocate(dst, n, p.Spare())
+}
+
+func (p *Pool) allocate(dst []Ref, n, available int) (refs []Ref, evicted []kv.SeqHash, ok bool) {
+	if n > available {
 		return dst, nil, false
 	}
-	p.evicted = p.evicted[:0]
+	p.gone = p.gone[:0]
 	for range n {
 		i := p.free.head
 		if i == none {
@@ -159,7 +160,7 @@ func (p *Pool) Allocate(dst []Ref, n int) (refs []Ref, evicted []kv.SeqHash, ok 
 		dst = append(dst, Ref(i))
 	}
 	p.check()
-	return dst, p.evicted, true
+	return dst, p.gone, true
 }
 
 // Prefix says how many of the leading hashes are present, and how many of those
@@ -180,38 +181,225 @@ func (p *Pool) Prefix(hashes []kv.SeqHash) (present, inactive int) {
 }
 
 // Match appends a reference for each of the leading hashes that are present,
-// stopping at the first one that is not.
-func (p *Pool) Match(dst []Ref, hashes []kv.SeqHash) []Ref {
+// stopping at the first one that is not. Soft pins of these blocks are renewed.
+func (p *Pool) Match(dst []Ref, hashes []kv.SeqHash) []Ref { return p.MatchFor(0, dst, hashes) }
+
+// MatchFor is Match by a request of a session, or of none if id is 0. Blocks are
+// tagged with the session. A block that was ephemeral for others is so no more;
+// see [Pool.TakePromoted].
+func (p *Pool) MatchFor(id SessionID, dst []Ref, hashes []kv.SeqHash) []Ref {
+	n, known := p.number(id)
 	for _, h := range hashes {
 		i := p.find(h)
 		if i == none {
 			break
 		}
 		p.hold(i)
+		if p.blocks[i].flags != 0 || known || p.frequency != nil {
+			p.hit(i, n, known)
+		}
 		dst = append(dst, Ref(i))
 	}
 	p.check()
 	return dst
 }
 
+// MatchScattered appends a reference for each hash that is present, and Root,
+// which is not to be released, for each that is not. What lies above a block that
+// was found is in use with it.
+func (p *Pool) MatchScattered(id SessionID, dst []Ref, hashes []kv.SeqHash) []Ref {
+	n, known := p.number(id)
+	for _, h := range hashes {
+		i := p.find(h)
+		if i != none {
+			p.hold(i)
+			p.hit(i, n, known)
+		}
+		dst = append(dst, Ref(i)) // none is Root
+	}
+	p.check()
+	return dst
+}
+
+// Hold takes one more reference on each of these published blocks, without
+// counting as a hit: for those who read a block to copy it.
+func (p *Pool) Hold(refs []Ref) {
+	for _, r := range refs {
+		if !p.blocks[r].published() {
+			panic(fmt.Sprintf("kvcache: block %d held while %s", r, p.blocks[r].state))
+		}
+		p.hold(int32(r))
+	}
+	p.check()
+}
+
+// Find returns the block that is published under a hash, without holding it.
+func (p *Pool) Find(h kv.SeqHash) (r Ref, ok bool) {
+	i := p.find(h)
+	return Ref(i), i != none
+}
+
+// Touch makes blocks the most recently used ones, the head of the sequence last,
+// and renews their pins. It counts as a hit by nobody in particular.
+func (p *Pool) Touch(hashes []kv.SeqHash) {
+	for _, h := range slices.Backward(hashes) {
+		i := p.find(h)
+		if i == none {
+			continue
+		}
+		p.hold(i)
+		if p.blocks[i].flags&noted != 0 {
+			p.refresh(i)
+		}
+		p.drop(i)
+	}
+	p.check()
+}
+
+// SetRetention sets the retention of the blocks that are present and returns how
+// many these are. An idle block goes to the end of its new queue.
+func (p *Pool) SetRetention(hashes []kv.SeqHash, r Retention) (set int) {
+	p.sweep()
+	for _, h := range slices.Backward(hashes) {
+		if i := p.find(h); i != none {
+			p.retain(i, r)
+			set++
+		}
+	}
+	p.check()
+	return set
+}
+
+// Retain sets the retention of one published block, in the place of an earlier
+// one.
+func (p *Pool) Retain(ref Ref, r Retention) {
+	i := p.primary(ref)
+	p.retain(i, r)
+	p.check()
+}
+
+// Pin pins the longest prefix of the sequence that is present and that the budget
+// has room for. While every idle block is pinned no more are.
+func (p *Pool) Pin(hashes []kv.SeqHash, pin Pin) PinResult {
+	if pin.TTL <= 0 {
+		p.Unpin(hashes, pin.Owner)
+		return PinResult{Requested: len(hashes)}
+	}
+	room := p.Spare() > 0
+	p.path = p.path[:0]
+	for _, h := range hashes {
+		i := p.find(h)
+		if i == none {
+			break
+		}
+		p.path = append(p.path, i)
+	}
+	n := p.pinPath(p.path, pin, room)
+	p.check()
+	return PinResult{len(hashes), n}
+}
+
+// Unpin takes an owner's pins from those blocks and returns how many had one.
+func (p *Pool) Unpin(hashes []kv.SeqHash, owner SessionID) (unpinned int) {
+	p.sweep()
+	for _, h := range slices.Backward(hashes) {
+		if i := p.find(h); i != none && p.unpinOwner(i, owner) {
+			unpinned++
+		}
+	}
+	p.check()
+	return unpinned
+}
+
+// Inherit applies the record that came with the bytes of a block that has just
+// been published. Zero is the moment from which the pool's time is counted.
+func (p *Pool) Inherit(ref Ref, r Record, zero time.Time) {
+	p.inherit(p.primary(ref), r, zero, p.Spare() > 0)
+	p.check()
+}
+
+// SkipWrite reports whether a published block is to be kept from lower tiers.
+func (p *Pool) SkipWrite(ref Ref) bool { return p.blocks[p.primary(ref)].flags&skipWrite != 0 }
+
+// SetSkipWrite keeps a block that its caller has stored from lower tiers, until
+// somebody else uses it.
+func (p *Pool) SetSkipWrite(ref Ref) { p.blocks[p.primary(ref)].flags |= skipWrite }
+
+// SetEphemeral makes a block that its caller has stored one of those that go
+// first, until somebody else uses it.
+func (p *Pool) SetEphemeral(ref Ref) {
+	p.lower(p.primary(ref), false)
+	p.check()
+}
+
+// SetOnce lets a block be reset, and its hash forgotten, when its next use ends.
+// If it then has children it waits for them among those that go first.
+func (p *Pool) SetOnce(ref Ref) { p.blocks[p.primary(ref)].flags |= once }
+
+// Discard forgets what is published under a hash: at once if nobody uses it and
+// it has no children, else as SetOnce does. It reports whether it has gone.
+func (p *Pool) Discard(h kv.SeqHash) (gone bool) {
+	i := p.find(h)
+	if i == none {
+		return true
+	}
+	b := &p.blocks[i]
+	if b.state != Inactive || b.kids > 0 {
+		b.flags |= once
+		p.lower(i, false)
+		p.check()
+		return false
+	}
+	p.remove(i)
+	p.removed = append(p.removed, h)
+	p.reset(i)
+	p.check()
+	return true
+}
+
+// TakeRemoved appends the hashes that were forgotten, in order, since the last
+// call, other than by Allocate.
+func (p *Pool) TakeRemoved(dst []kv.SeqHash) []kv.SeqHash {
+	dst = append(dst, p.removed...)
+	p.removed = p.removed[:0]
+	return dst
+}
+
+// Outcome is what became of a block that was published.
+type Outcome uint8
+
+// Outcomes of Publish.
+const (
+	Added    Outcome = iota // it is what everybody finds
+	Doubled                 // it is a duplicate of what everybody finds
+	Rejected                // it is free, and the caller has what everybody finds
+)
+
 // Register publishes a mutable block, which has been written in full, under
 // hash, as the child of parent, which is Root or a published block that is held
 // by the caller. It reports whether the hash is new to the pool. If not, the
 // block becomes a duplicate: it stays with the caller, and keeps the block that
-// everybody finds from being evicted.
+// everybody finds from being evicted. It is not for pools that reject duplicates.
 func (p *Pool) Register(r Ref, hash kv.SeqHash, parent Ref) (added bool) {
+	if p.reject {
+		panic("kvcache: Register in a pool that rejects duplicates, want Publish")
+	}
+	_, outcome := p.Publish(r, hash, parent)
+	return outcome == Added
+}
+
+// Publish is Register for pools of both kinds. It returns the reference that the
+// caller has from now on in place of r: where duplicates are rejected, and the
+// hash is known, that is one on the block that was there.
+func (p *Pool) Publish(r Ref, hash kv.SeqHash, parent Ref) (Ref, Outcome) {
 	b := &p.blocks[r]
 	if b.state != Mutable {
 		panic(fmt.Sprintf("kvcache: block %d registered while %s", r, b.state))
 	}
-	b.hash = hash
 	if i := p.find(hash); i != none {
-		p.hold(i)
-		b.up = i
-		p.move(b, Duplicate)
-		p.check()
-		return false
+		return p.double(r, i)
 	}
+	b.hash = hash
 	if parent != Root {
 		up := &p.blocks[parent]
 		if up.state == Duplicate {
@@ -226,8 +414,30 @@ func (p *Pool) Register(r Ref, hash kv.SeqHash, parent Ref) (added bool) {
 	}
 	p.index.put(hash, int32(r))
 	p.move(b, Primary)
+	if p.kind > EvictLRU {
+		p.published(int32(r))
+	}
 	p.check()
-	return true
+	return r, Added
+}
+
+// double settles what becomes of block r, which holds the same as block i.
+func (p *Pool) double(r Ref, i int32) (Ref, Outcome) {
+	p.hold(i)
+	x, b := &p.blocks[i], &p.blocks[r]
+	if x.flags&tagged == 0 {
+		x.flags |= foreign
+		p.raise(i)
+	}
+	if p.reject {
+		p.drop(int32(r))
+		p.check()
+		return Ref(i), Rejected
+	}
+	b.hash, b.up = x.hash, i
+	p.move(b, Duplicate)
+	p.check()
+	return r, Doubled
 }
 
 // Release gives references back, from the last to the first, so that of a
@@ -276,7 +486,17 @@ func (p *Pool) Chains() iter.Seq[[]Ref] {
 
 func (p *Pool) find(h kv.SeqHash) int32 { return p.index.get(p.blocks, h) }
 
-func (b *block) published() bool { return b.state == Primary || b.state == Inactive }
+// primary returns the published block that r is, or is a duplicate of.
+func (p *Pool) primary(r Ref) int32 {
+	i := int32(r)
+	if p.blocks[i].state == Duplicate {
+		i = p.blocks[i].up
+	}
+	if !p.blocks[i].published() {
+		panic(fmt.Sprintf("kvcache: block %d is %s, want one that is published", r, p.blocks[i].state))
+	}
+	return i
+}
 
 // hold takes a reference on a published block, and wakes its ancestors with it.
 func (p *Pool) hold(i int32) {
@@ -286,7 +506,7 @@ func (p *Pool) hold(i int32) {
 		if b.state != Inactive {
 			return
 		}
-		p.unlink(i)
+		p.wake(i)
 		p.move(b, Primary)
 		i = b.up
 	}
@@ -304,28 +524,46 @@ func (p *Pool) drop(i int32) {
 			return
 		}
 		up := b.up
-		if b.state == Primary {
+		switch {
+		case b.state != Primary:
+			p.reset(i)
+		case b.flags&once != 0 && b.kids == 0 && !p.isPinned(i):
+			p.removed = append(p.removed, b.hash)
+			p.unwish(i)
+			p.index.remove(p.blocks, b.hash)
+			p.reset(i)
+		default:
 			p.move(b, Inactive)
-			p.pushInactive(i)
-		} else {
-			b.hash, b.up = 0, none
-			p.move(b, Reset)
-			p.pushFree(i)
+			p.fall(i)
 		}
 		i = up
 	}
 }
 
-// evict takes the least recently used block out of every list and returns its
-// slot. There must be one. It has no children: they would lie before it.
+// evict takes the block that goes next out of every list and returns its slot.
+// There must be one.
 func (p *Pool) evict() int32 {
-	i := p.inactive.head
-	p.unlink(i)
+	i := p.victim()
+	p.evicted[p.classOf(i)]++
+	p.gone = append(p.gone, p.blocks[i].hash)
+	p.remove(i)
+	return i
+}
+
+// remove takes an idle block without children out of every list.
+func (p *Pool) remove(i int32) {
 	b := &p.blocks[i]
-	p.evicted = append(p.evicted, b.hash)
+	p.forget(i)
 	p.index.remove(p.blocks, b.hash)
 	b.hash, b.up = 0, none
-	return i
+}
+
+// reset makes a slot free that is in no list.
+func (p *Pool) reset(i int32) {
+	b := &p.blocks[i]
+	b.hash, b.up = 0, none
+	p.move(b, Reset)
+	p.pushFree(i)
 }
 
 func (p *Pool) move(b *block, to State) {
@@ -349,30 +587,4 @@ func (p *Pool) popFree() {
 	if p.free.head == none {
 		p.free.tail = none
 	}
-}
-
-func (p *Pool) pushInactive(i int32) {
-	b := &p.blocks[i]
-	b.prev, b.next = p.inactive.tail, none
-	if b.prev == none {
-		p.inactive.head = i
-	} else {
-		p.blocks[b.prev].next = i
-	}
-	p.inactive.tail = i
-}
-
-func (p *Pool) unlink(i int32) {
-	b := &p.blocks[i]
-	if b.prev == none {
-		p.inactive.head = b.next
-	} else {
-		p.blocks[b.prev].next = b.next
-	}
-	if b.next == none {
-		p.inactive.tail = b.prev
-	} else {
-		p.blocks[b.next].prev = b.prev
-	}
-	b.prev, b.next = none, none
 }

@@ -1,0 +1,454 @@
+package kvcache
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// Eviction is the order in which blocks without pins go.
+type Eviction uint8
+
+// Orders. In all of them leaves go first, and pins hold.
+const (
+	// EvictRetention drops ephemeral blocks first, then by priority, then the least
+	// recently used. Without any wish it is LRU.
+	EvictRetention Eviction = iota
+	// EvictLRU knows neither priorities nor ephemeral blocks.
+	EvictLRU
+	// EvictFIFO drops what was published first, however often it was used.
+	EvictFIFO
+	// EvictMultiLRU keeps four lists by how often a block was hit, the coldest first.
+	EvictMultiLRU
+	// EvictPriorities is TensorRT-LLM's order: 101 queues by priority, nothing else.
+	EvictPriorities
+)
+
+// String returns the order's name in configuration.
+func (e Eviction) String() string {
+	return [...]string{"retention", "lru", "fifo", "multi-lru", "priorities"}[min(e, EvictPriorities)]
+}
+
+// ParseEviction returns the order with that name.
+func ParseEviction(name string) (Eviction, error) {
+	for e := EvictRetention; e <= EvictPriorities; e++ {
+		if e.String() == name {
+			return e, nil
+		}
+	}
+	return 0, fmt.Errorf("eviction order %q, want retention, lru, fifo, multi-lru or priorities", name)
+}
+
+// Class is how readily a block goes: the lower, the sooner.
+type Class uint8
+
+// Classes of eviction.
+const (
+	Ephemeral  Class = iota // closed sessions, thinking, compacted history
+	Low                     // priority below neutral
+	Plain                   // no wish, or one that is neutral
+	High                    // priority above neutral
+	SoftPinned              // only when nothing below is left, by expiry of the pin
+	HardPinned              // never
+	classes
+)
+
+// String returns the class's name in metrics.
+func (c Class) String() string {
+	return [...]string{"ephemeral", "low", "plain", "high", "soft_pinned", "hard_pinned"}[min(c, HardPinned)]
+}
+
+// Priorities of retention.
+const (
+	Neutral     = 35 // of blocks without a wish
+	MaxPriority = 100
+)
+
+// Queues are numbered in the order in which they are emptied: the ephemeral one,
+// then one for each priority.
+const (
+	ephemeralQueue = 0
+	firstQueue     = 1
+	neutralQueue   = firstQueue + Neutral
+	queueCount     = firstQueue + MaxPriority + 1
+)
+
+// list is a doubly linked list through block.prev and block.next.
+type list struct{ head, tail int32 }
+
+// queue is a list of blocks in the order in which they came, behind a heap of
+// those that were given an earlier place: blocks whose turn had come while they
+// had children, and blocks of closed sessions. In a queue a parent may come
+// before its child; it is set aside when its turn comes.
+type queue struct {
+	list
+	front minHeap
+}
+
+// keeper knows which blocks are wanted, by whom and until when, and which one
+// goes next. Its blocks are numbered entries; where they lie and how they are
+// found is for the types around it, [Pool] and [Order].
+//
+// What is asked of no block costs nothing: a block without any flag goes to the
+// end of the neutral queue.
+type keeper struct {
+	blocks []block
+	kind   Eviction
+	queues []queue
+	filled [2]uint64 // queues that are not empty
+	pins   minHeap   // idle soft-pinned blocks by (expiry, turn)
+	turn   int64     // numbers what is filed in a heap or set aside
+	now    time.Duration
+
+	notes    slab[note]
+	noteOf   []int32 // by block, none without a note; nil before the first one
+	pinnings slab[pinning]
+	expiry   minHeap // blocks by the next deadline of their notes, or earlier
+	budget   int64
+	hard     bool  // hard pins are allowed
+	pinned   int64 // size of all pinned blocks
+	locked   [2]int
+	evicted  [classes]uint64
+
+	sessions  []*session
+	byID      map[SessionID]uint32
+	vacant    []uint32
+	tags      []tags
+	moreTags  slab[moreTags]
+	timeouts  minHeap
+	timeout   time.Duration
+	promoted  []Ref
+	sizes     []int64 // by block; nil = 1 each
+	frequency *sketch
+	births    []int64 // FIFO: when a block was published
+}
+
+// Kinds of lock: an idle block with a lock of its own or below it is not
+// evictable, or only when nothing else is left.
+const (
+	byHard = iota // hard pins
+	byAny         // pins of both kinds
+)
+
+func (k *keeper) init(c PoolConfig) {
+	k.kind = c.Eviction
+	k.queues = make([]queue, queueCount)
+	for i := range k.queues {
+		k.queues[i].list = list{none, none}
+		k.queues[i].front.moved = k.heaped
+	}
+	k.pins.moved = k.heaped
+	k.expiry.moved = func(id, at int32) { k.notes.at(k.noteOf[id]).at = at }
+	k.timeouts.moved = func(id, at int32) { k.sessions[id].at = at }
+	k.budget, k.hard = c.PinBudget, c.HardPins
+	k.timeout = c.SessionTimeout
+	if k.timeout <= 0 {
+		k.timeout = DefaultSessionTimeout
+	}
+	if c.Eviction == EvictMultiLRU {
+		k.frequency = newSketch(c.Blocks)
+	}
+}
+
+func (k *keeper) heaped(id, at int32) { k.blocks[id].prev = at }
+
+// Advance tells the time, as the time since any moment that the caller has
+// chosen. It never goes back. What is due by then takes effect with the next
+// operation that depends on it.
+func (k *keeper) Advance(now time.Duration) { k.now = max(k.now, now) }
+
+// after returns the time at which ttl will have passed, or one so far away that it
+// never comes.
+func (k *keeper) after(ttl time.Duration) time.Duration { return k.now + min(ttl, 1<<61) }
+
+// Evictions returns how many blocks were evicted so far, by class.
+func (k *keeper) Evictions() [6]uint64 { return k.evicted }
+
+// fall files a block that has fallen idle. Its children are idle already.
+func (k *keeper) fall(i int32) {
+	b := &k.blocks[i]
+	if b.up != none {
+		k.blocks[b.up].kids++
+	}
+	if b.flags&odd == 0 && (k.kind == EvictRetention || k.kind == EvictLRU) {
+		k.append(i, neutralQueue)
+		return
+	}
+	if b.flags&noted != 0 {
+		k.noteFalls(i)
+	}
+	k.file(i)
+}
+
+// wake takes a block that is wanted again out of its place.
+func (k *keeper) wake(i int32) {
+	b := &k.blocks[i]
+	if b.up != none {
+		k.blocks[b.up].kids--
+	}
+	if b.flags&noted != 0 {
+		k.noteWakes(i)
+	}
+	k.unfile(i)
+}
+
+// file puts an idle block where its wishes say.
+func (k *keeper) file(i int32) {
+	b := &k.blocks[i]
+	switch until, hard := k.pinOf(i); {
+	case hard:
+		b.place = nowhere
+	case until > 0:
+		k.turn++
+		b.place = inPins
+		k.pins.push(item{int64(until), k.turn, i})
+	case k.kind == EvictFIFO:
+		b.queue = neutralQueue
+		k.toFront(i, k.births[i])
+	default:
+		k.append(i, k.queueOf(i))
+	}
+}
+
+// queueOf says which queue a block without pins belongs to.
+func (k *keeper) queueOf(i int32) uint8 {
+	b := &k.blocks[i]
+	switch k.kind {
+	case EvictLRU, EvictFIFO:
+		return neutralQueue
+	case EvictMultiLRU:
+		return firstQueue + k.frequency.level(b.hash)
+	case EvictRetention:
+		if b.flags&ephemeral != 0 {
+			return ephemeralQueue
+		}
+	}
+	return firstQueue + k.priority(i)
+}
+
+func (k *keeper) refile(i int32) {
+	k.unfile(i)
+	k.file(i)
+}
+
+func (k *keeper) unfile(i int32) {
+	b := &k.blocks[i]
+	switch b.place {
+	case inList:
+		k.unlink(i)
+	case inFront:
+		q := &k.queues[b.queue]
+		q.front.remove(b.prev)
+		k.emptied(b.queue)
+	case inPins:
+		k.pins.remove(b.prev)
+	}
+	b.place = nowhere
+}
+
+// append puts a block at the end of a queue.
+func (k *keeper) append(i int32, to uint8) {
+	b, q := &k.blocks[i], &k.queues[to]
+	b.queue, b.place = to, inList
+	b.prev, b.next = q.tail, none
+	if b.prev == none {
+		q.head = i
+		k.filled[to>>6] |= 1 << (to & 63)
+	} else {
+		k.blocks[b.prev].next = i
+	}
+	q.tail = i
+}
+
+func (k *keeper) unlink(i int32) {
+	b := &k.blocks[i]
+	q := &k.queues[b.queue]
+	if b.prev == none {
+		q.head = b.next
+	} else {
+		k.blocks[b.prev].next = b.next
+	}
+	if b.next == none {
+		q.tail = b.prev
+		k.emptied(b.queue)
+	} else {
+		k.blocks[b.next].prev = b.prev
+	}
+}
+
+func (k *keeper) emptied(q uint8) {
+	if k.queues[q].head == none && len(k.queues[q].front.items) == 0 {
+		k.filled[q>>6] &^= 1 << (q & 63)
+	}
+}
+
+// toFront puts a block before the list of its queue, by key.
+func (k *keeper) toFront(i int32, key int64) {
+	b := &k.blocks[i]
+	b.place = inFront
+	k.queues[b.queue].front.push(item{key: key, id: i})
+	k.filled[b.queue>>6] |= 1 << (b.queue & 63)
+}
+
+// victim returns the block that goes next, or none if no block may.
+//
+// A block whose turn has come but who still has children is set aside with its
+// place remembered, at most once until it is used or filed again, and so a
+// victim costs constant time but for the heaps.
+func (k *keeper) victim() int32 {
+	for {
+		var q int
+		switch {
+		case k.filled[0] != 0:
+			q = bits.TrailingZeros64(k.filled[0])
+		case k.filled[1] != 0:
+			q = 64 + bits.TrailingZeros64(k.filled[1])
+		case len(k.pins.items) > 0:
+			i := k.pins.items[0].id
+			if k.blocks[i].kids == 0 {
+				return i
+			}
+			x := k.pins.remove(0)
+			k.setAside(i, x.seq)
+			continue
+		default:
+			return none
+		}
+		i := k.queues[q].head
+		front := &k.queues[q].front
+		if len(front.items) > 0 {
+			i = front.items[0].id
+		}
+		if k.blocks[i].kids == 0 {
+			return i
+		}
+		if len(front.items) > 0 {
+			x := front.remove(0)
+			k.emptied(uint8(q))
+			k.setAside(i, x.key)
+			continue
+		}
+		k.unlink(i)
+		k.turn++
+		k.setAside(i, k.turn)
+	}
+}
+
+// setAside takes a block, which is out of its queue, out of the way until its
+// last child has gone.
+func (k *keeper) setAside(i int32, key int64) {
+	b := &k.blocks[i]
+	b.place = aside
+	b.prev, b.next = int32(key>>32), int32(key)
+}
+
+// childless gives a block that was set aside the place that it had.
+func (k *keeper) childless(i int32) {
+	b := &k.blocks[i]
+	key := int64(b.prev)<<32 | int64(uint32(b.next))
+	if until, _ := k.pinOf(i); until > 0 {
+		b.place = inPins
+		k.pins.push(item{int64(until), key, i})
+		return
+	}
+	k.toFront(i, key)
+}
+
+// forget takes an idle block out of every structure, because it goes.
+func (k *keeper) forget(i int32) {
+	b := &k.blocks[i]
+	k.unfile(i)
+	if b.flags != 0 {
+		k.unwish(i)
+	}
+	if b.up == none {
+		return
+	}
+	up := &k.blocks[b.up]
+	if up.kids--; up.kids == 0 && up.place == aside {
+		k.childless(b.up)
+	}
+}
+
+// unwish drops everything that was asked for a block.
+func (k *keeper) unwish(i int32) {
+	k.dropNote(i)
+	k.dropTags(i)
+	k.blocks[i].flags = 0
+}
+
+// sweep lets what is due take effect.
+func (k *keeper) sweep() {
+	for len(k.expiry.items) > 0 && k.expiry.items[0].key <= int64(k.now) {
+		k.expire()
+	}
+	for len(k.timeouts.items) > 0 && k.timeouts.items[0].key <= int64(k.now) {
+		k.timeOut()
+	}
+}
+
+// size returns what a block counts for in budgets.
+func (k *keeper) size(i int32) int64 {
+	if k.sizes == nil {
+		return 1
+	}
+	return k.sizes[i]
+}
+
+// Class returns the eviction class of a block as of now.
+func (k *keeper) Class(r Ref) Class {
+	k.sweep()
+	i := int32(r)
+	if k.blocks[i].state == Duplicate {
+		i = k.blocks[i].up
+	}
+	switch until, hard := k.pinOf(i); {
+	case hard:
+		return HardPinned
+	case until > 0:
+		return SoftPinned
+	case k.blocks[i].flags&ephemeral != 0:
+		return Ephemeral
+	}
+	return classOfPriority(k.priority(i))
+}
+
+// classOf is Class for a block that is idle, by where it lies.
+func (k *keeper) classOf(i int32) Class {
+	b := &k.blocks[i]
+	switch {
+	case b.place == inPins:
+		return SoftPinned
+	case b.queue == neutralQueue:
+		return Plain
+	case b.queue == ephemeralQueue:
+		return Ephemeral
+	case k.kind == EvictMultiLRU:
+		return Plain
+	}
+	return classOfPriority(b.queue - firstQueue)
+}
+
+// published tells that a block is now found, which some orders go by.
+func (k *keeper) published(i int32) {
+	switch k.kind {
+	case EvictFIFO:
+		if len(k.births) < len(k.blocks) {
+			k.births = append(k.births, make([]int64, len(k.blocks)-len(k.births))...)
+		}
+		k.turn++
+		k.births[i] = k.turn
+	case EvictMultiLRU:
+		k.frequency.add(k.blocks[i].hash)
+	}
+}
+
+func classOfPriority(priority uint8) Class {
+	switch {
+	case priority < Neutral:
+		return Low
+	case priority == Neutral:
+		return Plain
+	}
+	return High
+}

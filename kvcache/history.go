@@ -1,0 +1,191 @@
+package kvcache
+
+import (
+	"time"
+
+	"github.com/dynago/dynago/kv"
+)
+
+// thinkingGrace is after how much idle time a session's thinking is taken to be
+// over, although no next message has shown it.
+const thinkingGrace = time.Minute
+
+// A prompt replaces the history if it shares less than half of the previous
+// prompt and is shorter than six tenths of it.
+const (
+	compactionShared = 0.5
+	compactionLength = 0.6
+)
+
+// held is a block as a session knew it. The slot may hold something else by now.
+type held struct {
+	slot int32
+	hash kv.SeqHash
+}
+
+// history is what is remembered of a session's last request, to see from its
+// next prompt what of it is never coming back.
+type history struct {
+	sequence []held // of the last request that ended
+	prompt   int    // blocks of that request's prompt
+
+	thinking    []held // to become ephemeral once the prompt leaves them out
+	thinkingAt  int    // position of the first
+	thinkingDue time.Duration
+
+	superseded []held     // old history after what looks like a compaction
+	fork       int        // position of its first block
+	mark       kv.SeqHash // what stands there in the new history; 0 = it is shorter
+	compacted  bool       // the harness has said so: believe the next prompt
+}
+
+// next returns when something about an idle session is due.
+func (h *history) next(deadline time.Duration) time.Duration {
+	if len(h.thinking) > 0 {
+		return min(deadline, h.thinkingDue)
+	}
+	return deadline
+}
+
+func (k *keeper) holds(h held) bool {
+	b := &k.blocks[h.slot]
+	return b.hash == h.hash && b.published()
+}
+
+// remember keeps the sequence of a request that has ended.
+func (k *keeper) remember(s *session, refs []Ref) {
+	s.sequence = s.sequence[:0]
+	for _, r := range refs {
+		i := int32(r)
+		if k.blocks[i].state == Duplicate {
+			i = k.blocks[i].up
+		}
+		if !k.blocks[i].published() {
+			break
+		}
+		s.sequence = append(s.sequence, held{i, k.blocks[i].hash})
+	}
+	s.prompt = min(s.prompt, len(s.sequence))
+	if len(s.thinking) > 0 {
+		s.thinkingDue = k.now + thinkingGrace
+	}
+}
+
+// MarkThinking tells that of a sequence, the blocks refs[from:] hold or follow
+// reasoning that the next prompt will leave out, and so can never be found
+// again: they become ephemeral. [ThinkingFrom] says which these are.
+//
+// Within a loop of tool calls prompts usually still carry the reasoning.
+// Deferred marks therefore wait for a prompt of the session that leaves it out,
+// or for a minute without one; until then the blocks are only kept from lower
+// tiers. Without a session marks are not deferred.
+//
+// Blocks that others have used are left alone.
+func (k *keeper) MarkThinking(id SessionID, refs []Ref, from int, deferred bool) {
+	s := k.session(id)
+	var marks []held
+	for _, r := range refs[min(max(from, 0), len(refs)):] {
+		i := int32(r)
+		if k.blocks[i].state == Duplicate {
+			i = k.blocks[i].up
+		}
+		if !k.blocks[i].published() || !k.ownedBy(i, id) {
+			continue
+		}
+		if s == nil || !deferred {
+			k.lower(i, false)
+			continue
+		}
+		k.blocks[i].flags |= skipWrite
+		marks = append(marks, held{i, k.blocks[i].hash})
+	}
+	if len(marks) == 0 {
+		return
+	}
+	k.settleThinking(s)
+	s.thinking, s.thinkingAt, s.thinkingDue = marks, from, k.now+thinkingGrace
+}
+
+// ownedBy reports whether nobody but a session, or nobody at all, has used a
+// block.
+func (k *keeper) ownedBy(i int32, id SessionID) bool {
+	if n, ok := k.byID[id]; ok {
+		return k.onlyOf(i, n)
+	}
+	return k.blocks[i].flags&(tagged|foreign|shared) == 0
+}
+
+// ThinkingFrom returns the first block of a sequence that is not wholly before
+// its first thinking token, which stands at position token.
+func ThinkingFrom(token, blockSize int) int { return token / blockSize }
+
+// Compact tells that the harness has replaced a session's history by a summary.
+// If a prompt has come since that looked like it, what it left out becomes
+// ephemeral now, else with the next prompt.
+func (k *keeper) Compact(id SessionID) {
+	s := k.session(id)
+	if s == nil {
+		return
+	}
+	if len(s.superseded) == 0 {
+		s.compacted = true
+		return
+	}
+	k.supersede(s)
+}
+
+// compare looks at a new prompt of a session.
+func (k *keeper) compare(s *session, prompt []kv.SeqHash) {
+	at := func(i int) kv.SeqHash {
+		if i < len(prompt) {
+			return prompt[i]
+		}
+		return 0
+	}
+	if len(s.thinking) > 0 && at(s.thinkingAt) != s.thinking[0].hash {
+		k.settleThinking(s)
+	}
+	if len(s.superseded) > 0 {
+		switch at(s.fork) {
+		case s.superseded[0].hash: // somebody still works on the old history
+			s.superseded = nil
+		case s.mark:
+			k.supersede(s)
+		}
+	}
+	common := 0
+	for common < min(len(prompt), len(s.sequence)) && prompt[common] == s.sequence[common].hash {
+		common++
+	}
+	shrunk := float64(common) < compactionShared*float64(s.prompt) && float64(len(prompt)) < compactionLength*float64(s.prompt)
+	if (shrunk || s.compacted) && common < len(s.sequence) {
+		s.superseded = append([]held(nil), s.sequence[common:]...)
+		s.fork, s.mark = common, at(common)
+		if s.compacted {
+			k.supersede(s)
+		}
+		s.compacted = false
+	}
+	s.prompt = len(prompt)
+}
+
+// supersede gives up a session's old history.
+func (k *keeper) supersede(s *session) {
+	n := k.byID[s.id]
+	for _, h := range s.superseded {
+		if k.holds(h) && k.untag(h.slot, n) {
+			k.lower(h.slot, false)
+		}
+	}
+	s.superseded = nil
+}
+
+// settleThinking makes blocks ephemeral that were marked for it.
+func (k *keeper) settleThinking(s *session) {
+	for _, h := range s.thinking {
+		if k.holds(h) && k.ownedBy(h.slot, s.id) {
+			k.lower(h.slot, false)
+		}
+	}
+	s.thinking = nil
+}

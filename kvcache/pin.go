@@ -1,0 +1,213 @@
+package kvcache
+
+import "time"
+
+// Pin asks that blocks stay for some time, whatever happens to others.
+type Pin struct {
+	// Owner is the session that asks, 0 for anyone else. Pins of several owners
+	// on one block hold independently of each other.
+	Owner SessionID
+	// TTL counts from now, and for a soft pin anew from each hit. A later
+	// deadline of the same owner wins. A TTL of 0 takes the owner's pins away.
+	TTL time.Duration
+	// Hard pins are never evicted, soft ones only where nothing else is left.
+	// Where hard pins are not allowed they are soft.
+	Hard bool
+}
+
+// PinResult says how many blocks of a prefix were asked for, and how many of
+// them, from the first one on, are now pinned.
+type PinResult struct{ Requested, Pinned int }
+
+// Outcome returns granted, partial or denied.
+func (r PinResult) Outcome() string {
+	switch {
+	case r.Pinned == r.Requested:
+		return "granted"
+	case r.Pinned > 0:
+		return "partial"
+	}
+	return "denied"
+}
+
+// pinning is one owner's pin on a block, in the list that its note begins.
+type pinning struct {
+	owner SessionID
+	until time.Duration
+	ttl   time.Duration
+	hard  bool
+	next  int32
+}
+
+// PinBudget returns the size of all pinned blocks, and what it may be at most.
+func (k *keeper) PinBudget() (used, budget int64) {
+	k.sweep()
+	return k.pinned, k.budget
+}
+
+// SetPinBudget changes what the pinned blocks may come to together. What is
+// pinned beyond a lower budget stays so until it expires.
+func (k *keeper) SetPinBudget(budget int64) { k.budget = budget }
+
+// pinOf returns until when a block is pinned, 0 if it is not, and whether that
+// is hard.
+func (k *keeper) pinOf(i int32) (until time.Duration, hard bool) {
+	if k.blocks[i].flags&noted == 0 {
+		return 0, false
+	}
+	for p := k.notes.at(k.noteOf[i]).pin; p != none; {
+		x := k.pinnings.at(p)
+		until, hard, p = max(until, x.until), hard || x.hard, x.next
+	}
+	return until, hard
+}
+
+func (k *keeper) isPinned(i int32) bool {
+	return k.blocks[i].flags&noted != 0 && k.notes.at(k.noteOf[i]).pin != none
+}
+
+// pinPath pins the leading blocks of a path that the budget has room for, or, if
+// room is false, those that are pinned already. Children go before their parents,
+// because that is how they are to expire.
+func (k *keeper) pinPath(path []int32, pin Pin, room bool) int {
+	n, used := 0, k.pinned
+	for _, i := range path {
+		if !k.isPinned(i) {
+			if used += k.size(i); !room || used > k.budget {
+				break
+			}
+		}
+		n++
+	}
+	for j := n - 1; j >= 0; j-- {
+		k.pin(path[j], pin)
+	}
+	if s := k.session(pin.Owner); s != nil {
+		s.pins = append(s.pins, path[:n]...)
+	}
+	return n
+}
+
+func (k *keeper) pin(i int32, pin Pin) {
+	hard := pin.Hard && k.hard
+	_, wasHard := k.pinOf(i)
+	n := k.noteFor(i)
+	first := n.pin == none
+	p := n.pin
+	for p != none && k.pinnings.at(p).owner != pin.Owner {
+		p = k.pinnings.at(p).next
+	}
+	if p == none {
+		p = k.pinnings.take()
+		*k.pinnings.at(p) = pinning{owner: pin.Owner, next: n.pin}
+		n.pin = p
+	}
+	x := k.pinnings.at(p)
+	if until := k.after(pin.TTL); until >= x.until {
+		x.until, x.ttl = until, pin.TTL
+	}
+	x.hard = x.hard || hard
+	k.turn++
+	n.turn = k.turn
+	k.due(i, n, x.until)
+	if first {
+		k.pinned += k.size(i)
+		k.lock(i, byAny, 1)
+	}
+	if hard && !wasHard {
+		k.lock(i, byHard, 1)
+	}
+	if k.blocks[i].state == Inactive {
+		k.refile(i)
+	}
+}
+
+// lock counts a lock of one kind on a block, and with the first one also on what
+// lies above: that can go no sooner.
+func (k *keeper) lock(i int32, kind int, by int32) {
+	for from := i; i != none; i = k.blocks[i].up {
+		n := k.noteFor(i)
+		was := n.locks[kind]
+		n.locks[kind] += by
+		if was != 0 && n.locks[kind] != 0 {
+			return
+		}
+		if k.blocks[i].state == Inactive {
+			k.locked[kind] += int(by)
+		}
+		if by < 0 && i != from {
+			k.tidy(i)
+		}
+	}
+}
+
+// unpin takes those pins from a block of which drop is true, and returns the
+// earliest deadline of the others, or 0.
+func (k *keeper) unpin(i int32, drop func(*pinning) bool) (next time.Duration) {
+	if !k.isPinned(i) {
+		return 0
+	}
+	_, wasHard := k.pinOf(i)
+	link := &k.notes.at(k.noteOf[i]).pin
+	for *link != none {
+		p := *link
+		x := k.pinnings.at(p)
+		if drop(x) {
+			*link = x.next
+			k.pinnings.give(p)
+			continue
+		}
+		if next == 0 || x.until < next {
+			next = x.until
+		}
+		link = &x.next
+	}
+	if _, hard := k.pinOf(i); wasHard && !hard {
+		k.lock(i, byHard, -1)
+	}
+	if next == 0 {
+		k.pinned -= k.size(i)
+		k.lock(i, byAny, -1)
+	}
+	return next
+}
+
+func (k *keeper) unpinDue(i int32) (next time.Duration) {
+	return k.unpin(i, func(p *pinning) bool { return p.until <= k.now })
+}
+
+func (k *keeper) unpinAll(i int32) {
+	k.unpin(i, func(*pinning) bool { return true })
+}
+
+// unpinOwner takes one owner's pins from a block, which goes to the end of the
+// queue where it then belongs, and reports whether there were any.
+func (k *keeper) unpinOwner(i int32, owner SessionID) bool {
+	before, wasHard := k.pinOf(i)
+	found := false
+	k.unpin(i, func(p *pinning) bool {
+		if p.owner == owner {
+			found = true
+			return true
+		}
+		return false
+	})
+	after, isHard := k.pinOf(i)
+	k.tidy(i)
+	if k.blocks[i].state == Inactive && (before != after || wasHard != isHard) {
+		k.refile(i)
+	}
+	return found
+}
+
+// refresh renews the soft pins of a block that was hit.
+func (k *keeper) refresh(i int32) {
+	n := k.notes.at(k.noteOf[i])
+	for p := n.pin; p != none; {
+		x := k.pinnings.at(p)
+		if !x.hard && x.until > k.now {
+			x.until = max(x.until, k.after(x.ttl))
+		}
+		p = x.next
+	}
+}

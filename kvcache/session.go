@@ -1,0 +1,348 @@
+package kvcache
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"github.com/dynago/dynago/kv"
+	"github.com/zeebo/xxh3"
+)
+
+// DefaultSessionTimeout is after how much idle time a session ends that names
+// no time of its own.
+const DefaultSessionTimeout = 5 * time.Minute
+
+// SessionID names a session: a hash of its key. 0 is no session.
+type SessionID uint64
+
+// SessionOf returns the ID of a session key, or 0 if the key's own id is empty:
+// XXH3-64 with seed 1337 over model, salt and id, each preceded by its length as
+// 32 bits, least significant first.
+func SessionOf(key kv.SessionKey) SessionID {
+	if key.ID == "" {
+		return 0
+	}
+	b := make([]byte, 0, 12+len(key.Model)+len(key.Salt)+len(key.ID))
+	for _, s := range [...]string{key.Model, key.Salt, key.ID} {
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(s)))
+		b = append(b, s...)
+	}
+	return SessionID(max(xxh3.HashSeed(b, kv.HashSeed), 1))
+}
+
+// SessionOptions say how a session's blocks are to be kept.
+type SessionOptions struct {
+	Timeout time.Duration // idle time after which it ends; 0 = the pool's default
+	// Ephemeral sessions leave nothing behind: blocks that only they use go
+	// before all others and are not written to lower tiers.
+	Ephemeral bool
+}
+
+// SessionState is where a session is in its life.
+type SessionState uint8
+
+// States of a session. One that has expired or was closed is unknown.
+const (
+	SessionUnknown SessionState = iota
+	SessionActive               // requests are running
+	SessionIdle                 // none is, and the timeout runs
+	SessionClosing              // closed while requests run: ends with the last one
+)
+
+// String returns the state's lower-case name.
+func (s SessionState) String() string {
+	return [...]string{"unknown", "active", "idle", "closing"}[min(s, SessionClosing)]
+}
+
+// session is what the keeper knows of one. It owns references on blocks, not the
+// blocks: they are tagged with it.
+type session struct {
+	id       SessionID
+	options  SessionOptions
+	running  int
+	closing  bool
+	deadline time.Duration // while idle
+	at       int32         // in timeouts
+	live     int           // blocks tagged with it
+	blocks   []int32       // every such block, and some that no longer are
+	pins     []int32       // where it has pinned
+	history
+}
+
+func (k *keeper) session(id SessionID) *session {
+	if n, ok := k.byID[id]; ok && id != 0 {
+		return k.sessions[n]
+	}
+	return nil
+}
+
+// number returns the number of a session that is known.
+func (k *keeper) number(id SessionID) (n uint32, known bool) {
+	if id == 0 {
+		return 0, false
+	}
+	n, known = k.byID[id]
+	return n, known
+}
+
+// OpenSession begins a session, or changes the options of one: the newest
+// timeout counts. A session that has been ephemeral stays so, and one that has
+// not does not become so.
+func (k *keeper) OpenSession(id SessionID, o SessionOptions) (known bool) {
+	k.sweep()
+	if id == 0 {
+		return false
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = k.timeout
+	}
+	if s := k.session(id); s != nil && !s.closing {
+		s.options.Timeout = o.Timeout
+		k.idleSince(s)
+		return true
+	} else if s != nil {
+		return false
+	}
+	s := &session{id: id, options: o, at: none}
+	n := uint32(len(k.sessions))
+	if v := len(k.vacant); v > 0 {
+		n, k.vacant = k.vacant[v-1], k.vacant[:v-1]
+		k.sessions[n] = s
+	} else {
+		k.sessions = append(k.sessions, s)
+	}
+	if k.byID == nil {
+		k.byID = make(map[SessionID]uint32)
+	}
+	k.byID[id] = n
+	k.idleSince(s)
+	return false
+}
+
+// idleSince lets the timeout of a session without requests begin now.
+func (k *keeper) idleSince(s *session) {
+	if s.running > 0 {
+		return
+	}
+	s.deadline = k.after(s.options.Timeout)
+	k.timeouts.schedule(k.byID[s.id], s.at, s.next(s.deadline))
+}
+
+// BeginTurn tells that a request of a session has started, whose prompt has
+// these blocks; EndTurn tells that it has ended. A session that is not known is
+// opened with options.
+//
+// The prompt shows what became of the previous one: see [Pool.MarkThinking] and
+// [Pool.Compact].
+func (k *keeper) BeginTurn(id SessionID, o SessionOptions, prompt []kv.SeqHash) {
+	if id == 0 {
+		return
+	}
+	k.sweep()
+	s := k.session(id)
+	if s == nil {
+		k.OpenSession(id, o)
+		s = k.session(id)
+	}
+	s.running++
+	k.compare(s, prompt)
+}
+
+// EndTurn tells that a request of a session has ended, and which published
+// blocks its sequence had, from the root on. It is called before they are
+// released. They are tagged with the session; if nobody else has used a block
+// and the session is ephemeral, so is the block.
+func (k *keeper) EndTurn(id SessionID, refs []Ref) {
+	s := k.session(id)
+	if s == nil || s.running == 0 {
+		return
+	}
+	k.Tag(id, refs)
+	k.remember(s, refs)
+	if s.running--; s.running > 0 {
+		return
+	}
+	if s.closing {
+		k.end(s)
+		return
+	}
+	k.idleSince(s)
+}
+
+// CloseSession ends a session, at once or, if a request of it is running, with
+// the last one. It reports what the session was; closing twice is no error.
+//
+// Blocks that nobody else has used go first if the session was ephemeral; else
+// they stay where they are. Pins of the session end.
+func (k *keeper) CloseSession(id SessionID) SessionState {
+	k.sweep()
+	was := k.SessionState(id)
+	switch was {
+	case SessionActive:
+		k.session(id).closing = true
+	case SessionIdle:
+		k.end(k.session(id))
+	}
+	return was
+}
+
+// SessionState returns what a session is now.
+func (k *keeper) SessionState(id SessionID) SessionState {
+	s := k.session(id)
+	switch {
+	case s == nil:
+		return SessionUnknown
+	case s.closing:
+		return SessionClosing
+	case s.running > 0:
+		return SessionActive
+	}
+	return SessionIdle
+}
+
+// Held returns how many blocks are tagged with a session.
+func (k *keeper) Held(id SessionID) int {
+	if s := k.session(id); s != nil {
+		return s.live
+	}
+	return 0
+}
+
+// Sessions returns how many sessions are known.
+func (k *keeper) Sessions() int { return len(k.byID) }
+
+// end closes a session. Its blocks come in the order in which it got them,
+// parents first, so that each one is put before its parent.
+func (k *keeper) end(s *session) {
+	n := k.byID[s.id]
+	for _, i := range s.blocks {
+		if k.untag(i, n) && s.options.Ephemeral {
+			k.lower(i, true)
+		}
+	}
+	for _, i := range s.pins {
+		k.unpinOwner(i, s.id)
+	}
+	if s.at != none {
+		k.timeouts.remove(s.at)
+	}
+	delete(k.byID, s.id)
+	k.sessions[n] = nil
+	k.vacant = append(k.vacant, n)
+}
+
+// timeOut looks at the session that comes up first.
+func (k *keeper) timeOut() {
+	s := k.sessions[k.timeouts.remove(0).id]
+	if s.running > 0 {
+		return
+	}
+	if s.deadline <= k.now {
+		k.end(s)
+		return
+	}
+	if s.thinkingDue <= k.now {
+		k.settleThinking(s)
+	}
+	k.timeouts.schedule(k.byID[s.id], s.at, s.next(s.deadline))
+}
+
+// lower makes a published block ephemeral, unless it is so. One that is idle
+// goes before all others if first is true, else behind its likes.
+func (k *keeper) lower(i int32, first bool) {
+	b := &k.blocks[i]
+	b.flags |= ephemeral | skipWrite
+	if b.state != Inactive || k.kind != EvictRetention {
+		return
+	}
+	if until, _ := k.pinOf(i); until > 0 || !first {
+		k.refile(i)
+		return
+	}
+	k.unfile(i)
+	b.queue = ephemeralQueue
+	k.turn++
+	k.toFront(i, -k.turn)
+}
+
+// raise takes the class from a block that has turned out to be wanted.
+func (k *keeper) raise(i int32) {
+	b := &k.blocks[i]
+	if b.flags&(ephemeral|skipWrite) == 0 {
+		return
+	}
+	if b.flags&skipWrite != 0 {
+		k.promoted = append(k.promoted, Ref(i))
+	}
+	b.flags &^= ephemeral | skipWrite
+	if b.state == Inactive {
+		k.refile(i)
+	}
+}
+
+// TakePromoted appends the blocks that were not to be written to lower tiers
+// until, since the last call, somebody else used them. A block may have gone, or
+// be ephemeral again, by then.
+func (k *keeper) TakePromoted(dst []Ref) []Ref {
+	dst = append(dst, k.promoted...)
+	k.promoted = k.promoted[:0]
+	return dst
+}
+
+// hit tells that a request has found a block, of session n if known is true.
+func (k *keeper) hit(i int32, n uint32, known bool) {
+	b := &k.blocks[i]
+	if k.frequency != nil {
+		k.frequency.add(b.hash)
+	}
+	if b.flags&noted != 0 {
+		k.refresh(i)
+	}
+	if !known {
+		if b.flags&(tagged|ephemeral|skipWrite) != 0 {
+			b.flags |= foreign
+			k.raise(i)
+		}
+		return
+	}
+	if b.flags&tagged == 0 {
+		b.flags |= foreign // whose it was is not known
+	}
+	k.tag(i, n)
+	if s := k.sessions[n]; !s.options.Ephemeral || b.flags&foreign != 0 {
+		k.raise(i)
+	}
+}
+
+// Tag ties published blocks that a session has stored to it.
+func (k *keeper) Tag(id SessionID, refs []Ref) {
+	n, ok := k.byID[id]
+	if !ok || id == 0 {
+		return
+	}
+	s := k.sessions[n]
+	for _, r := range refs {
+		i := int32(r)
+		if k.blocks[i].state == Duplicate {
+			i = k.blocks[i].up
+		}
+		b := &k.blocks[i]
+		if !b.published() {
+			continue
+		}
+		alone := b.flags&(tagged|foreign|shared) == 0
+		k.tag(i, n)
+		switch {
+		case s.options.Ephemeral && alone:
+			k.lower(i, false)
+		case !s.options.Ephemeral && b.flags&ephemeral != 0:
+			if !k.onlyOf(i, n) {
+				k.raise(i)
+			}
+		}
+	}
+	if len(s.blocks) > 2*s.live+64 {
+		s.blocks = slices.DeleteFunc(s.blocks, func(i int32) bool { return k.find(i, n) == nil })
+	}
+}
