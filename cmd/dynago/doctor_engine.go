@@ -81,7 +81,7 @@ func (c *doctorCommand) examine(ctx context.Context, spec *attach.Spec) *examina
 		p.find(cannotServe, "port", p.brand.cure("port"), "The engine and dynago want the same port: %s.", err)
 		return p.examination
 	}
-	e, err := attach.New(spec, attach.Config{ModelPath: c.Model.Path, Adapter: attach.Adapter{Log: quiet()}})
+	e, err := attach.New(spec, attach.Config{ModelPath: c.Model.Path, Known: inside, Adapter: attach.Adapter{Log: quiet()}})
 	if err != nil {
 		p.find(cannotServe, "reach", "", "The engine cannot be attached: %s.", err)
 		return p.examination

@@ -260,7 +260,7 @@ func TestMockers(t *testing.T) {
 		t.Run(api, func(t *testing.T) {
 			t.Parallel()
 			p, engine := mocker(t, api, "--num-gpu-blocks-override", "512")
-			a := attachTo(t, nil, engine+",context_length=4096")
+			a := attachTo(t, nil, engine)
 			p.configure(`{faults: {fail: [internal_error]}}`)
 			if r := a.send("/v1/chat/completions", single("m")); r.status < 500 {
 				t.Errorf("an engine that fails: %d %s", r.status, r.body)
@@ -276,6 +276,27 @@ func TestMockers(t *testing.T) {
 			p.signal(syscall.SIGTERM)
 			if code := p.wait(); code != 0 {
 				t.Errorf("exit code %d", code)
+			}
+		})
+	}
+}
+
+// What is printed is enough: no flag says where the demo model's files are, how long
+// its prompts may be or where events are told.
+func TestMockersAsPrinted(t *testing.T) {
+	for _, api := range []string{"vllm", "sglang", "trtllm", "llamacpp", "ollama", "openai"} {
+		t.Run(api, func(t *testing.T) {
+			t.Parallel()
+			args := []string{"mocker", "--api", api, "--http-port", "0", "--speedup-ratio", "0"}
+			if api == "vllm" || api == "sglang" {
+				args = append(args, eventful...)
+			}
+			p := start(t, "  serve ", args...)
+			_, printed, _ := strings.Cut(p.banner, "  serve    dynago serve ")
+			a := serve(t, strings.Fields(printed)...)
+			a.ready("dynago/demo")
+			if r := a.send("/v1/chat/completions", single("dynago/demo")); r.status != 200 {
+				t.Errorf("%d %s", r.status, r.body)
 			}
 		})
 	}

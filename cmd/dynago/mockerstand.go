@@ -254,7 +254,7 @@ func (s *stand) build(said map[string]jsontext.Value) (open func() (server, erro
 			}, nil
 		}
 	case "llamacpp":
-		c := llama.Config{}
+		c := llama.Config{Alias: m.Model, ContextLength: int(m.ContextLength)}
 		if err = quirks(said, &c); err == nil {
 			c.Mock, c.Vocabulary = m, s.model.spell
 			return func() (server, error) {
@@ -308,7 +308,8 @@ func (s *stand) close() {
 	s.behind.close()
 }
 
-// attachAs is what --engine says of the server.
+// attachAs is what --engine says of the server: its address, and what it does not
+// tell by itself.
 func (s *stand) attachAs(at *net.TCPAddr) string {
 	host := at.IP.String()
 	if at.IP.IsUnspecified() {
@@ -320,6 +321,9 @@ func (s *stand) attachAs(at *net.TCPAddr) string {
 		if p.Replay() != "" {
 			text += ",replay=" + p.Replay()
 		}
+	}
+	if s.kind == "trtllm" {
+		text += fmt.Sprintf(",context_length=%d", s.model.mock.ContextLength)
 	}
 	return text
 }

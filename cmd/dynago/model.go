@@ -24,6 +24,10 @@ import (
 // builtin is where the files of the demo model are.
 const builtin = "builtin:demo"
 
+// inside are the models whose files are in this program, for servers that imitate an
+// engine and have nothing but the demo model's name.
+var inside = map[string]string{demo.Name: builtin}
+
 // modelFiles are the files of the model that is served. They are read once,
 // for the mock engines and for the pipeline alike.
 type modelFiles struct {

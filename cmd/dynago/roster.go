@@ -38,7 +38,7 @@ func (sys *system) open(w fleet.Wanted) (engine.Engine, error) {
 		return nil, err
 	}
 	return attach.New(spec, attach.Config{
-		ModelPath: sys.settings.Model.Path, Check: sys.served.check,
+		ModelPath: sys.settings.Model.Path, Known: inside, Check: sys.served.check,
 		Adapter: attach.Adapter{Log: sys.log.With("worker", w.Name)},
 	})
 }

@@ -94,7 +94,7 @@ func (c *workerCommand) engines(log *slog.Logger) ([]behind, error) {
 	if c.Engine.Name != "" {
 		return nil, errors.New("--model-name: with a server a model has the name that the server gives it: want model=NAME in --engine to choose among several")
 	}
-	e, err := attach.New(spec, attach.Config{ModelPath: c.Engine.Path, Adapter: attach.Adapter{Log: log}})
+	e, err := attach.New(spec, attach.Config{ModelPath: c.Engine.Path, Known: inside, Adapter: attach.Adapter{Log: log}})
 	if err != nil {
 		return nil, fmt.Errorf("--engine: %w", err)
 	}

@@ -26,6 +26,9 @@ type Config struct {
 	// ModelPath is where the model's files are if the spec does not say it; empty:
 	// where the server says, if that is on this machine.
 	ModelPath string
+	// Known is where the files of some models are, by their names, if nothing else
+	// says it.
+	Known map[string]string
 	// Check is asked of every new card before its worker may become ready. With an
 	// error the worker has failed, for that reason. It may take its time.
 	Check func(*engine.Card) error

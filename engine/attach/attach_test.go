@@ -255,9 +255,10 @@ func TestFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	for model, want := range map[string]string{
-		here: here, "org/m": cached, "org/other": "", here + "/none": "", "m": "", "../m": "", "org/a/b": "",
+		here: here, "org/m": cached, "org/other": "", "m/known": "builtin:m", here + "/none": "", "m": "", "../m": "", "org/a/b": "",
 	} {
-		card := await(t, serve(t, model, args(), "", attach.Config{}), engine.Ready).Card
+		known := map[string]string{"m/known": "builtin:m", "org/m": "builtin:other"}
+		card := await(t, serve(t, model, args(), "", attach.Config{Known: known}), engine.Ready).Card
 		got := ""
 		if len(card.Files) > 0 {
 			got = card.Files[0].URI

@@ -28,7 +28,7 @@ func Locate(path string) (string, error) {
 }
 
 // files returns where the files of a card's model are on this machine, or "": by
-// the spec, by the configuration, or by what the server says.
+// the spec, by the configuration, by what the server says, or by the model's name.
 func (e *Engine) files(ctx context.Context, card *engine.Card) string {
 	for _, path := range []string{e.spec.ModelPath, e.config.ModelPath} {
 		if path == "" {
@@ -44,7 +44,10 @@ func (e *Engine) files(ctx context.Context, card *engine.Card) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
-	return onDisk(strings.TrimPrefix(e.told(ctx, card.Model), Hub))
+	if at := onDisk(strings.TrimPrefix(e.told(ctx, card.Model), Hub)); at != "" {
+		return at
+	}
+	return e.config.Known[card.Model]
 }
 
 // tellTimeout bounds how long a server may take to say where its model is.

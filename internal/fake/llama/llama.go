@@ -24,6 +24,8 @@ type Config struct {
 	Mock mock.Config
 	// ContextLength is that of a slot; 0: what the mock engine has room for.
 	ContextLength int
+	// Alias is --alias: what the server calls its model; empty: the name of its file.
+	Alias string
 	// Adapters are files of LoRA adapters, loaded at scale 1.
 	Adapters []string
 	// NoMetrics and NoSlots are a server without --metrics and with --no-slots.

@@ -57,7 +57,7 @@ func do(t *testing.T, method, url, body string) (int, string) {
 
 func TestRoutes(t *testing.T) {
 	_, url := start(t, llama.Config{Mock: mock.Config{EOS: []uint32{2}}, ContextLength: 100, Adapters: []string{"a.gguf"}, SlotActions: true})
-	_, bare := start(t, llama.Config{NoMetrics: true, NoSlots: true})
+	_, bare := start(t, llama.Config{NoMetrics: true, NoSlots: true, Alias: "org/tiny"})
 	for _, c := range []struct {
 		method, url, body string
 		status            int
@@ -78,6 +78,8 @@ func TestRoutes(t *testing.T) {
 		{"GET", url + "/nothing", "", 404, `{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}`},
 		{"POST", url + "/completion", `{"prompt":[]}`, 400, `{"error":{"code":400,"message":"\"prompt\" must not be empty","type":"invalid_request_error"}}`},
 		{"POST", url + "/completion", `{"prompt":[` + strings.Repeat("1,", 99) + `1]}`, 400, `{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error"}}`},
+		{"GET", bare + "/props", "", 200, `{"build_info":"b9000-fake","default_generation_settings":{"n_ctx":1048576},"is_sleeping":false,"model_alias":"org/tiny","model_path":"models/tiny.gguf","total_slots":2}`},
+		{"GET", bare + "/v1/models", "", 200, `{"data":[{"id":"org/tiny","object":"model","owned_by":"llamacpp"}],"object":"list"}`},
 		{"GET", bare + "/metrics", "", 501, "{\"error\":{\"code\":501,\"message\":\"This server does not support metrics endpoint. Start it with `--metrics`\",\"type\":\"not_supported_error\"}}"},
 		{"GET", bare + "/slots", "", 501, "{\"error\":{\"code\":501,\"message\":\"This server does not support slots endpoint. Start it with `--slots`\",\"type\":\"not_supported_error\"}}"},
 		{"POST", bare + "/slots/0?action=erase", `{}`, 501, "{\"error\":{\"code\":501,\"message\":\"This server does not support slots action. Start it with `--slot-save-path`\",\"type\":\"not_supported_error\"}}"},

@@ -1,6 +1,7 @@
 package llama
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,7 +23,7 @@ func (s *Server) routes() {
 	s.mux.HandleFunc("POST /slots/{id}", s.slotAction)
 	s.mux.HandleFunc("GET /metrics", s.metrics)
 	s.mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
-		answer(w, http.StatusOK, object{"object": "list", "data": []object{{"id": s.cfg.Mock.Model, "object": "model", "owned_by": "llamacpp"}}})
+		answer(w, http.StatusOK, object{"object": "list", "data": []object{{"id": cmp.Or(s.cfg.Alias, s.cfg.Mock.Model), "object": "model", "owned_by": "llamacpp"}}})
 	})
 	s.mux.HandleFunc("GET /lora-adapters", s.adapters)
 	s.mux.HandleFunc("POST /tokenize", s.tokenize)
@@ -68,6 +69,9 @@ func (s *Server) props(w http.ResponseWriter, _ *http.Request) {
 		"build_info":                  Build,
 		"default_generation_settings": object{"n_ctx": s.context},
 		"is_sleeping":                 s.asleep.Load(),
+	}
+	if s.cfg.Alias != "" {
+		p["model_alias"] = s.cfg.Alias
 	}
 	if m := s.now().marker; m != "" {
 		p["media_marker"] = m
