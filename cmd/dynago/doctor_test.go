@@ -171,17 +171,13 @@ func TestDoctorOfVLLM(t *testing.T) {
 // What an operator says of a server can be wrong, too.
 func TestDoctorOfSpecs(t *testing.T) {
 	t.Parallel()
-	free := func(t *testing.T) string { // an address where nobody listens
-		s := host(t, http.NotFoundHandler())
-		s.Close()
-		return strings.TrimPrefix(s.URL, "http://")
-	}
+	// Nobody listens at port 9, and no other test is given it.
 	for name, tt := range map[string]struct {
 		spec func(t *testing.T) string
 		code int
 		want string
 	}{
-		"nobody there":  {func(t *testing.T) string { return "http://" + free(t) }, 2, "connection refused. Start the server, or give its real address."},
+		"nobody there":  {func(*testing.T) string { return "http://127.0.0.1:9" }, 2, "connection refused. Start the server, or give its real address."},
 		"another model": {func(t *testing.T) string { return hosted(t, healthy(t)) + ",model=other" }, 2, `cannot serve model: It is loading after 1s: it does not serve "other". Give model=NAME in --engine as the server lists it, or start vLLM with --served-model-name NAME.`},
 		"no files": {func(t *testing.T) string {
 			return strings.Replace(hosted(t, healthy(t)), "model_path=builtin:demo", "model_path=hf://no/such", 1)
@@ -194,8 +190,7 @@ func TestDoctorOfSpecs(t *testing.T) {
 		"silent events": {func(t *testing.T) string {
 			c := healthy(t)
 			c.Events = publish.Config{}
-			port := free(t)[strings.LastIndex(free(t), ":"):]
-			return hosted(t, c) + ",events=tcp://*" + port
+			return hosted(t, c) + ",events=tcp://*:9"
 		}, 1, "degraded events: No KV event came for an answer: nobody listens at 127.0.0.1:"},
 		"events of another size": {func(t *testing.T) string {
 			s := newVLLM(t, healthy(t))
