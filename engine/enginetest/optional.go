@@ -237,7 +237,7 @@ func tensors(t *testing.T, s *Subject) {
 			case fails:
 				q.Parameters = engine.Parameters{"raise_exception": true}
 			case leaves:
-				q.Parameters = engine.Parameters{"repeat": int64(200)}
+				q.Parameters = engine.Parameters{"repeat": int64(100_000)}
 			}
 			n := 0
 			var end error

@@ -19,15 +19,18 @@ class Worker(rpc.WorkerServicer):
     Describe = tokens.Worker.Describe
 
     async def TensorInfer(self, requests, context):
-        replies, calls = asyncio.Queue(64), {}  # who makes more than is read waits
+        # One reply waits, and each call has one more at hand: they may be large, and a
+        # call that need not wait for its reader would fill all memory.
+        replies, calls = asyncio.Queue(1), {}
 
         async def read():
             async for m in requests:
                 if m.WhichOneof("what") == "cancel":
-                    if task := calls.pop(m.call, None):
+                    if task := calls.get(m.call):
                         task.cancel()
                 else:
-                    calls[m.call] = asyncio.create_task(self.call(m.call, m.request, replies.put))
+                    calls[m.call] = task = asyncio.create_task(self.call(m.call, m.request, replies.put))
+                    task.add_done_callback(lambda _, number=m.call: calls.pop(number, None))
             await asyncio.gather(*calls.values(), return_exceptions=True)
             await replies.put(None)
 
