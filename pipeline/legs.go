@@ -16,7 +16,9 @@ import (
 // A request may have two legs: a prefill worker computes its prompt, and a decode
 // worker gets the blocks and answers. Either the one begins when the other has
 // ended, with what that hands over, or both begin at once and meet. The client sees
-// the second leg alone; what was cached is what the first one found.
+// the second leg alone; what was cached is what the first one found. Where one token
+// is wanted, the prefill worker gives it, and nothing is handed over: many engines
+// keep what nobody fetches for minutes.
 //
 // A leg that fails is an attempt that fails: the request goes on elsewhere, and its
 // prompt is computed again. Only where the decode worker was never reached, another
@@ -105,16 +107,24 @@ func (c *carry) prepare(ctx context.Context) (*handoff, error) {
 }
 
 // firstLeg makes the request of a prefill leg: that of the whole one, with one token
-// that nobody sees.
+// that nobody sees. Where no more is wanted, and no other leg waits, it is that of the
+// whole one.
 func (c *carry) firstLeg(h *handoff) (*engine.Request, error) {
 	request, err := c.ask(c.here)
 	if err != nil {
 		return nil, err
 	}
-	request.Stop.MaxTokens, request.Stop.MinTokens, request.Expected = 1, 0, 0
+	if c.left() == 1 && !h.Concurrent {
+		return request, nil
+	}
+	// A prompt whose answer may not end at once must not end with the leg either.
+	request.Stop.MaxTokens, request.Stop.MinTokens, request.Expected = 1, min(request.Stop.MinTokens, 1), 0
 	request.Disagg = engine.Disagg{Phase: engine.PhasePrefill, Handoff: h.Prefill}
 	return request, nil
 }
+
+// left returns how many tokens may follow those that were delivered.
+func (c *carry) left() int { return c.prompt.Stop.MaxTokens - len(c.delivered) }
 
 // compute runs a prefill leg to its end and returns all that it said in one delta.
 // It uses nothing of the attempt that changes while the other leg runs.
@@ -149,9 +159,9 @@ func (c *carry) compute(ctx context.Context, b *router.Booking, request *engine.
 
 // gather adds a delta to those before it.
 func gather(all, d *engine.Delta) {
-	all.TokenIDs = append(all.TokenIDs, d.TokenIDs...)
+	all.TokenIDs, all.Text = append(all.TokenIDs, d.TokenIDs...), all.Text+d.Text
 	all.Logprobs = append(all.Logprobs, d.Logprobs...)
-	all.Finish, all.MatchedIDs = d.Finish, d.MatchedIDs
+	all.Finish, all.MatchedIDs, all.MatchedText = d.Finish, d.MatchedIDs, d.MatchedText
 	if d.Usage != nil {
 		all.Usage = d.Usage
 	}
@@ -168,7 +178,7 @@ func (c *carry) inTurn(ctx context.Context, h *handoff, request *engine.Request,
 		return c.abandoned(ctx, err, &c.p.count.prefillFailed)
 	}
 	c.found(&first)
-	if c.whole(&first) {
+	if request.Disagg.Phase == engine.PhaseWhole || c.whole(&first) {
 		h.release()
 		c.p.count.prefillAnswered.Add(1)
 		c.pace.item(len(first.TokenIDs), c.seen)
@@ -193,14 +203,12 @@ func (c *carry) found(first *engine.Delta) {
 }
 
 // whole says whether what a prefill leg gave is all of the answer: a model that ends
-// at its first token has nothing to hand over, and where one token is wanted there is
-// no second leg.
+// at its first token has nothing to hand over.
 func (c *carry) whole(first *engine.Delta) bool {
 	if len(first.Logprobs) < len(first.TokenIDs) && c.request.Chat.Sampling.Logprobs != nil {
 		return false // the engine keeps them to itself on this leg
 	}
-	left := c.prompt.Stop.MaxTokens - len(c.delivered)
-	return first.Finish != engine.FinishLength || left == 1 && len(first.TokenIDs) == 1
+	return first.Finish != engine.FinishLength
 }
 
 // fetch runs the second leg of a request whose prompt is computed.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"github.com/dynago/dynago/chat"
@@ -44,7 +46,7 @@ func mishaps(t *rapid.T, name string) func(int, *engine.Request) *failing {
 			return nil
 		}
 		return &failing{
-			after: rapid.IntRange(0, 6).Draw(t, "after"),
+			after: rapid.OneOf(rapid.IntRange(0, 6), rapid.IntRange(7, 80)).Draw(t, "after"),
 			kind: rapid.SampledFrom([]engine.ErrorKind{
 				engine.Disconnected, engine.CannotConnect, engine.StreamIncomplete, engine.EngineShutdown, engine.WorkerOverloaded,
 				engine.Unavailable, engine.Stale, engine.InvalidArgument, engine.Internal, "",
@@ -59,6 +61,57 @@ func mishaps(t *rapid.T, name string) func(int, *engine.Request) *failing {
 	}
 }
 
+// tale is an answer as it comes: its blocks and their texts, its tokens, and how
+// likely each was.
+type tale struct {
+	text     strings.Builder
+	ids      []uint32
+	logprobs []chat.Logprob
+	usage    chat.Usage
+	reason   chat.FinishReason // "": it has not ended
+}
+
+func (a *tale) add(e *chat.Event) {
+	a.ids, a.logprobs = append(a.ids, e.IDs...), append(a.logprobs, e.Logprobs...)
+	switch e.Kind {
+	case chat.BlockStart:
+		fmt.Fprintf(&a.text, "[%s ", e.BlockKind)
+		if e.Tool != nil {
+			a.text.WriteString(e.Tool.Name + " ")
+		}
+	case chat.BlockStop:
+		fmt.Fprintf(&a.text, "]%t", e.Truncated)
+	case chat.Finished:
+		a.usage, a.reason = e.Usage, e.Finish.Reason
+	default:
+		a.text.WriteString(e.Text)
+	}
+}
+
+// tales are what one worker answers alone.
+func tales(t testing.TB, r *pipeline.Request) []tale {
+	list := make([]tale, r.Chat.Sampling.Choices())
+	for e, err := range newHouse(t, pipeline.Config{}, newShaky(t, "aggregated", false)).Run(t.Context(), r) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list[e.Choice].add(&e)
+	}
+	return list
+}
+
+// differs says in what a tale is no beginning of another one; "" if it is.
+func (a *tale) differs(whole *tale) string {
+	n := min(len(a.ids), len(whole.ids))
+	switch {
+	case len(a.ids) > n || !slices.Equal(a.ids, whole.ids[:n]):
+		return fmt.Sprintf("tokens %v, want %v", a.ids, whole.ids)
+	case a.reason == "" && !strings.HasPrefix(whole.text.String(), a.text.String()), a.reason != "" && a.text.String() != whole.text.String():
+		return fmt.Sprintf("%q, want %q", &a.text, &whole.text)
+	}
+	return cmp.Diff(whole.logprobs[:min(n, len(whole.logprobs))], a.logprobs, cmpopts.EquateEmpty())
+}
+
 // Whatever fails in whichever leg: a stream says what it would have said undisturbed,
 // or the beginning of that and one error that is documented; no token comes twice,
 // none is lost, and nothing is left behind.
@@ -70,14 +123,21 @@ func TestAnyFailureOfLegs(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		meets := rapid.Bool().Draw(rt, "meets")
 		choices := rapid.IntRange(1, 2).Draw(rt, "choices")
-		tokens := rapid.IntRange(1, 20).Draw(rt, "tokens")
+		tools := rapid.Bool().Draw(rt, "tools")
+		tokens := rapid.OneOf(rapid.IntRange(1, 20), rapid.Just(100)).Draw(rt, "tokens")
+		atLeast := rapid.IntRange(0, 3).Draw(rt, "tokens at least")
+		logprobs := rapid.SampledFrom([]*int{nil, new(0), new(2)}).Draw(rt, "logprobs")
 		leave := rapid.IntRange(0, 40).Draw(rt, "events before the client leaves") // 0: never
 		ask := func() *pipeline.Request {
 			r := long(tokens)
-			r.Chat.Sampling.N = choices
+			s := &r.Chat.Sampling
+			s.N, s.Logprobs, s.MinTokens = choices, logprobs, min(atLeast, tokens)
+			if tools {
+				r.Chat.Tools = []chat.Tool{lookup, stop}
+			}
 			return r
 		}
-		want := undisturbed(t, ask())
+		want := tales(t, ask())
 		p := newPair(t, pipeline.Config{
 			MigrationLimit: rapid.IntRange(0, 4).Draw(rt, "limit"),
 			Limits:         pipeline.Limits{FirstItem: 100 * time.Millisecond, Inactivity: 100 * time.Millisecond},
@@ -85,8 +145,8 @@ func TestAnyFailureOfLegs(t *testing.T) {
 		for i, e := range append(slices.Clone(p.prefill), p.decode...) {
 			e.failing = mishaps(rt, fmt.Sprintf("worker %d", i))
 		}
-		got := make([]strings.Builder, choices)
-		finished, events := 0, 0
+		got := make([]tale, choices)
+		events, finished := 0, 0
 		var failure error
 		for e, err := range p.Run(t.Context(), ask()) {
 			if failure != nil {
@@ -95,17 +155,15 @@ func TestAnyFailureOfLegs(t *testing.T) {
 			if failure = err; err != nil {
 				continue
 			}
-			switch e.Kind {
-			case chat.TextDelta:
-				got[e.Choice].WriteString(e.Text)
-			case chat.Finished:
+			a, w := &got[e.Choice], &want[e.Choice]
+			a.add(&e)
+			if e.Kind == chat.Finished {
 				finished++
-				w := want[e.Choice]
-				if said := got[e.Choice].String(); said != texts(want)[e.Choice] || e.Usage.Output != w.Usage.Output || e.Usage.Prompt != w.Usage.Prompt || e.Finish.Reason != w.Finish.Reason {
-					rt.Fatalf("choice %d: %q, %+v, %+v; want %q, %+v", e.Choice, said, e.Usage, e.Finish, texts(want)[e.Choice], w.Usage)
+				if a.usage.Output != w.usage.Output || a.usage.Prompt != w.usage.Prompt || a.reason != w.reason {
+					rt.Fatalf("choice %d ends with %s and %+v, want %s and %+v", e.Choice, a.reason, a.usage, w.reason, w.usage)
 				}
-				if c := e.Usage.Cached; c != nil && (*c < 0 || *c > w.Usage.Prompt) {
-					rt.Fatalf("%d of %d tokens were cached", *c, w.Usage.Prompt)
+				if c := a.usage.Cached; c != nil && (*c < 0 || *c > w.usage.Prompt) {
+					rt.Fatalf("%d of %d tokens were cached", *c, w.usage.Prompt)
 				}
 			}
 			if events++; events == leave {
@@ -113,8 +171,8 @@ func TestAnyFailureOfLegs(t *testing.T) {
 			}
 		}
 		for i := range got {
-			if said, whole := got[i].String(), texts(want)[i]; !strings.HasPrefix(whole, said) {
-				rt.Fatalf("choice %d: %q is no beginning of %q", i, said, whole)
+			if d := got[i].differs(&want[i]); d != "" {
+				rt.Fatalf("choice %d: %s", i, d)
 			}
 		}
 		switch {

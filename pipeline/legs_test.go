@@ -8,6 +8,7 @@ import (
 	"net"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -120,6 +121,15 @@ func (s *shaky) open() int {
 	return len(s.prepared)
 }
 
+// callers makes mock engines that are offered tools think, speak and call two of them.
+var callers = sync.OnceValues(func() (*mock.Script, error) {
+	return mock.LoadScript(strings.NewReader(`
+rules:
+  - when: {has_tools: true}
+    emit: "<think>Both, then.</think>I look at once.<tool_call>\n{\"name\": \"lookup\", \"arguments\": {\"q\": \"Seine\"}}\n</tool_call>\n<tool_call>\n{\"name\": \"stop\", \"arguments\": {}}\n</tool_call>"
+`))
+})
+
 // newShaky makes an engine of a role; meets says that it has a place to meet.
 func newShaky(t testing.TB, role string, meets bool) *shaky {
 	t.Helper()
@@ -127,10 +137,14 @@ func newShaky(t testing.TB, role string, meets bool) *shaky {
 	if err != nil {
 		t.Fatal(err)
 	}
+	script, err := callers()
+	if err != nil {
+		t.Fatal(err)
+	}
 	args := mock.DefaultArgs()
 	args.WorkerType, args.BlockSize, args.NumGPUBlocks, args.SpeedupRatio = role, 16, 1024, 0
 	c := mock.Config{
-		Name: role, Model: "test/model", Args: args, Seed: 3, EOS: model.EOS, ContextLength: 4096,
+		Name: role, Model: "test/model", Args: args, Seed: 3, EOS: model.EOS, ContextLength: 4096, Script: script,
 		Encode: func(dst []uint32, text string) []uint32 { return model.Tokenizer.Append(dst, text) },
 	}
 	if meets {
@@ -255,15 +269,21 @@ func TestLegs(t *testing.T) {
 	}
 }
 
-// What ends at its first token has one leg, and so has what is to have one token.
+// What ends at its first token has one leg, and so has what is to have one token:
+// the engine is not even asked to keep that prompt for anybody.
 func TestPrefillAnswers(t *testing.T) {
 	p := newPair(t, pipeline.Config{}, 1, 1, false)
-	one := undisturbed(t, long(1))
-	answers, err := chat.Fold(p.Run(t.Context(), long(1)))
+	single := long(1)
+	single.Chat.Sampling.Logprobs = new(2)
+	one := undisturbed(t, single)
+	answers, err := chat.Fold(p.Run(t.Context(), single))
 	if err != nil {
 		t.Fatal(err)
 	}
 	same(t, answers, one)
+	if d := cmp.Diff(one[0].Logprobs, answers[0].Logprobs); d != "" {
+		t.Errorf("log probabilities: -want +got\n%s", d)
+	}
 	ended := long(20)
 	ended.Chat.Sampling.StopIDs = one[0].IDs
 	answers, err = chat.Fold(p.Run(t.Context(), ended))
@@ -274,6 +294,23 @@ func TestPrefillAnswers(t *testing.T) {
 	if want := (pipeline.HandoffCounts{Answered: 2}); p.Handoffs() != want || len(p.decode[0].sent()) != 0 {
 		t.Errorf("counted %+v; the decode worker got %v", p.Handoffs(), p.decode[0].phases())
 	}
+	if got := p.prefill[0].phases(); !slices.Equal(got, []engine.Phase{engine.PhaseWhole, engine.PhasePrefill}) {
+		t.Errorf("the prefill worker got %q", got)
+	}
+}
+
+// An answer that must not end at its first token does not end with the prefill leg.
+func TestPrefillMustNotAnswer(t *testing.T) {
+	p := newPair(t, pipeline.Config{}, 1, 1, false)
+	held := long(20)
+	held.Chat.Sampling.StopIDs = undisturbed(t, long(1))[0].IDs
+	held.Chat.Sampling.MinTokens = 3
+	answers, err := chat.Fold(p.Run(t.Context(), held))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, answers, undisturbed(t, held))
+	p.settled(t)
 }
 
 // Every choice has a hand-off of its own, between the same two workers.

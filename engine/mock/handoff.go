@@ -162,7 +162,7 @@ func (e *Engine) prefillLeg(s *stream, q *Request) error {
 	if e.cfg.Args.role() != engine.Prefill {
 		return engine.Errorf(engine.Unsupported, "a mock engine of role %q got the prefill leg of a request", e.cfg.Args.role())
 	}
-	q.MaxTokens, q.MinTokens = 1, 0
+	q.MaxTokens, q.MinTokens = 1, min(q.MinTokens, 1)
 	if e.meeting != nil {
 		room, err := roomOf(s.r.Disagg.Handoff)
 		if err != nil {

@@ -27,7 +27,7 @@ func (b *body) leg(r *engine.Request, known fields) error {
 	case engine.PhaseWhole:
 	case engine.PhasePrefill:
 		b.Stream, b.StreamOptions = false, nil
-		b.MaxTokens, b.MinTokens = 1, 0
+		b.MaxTokens, b.MinTokens = 1, min(b.MinTokens, 1)
 		params, err := keepMembers(jsontext.Value(r.Disagg.Handoff), known)
 		if err != nil {
 			return &engine.Error{Kind: engine.Unsupported, Op: "prefill leg", Message: "the hand-off is none of TensorRT-LLM", Err: err}

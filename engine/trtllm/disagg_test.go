@@ -39,7 +39,7 @@ func TestLegs(t *testing.T) {
 	if err != nil || len(ids) != 1 || len(last.Handoff) == 0 || last.Usage.Cached == nil {
 		t.Fatalf("prefill leg: %v, %+v, %v", ids, last, err)
 	}
-	if m := asked(t, prefill); string(m["max_tokens"]) != "1" || string(m["stream"]) != "false" || m["min_tokens"] != nil || m["stream_options"] != nil {
+	if m := asked(t, prefill); string(m["max_tokens"]) != "1" || string(m["stream"]) != "false" || string(m["min_tokens"]) != "1" || m["stream_options"] != nil {
 		t.Errorf("prefill leg asked %s", prefill.server.Last())
 	}
 	if between.Held() != 1 {
