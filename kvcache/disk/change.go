@@ -29,16 +29,21 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 func (s *Store) remove(key string, only *entry) error {
 	s.mu.Lock()
 	e := s.entries[key]
-	if e == nil || only != nil && e != only {
+	if only != nil && e != only {
 		s.mu.Unlock()
 		return nil
 	}
-	delete(s.entries, key)
-	s.stale = append(s.stale, e.slot)
+	if e != nil {
+		delete(s.entries, key)
+		s.stale = append(s.stale, e.slot)
+	}
 	s.mu.Unlock()
 
+	// Also where nothing is found there may be a record whose erasure failed.
 	err := s.eraseStale()
-	s.letGo(e)
+	if e != nil {
+		s.letGo(e)
+	}
 	if err == nil && s.opts.Sync {
 		err = s.records.Sync()
 	}

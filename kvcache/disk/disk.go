@@ -38,8 +38,6 @@ const (
 	// page is the unit in which values lie, what O_DIRECT wants things to be
 	// aligned to.
 	page = 4 << 10
-	// growth is how much is preallocated at a time.
-	growth = 256 << 20
 	// maxParts is how many runs of pages one value may lie in.
 	maxParts = 16
 )
@@ -52,6 +50,8 @@ type Options struct {
 	// bytes, come on top. A store that is opened with less than before drops what
 	// no longer has a place.
 	Capacity int64
+	// Step is how many bytes are preallocated at a time; 0 means 256 MiB.
+	Step int64
 	// Sync makes Put and Delete wait until the disk has what they did. Without
 	// it, they survive the end of the process, and a loss of power takes back the
 	// last ones.
@@ -161,6 +161,9 @@ func over(ctx context.Context, opts Options, values, records file) (*Store, erro
 	if s.now == nil {
 		s.now = time.Now
 	}
+	if s.opts.Step <= 0 {
+		s.opts.Step = 256 << 20
+	}
 	return s, s.recover(ctx)
 }
 
@@ -258,7 +261,7 @@ func (s *Store) Close() error {
 	if already {
 		return nil
 	}
-	err := errors.Join(s.values.Sync(), s.records.Sync(), s.values.Close(), s.records.Close(), s.unlock())
+	err := errors.Join(s.eraseStale(), s.values.Sync(), s.records.Sync(), s.values.Close(), s.records.Close(), s.unlock())
 	if err != nil {
 		return fmt.Errorf("kvcache/disk: closing %s: %w", s.opts.Dir, err)
 	}

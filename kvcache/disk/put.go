@@ -82,7 +82,7 @@ func (s *Store) takePages(e *entry, pages uint32) error {
 		if have == most {
 			return store.ErrFull
 		}
-		more := min(most-have, max(growth/page, int64(pages)))
+		more := min(most-have, max(pagesOf(s.opts.Step), int64(pages)))
 		err := s.grow(have+more, int64(pages) <= have)
 		if err != nil {
 			return err
@@ -114,7 +114,7 @@ func (s *Store) grow(pages int64, evictable bool) error {
 // takeSlot finds a record for e, and numbers it.
 func (s *Store) takeSlot(e *entry) error {
 	if len(s.free) == 0 {
-		const more = 2048
+		more := min(max(s.slots, 64), 2048)
 		if err := s.records.Grow((s.slots + more) * slot); err != nil {
 			return fmt.Errorf("kvcache/disk: %w: %w", store.ErrUnavailable, err)
 		}

@@ -64,7 +64,7 @@ func (s *Store) readRecords(ctx context.Context) ([]*entry, error) {
 	}
 	s.slots = size / slot
 	var found []*entry
-	buf := make([]byte, 2048*slot)
+	buf := make([]byte, min(s.slots, 2048)*slot)
 	for from := int64(0); from < s.slots; from += int64(len(buf) / slot) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
