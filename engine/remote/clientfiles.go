@@ -11,13 +11,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/remote/workerpb"
 )
 
-// card returns a card with files that lie on this machine.
-func (c *Client) card(ctx context.Context, m *workerpb.Card) (*engine.Card, error) {
+// card returns a card with files that lie on this machine. The worker may say nothing
+// for as long as patience while it sends them.
+func (c *Client) card(ctx context.Context, m *workerpb.Card, patience time.Duration) (*engine.Card, error) {
 	card := cardOf(m)
 	files := card.Files
 	card.Files = nil
@@ -36,7 +38,7 @@ func (c *Client) card(ctx context.Context, m *workerpb.Card) (*engine.Card, erro
 	if len(sent) == 0 {
 		return card, nil
 	}
-	dir, err := c.fetch(ctx, sent)
+	dir, err := c.fetch(ctx, sent, patience)
 	if err != nil {
 		return nil, engine.Errorf(engine.Unavailable, "the files of model %s cannot be had from the worker: %v", card.Model, err)
 	}
@@ -69,7 +71,7 @@ func (c *Client) allowed(uri string) bool {
 // fetch brings the files of a card to this machine, unless they are here, and returns
 // their folder. It is named for what is in it, so that workers that have the same
 // files share it, and nothing in it ever changes.
-func (c *Client) fetch(ctx context.Context, files []engine.File) (dir string, err error) {
+func (c *Client) fetch(ctx context.Context, files []engine.File, patience time.Duration) (dir string, err error) {
 	sum := sha256.New()
 	for i := range files {
 		f := &files[i]
@@ -99,7 +101,7 @@ func (c *Client) fetch(ctx context.Context, files []engine.File) (dir string, er
 	}
 	for i := range files {
 		name := strings.TrimPrefix(files[i].URI, workerScheme)
-		if err := c.fetchFile(ctx, &files[i], name, filepath.Join(dir, name)); err != nil {
+		if err := c.fetchFile(ctx, &files[i], name, filepath.Join(dir, name), patience); err != nil {
 			return "", fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -107,10 +109,14 @@ func (c *Client) fetch(ctx context.Context, files []engine.File) (dir string, er
 }
 
 // fetchFile brings one file, unless it is here and whole.
-func (c *Client) fetchFile(ctx context.Context, f *engine.File, name, to string) error {
+func (c *Client) fetchFile(ctx context.Context, f *engine.File, name, to string, patience time.Duration) error {
 	if sum, _, err := digest(to); err == nil && strings.EqualFold(sum, f.SHA256) {
 		return nil
 	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(patience, func() { cancel(fmt.Errorf("nothing more has come for %v", patience)) })
+	defer silence.Stop()
 	stream, err := c.worker().File(c.signed(ctx), &workerpb.FileRequest{Name: name})
 	if err != nil {
 		return errorOf(err, nil, false)
@@ -128,7 +134,13 @@ func (c *Client) fetchFile(ctx context.Context, f *engine.File, name, to string)
 			break
 		}
 		if err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
 			return errorOf(err, stream.Trailer(), true)
+		}
+		if len(m.Data) > 0 {
+			silence.Reset(patience)
 		}
 		if size += int64(len(m.Data)); size > maxFile || f.Size > 0 && size > f.Size {
 			return fmt.Errorf("the worker sends more than the %d bytes that its card says", f.Size)

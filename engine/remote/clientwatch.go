@@ -24,11 +24,12 @@ const (
 func (w *watch) run(ctx context.Context) {
 	redial := firstRedial
 	for patient := false; ctx.Err() == nil; patient = true {
+		begun := time.Now()
 		heard, err := w.describe(ctx, patient)
 		if ctx.Err() != nil {
 			return
 		}
-		if heard {
+		if heard && time.Since(begun) > lastRedial { // else it answers, and never stays
 			redial = firstRedial
 		}
 		pause := time.Duration(float64(redial) * (1 + redialShake*(2*rand.Float64()-1)))
@@ -180,7 +181,7 @@ func (w *watch) hear(ctx context.Context, m *workerpb.Description, first bool) e
 		s.Card = old.Card // told again, and not another one
 	case m.Card != nil:
 		var err error
-		if s.Card, err = w.client.card(ctx, m.Card); err != nil {
+		if s.Card, err = w.client.card(ctx, m.Card, deadIntervals*heartbeat(m)); err != nil {
 			return err
 		}
 		w.card = m.Card

@@ -298,6 +298,55 @@ func TestDescribeHostile(t *testing.T) {
 	}
 }
 
+// A worker that sends nothing of a file it has promised is given up for now.
+func TestFileHangs(t *testing.T) {
+	m := ready()
+	m.HeartbeatMs = uint32(beat.Milliseconds())
+	m.Card.Files = []*workerpb.FileRef{{Kind: "config", Uri: "worker:config.json", Sha256: strings.Repeat("00", 32)}}
+	e := dial(t, remote.Config{Cache: t.TempDir(), URL: "grpc://" + host(t, &rogue{
+		describe: func(s workerpb.Worker_DescribeServer) error {
+			if err := s.Send(m); err != nil {
+				return err
+			}
+			<-s.Context().Done()
+			return nil
+		},
+		file: func(_ *workerpb.FileRequest, s workerpb.Worker_FileServer) error {
+			if err := s.Send(&workerpb.FileChunk{Data: []byte("{")}); err != nil {
+				return err
+			}
+			<-s.Context().Done()
+			return nil
+		},
+	})})
+	await(t, e, func(s engine.Status) bool { return strings.Contains(s.Reason, "config.json: nothing more has come for") })
+}
+
+// A worker that never stays is asked less and less often, though it answers each time.
+func TestNeverStays(t *testing.T) {
+	asked := make(chan time.Time, 5)
+	e := meet(t, &rogue{describe: func(s workerpb.Worker_DescribeServer) error {
+		select {
+		case asked <- time.Now():
+		default:
+		}
+		return s.Send(ready())
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		for range e.Card(ctx) {
+		}
+	}()
+	first := <-asked
+	for range 3 {
+		<-asked
+	}
+	if d := (<-asked).Sub(first); d < 1200*time.Millisecond { // 100 + 200 + 400 + 800, less a fifth
+		t.Errorf("it was asked five times within %v", d)
+	}
+}
+
 // await returns the first status that is as wanted.
 func await(t *testing.T, e engine.Engine, is func(engine.Status) bool) engine.Status {
 	t.Helper()
