@@ -217,7 +217,7 @@ func (e *Engine) sampling(r *engine.Request) sampling {
 	}
 	f, known := e.features()
 	if !known || f.Has(engine.FeatureMinTokens) {
-		out.MinNewTokens = r.Stop.MinTokens
+		out.MinNewTokens = min(r.Stop.MinTokens, r.Stop.MaxTokens) // more than that is refused
 	}
 	if !known || f.Has(engine.FeatureSeed) {
 		out.Seed = s.Seed

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"net/http"
 	"slices"
 	"strconv"
 
@@ -98,12 +99,25 @@ func decode(data []byte) (*chunk, error) {
 		// The text of the error may show what was generated.
 		return nil, engine.Errorf(engine.Internal, "sglang: a chunk of %d bytes is none of an answer", len(data))
 	case len(c.Error) > 0 && c.Error.Kind() != 'n':
-		return nil, httpapi.InStream(data)
-	case c.Meta == nil || c.Meta.Completion == nil:
+		return nil, refusal(data)
+	case c.Meta == nil || c.Meta.Completion == nil && !c.Meta.aborts():
 		return nil, engine.Errorf(engine.Internal, "sglang: a chunk without meta_info.completion_tokens")
 	}
 	return &c, nil
 }
+
+// refusal is the error that an event tells of. What is wrong with a request the
+// server says in its stream, with no status, where it would have answered 400: a
+// failure of its own is none of these, or names one.
+func refusal(data []byte) error {
+	if httpapi.Told(data).Code == "" {
+		return httpapi.ErrorOf(http.StatusBadRequest, nil, data)
+	}
+	return httpapi.InStream(data)
+}
+
+// aborts says whether the answer ends with a failure. Some builds count nothing then.
+func (m *meta) aborts() bool { return m.Finish != nil && m.Finish.Type == "abort" }
 
 // aborted is the failure behind a finish of type abort. One that names no status
 // was aborted from outside, as the server does when it goes or is paused.

@@ -218,8 +218,8 @@ func TestSessionsThatAreGivenUp(t *testing.T) {
 		named := strings.Contains(string(text), `"session_id":"s"`)
 		asked <- named
 		if named && refuse.Load() {
-			w.WriteHeader(http.StatusBadRequest)
-			io.WriteString(w, `{"error":{"message":"Invalid request: session id s does not exist"}}`)
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, `data: {"error":{"message":"Invalid request: session id s does not exist"}}`+"\n\ndata: [DONE]\n\n")
 			return
 		}
 		if named {

@@ -118,13 +118,15 @@ func (e *Engine) attempt(ctx context.Context, s *stream, yield func(engine.Delta
 		}
 		c, err := decode(data)
 		if err != nil {
+			told, ok := errors.AsType[*engine.Error](err)
+			complete = ok && told.FromEngine
 			return err
 		}
+		complete = c.Meta.Finish != nil
 		d, err := s.take(c)
 		if err != nil {
 			return err
 		}
-		complete = c.Meta.Finish != nil
 		s.ended = complete
 		if !s.news(&d) {
 			continue
@@ -197,7 +199,7 @@ func (s *stream) news(d *engine.Delta) bool {
 // take turns a chunk into what is new in it.
 func (s *stream) take(c *chunk) (d engine.Delta, err error) {
 	m := c.Meta
-	if m.Finish != nil && m.Finish.Type == "abort" {
+	if m.aborts() {
 		return d, m.Finish.aborted()
 	}
 	s.untrim(c)

@@ -89,7 +89,7 @@ func (e *Engine) encode(r *engine.Request) ([]byte, error) {
 	// Without ids that end a sequence it is not to end by itself either.
 	b.IgnoreEOS = len(r.Stop.Hidden) == 0 && f.has("ignore_eos")
 	if f.has("min_tokens") {
-		b.MinTokens = r.Stop.MinTokens
+		b.MinTokens = min(r.Stop.MinTokens, r.Stop.MaxTokens)
 	}
 	if f.has("min_p") {
 		b.MinP = s.MinP

@@ -145,24 +145,26 @@ func (s *Server) generate(w http.ResponseWriter, hr *http.Request) {
 		tell(w, http.StatusUnprocessableEntity, map[string]any{"detail": err.Error()})
 		return
 	}
+	a := answer{s: s, w: w, rid: b.RID, stream: b.Stream, finish: func() {}}
 	r, err := s.request(b)
 	if err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
+		a.refuse(err)
 		return
 	}
+	a.r = r
 	ctx, cancel := context.WithCancelCause(hr.Context())
 	defer cancel(nil)
 	finish, err := s.begin(b.RID, cancel)
-	if err != nil {
-		status := http.StatusBadRequest
-		if errors.Is(err, errQueueFull) {
-			status = http.StatusServiceUnavailable
-		}
-		fail(w, status, err.Error())
+	switch {
+	case errors.Is(err, errQueueFull):
+		a.abort(http.StatusServiceUnavailable, err.Error())
+		return
+	case err != nil:
+		a.refuse(err)
 		return
 	}
 	defer finish()
-	a := answer{s: s, w: w, rid: b.RID, r: r, finish: finish}
+	a.finish = finish
 	if s.stuck() {
 		a.hang(ctx)
 		return
@@ -193,7 +195,7 @@ func (s *Server) leg(ctx context.Context, b *generateBody, a *answer) {
 	meet := s.cfg.Bootstrap
 	room, err := meet.enter(*b.Room, mode)
 	if err != nil {
-		fail(a.w, http.StatusBadRequest, err.Error())
+		a.refuse(err)
 		return
 	}
 	defer meet.leave(*b.Room, mode)
@@ -268,6 +270,7 @@ type answer struct {
 	rid string
 	r   *engine.Request
 
+	stream bool
 	finish func()
 	begun  bool
 	ids    []uint32
@@ -335,6 +338,17 @@ func (a *answer) give(d engine.Delta) {
 	}
 }
 
+// refuse says what is wrong with a request: with a status, or in the stream that was
+// asked for, which has begun by then and names none.
+func (a *answer) refuse(err error) {
+	if !a.stream {
+		fail(a.w, http.StatusBadRequest, err.Error())
+		return
+	}
+	a.event(map[string]any{"error": map[string]any{"message": err.Error()}})
+	a.done()
+}
+
 // abort ends an answer with a word about what is wrong, as the scheduler does.
 func (a *answer) abort(status int, message string) {
 	m := metaInfo{ID: a.rid, Prompt: len(a.r.TokenIDs)}
@@ -400,7 +414,7 @@ func (a *answer) fail(ctx context.Context, err error) {
 	case a.begun, kind == engine.EngineShutdown:
 		panic(http.ErrAbortHandler)
 	case kind == engine.InvalidArgument:
-		fail(a.w, http.StatusBadRequest, err.Error())
+		a.refuse(err)
 	case kind == engine.Unavailable:
 		fail(a.w, http.StatusServiceUnavailable, err.Error())
 	default:
