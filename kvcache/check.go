@@ -77,6 +77,12 @@ func (k *keeper) check() (filed int) {
 				kids[b.up]++
 			}
 		}
+		if k.plain {
+			if b.state == Inactive != (where[i] == inList) || b.flags != 0 {
+				panic(fmt.Sprintf("kvcache: plain block %d is %s, found at %d, flags %b", i, b.state, where[i], b.flags))
+			}
+			continue
+		}
 		if b.place != where[i] && b.place != aside {
 			panic(fmt.Sprintf("kvcache: block %d lies at %d, found at %d", i, b.place, where[i]))
 		}
@@ -118,7 +124,7 @@ func (k *keeper) check() (filed int) {
 	}
 	for i := range k.blocks {
 		b := &k.blocks[i]
-		if b.kids != kids[i] {
+		if !k.plain && b.kids != kids[i] {
 			panic(fmt.Sprintf("kvcache: block %d has %d idle children, booked %d", i, kids[i], b.kids))
 		}
 		if b.place == aside && b.kids == 0 {
@@ -136,7 +142,7 @@ func (k *keeper) checkQueues() []spot {
 		prev := none
 		empty := true
 		for i := k.queues[q].head; i != none; i = k.blocks[i].next {
-			if b := &k.blocks[i]; b.state != Inactive || b.prev != prev || int(b.queue) != q {
+			if b := &k.blocks[i]; b.state != Inactive || b.prev != prev || !k.plain && int(b.queue) != q {
 				panic(fmt.Sprintf("kvcache: block %d is %s in queue %d, prev %d, after %d", i, b.state, q, b.prev, prev))
 			}
 			where[i], prev, empty = inList, i, false
@@ -145,7 +151,7 @@ func (k *keeper) checkQueues() []spot {
 			panic(fmt.Sprintf("kvcache: queue %d ends with %d, not %d", q, prev, k.queues[q].tail))
 		}
 		k.checkHeap(&k.queues[q].front, where, inFront)
-		if empty = empty && len(k.queues[q].front.items) == 0; empty == (k.filled[q>>6]>>(q&63)&1 != 0) {
+		if empty = empty && len(k.queues[q].front.items) == 0; !k.plain && empty == (k.filled[q>>6]>>(q&63)&1 != 0) {
 			panic(fmt.Sprintf("kvcache: queue %d: empty %v, booked otherwise", q, empty))
 		}
 	}

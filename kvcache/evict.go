@@ -89,13 +89,16 @@ type queue struct {
 // goes next. Its blocks are numbered entries; where they lie and how they are
 // found is for the types around it, [Pool] and [Order].
 //
-// What is asked of no block costs nothing: a block without any flag goes to the
-// end of the neutral queue.
+// What is asked of no block costs nothing. Until anything is asked at all the
+// keeper is plain: it has one list, in which children come before their parents
+// because they fall idle before them, and keeps no other account. After that a
+// block without any flag still goes to the end of the neutral queue.
 type keeper struct {
 	blocks []block
 	kind   Eviction
-	queues []queue
-	filled [2]uint64 // queues that are not empty
+	plain  bool
+	queues [queueCount]queue
+	filled [2]uint64 // queues that are not empty; unless plain
 	pins   minHeap   // idle soft-pinned blocks by (expiry, turn)
 	turn   int64     // numbers what is filed in a heap or set aside
 	now    time.Duration
@@ -132,7 +135,7 @@ const (
 
 func (k *keeper) init(c PoolConfig) {
 	k.kind = c.Eviction
-	k.queues = make([]queue, queueCount)
+	k.plain = k.kind <= EvictLRU
 	for i := range k.queues {
 		k.queues[i].list = list{none, none}
 		k.queues[i].front.moved = k.heaped
@@ -166,6 +169,10 @@ func (k *keeper) Evictions() [6]uint64 { return k.evicted }
 
 // fall files a block that has fallen idle. Its children are idle already.
 func (k *keeper) fall(i int32) {
+	if k.plain {
+		k.link(&k.queues[neutralQueue].list, i)
+		return
+	}
 	b := &k.blocks[i]
 	if b.up != none {
 		k.blocks[b.up].kids++
@@ -182,6 +189,10 @@ func (k *keeper) fall(i int32) {
 
 // wake takes a block that is wanted again out of its place.
 func (k *keeper) wake(i int32) {
+	if k.plain {
+		k.unlink(&k.queues[neutralQueue].list, i)
+		return
+	}
 	b := &k.blocks[i]
 	if b.up != none {
 		k.blocks[b.up].kids--
@@ -235,7 +246,8 @@ func (k *keeper) unfile(i int32) {
 	b := &k.blocks[i]
 	switch b.place {
 	case inList:
-		k.unlink(i)
+		k.unlink(&k.queues[b.queue].list, i)
+		k.emptied(b.queue)
 	case inFront:
 		q := &k.queues[b.queue]
 		q.front.remove(b.prev)
@@ -250,29 +262,48 @@ func (k *keeper) unfile(i int32) {
 func (k *keeper) append(i int32, to uint8) {
 	b, q := &k.blocks[i], &k.queues[to]
 	b.queue, b.place = to, inList
-	b.prev, b.next = q.tail, none
+	k.filled[to>>6] |= 1 << (to & 63)
+	k.link(&q.list, i)
+}
+
+func (k *keeper) link(l *list, i int32) {
+	b := &k.blocks[i]
+	b.prev, b.next = l.tail, none
 	if b.prev == none {
-		q.head = i
-		k.filled[to>>6] |= 1 << (to & 63)
+		l.head = i
 	} else {
 		k.blocks[b.prev].next = i
 	}
-	q.tail = i
+	l.tail = i
 }
 
-func (k *keeper) unlink(i int32) {
+func (k *keeper) unlink(l *list, i int32) {
 	b := &k.blocks[i]
-	q := &k.queues[b.queue]
 	if b.prev == none {
-		q.head = b.next
+		l.head = b.next
 	} else {
 		k.blocks[b.prev].next = b.next
 	}
 	if b.next == none {
-		q.tail = b.prev
-		k.emptied(b.queue)
+		l.tail = b.prev
 	} else {
 		k.blocks[b.next].prev = b.prev
+	}
+}
+
+// wish ends the time in which nothing was asked.
+func (k *keeper) wish() {
+	if !k.plain {
+		return
+	}
+	k.plain = false
+	for i := k.queues[neutralQueue].head; i != none; i = k.blocks[i].next {
+		b := &k.blocks[i]
+		b.queue, b.place = neutralQueue, inList
+		k.filled[neutralQueue>>6] |= 1 << (neutralQueue & 63)
+		if b.up != none {
+			k.blocks[b.up].kids++
+		}
 	}
 }
 
@@ -296,6 +327,9 @@ func (k *keeper) toFront(i int32, key int64) {
 // place remembered, at most once until it is used or filed again, and so a
 // victim costs constant time but for the heaps.
 func (k *keeper) victim() int32 {
+	if k.plain {
+		return k.queues[neutralQueue].head
+	}
 	for {
 		var q int
 		switch {
@@ -328,7 +362,8 @@ func (k *keeper) victim() int32 {
 			k.setAside(i, x.key)
 			continue
 		}
-		k.unlink(i)
+		k.unlink(&k.queues[q].list, i)
+		k.emptied(uint8(q))
 		k.turn++
 		k.setAside(i, k.turn)
 	}
@@ -417,6 +452,8 @@ func (k *keeper) Class(r Ref) Class {
 func (k *keeper) classOf(i int32) Class {
 	b := &k.blocks[i]
 	switch {
+	case k.plain:
+		return Plain
 	case b.place == inPins:
 		return SoftPinned
 	case b.queue == neutralQueue:

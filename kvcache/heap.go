@@ -1,7 +1,5 @@
 package kvcache
 
-import "time"
-
 // item is an entry of a heap: what is least by (key, seq) comes first.
 type item struct {
 	key, seq int64
@@ -84,14 +82,14 @@ func (h *minHeap) set(i int, x item) {
 	h.moved(x.id, int32(i))
 }
 
-// schedule lets id come up by a time: at is where it lies, or none. An entry that
-// is earlier than need be stays.
-func (h *minHeap) schedule(id uint32, at int32, by time.Duration) {
-	switch {
-	case at == none:
-		h.push(item{key: int64(by), id: int32(id)})
-	case int64(by) < h.items[at].key:
-		h.items[at].key = int64(by)
-		h.fix(at)
+// schedule lets x.id come up by x.key: at is where it lies, or none. An entry that
+// is earlier than need be stays so: it is put right when it comes up.
+func (h *minHeap) schedule(x item, at int32) {
+	if at == none {
+		h.push(x)
+		return
 	}
+	x.key = min(x.key, h.items[at].key)
+	h.items[at] = x
+	h.fix(at)
 }

@@ -24,6 +24,7 @@ type Order struct {
 func NewOrder(c PoolConfig) *Order {
 	o := &Order{}
 	o.init(c)
+	o.wish()
 	return o
 }
 

@@ -195,7 +195,7 @@ func (p *Pool) MatchFor(id SessionID, dst []Ref, hashes []kv.SeqHash) []Ref {
 			break
 		}
 		p.hold(i)
-		if p.blocks[i].flags != 0 || known || p.frequency != nil {
+		if !p.plain {
 			p.hit(i, n, known)
 		}
 		dst = append(dst, Ref(i))
@@ -213,7 +213,9 @@ func (p *Pool) MatchScattered(id SessionID, dst []Ref, hashes []kv.SeqHash) []Re
 		i := p.find(h)
 		if i != none {
 			p.hold(i)
-			p.hit(i, n, known)
+			if !p.plain {
+				p.hit(i, n, known)
+			}
 		}
 		dst = append(dst, Ref(i)) // none is Root
 	}
@@ -323,7 +325,10 @@ func (p *Pool) SkipWrite(ref Ref) bool { return p.blocks[p.primary(ref)].flags&s
 
 // SetSkipWrite keeps a block that its caller has stored from lower tiers, until
 // somebody else uses it.
-func (p *Pool) SetSkipWrite(ref Ref) { p.blocks[p.primary(ref)].flags |= skipWrite }
+func (p *Pool) SetSkipWrite(ref Ref) {
+	p.wish()
+	p.blocks[p.primary(ref)].flags |= skipWrite
+}
 
 // SetEphemeral makes a block that its caller has stored one of those that go
 // first, until somebody else uses it.
@@ -334,7 +339,10 @@ func (p *Pool) SetEphemeral(ref Ref) {
 
 // SetOnce lets a block be reset, and its hash forgotten, when its next use ends.
 // If it then has children it waits for them among those that go first.
-func (p *Pool) SetOnce(ref Ref) { p.blocks[p.primary(ref)].flags |= once }
+func (p *Pool) SetOnce(ref Ref) {
+	p.wish()
+	p.blocks[p.primary(ref)].flags |= once
+}
 
 // Discard forgets what is published under a hash: at once if nobody uses it and
 // it has no children, else as SetOnce does. It reports whether it has gone.
@@ -344,6 +352,7 @@ func (p *Pool) Discard(h kv.SeqHash) (gone bool) {
 		return true
 	}
 	b := &p.blocks[i]
+	p.wish()
 	if b.state != Inactive || b.kids > 0 {
 		b.flags |= once
 		p.lower(i, false)
@@ -425,7 +434,7 @@ func (p *Pool) Publish(r Ref, hash kv.SeqHash, parent Ref) (Ref, Outcome) {
 func (p *Pool) double(r Ref, i int32) (Ref, Outcome) {
 	p.hold(i)
 	x, b := &p.blocks[i], &p.blocks[r]
-	if x.flags&tagged == 0 {
+	if !p.plain && x.flags&tagged == 0 {
 		x.flags |= foreign
 		p.raise(i)
 	}
@@ -506,7 +515,11 @@ func (p *Pool) hold(i int32) {
 		if b.state != Inactive {
 			return
 		}
-		p.wake(i)
+		if p.plain {
+			p.unlink(&p.queues[neutralQueue].list, i)
+		} else {
+			p.wake(i)
+		}
 		p.move(b, Primary)
 		i = b.up
 	}
@@ -527,6 +540,9 @@ func (p *Pool) drop(i int32) {
 		switch {
 		case b.state != Primary:
 			p.reset(i)
+		case p.plain:
+			p.move(b, Inactive)
+			p.link(&p.queues[neutralQueue].list, i)
 		case b.flags&once != 0 && b.kids == 0 && !p.isPinned(i):
 			p.removed = append(p.removed, b.hash)
 			p.unwish(i)
@@ -544,8 +560,8 @@ func (p *Pool) drop(i int32) {
 // There must be one.
 func (p *Pool) evict() int32 {
 	i := p.victim()
-	p.evicted[p.classOf(i)]++
 	p.gone = append(p.gone, p.blocks[i].hash)
+	p.evicted[p.classOf(i)]++
 	p.remove(i)
 	return i
 }
@@ -553,7 +569,11 @@ func (p *Pool) evict() int32 {
 // remove takes an idle block without children out of every list.
 func (p *Pool) remove(i int32) {
 	b := &p.blocks[i]
-	p.forget(i)
+	if p.plain {
+		p.unlink(&p.queues[neutralQueue].list, i)
+	} else {
+		p.forget(i)
+	}
 	p.index.remove(p.blocks, b.hash)
 	b.hash, b.up = 0, none
 }

@@ -141,6 +141,7 @@ func (k *keeper) inherit(i int32, r Record, zero time.Time, room bool) {
 	if r.Ephemeral && k.ownedBy(i, r.Session) {
 		k.lower(i, false)
 	} else if r.SkipWrite {
+		k.wish()
 		k.blocks[i].flags |= skipWrite
 	}
 	if ttl := left(r.PinDeadline); r.PinDeadline > 0 && ttl > 0 {

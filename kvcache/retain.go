@@ -32,7 +32,8 @@ func (k *keeper) noteFor(i int32) *note {
 	if k.blocks[i].flags&noted != 0 {
 		return k.notes.at(k.noteOf[i])
 	}
-	for len(k.noteOf) < len(k.blocks) {
+	k.wish()
+	if len(k.noteOf) < len(k.blocks) {
 		k.noteOf = append(k.noteOf, make([]int32, len(k.blocks)-len(k.noteOf))...)
 	}
 	id := k.notes.take()
@@ -90,18 +91,9 @@ func (k *keeper) startTTL(i int32, n *note) {
 	}
 }
 
-// due puts a block where its note will be looked at by then. An entry that is
-// earlier than need be stays: it is put right when it comes up.
+// due puts a block where its note will be looked at by then.
 func (k *keeper) due(i int32, n *note, at time.Duration) {
-	x := item{int64(at), n.turn, i}
-	if n.at == none {
-		k.expiry.push(x)
-		return
-	}
-	if e := &k.expiry.items[n.at]; x.key <= e.key {
-		*e = x
-		k.expiry.fix(n.at)
-	}
+	k.expiry.schedule(item{int64(at), n.turn, i}, n.at)
 }
 
 // expire looks at the note that comes up first: what is due ends, and a block

@@ -63,6 +63,7 @@ type session struct {
 	running  int
 	closing  bool
 	deadline time.Duration // while idle
+	turn     int64         // of the deadline, for equal ones
 	at       int32         // in timeouts
 	live     int           // blocks tagged with it
 	blocks   []int32       // every such block, and some that no longer are
@@ -94,6 +95,7 @@ func (k *keeper) OpenSession(id SessionID, o SessionOptions) (known bool) {
 	if id == 0 {
 		return false
 	}
+	k.wish()
 	if o.Timeout <= 0 {
 		o.Timeout = k.timeout
 	}
@@ -125,8 +127,14 @@ func (k *keeper) idleSince(s *session) {
 	if s.running > 0 {
 		return
 	}
-	s.deadline = k.after(s.options.Timeout)
-	k.timeouts.schedule(k.byID[s.id], s.at, s.next(s.deadline))
+	k.turn++
+	s.deadline, s.turn = k.after(s.options.Timeout), k.turn
+	k.watch(s)
+}
+
+// watch lets an idle session come up when something about it is due.
+func (k *keeper) watch(s *session) {
+	k.timeouts.schedule(item{int64(s.next(s.deadline)), s.turn, int32(k.byID[s.id])}, s.at)
 }
 
 // BeginTurn tells that a request of a session has started, whose prompt has
@@ -245,12 +253,13 @@ func (k *keeper) timeOut() {
 	if s.thinkingDue <= k.now {
 		k.settleThinking(s)
 	}
-	k.timeouts.schedule(k.byID[s.id], s.at, s.next(s.deadline))
+	k.watch(s)
 }
 
 // lower makes a published block ephemeral, unless it is so. One that is idle
 // goes before all others if first is true, else behind its likes.
 func (k *keeper) lower(i int32, first bool) {
+	k.wish()
 	b := &k.blocks[i]
 	b.flags |= ephemeral | skipWrite
 	if b.state != Inactive || k.kind != EvictRetention {
@@ -343,6 +352,22 @@ func (k *keeper) Tag(id SessionID, refs []Ref) {
 		}
 	}
 	if len(s.blocks) > 2*s.live+64 {
-		s.blocks = slices.DeleteFunc(s.blocks, func(i int32) bool { return k.find(i, n) == nil })
+		k.prune(s)
 	}
+}
+
+// prune leaves each block that is tagged with a session once in its list, where
+// it was entered last.
+func (k *keeper) prune(s *session) {
+	n := k.byID[s.id]
+	seen := make(map[int32]bool, s.live)
+	kept := len(s.blocks)
+	for _, i := range slices.Backward(s.blocks) {
+		if !seen[i] && k.find(i, n) != nil {
+			seen[i] = true
+			kept--
+			s.blocks[kept] = i
+		}
+	}
+	s.blocks = slices.Delete(s.blocks, 0, kept)
 }
