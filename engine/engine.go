@@ -226,3 +226,11 @@ type RankLoad struct {
 	UsedBlocks, TotalBlocks                int64
 	PrefixHits, PrefixQueries, Preemptions int64 // since start, in tokens, tokens, requests
 }
+
+// UnknownLoad is the load of a rank of which nothing was read yet.
+func UnknownLoad(rank uint32) RankLoad {
+	return RankLoad{
+		Rank: rank, Running: Unknown, Waiting: Unknown, WaitingTokens: Unknown, UsedBlocks: Unknown, TotalBlocks: Unknown,
+		PrefixHits: Unknown, PrefixQueries: Unknown, Preemptions: Unknown,
+	}
+}

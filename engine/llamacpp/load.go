@@ -26,11 +26,7 @@ func (e *Engine) Load(ctx context.Context) iter.Seq2[engine.Load, error] {
 }
 
 func (e *Engine) reading(ctx context.Context) (engine.Load, error) {
-	l := engine.RankLoad{
-		Running: engine.Unknown, Waiting: engine.Unknown, WaitingTokens: engine.Unknown,
-		UsedBlocks: engine.Unknown, TotalBlocks: engine.Unknown,
-		PrefixHits: engine.Unknown, PrefixQueries: engine.Unknown, Preemptions: engine.Unknown,
-	}
+	l := engine.UnknownLoad(0)
 	if e.life.sleeps() {
 		l.Running, l.Waiting = 0, 0 // to ask would wake it
 		return engine.Load{Ranks: []engine.RankLoad{l}}, nil

@@ -108,16 +108,13 @@ func (e *Engine) Events(context.Context, []kv.Cursor) iter.Seq2[kv.Batch, error]
 // behind the first MaxSeqs wait. What others send is unknown.
 func (e *Engine) Load(ctx context.Context) iter.Seq2[engine.Load, error] {
 	return engine.Poll(ctx, e.cfg.Interval, 0.1, func(context.Context) (engine.Load, error) {
-		running, waiting := e.running.Load(), engine.Unknown
+		l := engine.UnknownLoad(0)
+		l.Running = e.running.Load()
 		if most := int64(e.cfg.MaxSeqs); most > 0 {
-			waiting = max(0, running-most)
-			running -= waiting
+			l.Waiting = max(0, l.Running-most)
+			l.Running -= l.Waiting
 		}
-		return engine.Load{Ranks: []engine.RankLoad{{
-			Running: running, Waiting: waiting, WaitingTokens: engine.Unknown,
-			UsedBlocks: engine.Unknown, TotalBlocks: engine.Unknown,
-			PrefixHits: engine.Unknown, PrefixQueries: engine.Unknown, Preemptions: engine.Unknown,
-		}}}, nil
+		return engine.Load{Ranks: []engine.RankLoad{l}}, nil
 	})
 }
 

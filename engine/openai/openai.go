@@ -110,10 +110,8 @@ func (e *Engine) Events(context.Context, []kv.Cursor) iter.Seq2[kv.Batch, error]
 // send is unknown.
 func (e *Engine) Load(ctx context.Context) iter.Seq2[engine.Load, error] {
 	return engine.Poll(ctx, e.cfg.Interval, 0.1, func(context.Context) (engine.Load, error) {
-		return engine.Load{Ranks: []engine.RankLoad{{
-			Running: e.running.Load(), Waiting: engine.Unknown, WaitingTokens: engine.Unknown,
-			UsedBlocks: engine.Unknown, TotalBlocks: engine.Unknown,
-			PrefixHits: engine.Unknown, PrefixQueries: engine.Unknown, Preemptions: engine.Unknown,
-		}}}, nil
+		l := engine.UnknownLoad(0)
+		l.Running = e.running.Load()
+		return engine.Load{Ranks: []engine.RankLoad{l}}, nil
 	})
 }

@@ -92,11 +92,7 @@ func (e *Engine) load(read []rankLoad) engine.Load {
 	}
 	l := engine.Load{Ranks: make([]engine.RankLoad, ranks)}
 	for i := range l.Ranks {
-		l.Ranks[i] = engine.RankLoad{
-			Rank: uint32(i), Running: engine.Unknown, Waiting: engine.Unknown, WaitingTokens: engine.Unknown,
-			UsedBlocks: engine.Unknown, TotalBlocks: engine.Unknown,
-			PrefixHits: engine.Unknown, PrefixQueries: engine.Unknown, Preemptions: engine.Unknown,
-		}
+		l.Ranks[i] = engine.UnknownLoad(uint32(i))
 	}
 	for _, r := range read {
 		if r.Rank < ranks {

@@ -80,7 +80,7 @@ func (i *iterations) size(c *engine.Card) {
 
 // load returns what an iteration tells.
 func (i iteration) load(rank uint32) engine.RankLoad {
-	l := unknownLoad(rank)
+	l := engine.UnknownLoad(rank)
 	fill := func(to, from *int64) {
 		if from != nil && *from >= 0 {
 			*to = *from

@@ -15,7 +15,7 @@ func (e *Engine) Load(ctx context.Context) iter.Seq2[engine.Load, error] {
 	return engine.Poll(ctx, e.config.LoadEvery, 0.1, func(ctx context.Context) (engine.Load, error) {
 		ranks := make([]engine.RankLoad, max(1, e.config.Ranks))
 		for i := range ranks {
-			ranks[i] = unknownLoad(uint32(i))
+			ranks[i] = engine.UnknownLoad(uint32(i))
 		}
 		read, err := e.prometheus(ctx)
 		switch {
@@ -36,17 +36,9 @@ func (e *Engine) Load(ctx context.Context) iter.Seq2[engine.Load, error] {
 // missing says whether a route is not there, which is no failure.
 func missing(err error) bool { return err != nil && engine.KindOf(err) == engine.Unsupported }
 
-func unknownLoad(rank uint32) engine.RankLoad {
-	return engine.RankLoad{
-		Rank: rank, Running: engine.Unknown, Waiting: engine.Unknown, WaitingTokens: engine.Unknown,
-		UsedBlocks: engine.Unknown, TotalBlocks: engine.Unknown,
-		PrefixHits: engine.Unknown, PrefixQueries: engine.Unknown, Preemptions: engine.Unknown,
-	}
-}
-
 // load returns what a reading tells of the one rank.
 func (r reading) load() engine.RankLoad {
-	l := unknownLoad(0)
+	l := engine.UnknownLoad(0)
 	if n, ok := r.number(running); ok {
 		l.Running = int64(n)
 	}
