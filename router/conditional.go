@@ -45,16 +45,6 @@ func DefaultConditional() Conditional {
 	return Conditional{Policy: ByISL, ISL: 2048, ISLRatio: 0.7}
 }
 
-// ParseConditional reads a JSON object. Members that are left out have their
-// defaults, and unknown ones are an error.
-func ParseConditional(text []byte) (Conditional, error) {
-	c := DefaultConditional()
-	if err := c.Merge(text); err != nil {
-		return Conditional{}, err
-	}
-	return c, nil
-}
-
 // Merge reads a JSON object over c. Members that are left out stay as they are, and
 // unknown ones are an error, as is a whole that is not valid.
 func (c *Conditional) Merge(text []byte) error {

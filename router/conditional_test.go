@@ -46,12 +46,13 @@ func TestConditional(t *testing.T) {
 	}
 }
 
-func TestParseConditional(t *testing.T) {
-	c, err := ParseConditional([]byte(`{"policy":"isl_or_load","eff_isl_threshold":4096,"prefill_busy_threshold":1.2}`))
-	if err != nil || c.Policy != ByISLOrLoad || c.ISL != 4096 || c.ISLRatio != 0.7 || *c.PrefillBusy != 1.2 || c.DecodeBusy != nil {
+func TestConditionalMerge(t *testing.T) {
+	c := DefaultConditional()
+	if err := c.Merge([]byte(`{"policy":"isl_or_load","eff_isl_threshold":4096,"prefill_busy_threshold":1.2}`)); err != nil || c.Policy != ByISLOrLoad || c.ISL != 4096 || c.ISLRatio != 0.7 || *c.PrefillBusy != 1.2 || c.DecodeBusy != nil {
 		t.Errorf("%+v, %v", c, err)
 	}
-	if c, err := ParseConditional([]byte(`{}`)); err != nil || c != DefaultConditional() {
+	before := c
+	if err := c.Merge([]byte(`{}`)); err != nil || c != before {
 		t.Errorf("%+v, %v", c, err)
 	}
 	for in, want := range map[string]string{
@@ -66,7 +67,8 @@ func TestParseConditional(t *testing.T) {
 		`{"prefill_busy_threshold":-0.5}`:   "prefill_busy_threshold: got -0.5",
 		`{"decode_busy_threshold":-0.0001}`: "decode_busy_threshold: got -0.0001",
 	} {
-		if _, err := ParseConditional([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {
+		c := DefaultConditional()
+		if err := c.Merge([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", in, err, want)
 		}
 	}
@@ -110,12 +112,12 @@ func TestConditionalThreshold(t *testing.T) {
 	}
 }
 
-func FuzzParseConditional(f *testing.F) {
+func FuzzConditionalMerge(f *testing.F) {
 	f.Add([]byte(`{"policy":"isl_or_load","eff_isl_threshold":4096,"prefill_busy_threshold":1.2}`))
 	f.Add([]byte(`{"eff_isl_ratio_threshold":1e999}`))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		c, err := ParseConditional(in)
-		if err != nil {
+		c := DefaultConditional()
+		if c.Merge(in) != nil {
 			return
 		}
 		if err := c.Validate(); err != nil {
