@@ -1,0 +1,354 @@
+package kvcache_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/kvcache"
+)
+
+// plant is a registry together with what the caller of one has: the bytes in all
+// slots, and transfers that take their time.
+type plant struct {
+	r       *kvcache.Registry
+	tiers   [4]*kvcache.Tier
+	bytes   [4][]kv.SeqHash // what lies in each slot
+	under   []*kvcache.Transfer
+	now     time.Duration
+	events  *kvcache.Consolidator
+	folded  *fold
+	loads   map[kvcache.LoadID][]kv.SeqHash // promised
+	bases   map[kvcache.LoadID][]kvcache.Ref
+	clean   bool // nothing has failed so far
+	fatalf  func(string, ...any)
+	written map[kv.SeqHash]bool
+}
+
+func newPlant(fatalf func(string, ...any), slots [4]int, cfg kvcache.Config) *plant {
+	p := &plant{
+		fatalf: fatalf, clean: true, folded: newFold(),
+		events: kvcache.NewConsolidator(kvcache.ConsolidatorConfig{Epoch: 1}),
+		loads:  map[kvcache.LoadID][]kv.SeqHash{}, bases: map[kvcache.LoadID][]kvcache.Ref{},
+	}
+	for k, n := range slots {
+		if n == 0 {
+			continue
+		}
+		p.tiers[k] = kvcache.NewTier(kv.Tier(k), kvcache.New(n))
+		p.tiers[k].Listen(p.events)
+		p.bytes[k] = make([]kv.SeqHash, n)
+	}
+	cfg.Device, cfg.Host, cfg.Disk, cfg.Shared = p.tiers[0], p.tiers[1], p.tiers[2], p.tiers[3]
+	var err error
+	if p.r, err = kvcache.NewRegistry(cfg); err != nil {
+		fatalf("%v", err)
+	}
+	return p
+}
+
+func (p *plant) device() *kvcache.Tier { return p.tiers[0] }
+
+// compute does what a request does that has to compute its blocks: it returns
+// references to all of them, or nil if there is no room.
+func (p *plant) compute(seq []kv.SeqHash) []kvcache.Ref {
+	refs := p.device().Match(0, nil, seq)
+	found := len(refs)
+	refs, ok := p.device().Allocate(refs, len(seq)-found)
+	if !ok {
+		p.device().Release(refs)
+		return nil
+	}
+	for i := found; i < len(seq); i++ {
+		parent := kvcache.Root
+		if i > 0 {
+			parent = refs[i-1]
+		}
+		p.bytes[0][refs[i]] = seq[i]
+		p.device().Register(refs[i], numbered(seq[i]), parent)
+	}
+	p.r.WriteThrough(p.now, refs[found:])
+	return refs
+}
+
+// start begins whatever is to be begun.
+func (p *plant) start() {
+	for _, x := range p.r.Start(nil, p.now) {
+		for _, c := range x.Copies {
+			if got := p.bytes[x.Edge.From][c.From]; got != c.Block.Hash {
+				p.fatalf("transfer %d is to read block %d from %s slot %d, where %d lies", x.ID, c.Block.Hash, x.Edge.From, c.From, got)
+			}
+			if s := p.tiers[x.Edge.To].Pool().State(c.To); s != kvcache.Mutable {
+				p.fatalf("transfer %d is to fill %s slot %d, which is %s", x.ID, x.Edge.To, c.To, s)
+			}
+			for _, y := range p.under {
+				for _, d := range y.Copies {
+					if y.Edge.To == x.Edge.To && d.To == c.To {
+						p.fatalf("%s slot %d is filled by transfers %d and %d", x.Edge.To, c.To, x.ID, y.ID)
+					}
+				}
+			}
+		}
+		p.under = append(p.under, x)
+	}
+}
+
+// finish ends a transfer, with faults or without.
+func (p *plant) finish(x *kvcache.Transfer, faults []kvcache.Fault) {
+	p.under = slices.DeleteFunc(p.under, func(y *kvcache.Transfer) bool { return x == y })
+	for i, c := range x.Copies {
+		if p.bytes[x.Edge.From][c.From] != c.Block.Hash {
+			p.fatalf("%s slot %d was overwritten while transfer %d read block %d from it", x.Edge.From, c.From, x.ID, c.Block.Hash)
+		}
+		if faults == nil || faults[i] == kvcache.Arrived {
+			p.bytes[x.Edge.To][c.To] = c.Block.Hash
+		} else {
+			p.clean = false
+		}
+	}
+	p.r.Finish(p.now, x.ID, faults)
+	p.settled()
+}
+
+// settled takes the loads that have ended, checks them and gives them back.
+func (p *plant) settled() {
+	for _, l := range p.r.Loaded() {
+		want, ok := p.loads[l.ID]
+		if !ok || len(l.Refs) > len(want) || p.clean && len(l.Refs) < len(want) {
+			p.fatalf("load %d ended with %d blocks of %d promised", l.ID, len(l.Refs), len(want))
+		}
+		for i, ref := range l.Refs {
+			if p.bytes[0][ref] != want[i] || p.device().Pool().Hash(ref) != want[i] || p.device().Pool().State(ref) != kvcache.Primary {
+				p.fatalf("load %d has block %d in slot %d for block %d, which is %s", l.ID, p.bytes[0][ref], ref, want[i], p.device().Pool().State(ref))
+			}
+		}
+		delete(p.loads, l.ID)
+		p.device().Release(l.Refs)
+		p.device().Release(p.bases[l.ID])
+		delete(p.bases, l.ID)
+	}
+}
+
+// load does what a request does first: it takes what the device has and loads
+// what lies below.
+func (p *plant) load(seq []kv.SeqHash) (id kvcache.LoadID, blocks int) {
+	base := p.device().Match(0, nil, seq)
+	under := kvcache.Root
+	if len(base) > 0 {
+		under = base[len(base)-1]
+	}
+	id, n, ok := p.r.Load(p.now, seq[len(base):], under)
+	if !ok || n == 0 {
+		p.device().Release(base)
+		return 0, 0
+	}
+	p.loads[id], p.bases[id] = seq[len(base):][:n], base
+	p.settled()
+	return id, n
+}
+
+// drain lets everything that is under way end well.
+func (p *plant) drain() {
+	for {
+		p.r.Advance(p.now)
+		p.start()
+		if len(p.under) > 0 {
+			p.finish(p.under[0], nil)
+			continue
+		}
+		at, ok := p.r.Next()
+		if !ok {
+			p.settled()
+			return
+		}
+		p.now = max(p.now, at)
+	}
+}
+
+// contents is what each tier holds.
+func (p *plant) contents() (out [4]map[kv.SeqHash]bool) {
+	for k := range out {
+		out[k] = map[kv.SeqHash]bool{}
+		if p.tiers[k] == nil {
+			continue
+		}
+		for run := range p.tiers[k].Pool().Chains() {
+			for _, ref := range run {
+				h := p.tiers[k].Pool().Hash(ref)
+				if !p.tiers[k].Has(h) {
+					continue // found to be wrong, and held by its children
+				}
+				if p.bytes[k][ref] != h {
+					p.fatalf("%s slot %d is published as block %d and holds %d", kv.Tier(k), ref, h, p.bytes[k][ref])
+				}
+				out[k][h] = true
+			}
+		}
+	}
+	return out
+}
+
+// TestRegistry runs random histories: requests that compute, load, prefetch and
+// give up, transfers that end in any order, with faults, and time. At no moment
+// may a slot be read that holds something else, or be filled twice; a load gives
+// exactly the blocks it promised unless something failed; the events fold to the
+// contents of the tiers; and in the end nothing is held that nobody holds.
+func TestRegistry(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		slots := [4]int{
+			rapid.IntRange(1, 10).Draw(t, "device"), rapid.IntRange(0, 8).Draw(t, "host"),
+			rapid.IntRange(0, 12).Draw(t, "disk"), rapid.IntRange(0, 12).Draw(t, "shared"),
+		}
+		if slots[1] == 0 && slots[2] == 0 {
+			slots[3] = 0
+		}
+		cfg := kvcache.Config{
+			BlockBytes:    100,
+			NoReadThrough: rapid.Bool().Draw(t, "no read-through"),
+			Contiguous:    rapid.Bool().Draw(t, "contiguous"),
+			PrefetchShare: rapid.SampledFrom([]float64{0.1, 0.5, 1}).Draw(t, "share"),
+			Ways:          map[kvcache.Edge]kvcache.WayConfig{},
+		}
+		if slots[1] > 0 {
+			cfg.Ways[kvcache.Edge{From: kv.TierDevice, To: kv.TierHost}] = kvcache.WayConfig{
+				Transfers: rapid.IntRange(0, 2).Draw(t, "transfers"), Batch: rapid.IntRange(0, 2).Draw(t, "batch"), Queue: rapid.IntRange(0, 3).Draw(t, "queue"),
+			}
+			cfg.Ways[kvcache.Edge{From: kv.TierHost, To: kv.TierDevice}] = kvcache.WayConfig{Transfers: rapid.IntRange(0, 2).Draw(t, "transfers"), Batch: rapid.IntRange(0, 2).Draw(t, "batch")}
+		}
+		if rapid.Bool().Draw(t, "filter") {
+			cfg.DiskFilter = kvcache.NewFrequencyFilter(4)
+		}
+		p := newPlant(t.Fatalf, slots, cfg)
+		sequence := rapid.Custom(func(t *rapid.T) []kv.SeqHash {
+			var seq []kv.SeqHash
+			h := kv.SeqHash(1)
+			for range rapid.IntRange(1, 6).Draw(t, "depth") {
+				seq = append(seq, h)
+				h = h*2 + kv.SeqHash(rapid.IntRange(0, 1).Draw(t, "branch"))
+			}
+			return seq
+		})
+		var running [][]kvcache.Ref
+		var prefetches []kvcache.PrefetchID
+		t.Repeat(map[string]func(*rapid.T){
+			"compute": func(t *rapid.T) {
+				if refs := p.compute(sequence.Draw(t, "sequence")); refs != nil {
+					running = append(running, refs)
+				}
+			},
+			"end a request": func(t *rapid.T) {
+				if len(running) > 0 {
+					k := rapid.IntRange(0, len(running)-1).Draw(t, "which")
+					p.device().Release(running[k])
+					running = slices.Delete(running, k, k+1)
+				}
+			},
+			"load": func(t *rapid.T) { p.load(sequence.Draw(t, "sequence")) },
+			"cancel a load": func(t *rapid.T) {
+				if ids := slices.Sorted(maps.Keys(p.loads)); len(ids) > 0 {
+					id := rapid.SampledFrom(ids).Draw(t, "which")
+					if !p.r.Cancel(id) {
+						t.Fatalf("load %d is unknown", id)
+					}
+					p.device().Release(p.bases[id])
+					delete(p.loads, id)
+					delete(p.bases, id)
+					p.settled()
+				}
+			},
+			"start":  func(*rapid.T) { p.start() },
+			"start ": func(*rapid.T) { p.start() },
+			"finish": func(t *rapid.T) {
+				if len(p.under) > 0 {
+					p.finish(rapid.SampledFrom(p.under).Draw(t, "which"), nil)
+				}
+			},
+			"fail": func(t *rapid.T) {
+				if len(p.under) == 0 {
+					return
+				}
+				x := rapid.SampledFrom(p.under).Draw(t, "which")
+				faults := make([]kvcache.Fault, len(x.Copies))
+				for i := range faults {
+					faults[i] = kvcache.Fault(rapid.IntRange(0, 2).Draw(t, "fault"))
+					if faults[i] == kvcache.Lost && x.Edge.From == kv.TierDevice {
+						faults[i] = kvcache.Unreachable
+					}
+				}
+				p.finish(x, faults)
+			},
+			"prefetch": func(t *rapid.T) {
+				req := kvcache.PrefetchRequest{
+					Hashes: sequence.Draw(t, "sequence"), Target: kv.Tier(rapid.IntRange(0, 1).Draw(t, "target")),
+					Deadline: time.Duration(rapid.IntRange(0, 3).Draw(t, "deadline")) * time.Second,
+					Lead:     time.Duration(rapid.IntRange(0, 2).Draw(t, "lead")) * time.Second,
+				}
+				if req.Deadline > 0 {
+					req.Deadline += p.now
+				}
+				got := p.r.Prefetch(p.now, req)
+				if got.Requested != len(req.Hashes) || got.Already+got.Scheduled+got.Missing != got.Requested {
+					t.Fatalf("prefetch %+v", got)
+				}
+				prefetches = append(prefetches, got.ID)
+				p.settled()
+			},
+			"cancel a prefetch": func(t *rapid.T) {
+				if len(prefetches) > 0 {
+					id := rapid.SampledFrom(prefetches).Draw(t, "which")
+					before, _ := p.r.Prefetched(id)
+					if p.r.CancelPrefetch(p.now, id) && before.State != kvcache.PrefetchRunning {
+						t.Fatalf("prefetch %d was %s and could be cancelled", id, before.State)
+					}
+					p.settled()
+				}
+			},
+			"wait": func(t *rapid.T) {
+				p.now += time.Duration(rapid.IntRange(0, 2000).Draw(t, "ms")) * time.Millisecond
+				p.r.Advance(p.now)
+				p.settled()
+			},
+			"": func(t *rapid.T) {
+				p.events.Flush()
+				batches, _ := p.events.Read(p.folded.at)
+				p.folded.take(t, batches, nil)
+				for k, want := range p.contents() {
+					if !maps.Equal(p.folded.tiers[k], want) {
+						t.Fatalf("events say that the %s tier holds %v, it holds %v", kv.Tier(k), p.folded.tiers[k], want)
+					}
+				}
+				for _, id := range prefetches {
+					if s, ok := p.r.Prefetched(id); !ok || s.Loaded+s.Failed > s.Requested {
+						t.Fatalf("prefetch %+v, %v", s, ok)
+					}
+				}
+				if s := p.r.PrefetchStats(); s.Unread < 0 || s.Reserved < 0 || float64(s.Unread+s.Reserved) > cfg.PrefetchShare*float64(slots[0]) {
+					t.Fatalf("prefetches hold %+v of %d blocks", s, slots[0])
+				}
+			},
+		})
+		for _, refs := range running {
+			p.device().Release(refs)
+		}
+		p.drain()
+		if len(p.loads) > 0 {
+			t.Fatalf("loads %v have never ended", p.loads)
+		}
+		for k, tier := range p.tiers {
+			if tier != nil {
+				if s := tier.Pool().Stats(); s.Used() > 0 {
+					t.Fatalf("the %s tier ends as %+v", kv.Tier(k), s)
+				}
+			}
+		}
+		for _, w := range p.r.Ways() {
+			if w.Moving > 0 || w.Waiting > 0 {
+				t.Fatalf("%s ends as %+v", w.Edge, w)
+			}
+		}
+	})
+}
