@@ -172,6 +172,10 @@ func TestGenerateHostile(t *testing.T) {
 		{name: "a hand-off too early", do: say(&workerpb.Delta{Handoff: []byte("{}")}), kind: engine.Internal, says: "hand-off"},
 		{name: "log probabilities that lack", do: say(done(1)), change: func(r *engine.Request) { r.Logprobs = &logprobs }, kind: engine.Internal, says: "0 log probabilities for 1"},
 		{name: "log probabilities unasked", do: say(&workerpb.Delta{TokenIds: []uint32{1}, Logprobs: []*workerpb.Logprob{{Id: 1}, nil}}, done(2)), ids: []uint32{1, 2}},
+		{name: "it counts more than can be", do: say(&workerpb.Delta{TokenIds: []uint32{1, 2, 3, 4, 5}, Finish: workerpb.Finish_FINISH_LENGTH, Usage: &workerpb.Usage{
+			PromptTokens: 3, CachedTokens: new(uint32(1 << 31)), OutputTokens: 1 << 31,
+		}}), ids: []uint32{1, 2, 3, 4, 5}},
+		{name: "it counts less", do: say(&workerpb.Delta{TokenIds: []uint32{1}, Finish: workerpb.Finish_FINISH_STOP, Usage: &workerpb.Usage{}}), ids: []uint32{1}},
 		{name: "an unknown finish", do: say(&workerpb.Delta{TokenIds: []uint32{1}, Finish: 99}), ids: []uint32{1}},
 		{name: "refused by code", do: refuse(codes.ResourceExhausted, ""), kind: engine.WorkerOverloaded},
 		{name: "refused by kind", do: refuse(codes.Unavailable, "worker_overloaded"), kind: engine.WorkerOverloaded},
@@ -199,7 +203,7 @@ func TestGenerateHostile(t *testing.T) {
 				t.Errorf("ids %v, want %v", got, tt.ids)
 			}
 			switch {
-			case tt.kind == "" && (err != nil || last.Usage == nil || last.Usage.Prompt != 3 || last.Usage.Output != len(tt.ids)):
+			case tt.kind == "" && (err != nil || last.Usage == nil || last.Usage.Prompt != 3 || last.Usage.Output != len(tt.ids) || last.Usage.Cached != nil && *last.Usage.Cached > 3):
 				t.Errorf("ended with %+v %+v, %v", last, last.Usage, err)
 			case tt.kind != "" && (err == nil || engine.KindOf(err) != tt.kind || !strings.Contains(err.Error(), tt.says)):
 				t.Errorf("ended with %v, want %s and %q", err, tt.kind, tt.says)
@@ -319,7 +323,9 @@ func TestFileHangs(t *testing.T) {
 			return nil
 		},
 	})})
-	await(t, e, func(s engine.Status) bool { return strings.Contains(s.Reason, "config.json: nothing more has come for") })
+	await(t, e, func(s engine.Status) bool {
+		return strings.Contains(s.Reason, "config.json: nothing more has come for")
+	})
 }
 
 // A worker that never stays is asked less and less often, though it answers each time.

@@ -131,11 +131,27 @@ func (j *judge) next(d *engine.Delta) error {
 	if j.r.PromptLogprobs == nil {
 		d.PromptLogprobs = nil
 	}
-	if terminal && d.Usage == nil {
-		// Small backends need not count what can be counted here.
-		d.Usage = &engine.Usage{Prompt: len(j.r.TokenIDs), Output: j.given}
+	if terminal {
+		j.count(d)
 	}
 	return nil
+}
+
+// count counts what a small backend need not count, and keeps what the worker counts
+// within what can be: an id that is not given is one that ended the answer.
+func (j *judge) count(d *engine.Delta) {
+	u := &engine.Usage{Prompt: len(j.r.TokenIDs), Output: j.given}
+	if told := d.Usage; told != nil {
+		*u = *told
+	}
+	u.Prompt, u.Output = max(u.Prompt, len(j.r.TokenIDs)), max(u.Output, j.given)
+	if most := j.r.Stop.MaxTokens; most > 0 {
+		u.Output = min(u.Output, most)
+	}
+	if u.Cached != nil {
+		u.Cached = new(min(*u.Cached, u.Prompt))
+	}
+	d.Usage = u
 }
 
 // broken is the error of a worker that does not keep the contract.
