@@ -617,6 +617,50 @@ func TestTensorsOnOneStream(t *testing.T) {
 	}
 }
 
+// faulty is an engine that panics.
+type faulty struct{ echoes }
+
+func (faulty) Generate(context.Context, *engine.Request) iter.Seq2[engine.Delta, error] {
+	return func(yield func(engine.Delta, error) bool) {
+		if yield(engine.Delta{TokenIDs: []uint32{1}}, nil) {
+			panic("injected")
+		}
+	}
+}
+
+func (faulty) Infer(context.Context, *engine.TensorRequest) iter.Seq2[*engine.TensorResponse, error] {
+	return func(func(*engine.TensorResponse, error) bool) { panic("injected") }
+}
+
+func (faulty) Prepare(context.Context, engine.HandoffQuery) (engine.Handoff, error) {
+	panic("injected")
+}
+
+func (faulty) Release(context.Context, string) error { return nil }
+
+// A fault at one call ends that call, and nothing else that runs on the worker.
+func TestPanicsEndOneCall(t *testing.T) {
+	_, address := listen(t, remote.ServerConfig{Engine: faulty{}, Requests: 1})
+	e := dial(t, remote.Config{URL: address})
+	if err := e.Release(t.Context(), "x"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // and gives its place back
+		ids, _, err := answerOf(t, e, nil)
+		if len(ids) != 1 || engine.KindOf(err) != engine.Internal || strings.Contains(err.Error(), "injected") {
+			t.Errorf("%v, %v", ids, err)
+		}
+		for r, err := range e.Infer(t.Context(), &engine.TensorRequest{ID: "1"}) {
+			if engine.KindOf(err) != engine.Internal {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+		if _, err := e.Prepare(t.Context(), engine.HandoffQuery{}); engine.KindOf(err) != engine.Internal {
+			t.Error(err)
+		}
+	}
+}
+
 // A number that is taken ends the stream: its replies could not be told apart.
 func TestTensorsTwice(t *testing.T) {
 	_, _, address := newVersatile(t)

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"runtime/debug"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -13,20 +14,30 @@ import (
 // healthPrefix begins the calls for which nobody needs a key.
 const healthPrefix = "/grpc.health.v1.Health/"
 
-func (s *Server) authorizeCall(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+// serveCall and serveStream stand before every call.
+func (s *Server) serveCall(ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (answer any, err error) {
 	if err := s.authorize(ctx, info.FullMethod); err != nil {
-		trailer, st := statusOf(err)
-		grpc.SetTrailer(ctx, trailer) //nolint:errcheck // the status tells as much
-		return nil, st
+		return nil, failCall(ctx, err)
 	}
+	defer s.guard(func(e error) { err = failCall(ctx, e) })
 	return handle(ctx, req)
 }
 
-func (s *Server) authorizeStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
+func (s *Server) serveStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
 	if err := s.authorize(stream.Context(), info.FullMethod); err != nil {
 		return fail(stream, err)
 	}
+	defer s.guard(func(e error) { err = fail(stream, e) })
 	return handle(srv, stream)
+}
+
+// guard makes a fault of ours or of the engine's end one call, and not the worker and
+// all that runs there.
+func (s *Server) guard(fail func(error)) {
+	if v := recover(); v != nil {
+		s.log.Error("a call panicked", "panic", v, "stack", string(debug.Stack()))
+		fail(engine.Errorf(engine.Internal, "the worker failed at this request"))
+	}
 }
 
 func (s *Server) authorize(ctx context.Context, method string) error {

@@ -90,7 +90,8 @@ func (c *calls) begin(ctx context.Context, number uint64, m *workerpb.TensorRequ
 	return nil
 }
 
-func (c *calls) run(ctx context.Context, number uint64, m *workerpb.TensorRequest) error {
+func (c *calls) run(ctx context.Context, number uint64, m *workerpb.TensorRequest) (err error) {
+	defer c.server.guard(func(e error) { err = e })
 	ctx, leave, err := c.server.admit(ctx, 0)
 	if err != nil {
 		return err
