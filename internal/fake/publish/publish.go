@@ -120,10 +120,7 @@ const attempts = 100
 func (p *Publisher) bind() error {
 	var err error
 	for range attempts {
-		if p.events, err = p.choose(p.config.Endpoint); err != nil {
-			return err
-		}
-		if p.replay, err = p.choose(p.config.Replay); err != nil {
+		if err = p.choose(); err != nil {
 			return err
 		}
 		if err = p.openAll(); err == nil {
@@ -148,18 +145,22 @@ func (p *Publisher) openAll() error {
 	return nil
 }
 
-// choose puts a free port in the place of a *.
-func (p *Publisher) choose(endpoint string) (string, error) {
-	host, any := strings.CutSuffix(endpoint, ":*")
-	if !any {
-		return endpoint, nil
+// choose puts a free port in the place of each *, and not the same one twice.
+func (p *Publisher) choose() error {
+	p.events, p.replay = p.config.Endpoint, p.config.Replay
+	for _, endpoint := range []*string{&p.events, &p.replay} {
+		host, any := strings.CutSuffix(*endpoint, ":*")
+		if !any {
+			continue
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		defer l.Close() //nolint:errcheck // it was held for the other's sake
+		*endpoint = host + ":" + strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return host + ":" + strconv.Itoa(port), l.Close()
+	return nil
 }
 
 // Endpoint returns where rank 0 publishes, with the port that it got, as its engine
