@@ -137,7 +137,7 @@ func (c *carry) compute(ctx context.Context, b *router.Booking, request *engine.
 	seen := c.p.seen.of(b.Decision().Target)
 	took := pace{sent: time.Now(), input: len(request.TokenIDs)}
 	watchdog := &watchdog{limits: c.p.Limits, cancel: cancel}
-	for d, err := range watch(watchdog, worker.Engine().Generate(ctx, request)) {
+	for d, err := range bounded(watch(watchdog, worker.Engine().Generate(ctx, request)), request) {
 		if err != nil {
 			return all, engine.CauseOf(ctx, err)
 		}

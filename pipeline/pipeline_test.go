@@ -93,7 +93,7 @@ func TestBlocks(t *testing.T) {
 // An answer that waited for a slow client comes in one delta, however long it
 // is, and costs in proportion to its length.
 func TestLongDelta(t *testing.T) {
-	const sentences, perToken = 2000, 4 << 10 // bytes allocated
+	const sentences, perToken = 1500, 4 << 10 // bytes allocated
 	f := &fake{}
 	h := newHouse(t, pipeline.Config{}, f)
 	want := strings.Repeat(sentence, sentences)
