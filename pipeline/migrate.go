@@ -103,7 +103,7 @@ func (c *carry) run(ctx context.Context, leg engine.Disagg, yield func(engine.De
 	defer context.AfterFunc(lost, func() { cancel(context.Cause(lost)) })()
 	defer c.end()
 	watchdog := &watchdog{limits: c.p.Limits, cancel: cancel}
-	deltas := watch(watchdog, worker.Engine().Generate(ctx, request))
+	deltas := bounded(watch(watchdog, worker.Engine().Generate(ctx, request)), request)
 	for d, err := range c.budget.split(deltas) {
 		if err != nil {
 			return engine.CauseOf(ctx, err)
@@ -270,7 +270,7 @@ func (c *carry) next(ctx context.Context, failure error) error {
 		return nil
 	case engine.KindOf(err) == engine.Unavailable && kind == engine.WorkerOverloaded:
 		return engine.Errorf(engine.ResourceExhausted, "all eligible workers rejected the request as overloaded")
-	case engine.KindOf(err) == engine.Unavailable && (kind == engine.Unsupported || kind == engine.NotFound):
+	case engine.KindOf(err) == engine.Unavailable && (kind == engine.Unsupported || kind == engine.NotFound || kind == engine.Denied):
 		return failure // it says what is wrong, and nobody is there to say otherwise
 	}
 	return err
