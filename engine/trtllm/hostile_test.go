@@ -168,7 +168,7 @@ func TestServersThatHang(t *testing.T) {
 			cancel(engine.ErrInactive)
 		}()
 		_, _, err := collect(ctx, e, thirty())
-		if d := time.Since(left); engine.KindOf(err) != engine.ResponseTimeout || d > 250*time.Millisecond {
+		if d := time.Since(left); engine.KindOf(err) != engine.ResponseTimeout || d > 2*time.Second {
 			t.Errorf("hangs %s: %v after %v", name, err, d)
 		}
 	}

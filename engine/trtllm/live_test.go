@@ -286,7 +286,7 @@ func TestNotReady(t *testing.T) {
 
 // The server notices late that a client has gone; the client is free at once.
 func TestAbortIsLate(t *testing.T) {
-	const latency = 150 * time.Millisecond
+	const latency = time.Second
 	a := attach(t, fake.Config{AbortLatency: latency}, trtllm.Config{}, slow, func(a *mock.Args) { a.DecodeMS = 20 })
 	a.ready(t)
 	var left time.Time
