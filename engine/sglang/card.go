@@ -37,11 +37,13 @@ type facts struct {
 // has says whether the server can be told something.
 func (f *facts) has(control string) bool { return slices.Contains(f.card.Controls, control) }
 
-// How often a server is asked for everything and not for its health alone, and
-// how many looks may fail before it counts as gone.
+// How often a server is asked for everything and not for a sign of life alone, how
+// many looks may fail before it counts as gone, and how many times it may leave open
+// whether it is well before nothing new is sent there.
 const (
 	fullEvery = 4
 	mayFail   = 3
+	mayHang   = 5
 )
 
 // lostAfter is how long a server may be away and still be the same one, if nothing
@@ -53,27 +55,37 @@ type look struct {
 	e       *Engine
 	n       int // looks since everything was asked for
 	failed  int // in a row
+	hung    int // in a row
 	silence engine.Silence
 	seen    time.Time // when it answered last
 }
 
-// probe looks once, and returns the state and a sentence about it.
+// probe looks once, and returns the state and a sentence about it. Of the routes
+// asked only that of the models is answered by the server's front alone: /health
+// makes a token, which takes a second, or waits for one of somebody else's, and
+// while a long prompt is computed there is none. Its silence is no death.
 func (l *look) probe(ctx context.Context) (engine.Status, error) {
-	facts := l.e.facts.Load()
-	_, err := l.e.http.Get(ctx, "/health")
-	if err == nil && facts != nil && !l.seen.IsZero() && time.Since(l.seen) > lostAfter {
-		l.e.starts.Add(1)
+	var models modelList
+	if err := l.e.get(ctx, &models, "/v1/models"); err != nil {
+		return l.unreached(err)
 	}
-	if err == nil && (facts == nil || l.failed > 0 || l.n == 0 || l.e.doubt.Swap(false)) {
-		if facts, err = l.e.discover(ctx); err == nil {
-			l.e.learn(facts)
-		}
+	lost := !l.seen.IsZero() && time.Since(l.seen) > lostAfter
+	l.silence, l.seen = 0, time.Now()
+	if known := l.e.facts.Load() != nil; known && lost {
+		l.e.starts.Add(1)
+	} else if known && !lost && l.failed == 0 && l.n > 0 && l.e.up.Load() && !l.e.doubt.Swap(false) {
+		l.n = (l.n + 1) % fullEvery
+		return l.well(), nil
+	}
+	facts, err := l.e.discover(ctx, &models)
+	if err == nil {
+		l.e.learn(facts)
+		_, err = l.e.http.Get(ctx, "/health")
 	}
 	if err != nil {
-		return l.without(err)
+		return l.unwell(err)
 	}
-	l.n = (l.n + 1) % fullEvery
-	l.failed, l.silence, l.seen = 0, 0, time.Now()
+	l.n, l.failed, l.hung = 1, 0, 0
 	s := l.well()
 	if s.State == engine.Ready {
 		l.e.up.Store(true)
@@ -81,7 +93,7 @@ func (l *look) probe(ctx context.Context) (engine.Status, error) {
 	return s, nil
 }
 
-// well is the status of a server that says it is well.
+// well is the status of a server that says it is well, or has said so and is busy.
 func (l *look) well() engine.Status {
 	facts, parked := l.e.facts.Load(), l.e.parked.Load()
 	switch {
@@ -89,13 +101,35 @@ func (l *look) well() engine.Status {
 		return l.status(engine.Failed, facts.fault)
 	case parked != nil:
 		return l.status(engine.Draining, *parked)
+	case l.hung >= mayHang:
+		return l.status(engine.Suspect, "the server answers, and does not say that it is well")
 	}
 	return l.status(engine.Ready, "")
 }
 
-// without is the status of a server that did not say it is well.
-func (l *look) without(err error) (engine.Status, error) {
+// unreached is the status of a server whose front did not answer, or with a failure.
+func (l *look) unreached(err error) (engine.Status, error) {
+	if !engine.Silent(err) || l.e.facts.Load() == nil {
+		return l.unwell(err)
+	}
 	l.failed++
+	state, why := l.silence.Grow(err)
+	if state == engine.Dead {
+		l.e.up.Store(false)
+	}
+	switch {
+	case state != engine.Ready:
+		return l.status(state, why), nil
+	case l.e.up.Load():
+		return l.well(), nil
+	}
+	return l.status(engine.Loading, waiting+err.Error()), nil
+}
+
+const waiting = "waiting for the server: "
+
+// unwell is the status of a server that did not say it is well.
+func (l *look) unwell(err error) (engine.Status, error) {
 	status, up := 0, l.e.up.Load()
 	if told, ok := errors.AsType[*engine.Error](err); ok {
 		status = told.Status
@@ -103,22 +137,19 @@ func (l *look) without(err error) (engine.Status, error) {
 	switch {
 	case engine.KindOf(err) == engine.Denied:
 		return engine.Status{}, err
-	case status == http.StatusServiceUnavailable && up:
-		return l.status(engine.Draining, "the server says that it is not well or is shutting down"), nil
-	case engine.Silent(err) && l.e.facts.Load() != nil:
-		state, why := l.silence.Grow(err)
-		if state == engine.Dead {
-			l.e.up.Store(false)
-		}
-		if state != engine.Ready {
-			return l.status(state, why), nil
-		}
+	case up && engine.Silent(err):
+		l.n, l.hung = 1, l.hung+1
+		return l.well(), nil
 	}
-	if up && l.failed < mayFail {
+	l.failed++
+	switch {
+	case up && status == http.StatusServiceUnavailable:
+		return l.status(engine.Draining, "the server says that it is not well or is shutting down"), nil
+	case up && l.failed < mayFail:
 		return l.well(), nil
 	}
 	l.e.up.Store(false)
-	return l.status(engine.Loading, "waiting for the server: "+err.Error()), nil
+	return l.status(engine.Loading, waiting+err.Error()), nil
 }
 
 // unknown is the epoch of a server that has told nothing yet.

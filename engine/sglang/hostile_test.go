@@ -199,7 +199,7 @@ func TestSlowServers(t *testing.T) {
 // looked at more often for that.
 func TestLooksThatHang(t *testing.T) {
 	var looks atomic.Int32
-	e := scripted{"/health": func(_ http.ResponseWriter, r *http.Request) {
+	e := scripted{"/v1/models": func(_ http.ResponseWriter, r *http.Request) {
 		looks.Add(1)
 		<-r.Context().Done()
 	}}.serve(t, sglang.Config{Every: time.Millisecond})

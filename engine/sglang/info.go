@@ -118,20 +118,16 @@ func (e *Engine) get(ctx context.Context, into any, paths ...string) error {
 	return err
 }
 
-// discover asks the server what it is.
-func (e *Engine) discover(ctx context.Context) (*facts, error) {
+// discover asks the server what it is besides its models.
+func (e *Engine) discover(ctx context.Context, models *modelList) (*facts, error) {
 	var info serverInfo
 	if err := e.get(ctx, &info, "/server_info", "/get_server_info"); err != nil {
 		return nil, fmt.Errorf("server info: %w", err)
 	}
-	var models modelList
-	if err := e.get(ctx, &models, "/v1/models"); err != nil {
-		return nil, fmt.Errorf("models: %w", err)
-	}
 	process := process(e.http.URL(), &info, e.starts.Load())
 	f := &facts{process: process, epoch: max(unknown+1, process+e.wipes.Load())}
 	e.describe(ctx, f)
-	e.read(&info, &models, f)
+	e.read(&info, models, f)
 	return f, nil
 }
 

@@ -5,8 +5,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/sglang"
@@ -24,6 +26,56 @@ func TestQuirk23HealthIsNotAskedByGenerating(t *testing.T) {
 	e := server.serve(t, sglang.Config{})
 	status(t, e, engine.Ready)
 	reading(t, e)
+}
+
+// SGLang's cheap route makes a token as well, in most builds: it is asked now and
+// then, and one that leaves it open whether it is well is busy with a long prompt. It
+// gets nothing new if that goes on, and is dead only when its front is silent.
+func TestQuirk23BusyIsNotDead(t *testing.T) {
+	var busy atomic.Bool
+	var looks, asked, hung atomic.Int32
+	server := described(`{}`)
+	models := server["/v1/models"]
+	server["/v1/models"] = func(w http.ResponseWriter, r *http.Request) { looks.Add(1); models(w, r) }
+	server["/health"] = func(http.ResponseWriter, *http.Request) {
+		asked.Add(1)
+		if busy.Load() {
+			hung.Add(1)
+			panic(http.ErrAbortHandler)
+		}
+	}
+	e := server.serve(t, sglang.Config{Every: time.Millisecond})
+	var seen []engine.State
+	for s := range e.Card(t.Context()) {
+		switch seen = append(seen, s.State); len(seen) {
+		case 1:
+			go func() {
+				for looks.Load() < 20 {
+					<-time.After(time.Millisecond)
+				}
+				if n, of := asked.Load(), looks.Load(); n > of/3 {
+					t.Errorf("asked %d times at %d looks", n, of)
+				}
+				busy.Store(true)
+			}()
+		case 2:
+			if n := hung.Load(); n < 5 || s.Card == nil {
+				t.Errorf("after %d times: %+v", n, s)
+			}
+			go func() {
+				for n := hung.Load() + 5; hung.Load() < n; {
+					<-time.After(time.Millisecond)
+				}
+				busy.Store(false)
+			}()
+		}
+		if len(seen) == 3 {
+			break
+		}
+	}
+	if !slices.Equal(seen, []engine.State{engine.Ready, engine.Suspect, engine.Ready}) {
+		t.Errorf("states %v", seen)
+	}
 }
 
 // A server that was not started for priorities refuses them: it is sent none.

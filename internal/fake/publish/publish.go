@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/dynago/dynago/engine/mock"
 )
@@ -112,8 +113,12 @@ func New(c Config, ranks, blockSize int) (*Publisher, error) {
 
 const defaultWindow = 10_000
 
-// attempts is how often free ports in a row are looked for.
-const attempts = 100
+// attempts is how often free ports in a row are looked for, and letGo how long one
+// that was held a moment ago may seem to be taken still.
+const (
+	attempts = 100
+	letGo    = 10 * time.Millisecond
+)
 
 // bind opens all sockets. Where a port may be any, those of the other ranks have
 // to be free as well.
@@ -129,6 +134,7 @@ func (p *Publisher) bind() error {
 		if p.events == p.config.Endpoint && p.replay == p.config.Replay {
 			break // the ports are given
 		}
+		time.Sleep(letGo)
 	}
 	return err
 }
