@@ -141,43 +141,30 @@ func (k *keeper) lock(i int32, kind int, by int32) {
 	}
 }
 
-// unpin takes those pins from a block of which drop is true, and returns the
-// earliest deadline of the others, or 0.
-func (k *keeper) unpin(i int32, drop func(*pinning) bool) (next time.Duration) {
+// unpin takes those pins from a block of which drop is true.
+func (k *keeper) unpin(i int32, drop func(*pinning) bool) {
 	if !k.isPinned(i) {
-		return 0
+		return
 	}
 	_, wasHard := k.pinOf(i)
-	link := &k.notes.at(k.noteOf[i]).pin
-	for *link != none {
+	n := k.notes.at(k.noteOf[i])
+	for link := &n.pin; *link != none; {
 		p := *link
 		x := k.pinnings.at(p)
-		if drop(x) {
-			*link = x.next
-			k.pinnings.give(p)
+		if !drop(x) {
+			link = &x.next
 			continue
 		}
-		if next == 0 || x.until < next {
-			next = x.until
-		}
-		link = &x.next
+		*link = x.next
+		k.pinnings.give(p)
 	}
 	if _, hard := k.pinOf(i); wasHard && !hard {
 		k.lock(i, byHard, -1)
 	}
-	if next == 0 {
+	if n.pin == none {
 		k.pinned -= k.size(i)
 		k.lock(i, byAny, -1)
 	}
-	return next
-}
-
-func (k *keeper) unpinDue(i int32) (next time.Duration) {
-	return k.unpin(i, func(p *pinning) bool { return p.until <= k.now })
-}
-
-func (k *keeper) unpinAll(i int32) {
-	k.unpin(i, func(*pinning) bool { return true })
 }
 
 // unpinOwner takes one owner's pins from a block, which goes to the end of the

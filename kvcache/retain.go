@@ -50,7 +50,7 @@ func (k *keeper) dropNote(i int32) {
 	if b.flags&noted == 0 {
 		return
 	}
-	k.unpinAll(i)
+	k.unpin(i, func(*pinning) bool { return true })
 	id := k.noteOf[i]
 	if at := k.notes.at(id).at; at != none {
 		k.expiry.remove(at)
@@ -70,7 +70,7 @@ func (k *keeper) priority(i int32) uint8 {
 // the end of the queue.
 func (k *keeper) retain(i int32, r Retention) {
 	r.Priority = min(r.Priority, MaxPriority)
-	if r.Floor && r.Priority <= k.priority(i) || r.Priority == Neutral && k.blocks[i].flags&noted == 0 {
+	if had := k.priority(i); r.Floor && r.Priority <= had || r.Priority == Neutral && had == Neutral {
 		return
 	}
 	n := k.noteFor(i)
@@ -80,6 +80,7 @@ func (k *keeper) retain(i int32, r Retention) {
 	}
 	k.startTTL(i, n)
 	k.refile(i)
+	k.tidy(i)
 }
 
 // startTTL begins the time for which an idle block's priority holds.
@@ -96,21 +97,26 @@ func (k *keeper) due(i int32, n *note, at time.Duration) {
 	k.expiry.schedule(item{int64(at), n.turn, i}, n.at)
 }
 
-// expire looks at the note that comes up first: what is due ends, and a block
+// expire looks at the note that comes up first. What is due ends, and a block
 // that has thereby lost its place goes to the end of the queue where it now
-// belongs.
+// belongs. If nothing was due so early, the note is looked at again when it is.
 func (k *keeper) expire() {
-	i := k.expiry.remove(0).id
-	before, wasHard := k.pinOf(i)
-	next := k.unpinDue(i)
+	x := k.expiry.remove(0)
+	i := x.id
 	n := k.notes.at(k.noteOf[i])
+	if next := k.nextDue(n); next == 0 || int64(next) > x.key {
+		if next > 0 {
+			k.due(i, n, next)
+		}
+		return
+	}
+	before, wasHard := k.pinOf(i)
+	k.unpin(i, func(p *pinning) bool { return p.until <= k.now })
 	faded := n.until > 0 && n.until <= k.now
 	if faded {
 		n.priority, n.ttl, n.until = Neutral, 0, 0
-	} else if n.until > 0 && (next == 0 || n.until < next) {
-		next = n.until
 	}
-	if next > 0 {
+	if next := k.nextDue(n); next > 0 {
 		k.due(i, n, next)
 	}
 	after, isHard := k.pinOf(i)
@@ -118,6 +124,19 @@ func (k *keeper) expire() {
 	if k.blocks[i].state == Inactive && (before != after || wasHard != isHard || faded && after == 0) {
 		k.refile(i)
 	}
+}
+
+// nextDue returns the earliest deadline of a note, or 0.
+func (k *keeper) nextDue(n *note) time.Duration {
+	next := n.until
+	for p := n.pin; p != none; {
+		x := k.pinnings.at(p)
+		if next == 0 || x.until < next {
+			next = x.until
+		}
+		p = x.next
+	}
+	return next
 }
 
 // tidy takes away a note that says nothing.

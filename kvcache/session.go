@@ -240,19 +240,23 @@ func (k *keeper) end(s *session) {
 	k.vacant = append(k.vacant, n)
 }
 
-// timeOut looks at the session that comes up first.
+// timeOut looks at the session that comes up first. If nothing was due so early,
+// it is looked at again when it is.
 func (k *keeper) timeOut() {
-	s := k.sessions[k.timeouts.remove(0).id]
+	x := k.timeouts.remove(0)
+	s := k.sessions[x.id]
 	if s.running > 0 {
+		return
+	}
+	if next := s.next(s.deadline); int64(next) > x.key {
+		k.watch(s)
 		return
 	}
 	if s.deadline <= k.now {
 		k.end(s)
 		return
 	}
-	if s.thinkingDue <= k.now {
-		k.settleThinking(s)
-	}
+	k.settleThinking(s)
 	k.watch(s)
 }
 

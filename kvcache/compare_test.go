@@ -1,0 +1,647 @@
+package kvcache_test
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/kvcache"
+)
+
+// keeper is the model of a pool to which everything may happen: no structure,
+// all answers by looking at every slot.
+type keeper struct {
+	slots    []kept
+	clock    int64
+	now      time.Duration
+	budget   int64
+	hard     bool
+	sessions map[kvcache.SessionID]*known
+	removed  []kv.SeqHash
+	promoted []kvcache.Ref
+}
+
+type kept struct {
+	state kvcache.State
+	hash  kv.SeqHash
+	up    int
+	refs  int   // of callers alone
+	key   int64 // its place among its likes; of a free slot since when it is free
+
+	priority   uint8
+	ttl, until time.Duration
+	turn       int64
+	pins       []pinned
+	tags       []kvcache.TagCount
+
+	foreign, shared, ephemeral, skip, once bool
+}
+
+type pinned struct {
+	owner      kvcache.SessionID
+	until, ttl time.Duration
+	hard       bool
+}
+
+type known struct {
+	o        kvcache.SessionOptions
+	running  int
+	closing  bool
+	deadline time.Duration
+	turn     int64
+	blocks   []int // as tagged; those tagged twice since are there twice
+	pins     []int
+
+	sequence, thinking, superseded []where
+	prompt, thinkingAt, fork       int
+	thinkingDue                    time.Duration
+	mark                           kv.SeqHash
+	compacted                      bool
+}
+
+type where struct {
+	slot int
+	hash kv.SeqHash
+}
+
+func newKeeper(n int, budget int64, hard bool) *keeper {
+	m := &keeper{slots: make([]kept, n), budget: budget, hard: hard, sessions: map[kvcache.SessionID]*known{}}
+	for i := range m.slots {
+		m.free(i)
+	}
+	return m
+}
+
+func (m *keeper) tick() int64 { m.clock++; return m.clock }
+
+func (m *keeper) free(i int) {
+	m.slots[i] = kept{up: -1, priority: kvcache.Neutral, key: m.tick()}
+}
+
+func (s *kept) published() bool { return s.state == kvcache.Primary || s.state == kvcache.Inactive }
+
+func (s *kept) idle() bool { return s.state == kvcache.Inactive }
+
+func (s *kept) pin() (until time.Duration, hard bool) {
+	for _, p := range s.pins {
+		until, hard = max(until, p.until), hard || p.hard
+	}
+	return until, hard
+}
+
+func (s *kept) class() kvcache.Class {
+	until, hard := s.pin()
+	switch {
+	case hard:
+		return kvcache.HardPinned
+	case until > 0:
+		return kvcache.SoftPinned
+	case s.ephemeral:
+		return kvcache.Ephemeral
+	case s.priority < kvcache.Neutral:
+		return kvcache.Low
+	case s.priority == kvcache.Neutral:
+		return kvcache.Plain
+	}
+	return kvcache.High
+}
+
+func (m *keeper) find(h kv.SeqHash) int {
+	return slices.IndexFunc(m.slots, func(s kept) bool { return s.hash == h && s.published() })
+}
+
+func (m *keeper) children(i int, is func(*kept) bool) bool {
+	return slices.ContainsFunc(m.slots, func(s kept) bool { return s.up == i && s.published() && is(&s) })
+}
+
+func (m *keeper) held(i int) bool {
+	return m.slots[i].refs > 0 || slices.ContainsFunc(m.slots, func(s kept) bool {
+		return s.up == i && (s.state == kvcache.Duplicate || s.state == kvcache.Primary)
+	})
+}
+
+// settle gives every published slot the state that its holders call for, the
+// deeper ones first.
+func (m *keeper) settle() {
+	for changed := true; changed; {
+		changed = false
+		for i := range m.slots {
+			s := &m.slots[i]
+			switch {
+			case s.idle() && m.held(i):
+				s.state, s.until, changed = kvcache.Primary, 0, true
+			case s.state == kvcache.Primary && !m.held(i):
+				changed = true
+				if s.once && len(s.pins) == 0 && !m.children(i, (*kept).idle) {
+					m.removed = append(m.removed, s.hash)
+					m.free(i)
+					continue
+				}
+				s.state = kvcache.Inactive
+				m.start(s)
+				s.key = m.tick()
+			}
+		}
+	}
+}
+
+func (m *keeper) start(s *kept) {
+	s.until = 0
+	if s.ttl > 0 && s.priority != kvcache.Neutral {
+		s.turn, s.until = m.tick(), m.now+s.ttl
+	}
+}
+
+// below reports whether a block or one below it is pinned.
+func (m *keeper) below(i int, hard bool) bool {
+	until, isHard := m.slots[i].pin()
+	if isHard || until > 0 && !hard {
+		return true
+	}
+	for j, s := range m.slots {
+		if s.up == i && s.published() && m.below(j, hard) {
+			return true
+		}
+	}
+	return false
+}
+
+func (m *keeper) available(spare bool) (n int) {
+	m.sweep()
+	for i := range m.slots {
+		if s := &m.slots[i]; s.state == kvcache.Reset || s.idle() && !m.below(i, !spare) {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *keeper) victim() int {
+	best := -1
+	rank := func(i int) []int64 {
+		s := &m.slots[i]
+		until, _ := s.pin()
+		switch {
+		case until > 0:
+			return []int64{1000, int64(until), s.key}
+		case s.ephemeral:
+			return []int64{-1, s.key}
+		}
+		return []int64{int64(s.priority), s.key}
+	}
+	for i := range m.slots {
+		s := &m.slots[i]
+		if _, hard := s.pin(); !s.idle() || hard || m.children(i, func(*kept) bool { return true }) {
+			continue
+		}
+		if best < 0 || slices.Compare(rank(i), rank(best)) < 0 {
+			best = i
+		}
+	}
+	return best
+}
+
+func (m *keeper) oldestFree() int {
+	best := -1
+	for i, s := range m.slots {
+		if s.state == kvcache.Reset && (best < 0 || s.key < m.slots[best].key) {
+			best = i
+		}
+	}
+	return best
+}
+
+func (m *keeper) allocate(n int, spare bool) (slots []int, evicted []kv.SeqHash, ok bool) {
+	if n > m.available(spare) {
+		return nil, nil, false
+	}
+	for range n {
+		i := m.oldestFree()
+		if i < 0 {
+			i = m.victim()
+			evicted = append(evicted, m.slots[i].hash)
+		}
+		m.slots[i] = kept{state: kvcache.Mutable, up: -1, refs: 1, priority: kvcache.Neutral}
+		slots = append(slots, i)
+	}
+	return slots, evicted, true
+}
+
+// sweep lets what is due happen in the order in which it was due.
+func (m *keeper) sweep() {
+	for {
+		best, at := -1, []int64(nil)
+		for i := range m.slots {
+			s := &m.slots[i]
+			first := int64(math.MaxInt64)
+			for _, p := range s.pins {
+				first = min(first, int64(p.until))
+			}
+			if s.until > 0 {
+				first = min(first, int64(s.until))
+			}
+			if due := []int64{first, s.turn}; first <= int64(m.now) && (best < 0 || slices.Compare(due, at) < 0) {
+				best, at = i, due
+			}
+		}
+		if best < 0 {
+			break
+		}
+		s := &m.slots[best]
+		m.unpin(s, func(p pinned) bool { return p.until <= m.now }, s.until > 0 && s.until <= m.now)
+	}
+	for {
+		var ids []kvcache.SessionID
+		for id, s := range m.sessions {
+			if s.running == 0 && s.next() <= m.now {
+				ids = append(ids, id)
+			}
+		}
+		if len(ids) == 0 {
+			return
+		}
+		id := slices.MinFunc(ids, func(a, b kvcache.SessionID) int {
+			x, y := m.sessions[a], m.sessions[b]
+			return cmp.Or(cmp.Compare(x.next(), y.next()), cmp.Compare(x.turn, y.turn))
+		})
+		if s := m.sessions[id]; s.deadline <= m.now {
+			m.end(id)
+		} else {
+			m.think(id, s)
+		}
+	}
+}
+
+func (s *known) next() time.Duration {
+	if len(s.thinking) > 0 {
+		return min(s.deadline, s.thinkingDue)
+	}
+	return s.deadline
+}
+
+// unpin ends pins, and the priority if it fades, and moves the block if that
+// changes where it belongs.
+func (m *keeper) unpin(s *kept, ends func(pinned) bool, fades bool) {
+	before, wasHard := s.pin()
+	s.pins = slices.DeleteFunc(s.pins, ends)
+	after, isHard := s.pin()
+	if fades {
+		s.priority, s.ttl, s.until = kvcache.Neutral, 0, 0
+	}
+	if s.idle() && (before != after || wasHard != isHard || fades && after == 0) {
+		s.key = m.tick()
+	}
+}
+
+func (m *keeper) retain(i int, r kvcache.Retention) {
+	s := &m.slots[i]
+	if r.Floor && r.Priority <= s.priority || r.Priority == kvcache.Neutral && s.priority == kvcache.Neutral {
+		return
+	}
+	s.priority, s.ttl = r.Priority, r.TTL
+	if s.idle() {
+		m.start(s)
+		s.key = m.tick()
+	}
+}
+
+func (m *keeper) pinned() (n int64) {
+	for i := range m.slots {
+		if len(m.slots[i].pins) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *keeper) pin(hashes []kv.SeqHash, pin kvcache.Pin) int {
+	room := m.available(true) > 0
+	var path []int
+	used := m.pinned()
+	for _, h := range hashes {
+		i := m.find(h)
+		if i < 0 {
+			break
+		}
+		if len(m.slots[i].pins) == 0 {
+			if used++; !room || used > m.budget {
+				break
+			}
+		}
+		path = append(path, i)
+	}
+	for _, i := range slices.Backward(path) {
+		s := &m.slots[i]
+		k := slices.IndexFunc(s.pins, func(p pinned) bool { return p.owner == pin.Owner })
+		if k < 0 {
+			k = len(s.pins)
+			s.pins = append(s.pins, pinned{owner: pin.Owner})
+		}
+		p := &s.pins[k]
+		if m.now+pin.TTL >= p.until {
+			p.until, p.ttl = m.now+pin.TTL, pin.TTL
+		}
+		p.hard = p.hard || pin.Hard && m.hard
+		s.turn = m.tick()
+		if s.idle() {
+			s.key = m.tick()
+		}
+	}
+	if s := m.sessions[pin.Owner]; s != nil {
+		s.pins = append(s.pins, path...)
+	}
+	return len(path)
+}
+
+func (m *keeper) open(id kvcache.SessionID, o kvcache.SessionOptions) *known {
+	m.sweep()
+	s := m.sessions[id]
+	switch {
+	case s == nil:
+		s = &known{o: o}
+		m.sessions[id] = s
+	case s.closing:
+		return s
+	default:
+		s.o.Timeout = o.Timeout
+	}
+	m.rest(s)
+	return s
+}
+
+func (m *keeper) rest(s *known) {
+	if s.running == 0 {
+		s.deadline, s.turn = m.now+s.o.Timeout, m.tick()
+	}
+}
+
+func (m *keeper) lower(i int, first bool) {
+	s := &m.slots[i]
+	s.ephemeral, s.skip = true, true
+	if !s.idle() {
+		return
+	}
+	if s.key = m.tick(); first && len(s.pins) == 0 {
+		s.key = -s.key
+	}
+}
+
+func (m *keeper) raise(i int) {
+	s := &m.slots[i]
+	if s.skip {
+		m.promoted = append(m.promoted, kvcache.Ref(i))
+	}
+	if (s.skip || s.ephemeral) && s.idle() {
+		s.key = m.tick()
+	}
+	s.skip, s.ephemeral = false, false
+}
+
+func (s *kept) tagOf(id kvcache.SessionID) int {
+	return slices.IndexFunc(s.tags, func(t kvcache.TagCount) bool { return t.Session == id })
+}
+
+func (m *keeper) tag(i int, id kvcache.SessionID) {
+	s := &m.slots[i]
+	k := s.tagOf(id)
+	switch {
+	case s.shared:
+	case k >= 0:
+		s.tags[k].Count++
+	case len(s.tags) == 8:
+		s.tags, s.shared = nil, true
+		m.raise(i)
+	default:
+		s.tags = append(s.tags, kvcache.TagCount{Session: id, Count: 1})
+		m.sessions[id].blocks = append(m.sessions[id].blocks, i)
+	}
+}
+
+// untag takes a tag away and reports whether nobody is left.
+func (m *keeper) untag(i int, id kvcache.SessionID) bool {
+	s := &m.slots[i]
+	k := s.tagOf(id)
+	if k < 0 {
+		return false
+	}
+	s.tags = slices.Delete(s.tags, k, k+1)
+	return len(s.tags) == 0 && !s.foreign && !s.shared
+}
+
+func (m *keeper) hit(i int, id kvcache.SessionID) {
+	s := &m.slots[i]
+	for k := range s.pins {
+		if p := &s.pins[k]; !p.hard && p.until > m.now {
+			p.until = max(p.until, m.now+p.ttl)
+		}
+	}
+	session := m.sessions[id]
+	if session == nil {
+		if len(s.tags) > 0 || s.ephemeral || s.skip {
+			s.foreign = true
+			m.raise(i)
+		}
+		return
+	}
+	s.foreign = s.foreign || len(s.tags) == 0
+	m.tag(i, id)
+	if !session.o.Ephemeral || s.foreign {
+		m.raise(i)
+	}
+}
+
+// stored is what Tag does.
+func (m *keeper) stored(id kvcache.SessionID, refs []kvcache.Ref) {
+	session := m.sessions[id]
+	if session == nil {
+		return
+	}
+	for _, r := range refs {
+		i := m.primary(r)
+		s := &m.slots[i]
+		if !s.published() {
+			continue
+		}
+		alone := len(s.tags) == 0 && !s.foreign && !s.shared
+		m.tag(i, id)
+		if session.o.Ephemeral && alone {
+			m.lower(i, false)
+		} else if !session.o.Ephemeral && s.ephemeral && !m.only(i, id) {
+			m.raise(i)
+		}
+	}
+}
+
+// only reports whether a session, or nobody, is alone with a block.
+func (m *keeper) only(i int, id kvcache.SessionID) bool {
+	s := &m.slots[i]
+	if s.foreign || s.shared {
+		return false
+	}
+	for _, t := range s.tags {
+		if t.Session != id {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *keeper) primary(r kvcache.Ref) int {
+	if s := &m.slots[r]; s.state == kvcache.Duplicate {
+		return s.up
+	}
+	return int(r)
+}
+
+func (m *keeper) begin(id kvcache.SessionID, o kvcache.SessionOptions, prompt []kv.SeqHash) {
+	m.sweep()
+	s := m.sessions[id]
+	if s == nil {
+		s = m.open(id, o)
+	}
+	s.running++
+	is := func(i int, h kv.SeqHash) bool { return i < len(prompt) && prompt[i] == h }
+	if len(s.thinking) > 0 && !is(s.thinkingAt, s.thinking[0].hash) {
+		m.think(id, s)
+	}
+	if len(s.superseded) > 0 {
+		if is(s.fork, s.superseded[0].hash) {
+			s.superseded = nil
+		} else if is(s.fork, s.mark) || s.mark == 0 && len(prompt) <= s.fork {
+			m.supersede(id, s)
+		}
+	}
+	common := 0
+	for common < len(s.sequence) && is(common, s.sequence[common].hash) {
+		common++
+	}
+	small := 2*common < s.prompt && 10*len(prompt) < 6*s.prompt
+	if (small || s.compacted) && common < len(s.sequence) {
+		s.superseded, s.fork, s.mark = slices.Clone(s.sequence[common:]), common, 0
+		if common < len(prompt) {
+			s.mark = prompt[common]
+		}
+		if s.compacted {
+			m.supersede(id, s)
+		}
+		s.compacted = false
+	}
+	s.prompt = len(prompt)
+}
+
+func (m *keeper) supersede(id kvcache.SessionID, s *known) {
+	for _, w := range s.superseded {
+		if m.find(w.hash) == w.slot && m.untag(w.slot, id) {
+			m.lower(w.slot, false)
+		}
+	}
+	s.superseded = nil
+}
+
+func (m *keeper) think(id kvcache.SessionID, s *known) {
+	for _, w := range s.thinking {
+		if m.find(w.hash) == w.slot && m.only(w.slot, id) {
+			m.lower(w.slot, false)
+		}
+	}
+	s.thinking = nil
+}
+
+func (m *keeper) thought(id kvcache.SessionID, refs []kvcache.Ref, from int, deferred bool) {
+	s := m.sessions[id]
+	var marks []where
+	for _, r := range refs[from:] {
+		i := m.primary(r)
+		switch b := &m.slots[i]; {
+		case !b.published() || !m.only(i, id):
+		case s == nil || !deferred:
+			m.lower(i, false)
+		default:
+			b.skip = true
+			marks = append(marks, where{i, b.hash})
+		}
+	}
+	if len(marks) > 0 {
+		m.think(id, s)
+		s.thinking, s.thinkingAt, s.thinkingDue = marks, from, m.now+time.Minute
+	}
+}
+
+func (m *keeper) endTurn(id kvcache.SessionID, refs []kvcache.Ref) {
+	s := m.sessions[id]
+	if s == nil || s.running == 0 {
+		return
+	}
+	m.stored(id, refs)
+	s.sequence = nil
+	for _, r := range refs {
+		i := m.primary(r)
+		if !m.slots[i].published() {
+			break
+		}
+		s.sequence = append(s.sequence, where{i, m.slots[i].hash})
+	}
+	s.prompt = min(s.prompt, len(s.sequence))
+	if len(s.thinking) > 0 {
+		s.thinkingDue = m.now + time.Minute
+	}
+	if s.running--; s.running == 0 && s.closing {
+		m.end(id)
+		return
+	}
+	m.rest(s)
+}
+
+func (m *keeper) close(id kvcache.SessionID) kvcache.SessionState {
+	m.sweep()
+	switch s := m.sessions[id]; {
+	case s == nil:
+		return kvcache.SessionUnknown
+	case s.closing:
+		return kvcache.SessionClosing
+	case s.running > 0:
+		s.closing = true
+		return kvcache.SessionActive
+	}
+	m.end(id)
+	return kvcache.SessionIdle
+}
+
+func (m *keeper) end(id kvcache.SessionID) {
+	s := m.sessions[id]
+	for _, i := range s.blocks {
+		if m.untag(i, id) && s.o.Ephemeral {
+			m.lower(i, true)
+		}
+	}
+	for _, i := range s.pins {
+		m.unpin(&m.slots[i], func(p pinned) bool { return p.owner == id }, false)
+	}
+	delete(m.sessions, id)
+}
+
+func (m *keeper) live(id kvcache.SessionID) (n int) {
+	for i := range m.slots {
+		if m.slots[i].tagOf(id) >= 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *keeper) stats() kvcache.Stats {
+	n := map[kvcache.State]int{}
+	for _, s := range m.slots {
+		n[s.state]++
+	}
+	return kvcache.Stats{
+		Total: len(m.slots), Free: n[kvcache.Reset], Mutable: n[kvcache.Mutable],
+		Primary: n[kvcache.Primary], Duplicate: n[kvcache.Duplicate], Inactive: n[kvcache.Inactive],
+	}
+}
+
+// ids returns the sessions that are known, sorted.
+func (m *keeper) ids() []kvcache.SessionID { return slices.Sorted(maps.Keys(m.sessions)) }

@@ -1,0 +1,485 @@
+package kvcache_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/kvcache"
+	"pgregory.net/rapid"
+)
+
+// machine runs one random history over a pool and its model.
+type machine struct {
+	p       *kvcache.Pool
+	m       *keeper
+	held    []kvcache.Ref
+	turns   []turn
+	present map[kv.SeqHash]bool // by the events that the pool gives rise to
+}
+
+// turn is a request that runs.
+type turn struct {
+	id   kvcache.SessionID
+	refs []kvcache.Ref
+}
+
+// TestAnyHistory runs random histories of everything that can be asked of a pool
+// over pool and model, and demands the same slots, victims, classes, tags and
+// counts after each step. Sequences come from a small tree, and a dozen sessions
+// share two dozen slots, so that requests meet in blocks all the time.
+//
+// With -tags invariants the pool looks at itself after each operation, too.
+func TestAnyHistory(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 16).Draw(t, "slots")
+		budget := int64(rapid.IntRange(0, n).Draw(t, "budget"))
+		hard := rapid.Bool().Draw(t, "hard")
+		reject := rapid.Bool().Draw(t, "reject")
+		x := &machine{
+			p:       kvcache.NewPool(kvcache.PoolConfig{Blocks: n, PinBudget: budget, HardPins: hard, Reject: reject}),
+			m:       newKeeper(n, budget, hard),
+			present: map[kv.SeqHash]bool{},
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"allocate":  x.allocate,
+			"match":     x.match,
+			"scattered": x.scattered,
+			"touch":     x.touch,
+			"release":   x.release,
+			"begin":     x.begin,
+			"begin2":    x.begin,
+			"end":       x.end,
+			"end2":      x.end,
+			"retain":    x.retain,
+			"pin":       x.pin,
+			"unpin":     x.unpin,
+			"open":      x.open,
+			"close":     x.close,
+			"compact":   x.compact,
+			"mark":      x.mark,
+			"discard":   x.discard,
+			"time":      x.time,
+			"":          x.check,
+		})
+	})
+}
+
+func path(t *rapid.T) []kv.SeqHash {
+	var seq []kv.SeqHash
+	h := kv.SeqHash(1)
+	for range rapid.IntRange(1, 6).Draw(t, "depth") {
+		h = h*2 + kv.SeqHash(rapid.IntRange(0, 1).Draw(t, "branch"))
+		seq = append(seq, h)
+	}
+	return seq
+}
+
+// session draws a session, or none. Odd ones are ephemeral.
+func session(t *rapid.T) (kvcache.SessionID, kvcache.SessionOptions) {
+	id := kvcache.SessionID(rapid.IntRange(0, 11).Draw(t, "session"))
+	return id, kvcache.SessionOptions{Timeout: time.Duration(5+10*(id%3)) * 10 * time.Second, Ephemeral: id%2 == 1}
+}
+
+func ttl(t *rapid.T) time.Duration {
+	return time.Duration(rapid.IntRange(0, 6).Draw(t, "ttl")) * 20 * time.Second
+}
+
+func (x *machine) allocate(t *rapid.T) {
+	want := rapid.IntRange(0, 4).Draw(t, "n")
+	spare := rapid.Bool().Draw(t, "spare")
+	x.held = append(x.held, x.take(t, want, spare)...)
+}
+
+// take allocates from both, or fails from both.
+func (x *machine) take(t *rapid.T, want int, spare bool) []kvcache.Ref {
+	allocate := x.p.Allocate
+	if spare {
+		allocate = x.p.AllocateSpare
+	}
+	refs, evicted, ok := allocate(nil, want)
+	slots, victims, can := x.m.allocate(want, spare)
+	if ok != can || !slices.Equal(evicted, victims) {
+		t.Fatalf("allocate %d, spare %v: %v, evicted %v, want %v, %v", want, spare, ok, evicted, can, victims)
+	}
+	for k := range slots {
+		if int(refs[k]) != slots[k] {
+			t.Fatalf("allocated %v, want %v", refs, slots)
+		}
+	}
+	x.gone(t, evicted)
+	return refs
+}
+
+func (x *machine) gone(t *rapid.T, hashes []kv.SeqHash) {
+	for _, h := range hashes {
+		if !x.present[h] {
+			t.Fatalf("%d removed and not stored", h)
+		}
+		delete(x.present, h)
+	}
+}
+
+func (x *machine) find(t *rapid.T, id kvcache.SessionID, seq []kv.SeqHash) []kvcache.Ref {
+	refs := x.p.MatchFor(id, nil, seq)
+	for k, h := range seq {
+		i := x.m.find(h)
+		if i < 0 {
+			if len(refs) != k {
+				t.Fatalf("matched %d of %v, want %d", len(refs), seq, k)
+			}
+			break
+		}
+		x.m.slots[i].refs++
+		x.m.settle()
+		x.m.hit(i, id)
+		if k >= len(refs) || refs[k] != kvcache.Ref(i) {
+			t.Fatalf("matched %v, want slot %d at %d", refs, i, k)
+		}
+	}
+	return refs
+}
+
+func (x *machine) match(t *rapid.T) {
+	id, _ := session(t)
+	x.held = append(x.held, x.find(t, id, path(t))...)
+}
+
+func (x *machine) scattered(t *rapid.T) {
+	id, _ := session(t)
+	seq := path(t)
+	for k, r := range x.p.MatchScattered(id, nil, seq) {
+		i := x.m.find(seq[k])
+		if (r == kvcache.Root) != (i < 0) || i >= 0 && r != kvcache.Ref(i) {
+			t.Fatalf("found %d in slot %d, want %d", seq[k], r, i)
+		}
+		if i >= 0 {
+			x.m.slots[i].refs++
+			x.m.settle()
+			x.m.hit(i, id)
+			x.held = append(x.held, r)
+		}
+	}
+}
+
+func (x *machine) touch(t *rapid.T) {
+	seq := path(t)
+	x.p.Touch(seq)
+	for _, h := range slices.Backward(seq) {
+		i := x.m.find(h)
+		if i < 0 {
+			continue
+		}
+		s := &x.m.slots[i]
+		s.refs++
+		x.m.settle()
+		for k := range s.pins {
+			if p := &s.pins[k]; !p.hard && p.until > x.m.now {
+				p.until = max(p.until, x.m.now+p.ttl)
+			}
+		}
+		s.refs--
+		x.m.settle()
+	}
+}
+
+func (x *machine) give(refs []kvcache.Ref) {
+	x.p.Release(refs)
+	for _, r := range slices.Backward(refs) {
+		s := &x.m.slots[r]
+		if s.refs--; s.refs == 0 && (s.state == kvcache.Mutable || s.state == kvcache.Duplicate) {
+			x.m.free(int(r))
+		}
+		x.m.settle()
+	}
+}
+
+func (x *machine) release(t *rapid.T) {
+	if len(x.held) == 0 {
+		return
+	}
+	var refs []kvcache.Ref
+	for range rapid.IntRange(1, len(x.held)).Draw(t, "n") {
+		k := rapid.IntRange(0, len(x.held)-1).Draw(t, "which")
+		refs = append(refs, x.held[k])
+		x.held = slices.Delete(x.held, k, k+1)
+	}
+	x.give(refs)
+}
+
+// begin is a request's way up to its last token: open, match, allocate, publish.
+func (x *machine) begin(t *rapid.T) {
+	id, o := session(t)
+	seq := path(t)
+	if id != 0 {
+		prompt := seq[:rapid.IntRange(0, len(seq)).Draw(t, "prompt")]
+		x.p.BeginTurn(id, o, prompt)
+		x.m.begin(id, o, prompt)
+	}
+	refs := x.find(t, id, seq)
+	found := len(refs)
+	fresh := x.take(t, len(seq)-found, false)
+	for k, r := range fresh {
+		parent := kvcache.Root
+		if k += found; k > 0 {
+			parent = refs[k-1]
+		}
+		r = x.publish(t, r, seq[k], parent)
+		refs = append(refs, r)
+		if rapid.IntRange(0, 3).Draw(t, "tag at once") == 0 {
+			x.p.Tag(id, refs[k:])
+			x.m.stored(id, refs[k:])
+		}
+	}
+	if rapid.IntRange(0, 2).Draw(t, "priority") == 0 && len(refs) > 0 {
+		at := rapid.IntRange(0, len(refs)-1).Draw(t, "at")
+		r := retention(t)
+		x.p.Retain(refs[at], r)
+		x.m.retain(x.m.primary(refs[at]), r)
+	}
+	x.turns = append(x.turns, turn{id, refs})
+}
+
+func (x *machine) publish(t *rapid.T, r kvcache.Ref, h kv.SeqHash, parent kvcache.Ref) kvcache.Ref {
+	m := x.m
+	i := m.find(h)
+	reject := i >= 0
+	got, outcome := x.p.Publish(r, h, parent)
+	s := &m.slots[r]
+	switch outcome {
+	case kvcache.Added:
+		if x.present[h] || i >= 0 {
+			t.Fatalf("%d stored twice", h)
+		}
+		x.present[h] = true
+		s.state, s.hash, s.up = kvcache.Primary, h, -1
+		if parent != kvcache.Root {
+			s.up = m.primary(parent)
+		}
+	case kvcache.Doubled:
+		s.state, s.hash, s.up = kvcache.Duplicate, h, i
+	case kvcache.Rejected:
+		m.slots[i].refs++
+		m.free(int(r))
+	}
+	if reject != (outcome != kvcache.Added) {
+		t.Fatalf("publish %d: %d, model has it in %d", h, outcome, i)
+	}
+	m.settle()
+	if i >= 0 && len(m.slots[i].tags) == 0 && x.wished() {
+		m.slots[i].foreign = true
+		m.raise(i)
+	}
+	return got
+}
+
+// wished reports whether anything can have been asked of any block, before which
+// the pool does not look at who else has stored one.
+func (x *machine) wished() bool { return !x.p.Plain() }
+
+func (x *machine) end(t *rapid.T) {
+	if len(x.turns) == 0 {
+		return
+	}
+	k := rapid.IntRange(0, len(x.turns)-1).Draw(t, "turn")
+	u := x.turns[k]
+	x.turns = slices.Delete(x.turns, k, k+1)
+	if rapid.IntRange(0, 2).Draw(t, "thinking") == 0 {
+		from := rapid.IntRange(0, len(u.refs)).Draw(t, "from")
+		deferred := rapid.Bool().Draw(t, "deferred")
+		x.p.MarkThinking(u.id, u.refs, from, deferred)
+		x.m.thought(u.id, u.refs, from, deferred)
+	}
+	x.p.EndTurn(u.id, u.refs)
+	x.m.endTurn(u.id, u.refs)
+	x.give(u.refs)
+}
+
+func retention(t *rapid.T) kvcache.Retention {
+	return kvcache.Retention{
+		Priority: rapid.SampledFrom([]uint8{0, 20, 34, 35, 36, 80, 100}).Draw(t, "priority"),
+		TTL:      ttl(t),
+		Floor:    rapid.Bool().Draw(t, "floor"),
+	}
+}
+
+func (x *machine) retain(t *rapid.T) {
+	seq := path(t)
+	r := retention(t)
+	x.p.SetRetention(seq, r)
+	x.m.sweep()
+	for _, h := range slices.Backward(seq) {
+		if i := x.m.find(h); i >= 0 {
+			x.m.retain(i, r)
+		}
+	}
+}
+
+func (x *machine) pin(t *rapid.T) {
+	id, _ := session(t)
+	seq := path(t)
+	pin := kvcache.Pin{Owner: id, TTL: ttl(t) + time.Second, Hard: rapid.Bool().Draw(t, "hard")}
+	got := x.p.Pin(seq, pin)
+	if want := (kvcache.PinResult{Requested: len(seq), Pinned: x.m.pin(seq, pin)}); got != want {
+		t.Fatalf("pin %v: %+v, want %+v", seq, got, want)
+	}
+}
+
+func (x *machine) unpin(t *rapid.T) {
+	id, _ := session(t)
+	seq := path(t)
+	got, want := x.p.Unpin(seq, id), 0
+	x.m.sweep()
+	for _, h := range slices.Backward(seq) {
+		if i := x.m.find(h); i >= 0 {
+			had := len(x.m.slots[i].pins)
+			x.m.unpin(&x.m.slots[i], func(p pinned) bool { return p.owner == id }, false)
+			want += had - len(x.m.slots[i].pins)
+		}
+	}
+	if got != want {
+		t.Fatalf("unpinned %d of %v, want %d", got, seq, want)
+	}
+}
+
+func (x *machine) open(t *rapid.T) {
+	if id, o := session(t); id != 0 {
+		o.Timeout += ttl(t)
+		x.p.OpenSession(id, o)
+		x.m.open(id, o)
+	}
+}
+
+func (x *machine) close(t *rapid.T) {
+	id, _ := session(t)
+	if got, want := x.p.CloseSession(id), x.m.close(id); got != want {
+		t.Fatalf("closed session %d while %v, want %v", id, got, want)
+	}
+}
+
+func (x *machine) compact(t *rapid.T) {
+	id, _ := session(t)
+	x.p.Compact(id)
+	if s := x.m.sessions[id]; s == nil {
+		return
+	} else if len(s.superseded) == 0 {
+		s.compacted = true
+	} else {
+		x.m.supersede(id, s)
+	}
+}
+
+// mark makes a block ephemeral, or once, or not to be written.
+func (x *machine) mark(t *rapid.T) {
+	seq := path(t)
+	i := x.m.find(seq[len(seq)-1])
+	if i < 0 {
+		return
+	}
+	switch s := &x.m.slots[i]; rapid.IntRange(0, 2).Draw(t, "mark") {
+	case 0:
+		x.p.SetEphemeral(kvcache.Ref(i))
+		x.m.lower(i, false)
+	case 1:
+		x.p.SetOnce(kvcache.Ref(i))
+		s.once = true
+	case 2:
+		x.p.SetSkipWrite(kvcache.Ref(i))
+		s.skip = true
+	}
+}
+
+func (x *machine) discard(t *rapid.T) {
+	seq := path(t)
+	h := seq[len(seq)-1]
+	got := x.p.Discard(h)
+	i := x.m.find(h)
+	if i < 0 {
+		return
+	}
+	s := &x.m.slots[i]
+	want := s.idle() && !x.m.children(i, func(*kept) bool { return true })
+	if got != want {
+		t.Fatalf("discarded %d: %v, want %v", h, got, want)
+	}
+	if want {
+		x.m.removed = append(x.m.removed, h)
+		x.m.free(i)
+		return
+	}
+	s.once = true
+	x.m.lower(i, false)
+}
+
+func (x *machine) time(t *rapid.T) {
+	x.m.now += time.Duration(rapid.IntRange(0, 12).Draw(t, "steps")) * 10 * time.Second
+	x.p.Advance(x.m.now)
+}
+
+// check compares all that can be seen.
+func (x *machine) check(t *rapid.T) {
+	p, m := x.p, x.m
+	removed := p.TakeRemoved(nil)
+	if !slices.Equal(removed, m.removed) {
+		t.Fatalf("removed %v, want %v", removed, m.removed)
+	}
+	x.gone(t, removed)
+	if got := p.TakePromoted(nil); !slices.Equal(got, m.promoted) {
+		t.Fatalf("promoted %v, want %v", got, m.promoted)
+	}
+	m.removed, m.promoted = nil, nil
+	if got, want := p.Stats(), m.stats(); got != want {
+		t.Fatalf("stats %+v, want %+v", got, want)
+	}
+	for i := range m.slots {
+		s, r := &m.slots[i], kvcache.Ref(i)
+		if got := p.State(r); got != s.state {
+			t.Fatalf("slot %d is %s, want %s", i, got, s.state)
+		}
+		if !s.published() {
+			continue
+		}
+		if !x.present[s.hash] || p.Hash(r) != s.hash {
+			t.Fatalf("slot %d holds %d, told %v", i, p.Hash(r), x.present)
+		}
+		if got, want := p.Shared(r), s.shared; got != want || p.SkipWrite(r) != s.skip {
+			t.Fatalf("slot %d: shared %v, skips %v, want %v, %v", i, got, p.SkipWrite(r), want, s.skip)
+		}
+		tags := p.Tags(nil, r)
+		byID := func(a, b kvcache.TagCount) int { return int(a.Session) - int(b.Session) }
+		slices.SortFunc(tags, byID)
+		want := slices.Clone(s.tags)
+		slices.SortFunc(want, byID)
+		if !slices.Equal(tags, want) {
+			t.Fatalf("slot %d has tags %v, want %v", i, tags, want)
+		}
+	}
+	for id := range kvcache.SessionID(12) {
+		if got, want := p.Held(id), m.live(id); got != want {
+			t.Fatalf("session %d holds %d, want %d", id, got, want)
+		}
+	}
+	if p.Sessions() != len(m.sessions) {
+		t.Fatalf("%d sessions, want %v", p.Sessions(), m.ids())
+	}
+	// What looks at deadlines comes last, and not always, so that what is due
+	// piles up.
+	if rapid.Bool().Draw(t, "look") {
+		return
+	}
+	if got, want := p.Available(), m.available(false); got != want {
+		t.Fatalf("available %d, want %d", got, want)
+	}
+	if got, want := p.Spare(), m.available(true); got != want {
+		t.Fatalf("spare %d, want %d", got, want)
+	}
+	if got, _ := p.PinBudget(); got != m.pinned() {
+		t.Fatalf("pinned %d, want %d", got, m.pinned())
+	}
+	for i := range m.slots {
+		if s := &m.slots[i]; s.published() && p.Class(kvcache.Ref(i)) != s.class() {
+			t.Fatalf("slot %d is %s, want %s", i, p.Class(kvcache.Ref(i)), s.class())
+		}
+	}
+}
