@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -13,10 +11,6 @@ import (
 
 	"github.com/dynago/dynago/engine"
 )
-
-// longestLine bounds one line of a stream: with log probabilities and routed
-// experts, they are long.
-const longestLine = 64 << 20
 
 // Stream posts a body and yields the data of each event of the answer, which may
 // be used until the next one is asked for. The sequence ends at [DONE] or where
@@ -60,6 +54,11 @@ const (
 	restTimeout = 20 * time.Millisecond
 )
 
+// LastWords is how long a server may take over what follows the end of an answer:
+// counts, and the word that nothing more comes. Those who wait for the answer have
+// it by then.
+const LastWords = 2 * time.Second
+
 // rest reads what is left of an answer whose last event has come, so that its
 // connection can take another request. It is there already, or not worth waiting
 // for; cancel ends the wait.
@@ -79,48 +78,5 @@ func notAStream(resp *http.Response) error {
 	return &engine.Error{
 		Kind: engine.Internal, FromEngine: true, Status: resp.StatusCode,
 		Message: fmt.Sprintf("the answer is %q and no stream of events", resp.Header.Get("Content-Type")),
-	}
-}
-
-var done = []byte("[DONE]")
-
-// Events yields the data of server-sent events, as engines write them: with
-// either line ending, with or without a blank behind the colon, with comments
-// between them. Data over several lines is joined by line feeds. It ends at
-// [DONE]. What is yielded may be used until the next is asked for.
-func Events(r io.Reader) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		lines := bufio.NewScanner(r)
-		lines.Buffer(make([]byte, 0, 4<<10), longestLine)
-		var event []byte
-		begun := false
-		for lines.Scan() {
-			line := bytes.TrimSuffix(lines.Bytes(), []byte{'\r'})
-			if len(line) == 0 {
-				if begun && (bytes.Equal(event, done) || !yield(event, nil)) {
-					return
-				}
-				event, begun = event[:0], false
-				continue
-			}
-			data, ok := bytes.CutPrefix(line, []byte("data:"))
-			if !ok {
-				continue // a comment, or a field that says nothing here
-			}
-			if begun {
-				event = append(event, '\n')
-			}
-			begun = true
-			event = append(event, bytes.TrimPrefix(data, []byte{' '})...)
-		}
-		if err := lines.Err(); err != nil {
-			yield(nil, err)
-			return
-		}
-		// The last event of a stream that was cut has no blank line behind it: it
-		// is whole only if nothing of it is missing, which its reader will see.
-		if begun && !bytes.Equal(event, done) {
-			yield(event, nil)
-		}
 	}
 }

@@ -94,6 +94,11 @@ func (a *answer) finished() bool { return a.reason != "" }
 
 // read returns what a piece brings, which may be nothing.
 func (a *answer) read(data []byte) (engine.Delta, error) {
+	if a.r.Logprobs == nil && streams(a.r) {
+		if t, ok := quick(data); ok {
+			return a.add(engine.Delta{TokenIDs: t.ids}, t.text, t.reason)
+		}
+	}
 	var p piece
 	if err := json.Unmarshal(data, &p, lenient); err != nil {
 		kind := engine.Internal
@@ -112,13 +117,10 @@ func (a *answer) read(data []byte) (engine.Delta, error) {
 		a.transfer = p.Transfer
 	}
 	i := slices.IndexFunc(p.Choices, func(c choice) bool { return c.Index == 0 })
-	if i < 0 {
+	if i < 0 || a.finished() {
 		return engine.Delta{}, nil
 	}
 	c := &p.Choices[i]
-	if len(c.TokenIDs) == 0 && c.Text != "" {
-		return engine.Delta{}, engine.Errorf(engine.Internal, "vLLM: the answer has text and no token ids; builds before 0.10.2 give none")
-	}
 	d := engine.Delta{TokenIDs: c.TokenIDs}
 	if err := a.addLogprobs(&d, c.Logprobs); err != nil {
 		return engine.Delta{}, err
@@ -133,8 +135,16 @@ func (a *answer) read(data []byte) (engine.Delta, error) {
 			return engine.Delta{}, err
 		}
 	}
-	if c.FinishReason != "" {
-		a.reason = c.FinishReason
+	return a.add(d, c.Text != "", c.FinishReason)
+}
+
+// add takes in what a piece has brought, and returns what of it is given out.
+func (a *answer) add(d engine.Delta, text bool, reason string) (engine.Delta, error) {
+	if len(d.TokenIDs) == 0 && text {
+		return engine.Delta{}, engine.Errorf(engine.Internal, "vLLM: the answer has text and no token ids; builds before 0.10.2 give none")
+	}
+	if reason != "" {
+		a.reason = reason
 	}
 	return a.hold(d), nil
 }

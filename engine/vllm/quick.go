@@ -1,0 +1,193 @@
+package vllm
+
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+// told is what nearly all pieces of a stream tell: new ids, and whether they are
+// the last.
+type told struct {
+	ids    []uint32
+	text   bool // the piece has a text too
+	reason string
+}
+
+// quick reads a piece that tells nothing else, in a form that needs no second look:
+// one choice, and beside it plain strings, whole numbers and nulls. What it does
+// not know by heart it leaves to the decoder of all pieces, which reads ten times
+// as long; where both read, they read the same.
+func quick(data []byte) (t told, ok bool) {
+	s := scan{rest: data}
+	chosen := false
+	ok = s.object(func(name []byte) bool {
+		switch string(name) {
+		case "choices":
+			if chosen || !s.next('[') || !s.choice(&t) {
+				return false
+			}
+			chosen = true
+			return s.next(']')
+		case "error", "usage", "prompt_logprobs", "kv_transfer_params":
+			return s.null()
+		case "object":
+			object, ok := s.text()
+			return ok && string(object) != "error"
+		}
+		return s.skip()
+	})
+	return t, ok && chosen && s.peek() == 0
+}
+
+func (s *scan) choice(t *told) bool {
+	return s.object(func(name []byte) bool {
+		switch string(name) {
+		case "index":
+			n, ok := s.number()
+			return ok && n == 0
+		case "token_ids":
+			if t.ids != nil {
+				return false
+			}
+			var ok bool
+			t.ids, ok = s.ids()
+			return ok
+		case "text":
+			text, ok := s.text()
+			t.text = len(text) > 0
+			return ok
+		case "finish_reason":
+			if s.null() {
+				t.reason = ""
+				return true
+			}
+			reason, ok := s.text()
+			t.reason = string(reason)
+			return ok && utf8.Valid(reason)
+		case "logprobs", "prompt_logprobs":
+			return s.null()
+		}
+		return s.skip()
+	})
+}
+
+// scan is a place in a JSON text. Its methods step over what they name, and say no
+// where something else stands.
+type scan struct{ rest []byte }
+
+// peek returns the first byte that is no blank, or 0 at the end.
+func (s *scan) peek() byte {
+	for i, c := range s.rest {
+		if c != ' ' && c != '\n' && c != '\t' && c != '\r' {
+			s.rest = s.rest[i:]
+			return c
+		}
+	}
+	s.rest = nil
+	return 0
+}
+
+func (s *scan) next(c byte) bool {
+	if s.peek() != c {
+		return false
+	}
+	s.rest = s.rest[1:]
+	return true
+}
+
+// object calls member with the name of each member, to step over its value.
+func (s *scan) object(member func(name []byte) bool) bool {
+	if !s.next('{') {
+		return false
+	}
+	for first := true; !s.next('}'); first = false {
+		if !first && !s.next(',') {
+			return false
+		}
+		name, ok := s.text()
+		if !ok || !s.next(':') || !member(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// ids steps over an array of numbers of 32 bits.
+func (s *scan) ids() (ids []uint32, ok bool) {
+	if !s.next('[') {
+		return nil, false
+	}
+	ids = make([]uint32, 0, 1)
+	for !s.next(']') {
+		if len(ids) > 0 && !s.next(',') {
+			return nil, false
+		}
+		n, ok := s.number()
+		if !ok || n>>32 != 0 {
+			return nil, false
+		}
+		ids = append(ids, uint32(n))
+	}
+	return ids, true
+}
+
+// text steps over a string without escapes. A quote inside of one has one.
+func (s *scan) text() (text []byte, ok bool) {
+	if !s.next('"') {
+		return nil, false
+	}
+	end := bytes.IndexByte(s.rest, '"')
+	if end < 0 {
+		return nil, false
+	}
+	text, s.rest = s.rest[:end], s.rest[end+1:]
+	for _, c := range text {
+		if c < ' ' || c == '\\' {
+			return nil, false
+		}
+	}
+	return text, true
+}
+
+// number steps over a number that is written in digits alone.
+func (s *scan) number() (n uint64, ok bool) {
+	const most = 18 // digits
+	s.peek()
+	i := 0
+	for ; i < len(s.rest) && '0' <= s.rest[i] && s.rest[i] <= '9'; i++ {
+		n = 10*n + uint64(s.rest[i]-'0')
+		if i >= most {
+			return 0, false
+		}
+	}
+	if i == 0 || i > 1 && s.rest[0] == '0' {
+		return 0, false
+	}
+	s.rest = s.rest[i:]
+	switch s.peek() {
+	case ',', ']', '}':
+		return n, true
+	}
+	return 0, false
+}
+
+func (s *scan) null() bool {
+	s.peek()
+	rest, ok := bytes.CutPrefix(s.rest, []byte("null"))
+	if ok {
+		s.rest = rest
+	}
+	return ok
+}
+
+func (s *scan) skip() bool {
+	switch s.peek() {
+	case '"':
+		_, ok := s.text()
+		return ok
+	case 'n':
+		return s.null()
+	}
+	_, ok := s.number()
+	return ok
+}
