@@ -25,5 +25,8 @@ func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
 	if !s.NoMessages {
 		more = append(more, messagesDescription())
 	}
+	if !s.NoAdmin && !s.SeparateAdmin && s.Roster != nil {
+		more = append(more, workersDescription())
+	}
 	s.respond(w, http.StatusOK, openai.OpenAPI("dynago", s.Version, s.OverloadStatus, more...)) //nolint:errcheck // the client has gone, and nothing is left to do
 }

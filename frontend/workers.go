@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/internal/wire"
+	"github.com/dynago/dynago/openai"
 )
 
 // Roster is who serves, as operators may change it.
@@ -122,5 +124,45 @@ func (s *Server) changeWorker(change func(id uint64) bool) http.HandlerFunc {
 			return
 		}
 		s.object(w, http.StatusAccepted, map[string]uint64{"worker_id": id})
+	}
+}
+
+// workersDescription is what the OpenAPI document tells of these routes.
+func workersDescription() openai.Description {
+	const id = `[{"name":"id","in":"path","required":true,"description":"a worker_id","schema":{"type":"integer"}}]`
+	ref := func(name string) string { return `{"$ref":"#/components/schemas/` + name + `"}` }
+	const guarded = "The server listens to other machines, and this route changes it"
+	unknown := map[int]string{http.StatusForbidden: guarded, http.StatusNotFound: "There is no such worker"}
+	wrong := map[int]string{http.StatusBadRequest: "What is to be attached makes no sense, and nothing changes", http.StatusForbidden: guarded}
+	about := func(method, path, name, summary string) openai.Operation {
+		return openai.Operation{
+			Method: method, Path: "/admin/workers/{id}" + path, ID: name, Summary: summary,
+			Params: id, Answer: ref("WorkerID"), Status: http.StatusAccepted, Refusals: unknown,
+		}
+	}
+	return openai.Description{
+		Operations: []openai.Operation{
+			{
+				Method: "get", Path: "/admin/workers", ID: "listWorkers", Summary: "List the workers, and where they come from",
+				Answer: ref("WorkerList"), Refusals: map[int]string{},
+			},
+			{
+				Method: "post", Path: "/admin/workers", ID: "addWorker", Summary: "Attach a server, as behind --engine",
+				Body:  json.RawMessage(`{"type":"string","examples":["vllm=http://10.0.0.3:8000"]}`),
+				Media: "text/plain", Answer: ref("WorkerID"), Status: http.StatusCreated, Refusals: wrong,
+			},
+			{
+				Method: "post", Path: "/admin/workers/reload", ID: "reloadWorkers", Summary: "Read the lists of workers again",
+				Answer: ref("WorkerChange"), Refusals: wrong,
+			},
+			about("post", "/drain", "drainWorker", "Keep new requests from a worker"),
+			about("post", "/resume", "resumeWorker", "End that"),
+			about("delete", "", "removeWorker", "Drain a worker, and remove it once nothing runs there"),
+		},
+		Schemas: map[string]string{
+			"WorkerID":     `{"type":"object","required":["worker_id"],"properties":{"worker_id":{"type":"integer"}}}`,
+			"WorkerList":   `{"type":"object","required":["workers","sources"],"properties":{"workers":{"type":"array","items":{"type":"object","required":["worker_id","worker","state","restarts"],"properties":{"worker_id":{"type":"integer"},"worker":{"type":"string"},"engine":{"type":"string"},"model":{"type":"string"},"role":{"type":"string"},"state":{"type":"string"},"reason":{"type":"string"},"refused_for":{"type":"string"},"restarts":{"type":"integer"}}}},"sources":{"type":"array","items":{"type":"object","required":["source","workers","changes","errors"],"properties":{"source":{"type":"string"},"workers":{"type":"integer"},"changes":{"type":"integer"},"errors":{"type":"integer"},"fault":{"type":"string"}}}}}}`,
+			"WorkerChange": `{"type":"object","required":["added","removed","changed","kept"],"properties":{"added":{"type":"array","items":{"type":"string"}},"removed":{"type":"array","items":{"type":"string"}},"changed":{"type":"array","items":{"type":"string"}},"kept":{"type":"integer"}}}`,
+		},
 	}
 }

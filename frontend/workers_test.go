@@ -1,6 +1,7 @@
 package frontend_test
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -74,5 +75,38 @@ func TestWorkerRoutes(t *testing.T) {
 	}
 	if want := []string{"vllm=http://h:1,model=m", "drain", "detach", "resume", "reload", "reload"}; !slices.Equal(house.done, want) {
 		t.Errorf("done %q, want %q", house.done, want)
+	}
+}
+
+// The document of the API tells of these routes, where they can be reached.
+func TestWorkerRoutesAreDescribed(t *testing.T) {
+	type paths map[string]map[string]struct {
+		Responses map[string]any `json:"responses"`
+	}
+	document := func(separate bool) paths {
+		s := start(t, newFake(), func(c *frontend.Config) { c.Roster, c.SeparateAdmin = &roster{}, separate })
+		var told struct {
+			Paths paths `json:"paths"`
+		}
+		if err := json.Unmarshal([]byte(s.do("GET", "/openapi.json", "").body), &told); err != nil {
+			t.Fatal(err)
+		}
+		return told.Paths
+	}
+	public, apart := document(false), document(true)
+	for _, c := range []struct{ method, path, status string }{
+		{"get", "/admin/workers", "200"},
+		{"post", "/admin/workers", "201"},
+		{"post", "/admin/workers/reload", "200"},
+		{"post", "/admin/workers/{id}/drain", "202"},
+		{"post", "/admin/workers/{id}/resume", "202"},
+		{"delete", "/admin/workers/{id}", "202"},
+	} {
+		if public[c.path][c.method].Responses[c.status] == nil {
+			t.Errorf("%s %s: %+v, want a %s", c.method, c.path, public[c.path][c.method], c.status)
+		}
+		if apart[c.path] != nil {
+			t.Errorf("%s is told of on a port where it is not", c.path)
+		}
 	}
 }

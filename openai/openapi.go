@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 
@@ -14,11 +15,14 @@ import (
 type Operation struct {
 	Method, Path string
 	ID, Summary  string
-	Body         any    // schema of the request, or nil
-	Answer       string // schema of the 200 answer
-	Streams      bool   // answers with server-sent events if asked to
-	Params       string // OpenAPI parameters, or empty
-	Refusal      string // schema of the other answers; empty means OpenAI's
+	Body         any            // schema of the request, or nil
+	Media        string         // type of its body; empty means application/json
+	Answer       string         // schema of the answer
+	Status       int            // of the answer; 0 means 200
+	Streams      bool           // answers with server-sent events if asked to
+	Params       string         // OpenAPI parameters, or empty
+	Refusal      string         // schema of the other answers; empty means OpenAI's
+	Refusals     map[int]string // when they come; nil means as with a request for a model
 }
 
 // Description is what another package tells of its routes.
@@ -30,14 +34,14 @@ type Description struct {
 const modelParameter = `[{"name":"model","in":"path","required":true,"description":"may hold slashes","schema":{"type":"string"}}]`
 
 var operations = []Operation{
-	{"post", "/v1/chat/completions", "createChatCompletion", "Answer a conversation", chatTable.schema(), ref("ChatCompletion"), true, "", ""},
-	{"post", "/v1/completions", "createCompletion", "Continue one or several prompts", completionTable.schema(), ref("Completion"), true, "", ""},
-	{"get", "/v1/models", "listModels", "List the models that can serve now", nil, ref("ModelList"), false, "", ""},
-	{"get", "/v1/models/{model}", "retrieveModel", "Describe one model", nil, ref("Model"), false, modelParameter, ""},
-	{"post", "/tokenize", "tokenize", "Turn a prompt or a conversation into token IDs", tokenizeTable.schema(), ref("Tokens"), false, "", ""},
-	{"post", "/v1/tokenize", "tokenizeV1", "The same as /tokenize", tokenizeTable.schema(), ref("Tokens"), false, "", ""},
-	{"post", "/detokenize", "detokenize", "Turn token IDs into text", detokenizeTable.schema(), ref("Prompt"), false, "", ""},
-	{"post", "/v1/detokenize", "detokenizeV1", "The same as /detokenize", detokenizeTable.schema(), ref("Prompt"), false, "", ""},
+	{Method: "post", Path: "/v1/chat/completions", ID: "createChatCompletion", Summary: "Answer a conversation", Body: chatTable.schema(), Answer: ref("ChatCompletion"), Streams: true},
+	{Method: "post", Path: "/v1/completions", ID: "createCompletion", Summary: "Continue one or several prompts", Body: completionTable.schema(), Answer: ref("Completion"), Streams: true},
+	{Method: "get", Path: "/v1/models", ID: "listModels", Summary: "List the models that can serve now", Answer: ref("ModelList")},
+	{Method: "get", Path: "/v1/models/{model}", ID: "retrieveModel", Summary: "Describe one model", Answer: ref("Model"), Params: modelParameter},
+	{Method: "post", Path: "/tokenize", ID: "tokenize", Summary: "Turn a prompt or a conversation into token IDs", Body: tokenizeTable.schema(), Answer: ref("Tokens")},
+	{Method: "post", Path: "/v1/tokenize", ID: "tokenizeV1", Summary: "The same as /tokenize", Body: tokenizeTable.schema(), Answer: ref("Tokens")},
+	{Method: "post", Path: "/detokenize", ID: "detokenize", Summary: "Turn token IDs into text", Body: detokenizeTable.schema(), Answer: ref("Prompt")},
+	{Method: "post", Path: "/v1/detokenize", ID: "detokenizeV1", Summary: "The same as /detokenize", Body: detokenizeTable.schema(), Answer: ref("Prompt")},
 }
 
 // refusal is the schema of an answer that is none.
@@ -73,6 +77,11 @@ func OpenAPI(title, version string, overloadStatus int, more ...Description) []b
 	}
 	type object = map[string]any
 	paths := map[string]object{}
+	ofModels := map[int]string{
+		400: "The request is malformed or breaks a rule",
+		404: "The model is unknown",
+		503: "The model or the service is not ready", overloadStatus: "All workers are busy",
+	}
 	all := Description{operations, schemas}
 	for _, d := range more {
 		all = all.with(d)
@@ -82,12 +91,12 @@ func OpenAPI(title, version string, overloadStatus int, more ...Description) []b
 		if op.Streams {
 			content["text/event-stream"] = object{"schema": object{"type": "string"}}
 		}
-		responses := object{"200": object{"description": "OK", "content": content}}
-		for status, what := range map[int]string{
-			400: "The request is malformed or breaks a rule",
-			404: "The model is unknown",
-			503: "The model or the service is not ready", overloadStatus: "All workers are busy",
-		} {
+		responses := object{strconv.Itoa(cmp.Or(op.Status, http.StatusOK)): object{"description": "OK", "content": content}}
+		refusals := op.Refusals
+		if refusals == nil {
+			refusals = ofModels
+		}
+		for status, what := range refusals {
 			responses[strconv.Itoa(status)] = object{"description": what, "content": object{
 				"application/json": object{"schema": json.RawMessage(cmp.Or(op.Refusal, refusal))},
 			}}
@@ -95,7 +104,7 @@ func OpenAPI(title, version string, overloadStatus int, more ...Description) []b
 		entry := object{"operationId": op.ID, "summary": op.Summary, "responses": responses}
 		if op.Body != nil {
 			entry["requestBody"] = object{"required": true, "content": object{
-				"application/json": object{"schema": op.Body},
+				cmp.Or(op.Media, "application/json"): object{"schema": op.Body},
 			}}
 		}
 		if op.Params != "" {
