@@ -126,6 +126,9 @@ func (r *Registry) writable(w *way, q pendingWrite) (*move, Skip) {
 		return nil, SkipGone
 	}
 	worth := w.from.worth(from)
+	if wish, ok := r.wishes[q.hash]; ok && wish.until > r.now {
+		worth.class, worth.ephemeral = SoftPinned, false
+	}
 	to := w.to.fit(r.refs[:0], 1, worth.class)
 	if worth.ephemeral || len(to) == 0 {
 		w.from.Release([]Ref{from})

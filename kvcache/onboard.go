@@ -381,6 +381,10 @@ func (r *Registry) publishNext(l *load) {
 		parent = l.at[l.done-1].ref
 	}
 	l.done++
+	if l.prefetch != nil {
+		l.prefetch.open--
+		r.reserved--
+	}
 	if p.state == posHeld {
 		return
 	}

@@ -72,7 +72,8 @@ type prefetch struct {
 	lifting int   // blocks on their way to the host
 	base    []Ref // what was on the device when the second step began
 	load    *load // the second step, while it lasts
-	size    int   // slots that it took
+	size    int   // blocks of it
+	open    int   // of these, not yet published
 }
 
 // never is later than anything.
@@ -207,6 +208,7 @@ func (r *Registry) secondStep(p *prefetch) {
 	}
 	p.load, _ = r.begin(rest[:n], base, p)
 	p.size = len(p.load.hashes)
+	p.open = p.size
 	r.reserved += p.size
 }
 
@@ -230,8 +232,8 @@ func (r *Registry) endPrefetch(p *prefetch, s PrefetchState) {
 		p.load = nil
 		r.abandon(l)
 	}
-	r.reserved -= p.size
-	p.size = 0
+	r.reserved -= p.open
+	p.open = 0
 	r.device.Release(p.base)
 	p.base = nil
 	if p.lifting > 0 {

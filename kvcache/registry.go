@@ -42,8 +42,10 @@ type Registry struct {
 	loaded        []Loaded
 	early         []*prefetch // that have not ended, in the order they came
 	past          []Prefetch  // the newest that have
-	refs          []Ref       // scratch
-	reserved      int         // device slots that prefetches hold and have not filled
+	wishes        map[kv.SeqHash]wish
+	manyWishes    int
+	refs          []Ref // scratch
+	reserved      int   // device slots that prefetches hold and have not filled
 	loadStats     LoadStats
 	prefetchStats PrefetchStats
 }
@@ -214,7 +216,7 @@ func NewRegistry(cfg Config) (*Registry, error) {
 	}
 	r := &Registry{
 		cfg: cfg, device: cfg.Device,
-		moves: map[moveKey]*move{}, underway: map[uint64]*Transfer{},
+		moves: map[moveKey]*move{}, underway: map[uint64]*Transfer{}, wishes: map[kv.SeqHash]wish{},
 	}
 	for k := range kv.Tier(tiers) {
 		if t := r.Tier(k); t != nil && t.kind != k {
@@ -441,6 +443,7 @@ func (r *Registry) publish(m *move) {
 	ref, outcome := w.to.Register(m.to, m.block, Root)
 	if outcome == Added {
 		w.to.pool.Inherit(ref, m.record, r.cfg.Zero)
+		r.fulfil(w.to, ref)
 		if m.early {
 			w.to.prefetched(ref)
 			r.prefetchStats.Blocks[w.To]++

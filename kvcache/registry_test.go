@@ -15,33 +15,41 @@ import (
 // plant is a registry together with what the caller of one has: the bytes in all
 // slots, and transfers that take their time.
 type plant struct {
-	r       *kvcache.Registry
-	tiers   [4]*kvcache.Tier
-	bytes   [4][]kv.SeqHash // what lies in each slot
-	under   []*kvcache.Transfer
-	now     time.Duration
-	events  *kvcache.Consolidator
-	folded  *fold
-	loads   map[kvcache.LoadID][]kv.SeqHash // promised
-	bases   map[kvcache.LoadID][]kvcache.Ref
-	clean   bool // nothing has failed so far
-	fatalf  func(string, ...any)
-	written map[kv.SeqHash]bool
+	r      *kvcache.Registry
+	tiers  [4]*kvcache.Tier
+	bytes  [4][]kv.SeqHash // what lies in each slot
+	under  []*kvcache.Transfer
+	now    time.Duration
+	events *kvcache.Consolidator
+	folded *fold
+	loads  map[kvcache.LoadID][]kv.SeqHash // promised
+	bases  map[kvcache.LoadID][]kvcache.Ref
+	clean  bool // nothing has failed so far
+	fatalf func(string, ...any)
 }
 
 func newPlant(fatalf func(string, ...any), slots [4]int, cfg kvcache.Config) *plant {
+	var pools [4]*kvcache.Pool
+	for k, n := range slots {
+		if n > 0 {
+			pools[k] = kvcache.New(n)
+		}
+	}
+	return newPlantOver(fatalf, pools, cfg)
+}
+
+func newPlantOver(fatalf func(string, ...any), pools [4]*kvcache.Pool, cfg kvcache.Config) *plant {
 	p := &plant{
 		fatalf: fatalf, clean: true, folded: newFold(),
 		events: kvcache.NewConsolidator(kvcache.ConsolidatorConfig{Epoch: 1}),
 		loads:  map[kvcache.LoadID][]kv.SeqHash{}, bases: map[kvcache.LoadID][]kvcache.Ref{},
 	}
-	for k, n := range slots {
-		if n == 0 {
-			continue
+	for k, pool := range pools {
+		if pool != nil {
+			p.tiers[k] = kvcache.NewTier(kv.Tier(k), pool)
+			p.tiers[k].Listen(p.events)
+			p.bytes[k] = make([]kv.SeqHash, pool.Stats().Total)
 		}
-		p.tiers[k] = kvcache.NewTier(kv.Tier(k), kvcache.New(n))
-		p.tiers[k].Listen(p.events)
-		p.bytes[k] = make([]kv.SeqHash, n)
 	}
 	cfg.Device, cfg.Host, cfg.Disk, cfg.Shared = p.tiers[0], p.tiers[1], p.tiers[2], p.tiers[3]
 	var err error
@@ -222,7 +230,13 @@ func TestRegistry(t *testing.T) {
 		if rapid.Bool().Draw(t, "filter") {
 			cfg.DiskFilter = kvcache.NewFrequencyFilter(4)
 		}
-		p := newPlant(t.Fatalf, slots, cfg)
+		var pools [4]*kvcache.Pool
+		for k, n := range slots {
+			if n > 0 {
+				pools[k] = kvcache.NewPool(kvcache.PoolConfig{Blocks: n, Reject: k >= 2, PinBudget: int64(k * n / 4)})
+			}
+		}
+		p := newPlantOver(t.Fatalf, pools, cfg)
 		sequence := rapid.Custom(func(t *rapid.T) []kv.SeqHash {
 			var seq []kv.SeqHash
 			h := kv.SeqHash(1)
@@ -305,6 +319,23 @@ func TestRegistry(t *testing.T) {
 						t.Fatalf("prefetch %d was %s and could be cancelled", id, before.State)
 					}
 					p.settled()
+				}
+			},
+			"wish": func(t *rapid.T) {
+				tier := p.tiers[rapid.IntRange(0, 3).Draw(t, "tier")]
+				if tier == nil {
+					return
+				}
+				seq := sequence.Draw(t, "sequence")
+				switch rapid.IntRange(0, 2).Draw(t, "what") {
+				case 0:
+					tier.Pool().SetRetention(seq, kvcache.Retention{Priority: uint8(rapid.IntRange(0, 100).Draw(t, "priority")), TTL: time.Duration(rapid.IntRange(0, 2).Draw(t, "ttl")) * time.Second})
+				case 1:
+					p.r.Pin(p.now, seq, kvcache.Pin{TTL: time.Duration(rapid.IntRange(0, 3).Draw(t, "ttl")) * time.Second})
+				case 2:
+					if ref, ok := tier.Pool().Find(seq[len(seq)-1]); ok {
+						tier.Pool().SetEphemeral(ref)
+					}
 				}
 			},
 			"wait": func(t *rapid.T) {
