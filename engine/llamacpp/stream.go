@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -98,22 +99,28 @@ type stream struct {
 // run yields deltas until the terminal one, and returns nil then, or when the
 // consumer leaves; else what ended the stream.
 func (s *stream) run(ctx context.Context, body []byte, yield func(engine.Delta, error) bool) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	for data, err := range s.e.client.Stream(ctx, "/completion", httpapi.Traced(s.r.Trace), body) {
 		switch {
-		case ctx.Err() != nil:
-			return engine.CauseOf(ctx, ctx.Err())
 		case err != nil && s.end != nil:
 			yield(*s.end, nil) // the answer is whole, only its last words are missing
 			return nil
+		case ctx.Err() != nil:
+			return engine.CauseOf(ctx, ctx.Err())
 		case err != nil:
 			return contextExceeded(err)
 		}
 		c, err := read(data)
-		if err != nil {
-			return err
+		if err == nil && len(c.Error) > 0 {
+			err = contextExceeded(httpapi.InStream(data))
 		}
-		if len(c.Error) > 0 {
-			return contextExceeded(httpapi.InStream(data))
+		switch {
+		case err != nil && s.end != nil:
+			yield(*s.end, nil)
+			return nil
+		case err != nil:
+			return err
 		}
 		d, ended, err := s.take(ctx, &c)
 		if err != nil {
@@ -126,13 +133,16 @@ func (s *stream) run(ctx context.Context, body []byte, yield func(engine.Delta, 
 		if len(d.TokenIDs) > 0 && !yield(d, nil) {
 			return nil
 		}
+		if s.end != nil {
+			defer time.AfterFunc(httpapi.LastWords, stop).Stop() // what comes next is the last
+		}
 	}
 	switch {
-	case ctx.Err() != nil:
-		return engine.CauseOf(ctx, ctx.Err())
 	case s.end != nil:
 		yield(*s.end, nil)
 		return nil
+	case ctx.Err() != nil:
+		return engine.CauseOf(ctx, ctx.Err())
 	}
 	return engine.Errorf(engine.StreamIncomplete, "the server's stream ended without its last event")
 }

@@ -30,7 +30,7 @@ func FuzzHearing(f *testing.F) {
 				}
 				return yield(e, err)
 			})}
-			if err := h.run(t.Context(), httpapi.Events(bytes.NewReader(stream))); err != nil {
+			if err := h.run(t.Context(), func() {}, httpapi.Events(bytes.NewReader(stream))); err != nil {
 				failed = true
 				yield(chat.Event{}, err)
 			}

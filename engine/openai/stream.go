@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -84,7 +85,9 @@ func (e *Engine) Chat(ctx context.Context, r *engine.Request) iter.Seq2[chat.Eve
 		e.running.Add(1)
 		defer e.running.Add(-1)
 		h := &hearing{out: answer.New(r, yield)}
-		if err := h.run(ctx, e.client.Stream(ctx, route, httpapi.Traced(r.Trace), body)); err != nil {
+		ctx, stop := context.WithCancel(ctx)
+		defer stop()
+		if err := h.run(ctx, stop, e.client.Stream(ctx, route, httpapi.Traced(r.Trace), body)); err != nil {
 			yield(chat.Event{}, without(err, route))
 		}
 	}
@@ -108,14 +111,16 @@ type hearing struct {
 	usage  *chat.Usage
 }
 
-// run says what the stream says, and returns what ends it early.
-func (h *hearing) run(ctx context.Context, stream iter.Seq2[[]byte, error]) error {
+// run says what the stream says, and returns what ends it early. It stops a stream
+// that has nothing to say after its end.
+func (h *hearing) run(ctx context.Context, stop context.CancelFunc, stream iter.Seq2[[]byte, error]) error {
+	var tail *time.Timer // runs once the answer has finished
 	for data, err := range stream {
 		switch {
-		case ctx.Err() != nil:
-			return engine.CauseOf(ctx, ctx.Err())
 		case err != nil && h.finish != "":
 			return h.end() // the answer is whole, only its counts are missing
+		case ctx.Err() != nil:
+			return engine.CauseOf(ctx, ctx.Err())
 		case err != nil:
 			return err
 		}
@@ -130,15 +135,19 @@ func (h *hearing) run(ctx context.Context, stream iter.Seq2[[]byte, error]) erro
 		if err != nil || !goes {
 			return err
 		}
-		if h.finish != "" && h.usage != nil && len(c.Choices) == 0 {
+		switch {
+		case h.finish != "" && h.usage != nil && len(c.Choices) == 0:
 			return h.end()
+		case h.finish != "" && tail == nil:
+			tail = time.AfterFunc(httpapi.LastWords, stop)
+			defer tail.Stop()
 		}
 	}
 	switch {
-	case ctx.Err() != nil:
-		return engine.CauseOf(ctx, ctx.Err())
 	case h.finish != "":
 		return h.end()
+	case ctx.Err() != nil:
+		return engine.CauseOf(ctx, ctx.Err())
 	}
 	return engine.Errorf(engine.StreamIncomplete, "the server's stream ended without a finish reason")
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/httpapi"
@@ -79,25 +80,32 @@ func (e *Engine) answer(ctx context.Context, r *engine.Request, yield func(engin
 		}
 		return err
 	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var tail *time.Timer // runs once the answer has finished
 	for data, err := range e.client.Stream(ctx, completions, httpapi.Traced(r.Trace), body) {
-		if err != nil {
-			if a.finish != "" && ctx.Err() == nil {
-				break // it is whole, only its tail is lost
-			}
-			return err
+		var d engine.Delta
+		if err == nil {
+			d, err = a.read(data)
 		}
-		d, err := a.read(data)
-		if err != nil {
+		switch {
+		case err != nil && tail != nil:
+			continue // the answer is whole, only its tail is lost
+		case err != nil:
 			return err
+		case a.finish != "" && tail == nil:
+			tail = time.AfterFunc(httpapi.LastWords, stop)
+			defer tail.Stop()
 		}
 		if len(d.TokenIDs) > 0 && !yield(d, nil) {
 			return nil
 		}
 	}
 	switch {
+	case a.finish != "":
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case a.finish == "":
+	default:
 		return engine.Errorf(engine.StreamIncomplete, "the stream ended without a reason")
 	}
 	yield(a.end(), nil)

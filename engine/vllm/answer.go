@@ -117,7 +117,7 @@ func (a *answer) read(data []byte) (engine.Delta, error) {
 		a.transfer = p.Transfer
 	}
 	i := slices.IndexFunc(p.Choices, func(c choice) bool { return c.Index == 0 })
-	if i < 0 || a.finished() {
+	if i < 0 {
 		return engine.Delta{}, nil
 	}
 	c := &p.Choices[i]
@@ -138,8 +138,12 @@ func (a *answer) read(data []byte) (engine.Delta, error) {
 	return a.add(d, c.Text != "", c.FinishReason)
 }
 
-// add takes in what a piece has brought, and returns what of it is given out.
+// add takes in what a piece has brought, and returns what of it is given out: nothing
+// of one that comes behind the end.
 func (a *answer) add(d engine.Delta, text bool, reason string) (engine.Delta, error) {
+	if a.finished() {
+		return engine.Delta{}, nil
+	}
 	if len(d.TokenIDs) == 0 && text {
 		return engine.Delta{}, engine.Errorf(engine.Internal, "vLLM: the answer has text and no token ids; builds before 0.10.2 give none")
 	}

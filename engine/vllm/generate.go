@@ -13,6 +13,7 @@ import (
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/httpapi"
 )
 
 // Generate runs one request. The request is posted when the loop begins; leaving
@@ -198,15 +199,24 @@ func isMissing(err error) bool {
 }
 
 func (e *Engine) attempt(ctx context.Context, r *engine.Request, card *engine.Card, d *dialect, yield func(engine.Delta, error) bool) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	a := answer{r: r, tellsCached: card.Features.Has(engine.FeatureCachedTokens)}
 	var err error
+	var tail *time.Timer // runs once the answer has finished
 	for data, failed := range e.answers(ctx, r, card, d) {
 		if err = failed; err != nil {
 			break
 		}
 		delta, failed := a.read(data)
-		if failed != nil {
+		switch {
+		case failed != nil && tail != nil:
+			continue // whatever it is, it is behind the end
+		case failed != nil:
 			return failed
+		case a.finished() && tail == nil:
+			tail = time.AfterFunc(httpapi.LastWords, stop)
+			defer tail.Stop()
 		}
 		if len(delta.TokenIDs) > 0 || delta.PromptLogprobs != nil {
 			if !yield(delta, nil) {
@@ -216,10 +226,10 @@ func (e *Engine) attempt(ctx context.Context, r *engine.Request, card *engine.Ca
 		}
 	}
 	switch {
+	case a.finished(): // whatever became of the connection, or of us, afterwards
 	case ctx.Err() != nil:
 		e.abort(r.ID, d, &a)
 		return engine.CauseOf(ctx, ctx.Err())
-	case a.finished(): // whatever became of the connection afterwards
 	case err != nil:
 		return err
 	default:

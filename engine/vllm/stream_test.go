@@ -1,6 +1,7 @@
 package vllm_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"math"
@@ -202,6 +203,34 @@ func TestBrokenAfterTheEnd(t *testing.T) {
 	s.ready(t)
 	if ids, last, err := s.run(t, ask()); err != nil || last.Finish != engine.FinishLength || len(ids) != 1 {
 		t.Errorf("%v, %+v, %v", ids, last, err)
+	}
+}
+
+// An answer that has finished is whole, whatever the server says behind its end, or
+// if it never stops.
+func TestSilentAfterTheEnd(t *testing.T) {
+	for name, behind := range map[string]string{
+		"nothing":     "",
+		"more tokens": chunk("", 9) + chunk("stop", 9, 9),
+		"no JSON":     "data: {\n\n",
+	} {
+		s := attach(t, fake.Config{}, map[string]http.HandlerFunc{"/inference/v1/generate": func(w http.ResponseWriter, r *http.Request) {
+			says(chunk("length", 1)+behind)(w, r)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}})
+		s.ready(t)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		var ids []uint32
+		for d, err := range s.Generate(ctx, ask()) {
+			if ids = append(ids, d.TokenIDs...); err != nil || d.Finish != engine.Running && d.Finish != engine.FinishLength {
+				t.Errorf("%s behind the end: %+v, %v", name, d, err)
+			}
+			cancel(engine.ErrInactive) // once the first of it has come
+		}
+		if !slices.Equal(ids, []uint32{1}) {
+			t.Errorf("%s behind the end: ids %v", name, ids)
+		}
 	}
 }
 
