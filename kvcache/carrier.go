@@ -28,8 +28,6 @@ func NewCarrier(r *Registry) *Carrier {
 
 // Advance makes everything happen that happens until now, in its order.
 func (c *Carrier) Advance(now time.Duration) {
-	c.now = max(c.now, c.r.now)
-	c.begin()
 	for {
 		at, ok := c.Next()
 		if !ok || at > now {
@@ -46,7 +44,6 @@ func (c *Carrier) Advance(now time.Duration) {
 			}
 		}
 		c.r.Advance(c.now)
-		c.begin()
 	}
 	c.now = max(c.now, now)
 	c.r.Advance(c.now)
@@ -55,6 +52,7 @@ func (c *Carrier) Advance(now time.Duration) {
 
 // begin puts what the registry wants to move onto the links.
 func (c *Carrier) begin() {
+	c.now = max(c.now, c.r.now)
 	c.started = c.r.Start(c.started[:0], c.now)
 	for _, x := range c.started {
 		c.links[x.way().index].Add(c.now, x.ID, x.Bytes, x.Background)
@@ -67,8 +65,9 @@ func (c *Carrier) begin() {
 }
 
 // Next returns when something happens by itself: a transfer ends, a way opens
-// again, or a prefetch is due.
+// again, or a prefetch is due. What the registry has decided since begins with it.
 func (c *Carrier) Next() (at time.Duration, ok bool) {
+	c.begin()
 	at, ok = c.r.Next()
 	for _, l := range c.links {
 		if t, busy := l.Next(); busy && (!ok || t < at) {
