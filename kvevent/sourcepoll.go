@@ -17,7 +17,10 @@ const (
 	pollSoonest = 20 * time.Millisecond
 	pollLatest  = 100 * time.Millisecond
 	pollFailed  = time.Second
-	pollLimit   = 2 * time.Second
+	// pollLimit is how long an answer may take. Most builds of TensorRT-LLM answer
+	// only when nothing has happened for two seconds, and what they have gathered for
+	// one who has left by then is lost.
+	pollLimit = 5 * time.Minute
 )
 
 // PollConfig says how an engine is asked for its events.

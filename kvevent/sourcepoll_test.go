@@ -227,6 +227,44 @@ func TestPollSource(t *testing.T) {
 	})
 }
 
+// An engine may gather what happens until nothing does for a while, and what it has
+// gathered is lost with whoever does not wait for it.
+func TestPollSourceWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := newAsked()
+		source := kvevent.NewPollSource(kvevent.PollConfig{
+			Decoder: kvevent.Config{BlockSize: 2},
+			Fetch: func(ctx context.Context) ([]byte, error) {
+				body, err := engine.fetch(ctx)
+				select {
+				case <-time.After(30 * time.Second):
+					return body, err
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			},
+		})
+		engine.event(`{"type":"created","num_blocks_per_cache_level":[9]}`)
+		engine.store(1)
+		time.AfterFunc(40*time.Second, func() { engine.store(2) })
+		var r receiver
+		for b, err := range source.Events(t.Context(), nil) {
+			if err == nil {
+				err = r.take(b)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(r.ranks[0].holds) == 2 {
+				break
+			}
+		}
+		if len(r.gaps) > 0 || source.Stats().Lost > 0 {
+			t.Errorf("lost: %v, %+v", r.gaps, source.Stats())
+		}
+	})
+}
+
 // An answer that cannot be read is lost, and the next one says so.
 func TestPollSourceMalformed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -108,6 +108,7 @@ func (e *Engine) tell(state engine.State, reason string, card *engine.Card, read
 			l.renew()
 			l.about = nil
 			e.asleep.Store(false)
+			e.reticent.Store(false)
 		}
 		l.read, l.seen = read, now
 		if l.card == nil || !reflect.DeepEqual(l.card, card) {

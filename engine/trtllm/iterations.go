@@ -106,8 +106,17 @@ func (i iteration) load(rank uint32) engine.RankLoad {
 // readIterations asks a server that has no Prometheus page. Ranks of which nothing
 // is told are left as they are.
 func (e *Engine) readIterations(ctx context.Context, ranks []engine.RankLoad) error {
+	if e.reticent.Load() {
+		return nil
+	}
 	text, err := e.client.Get(ctx, "/metrics")
-	if err != nil {
+	switch {
+	case engine.KindOf(err) == engine.DeadlineExceeded:
+		if !e.reticent.Swap(true) {
+			e.log.Info("TensorRT-LLM tells its load only when it idles: give its configuration return_perf_metrics: true", "url", e.client.URL())
+		}
+		return nil
+	case err != nil:
 		return err
 	}
 	now, err := e.iterations.take(text)

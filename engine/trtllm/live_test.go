@@ -315,3 +315,40 @@ func TestAbortIsLate(t *testing.T) {
 	}
 	t.Error("the server is not free within 5 s")
 }
+
+// Most builds answer with their events only when nothing has happened for two
+// seconds, and lose them with a reader who has left by then.
+func TestQuirk18EventsAreWaitedFor(t *testing.T) {
+	a := attach(t, fake.Config{EventBuffer: 32768, Quiet: 2100 * time.Millisecond}, trtllm.Config{Events: true})
+	a.ready(t)
+	ids := make([]uint32, 100)
+	if _, _, err := collect(t.Context(), a, &engine.Request{TokenIDs: ids, Stop: engine.Stop{MaxTokens: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, a, func(b kv.Batch) bool {
+		if b.Gap == kv.GapLost {
+			t.Fatalf("lost: %+v", b)
+		}
+		return len(b.Events) > 0
+	})
+}
+
+// Such builds tell of their rounds in the same way, and not while they work: they
+// are asked once, and then the load is unknown.
+func TestLoadThatIsNotTold(t *testing.T) {
+	a := attach(t, fake.Config{NoPrometheus: true, Quiet: 10 * time.Second}, trtllm.Config{})
+	a.ready(t)
+	n := 0
+	began := time.Now()
+	for l, err := range a.Load(t.Context()) {
+		if err != nil || len(l.Ranks) != 1 || l.Ranks[0].Running != engine.Unknown {
+			t.Errorf("%+v, %v", l, err)
+		}
+		if n++; n == 5 {
+			break
+		}
+	}
+	if d := time.Since(began); d > 4*time.Second {
+		t.Errorf("five readings took %v", d)
+	}
+}

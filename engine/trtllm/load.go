@@ -10,7 +10,8 @@ import (
 
 // Load implements [engine.Engine]. The server's Prometheus page is read, which knows
 // no ranks: of several, nothing is known. Only where there is none, /metrics is,
-// whose every entry is told to one reader: an operator's own would miss it.
+// whose every entry is told to one reader: an operator's own would miss it. Builds
+// that answer there only once nothing has run for a while are not asked again.
 func (e *Engine) Load(ctx context.Context) iter.Seq2[engine.Load, error] {
 	return engine.Poll(ctx, e.config.LoadEvery, 0.1, func(ctx context.Context) (engine.Load, error) {
 		ranks := make([]engine.RankLoad, max(1, e.config.Ranks))

@@ -90,6 +90,7 @@ type Engine struct {
 	outer sync.WaitGroup
 	// iterations are what a server tells of that has no Prometheus page.
 	iterations iterations
+	reticent   atomic.Bool // it does not answer when it is asked for them
 	// legs numbers the pairs of legs that begin here, node tells them from those
 	// of others.
 	legs atomic.Uint64

@@ -78,18 +78,29 @@ func (s *Server) LoseEvents(on bool) {
 }
 
 // drain tells what has happened since it was asked last.
-func (s *Server) drain(w http.ResponseWriter, _ *http.Request) {
-	s.events.mu.Lock()
-	defer s.events.mu.Unlock()
+func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
 	out := []byte{'['}
-	for i, e := range s.events.events {
-		if i > 0 {
-			out = append(out, ',')
+	for more := true; more; {
+		events := s.events.take()
+		for _, e := range events {
+			if len(out) > 1 {
+				out = append(out, ',')
+			}
+			out = append(out, e.text...)
 		}
-		out = append(out, e.text...)
+		s.wait(r)
+		more = len(events) > 0 && s.config.Quiet > 0 && r.Context().Err() == nil
 	}
-	s.events.events = nil
 	write(w, jsontext.Value(append(out, ']')))
+}
+
+// take empties the buffer.
+func (b *buffer) take() []event {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	events := b.events
+	b.events = nil
+	return events
 }
 
 func (b *buffer) stored(e *kv.Event, what *mock.Store) string {

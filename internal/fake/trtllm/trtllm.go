@@ -38,6 +38,10 @@ type Config struct {
 	// EventBuffer is how many KV events are kept until somebody asks; older ones
 	// are dropped. 0: none are kept.
 	EventBuffer int
+	// Quiet is how long nothing may have happened before the server says what has,
+	// events and rounds alike: 2 s in most builds, late ones do not wait. What it has
+	// gathered for a client that leaves is lost.
+	Quiet time.Duration
 	// Transceiver is where legs meet. Servers of one pair share it; nil: none.
 	Transceiver *Transceiver
 	// ContextEndpoint is where decode servers meet this one while it computes; empty:
@@ -253,6 +257,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 
 // iterations tells of the rounds since it was asked last: one, if anything runs.
 func (s *Server) iterations(w http.ResponseWriter, r *http.Request) {
+	s.wait(r)
 	list := []any{}
 	card := s.status(r).Card
 	for l := range s.config.Engine.Load(r.Context()) {
@@ -272,6 +277,17 @@ func (s *Server) iterations(w http.ResponseWriter, r *http.Request) {
 		break
 	}
 	write(w, list)
+}
+
+// wait waits for more, or until the client has gone.
+func (s *Server) wait(r *http.Request) {
+	if s.config.Quiet == 0 {
+		return
+	}
+	select {
+	case <-time.After(s.config.Quiet):
+	case <-r.Context().Done():
+	}
 }
 
 func write(w http.ResponseWriter, v any) {
