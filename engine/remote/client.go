@@ -17,11 +17,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/grpc/status"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/remote/workerpb"
@@ -62,16 +60,10 @@ type Client struct {
 	config Config
 	log    *slog.Logger
 	watch  watch
-	told   *grpc.ClientConn // Describe, Events, Control, File
+	told   *line // Describe, Events, Control, File
 	calls  []*line
 	life   context.Context // ends with the client
 	end    context.CancelCauseFunc
-}
-
-// line is a connection for requests.
-type line struct {
-	conn *grpc.ClientConn
-	busy atomic.Int64
 }
 
 var (
@@ -112,15 +104,16 @@ func New(c Config) (*Client, error) {
 	// passthrough leaves names to the dialer, as for every other engine.
 	target := "passthrough:///" + net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), strconv.Itoa(DefaultPort)))
 	options := client.options(u)
-	if client.told, err = grpc.NewClient(target, options...); err != nil {
+	open := func() (*grpc.ClientConn, error) { return grpc.NewClient(target, options...) }
+	if client.told, err = newLine(open); err != nil {
 		return nil, fmt.Errorf("worker address %q: %w", c.URL, err)
 	}
 	for range max(1, c.Connections) {
-		conn, err := grpc.NewClient(target, options...)
+		l, err := newLine(open)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("worker address %q: %w", c.URL, err), client.Close())
 		}
-		client.calls = append(client.calls, &line{conn: conn})
+		client.calls = append(client.calls, l)
 	}
 	return client, nil
 }
@@ -163,23 +156,24 @@ func (c *Client) Close() error {
 		p.status.State, p.status.Reason, p.closed = engine.Failed, closed.Message, true
 		return true
 	})
-	errs := []error{closeConn(c.told)}
+	errs := []error{c.told.close()}
 	for _, l := range c.calls {
-		errs = append(errs, closeConn(l.conn))
+		errs = append(errs, l.close())
 	}
 	return errors.Join(errs...)
 }
 
-// closeConn closes a connection, unless it is closed.
-func closeConn(conn *grpc.ClientConn) error {
-	if err := conn.Close(); status.Code(err) != codes.Canceled {
-		return err
+// reconnect makes all connections anew.
+func (c *Client) reconnect() {
+	for _, l := range append([]*line{c.told}, c.calls...) {
+		if err := l.renew(); err != nil {
+			c.log.Warn("a connection cannot be made anew", "worker", c.config.URL, "error", err)
+		}
 	}
-	return nil // it was closed before
 }
 
 // worker returns the stub for what the worker tells of itself.
-func (c *Client) worker() workerpb.WorkerClient { return workerpb.NewWorkerClient(c.told) }
+func (c *Client) worker() workerpb.WorkerClient { return workerpb.NewWorkerClient(c.told.now()) }
 
 // line returns the least busy connection for requests, and counts one more on it.
 // The caller must call done.
@@ -191,7 +185,7 @@ func (c *Client) line() (stub workerpb.WorkerClient, done func()) {
 		}
 	}
 	best.busy.Add(1)
-	return workerpb.NewWorkerClient(best.conn), func() { best.busy.Add(-1) }
+	return workerpb.NewWorkerClient(best.now()), func() { best.busy.Add(-1) }
 }
 
 // signed adds to a context what every call carries.

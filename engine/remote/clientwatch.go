@@ -39,7 +39,7 @@ func (w *watch) run(ctx context.Context) {
 		switch kind := engine.KindOf(err); {
 		case kind == engine.Denied || kind == engine.Unsupported || kind == engine.Internal:
 			s.State, pause = engine.Failed, askAgain
-		case kind == engine.ConnectionTimeout && patient && w.client.told.GetState() != connectivity.Ready:
+		case kind == engine.ConnectionTimeout && patient && w.client.told.now().GetState() != connectivity.Ready:
 			s.Reason = w.board.status().Reason // which says more
 			fallthrough
 		default:
@@ -49,6 +49,9 @@ func (w *watch) run(ctx context.Context) {
 			}
 		}
 		w.lose()
+		if s.State != engine.Failed && w.client.told.now().GetState() == connectivity.Ready {
+			w.client.reconnect() // it leads nowhere, or to one who has left
+		}
 		w.board.post(s)
 		wait(ctx, pause)
 	}
@@ -74,6 +77,7 @@ func (w *watch) describe(ctx context.Context, patient bool) (heard bool, err err
 	silence := time.NewTimer(firstMessage)
 	defer silence.Stop()
 	var beat time.Duration
+	var last time.Time // when something was heard
 	quiet := false
 	for {
 		select {
@@ -89,22 +93,23 @@ func (w *watch) describe(ctx context.Context, patient bool) (heard bool, err err
 				return true, err
 			}
 			heard = true
+			last = time.Now()
 			silence.Reset(silentIntervals * beat)
 		case <-silence.C:
 			s := w.board.status()
+			idle := s.State == engine.Loading || s.State == engine.Failed
 			switch {
 			case !heard:
 				return false, engine.Errorf(engine.ConnectionTimeout, "the worker did not answer within %v", firstMessage)
-			case s.State == engine.Loading || s.State == engine.Failed:
-				// Whoever loads may have no time for us: a connection is enough.
+			case idle && time.Since(last) < loadingIntervals*beat:
 				silence.Reset(silentIntervals * beat)
-			case !quiet:
+			case !idle && !quiet:
 				quiet = true
 				s.State, s.Reason = engine.Suspect, "the worker has been silent for "+(silentIntervals*beat).String()
 				w.board.post(s)
 				silence.Reset((deadIntervals - silentIntervals) * beat)
 			default:
-				return true, engine.Errorf(engine.Disconnected, "the worker has been silent for %v", deadIntervals*beat)
+				return true, engine.Errorf(engine.Disconnected, "the worker has been silent for %v", time.Since(last).Round(beat))
 			}
 		}
 	}
@@ -132,8 +137,9 @@ func (w *watch) listen(ctx context.Context, patient bool, to chan<- *workerpb.De
 // welcome makes requests try their connections at once: the worker is there.
 func (w *watch) welcome() {
 	for _, l := range w.client.calls {
-		l.conn.ResetConnectBackoff()
-		l.conn.Connect()
+		conn := l.now()
+		conn.ResetConnectBackoff()
+		conn.Connect()
 	}
 }
 

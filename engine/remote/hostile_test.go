@@ -215,14 +215,15 @@ func TestGenerateHostile(t *testing.T) {
 // A worker that hangs is left as soon as its consumer leaves, and is told.
 func TestGenerateHangs(t *testing.T) {
 	told := make(chan error, 1)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	var at time.Time
 	e := meet(t, &rogue{generate: func(_ *workerpb.GenerateRequest, s workerpb.Worker_GenerateServer) error {
+		at = time.Now()
+		cancel(engine.ErrInactive)
 		<-s.Context().Done()
 		told <- context.Cause(s.Context())
 		return nil
 	}})
-	ctx, cancel := context.WithCancelCause(t.Context())
-	at := time.Now()
-	time.AfterFunc(30*time.Millisecond, func() { at = time.Now(); cancel(engine.ErrInactive) })
 	for _, err := range e.Generate(ctx, &engine.Request{TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 1}}) {
 		if engine.KindOf(err) != engine.ResponseTimeout || !errors.Is(err, engine.ErrInactive) {
 			t.Errorf("ended with %v, want the cause of the context", err)

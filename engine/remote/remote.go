@@ -38,13 +38,15 @@ const (
 )
 
 // Times of both sides. A worker that said nothing for silentIntervals of its
-// heartbeats gets nothing new, and after deadIntervals is taken for dead.
+// heartbeats gets nothing new, and after deadIntervals is taken for dead. Whoever
+// loads may have no time for us, and has loadingIntervals.
 const (
 	defaultHeartbeat = 2 * time.Second
 	shortestBeat     = 10 * time.Millisecond
 	longestBeat      = time.Minute
 	silentIntervals  = 3
 	deadIntervals    = 5
+	loadingIntervals = 60
 	firstMessage     = 5 * time.Second
 	controlTimeout   = 5 * time.Second
 	namedTimeout     = 60 * time.Second

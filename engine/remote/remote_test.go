@@ -3,6 +3,7 @@ package remote_test
 import (
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"strings"
 	"sync"
@@ -97,8 +98,9 @@ type proxy struct {
 	to      string
 	running sync.WaitGroup
 
-	mu    sync.Mutex
-	conns map[net.Conn]bool
+	mu     sync.Mutex
+	conns  map[net.Conn]bool
+	frozen map[net.Conn]bool // of these nothing is passed on any more
 }
 
 func newProxy(t *testing.T, to string) *proxy {
@@ -133,13 +135,36 @@ func (p *proxy) join(from, to net.Conn) {
 	p.conns[from] = true
 	p.mu.Unlock()
 	p.running.Go(func() {
-		io.Copy(to, from) //nolint:errcheck // it ends when it ends
+		io.Copy(melting{p, from, to}, from) //nolint:errcheck // it ends when it ends
 		to.Close()
 		from.Close()
 		p.mu.Lock()
 		delete(p.conns, from)
 		p.mu.Unlock()
 	})
+}
+
+// melting drops what comes over connections that are frozen.
+type melting struct {
+	*proxy
+	from, to net.Conn
+}
+
+func (m melting) Write(b []byte) (int, error) {
+	m.mu.Lock()
+	frozen := m.frozen[m.from]
+	m.mu.Unlock()
+	if frozen {
+		return len(b), nil
+	}
+	return m.to.Write(b)
+}
+
+// freeze makes all connections lead nowhere from now on, and close none.
+func (p *proxy) freeze() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.frozen = maps.Clone(p.conns)
 }
 
 // cut closes all connections.

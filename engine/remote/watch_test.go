@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/engine/remote"
 	"github.com/dynago/dynago/engine/remote/workerpb"
 )
@@ -196,4 +197,61 @@ func TestLoadingMayBeSilent(t *testing.T) {
 		}
 		return s.State == engine.Ready
 	})
+}
+
+// One that is silent for much longer is asked again: it may have become another one.
+func TestLoadingIsNotForEver(t *testing.T) {
+	var calls atomic.Int32
+	e := meet(t, &rogue{describe: func(s workerpb.Worker_DescribeServer) error {
+		m := ready()
+		if calls.Add(1) == 1 {
+			m.State, m.HeartbeatMs = workerpb.State_STATE_LOADING, 10
+		}
+		if err := s.Send(m); err != nil {
+			return err
+		}
+		<-s.Context().Done()
+		return nil
+	}})
+	await(t, e, inState(engine.Ready))
+}
+
+// Connections over which nothing comes any more, and which nobody has closed, are not
+// waited for: new ones are made, also for requests.
+func TestHalfOpen(t *testing.T) {
+	_, address := listen(t, remote.ServerConfig{Engine: echoing(t), Heartbeat: beat})
+	p := newProxy(t, address)
+	e := dial(t, remote.Config{URL: "grpc://" + p.Addr().String()})
+	states := []string{}
+	await(t, e, func(s engine.Status) bool {
+		states = append(states, s.State.String())
+		if s.State != engine.Ready {
+			return false
+		}
+		if len(states) > 2 {
+			return true
+		}
+		if _, _, err := answerOf(t, e, nil); err != nil { // so that there is a connection for requests
+			t.Error(err)
+		}
+		p.freeze()
+		return false
+	})
+	if got := strings.Join(states, " "); got != "loading ready suspect dead ready" {
+		t.Errorf("states %s", got)
+	}
+	if _, _, err := answerOf(t, e, nil); err != nil {
+		t.Errorf("a request afterwards: %v", err)
+	}
+}
+
+// echoing is any engine that answers.
+func echoing(t *testing.T) engine.Engine {
+	t.Helper()
+	m, err := mock.New(mock.Config{Model: "m", Args: args()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	return m
 }
