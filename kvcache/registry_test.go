@@ -383,3 +383,59 @@ func TestRegistry(t *testing.T) {
 		}
 	})
 }
+
+// BenchmarkTiers is the life of requests of 128 blocks, half of them shared, on a
+// device of 10,000 blocks over a host of 20,000: what is gone from the device is
+// loaded, the rest computed and written through, and events are told. It says
+// what a block costs in all of this.
+func BenchmarkTiers(b *testing.B) {
+	const blocks, half = 128, 64
+	p := newPlant(b.Fatalf, [4]int{10_000, 20_000, 0, 0}, kvcache.Config{BlockBytes: 1 << 20})
+	c := kvcache.NewCarrier(p.r)
+	seq := make([]kv.SeqHash, blocks)
+	run := func(i int) {
+		h := kv.SeqHash(i%256+1) << 32
+		for k := range seq {
+			if k == half {
+				h = kv.SeqHash(i)<<20 | 1
+			}
+			h += 0x9e3779b97f4a7c15
+			seq[k] = h
+		}
+		refs := p.device().Match(0, nil, seq)
+		under := kvcache.Root
+		if len(refs) > 0 {
+			under = refs[len(refs)-1]
+		}
+		if _, n, _ := p.r.Load(p.now, seq[len(refs):], under); n > 0 {
+			c.Advance(p.now)
+			for _, l := range p.r.Loaded() {
+				refs = append(refs, l.Refs...)
+			}
+		}
+		found := len(refs)
+		refs, _ = p.device().Allocate(refs, blocks-found)
+		for k := found; k < blocks; k++ {
+			parent, up := kvcache.Root, kv.SeqHash(0)
+			if k > 0 {
+				parent, up = refs[k-1], seq[k-1]
+			}
+			p.device().Register(refs[k], kvcache.Block{Hash: seq[k], Parent: up}, parent)
+		}
+		p.r.WriteThrough(p.now, refs[found:])
+		c.Advance(p.now)
+		p.device().Release(refs)
+		p.events.Flush()
+		p.now += time.Millisecond
+	}
+	i := 0
+	for ; i < 1000; i++ {
+		run(i)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		run(i)
+		i++
+	}
+	b.ReportMetric(float64(b.N)*blocks/b.Elapsed().Seconds(), "blocks/s")
+}
