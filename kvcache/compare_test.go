@@ -52,8 +52,8 @@ type known struct {
 	closing  bool
 	deadline time.Duration
 	turn     int64
-	blocks   []int // as tagged; those tagged twice since are there twice
-	pins     []int
+	blocks   []int // by when each was tagged last
+	pins     []int // likewise
 
 	sequence, thinking, superseded []where
 	prompt, thinkingAt, fork       int
@@ -351,7 +351,9 @@ func (m *keeper) pin(hashes []kv.SeqHash, pin kvcache.Pin) int {
 		}
 	}
 	if s := m.sessions[pin.Owner]; s != nil {
-		s.pins = append(s.pins, path...)
+		for _, i := range path { // where it has pinned last counts
+			s.pins = append(slices.DeleteFunc(s.pins, func(j int) bool { return i == j }), i)
+		}
 	}
 	return len(path)
 }
@@ -391,7 +393,7 @@ func (m *keeper) lower(i int, first bool) {
 
 func (m *keeper) raise(i int) {
 	s := &m.slots[i]
-	if s.skip {
+	if s.skip && len(m.promoted) < len(m.slots) {
 		m.promoted = append(m.promoted, kvcache.Ref(i))
 	}
 	if (s.skip || s.ephemeral) && s.idle() {
@@ -416,7 +418,8 @@ func (m *keeper) tag(i int, id kvcache.SessionID) {
 		m.raise(i)
 	default:
 		s.tags = append(s.tags, kvcache.TagCount{Session: id, Count: 1})
-		m.sessions[id].blocks = append(m.sessions[id].blocks, i)
+		b := &m.sessions[id].blocks
+		*b = append(slices.DeleteFunc(*b, func(j int) bool { return i == j }), i)
 	}
 }
 

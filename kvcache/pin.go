@@ -83,9 +83,31 @@ func (k *keeper) pinPath(path []int32, pin Pin, room bool) int {
 		k.pin(path[j], pin)
 	}
 	if s := k.session(pin.Owner); s != nil {
-		s.pins = append(s.pins, path[:n]...)
+		k.notePins(s, path[:n])
 	}
 	return n
+}
+
+// notePins enters where a session has pinned, so that its end finds the pins.
+func (k *keeper) notePins(s *session, path []int32) {
+	s.pins = append(s.pins, path...)
+	if len(s.pins) <= s.manyPins {
+		return
+	}
+	s.pins = prune(s.pins, func(i int32) bool { return k.pinningOf(i, s.id) != none })
+	s.manyPins = 2*len(s.pins) + 64
+}
+
+// pinningOf returns an owner's pin on a block, or none.
+func (k *keeper) pinningOf(i int32, owner SessionID) int32 {
+	if k.blocks[i].flags&noted == 0 {
+		return none
+	}
+	p := k.notes.at(k.noteOf[i]).pin
+	for p != none && k.pinnings.at(p).owner != owner {
+		p = k.pinnings.at(p).next
+	}
+	return p
 }
 
 func (k *keeper) pin(i int32, pin Pin) {
@@ -93,10 +115,7 @@ func (k *keeper) pin(i int32, pin Pin) {
 	_, wasHard := k.pinOf(i)
 	n := k.noteFor(i)
 	first := n.pin == none
-	p := n.pin
-	for p != none && k.pinnings.at(p).owner != pin.Owner {
-		p = k.pinnings.at(p).next
-	}
+	p := k.pinningOf(i, pin.Owner)
 	if p == none {
 		p = k.pinnings.take()
 		*k.pinnings.at(p) = pinning{owner: pin.Owner, next: n.pin}

@@ -67,7 +67,8 @@ type session struct {
 	at       int32         // in timeouts
 	live     int           // blocks tagged with it
 	blocks   []int32       // every such block, and some that no longer are
-	pins     []int32       // where it has pinned
+	pins     []int32       // where it has pinned, likewise
+	manyPins int           // length of pins at which to look through it
 	history
 }
 
@@ -224,12 +225,12 @@ func (k *keeper) Sessions() int { return len(k.byID) }
 // parents first, so that each one is put before its parent.
 func (k *keeper) end(s *session) {
 	n := k.byID[s.id]
-	for _, i := range s.blocks {
+	for _, i := range prune(s.blocks, func(i int32) bool { return k.find(i, n) != nil }) {
 		if k.untag(i, n) && s.options.Ephemeral {
 			k.lower(i, true)
 		}
 	}
-	for _, i := range s.pins {
+	for _, i := range prune(s.pins, func(i int32) bool { return k.pinningOf(i, s.id) != none }) {
 		k.unpinOwner(i, s.id)
 	}
 	if s.at != none {
@@ -285,7 +286,7 @@ func (k *keeper) raise(i int32) {
 	if b.flags&(ephemeral|skipWrite) == 0 {
 		return
 	}
-	if b.flags&skipWrite != 0 {
+	if b.flags&skipWrite != 0 && len(k.promoted) < len(k.blocks) {
 		k.promoted = append(k.promoted, Ref(i))
 	}
 	b.flags &^= ephemeral | skipWrite
@@ -296,7 +297,8 @@ func (k *keeper) raise(i int32) {
 
 // TakePromoted appends the blocks that were not to be written to lower tiers
 // until, since the last call, somebody else used them. A block may have gone, or
-// be ephemeral again, by then.
+// be ephemeral again, by then. Of those that nobody takes, as many are kept as
+// there are slots.
 func (k *keeper) TakePromoted(dst []Ref) []Ref {
 	dst = append(dst, k.promoted...)
 	k.promoted = k.promoted[:0]
@@ -356,22 +358,21 @@ func (k *keeper) Tag(id SessionID, refs []Ref) {
 		}
 	}
 	if len(s.blocks) > 2*s.live+64 {
-		k.prune(s)
+		s.blocks = prune(s.blocks, func(i int32) bool { return k.find(i, n) != nil })
 	}
 }
 
-// prune leaves each block that is tagged with a session once in its list, where
-// it was entered last.
-func (k *keeper) prune(s *session) {
-	n := k.byID[s.id]
-	seen := make(map[int32]bool, s.live)
-	kept := len(s.blocks)
-	for _, i := range slices.Backward(s.blocks) {
-		if !seen[i] && k.find(i, n) != nil {
+// prune leaves each block of a list once, where it was entered last, if it is
+// still to be there.
+func prune(blocks []int32, keep func(int32) bool) []int32 {
+	seen := make(map[int32]bool)
+	kept := len(blocks)
+	for _, i := range slices.Backward(blocks) {
+		if !seen[i] && keep(i) {
 			seen[i] = true
 			kept--
-			s.blocks[kept] = i
+			blocks[kept] = i
 		}
 	}
-	s.blocks = slices.Delete(s.blocks, 0, kept)
+	return slices.Delete(blocks, 0, kept)
 }
