@@ -120,7 +120,11 @@ func (c *Client) Do(ctx context.Context, method, path string, header http.Header
 	if err != nil && ctx.Err() != nil {
 		return nil, engine.CauseOf(ctx, err)
 	}
-	return nil, ErrorOf(resp.StatusCode, resp.Header, text)
+	e := ErrorOf(resp.StatusCode, resp.Header, text)
+	if e.Message == "" { // as of a gateway: no word would say what went wrong
+		e.Op = fmt.Sprintf("%s %s: status %d", method, path, e.Status)
+	}
+	return nil, e
 }
 
 // mostErrorText is how much of an error's body is read.

@@ -96,6 +96,11 @@ func TestErrorKinds(t *testing.T) {
 		e, ok := errors.AsType[*engine.Error](err)
 		if !ok || e.Kind != c.kind || e.Message != c.message || !e.FromEngine || e.Status != c.status || e.RetryAfter != 7*time.Second {
 			t.Errorf("%d %s: got %+v, want %s %q", c.status, c.body, e, c.kind, c.message)
+			continue
+		}
+		// Where the engine has no word for it, what was asked and the status stand there.
+		if asked := fmt.Sprintf("GET /: status %d: ", c.status); strings.HasPrefix(e.Error(), asked) != (c.message == "") {
+			t.Errorf("%d %s: %q", c.status, c.body, e.Error())
 		}
 	}
 }
