@@ -1,0 +1,80 @@
+package s3
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/dynago/dynago/kvcache/store"
+)
+
+// maxLock is how much of a lock is read.
+const maxLock = 4 << 10
+
+// acquire takes the lock of key, or fails if another instance has it.
+func (s *Store) acquire(ctx context.Context, key string) error {
+	err := s.writeLock(ctx, key, condition{absent: true})
+	if errors.Is(err, errCondition) {
+		err = s.takeOver(ctx, key)
+	}
+	if errors.Is(err, errCondition) || errors.Is(err, errNoObject) {
+		return s.busy(key, "another")
+	}
+	return err
+}
+
+// takeOver takes a lock that is there: one of our own, one whose time is up, or
+// one that makes no sense.
+func (s *Store) takeOver(ctx context.Context, key string) error {
+	var o object
+	var text []byte
+	err := s.ask(ctx, s.opts.Transfer, func(ctx context.Context) error {
+		var r io.ReadCloser
+		var err error
+		if o, r, err = s.bucket.get(ctx, s.name(key)+lockSuffix); err != nil {
+			return err
+		}
+		defer r.Close()
+		text, err = io.ReadAll(io.LimitReader(r, maxLock))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	l, ok := readLease(text)
+	if ok && l.Instance == s.opts.Instance {
+		return nil
+	}
+	if ok && s.opts.Now().Before(l.Deadline) {
+		return s.busy(key, l.Instance)
+	}
+	return s.writeLock(ctx, key, condition{etag: o.etag})
+}
+
+func (s *Store) busy(key, who string) error {
+	s.count(func(c *Counts) { c.Busy++ })
+	return fmt.Errorf("kvcache/s3: instance %s is writing %q: %w", who, key, store.ErrUnavailable)
+}
+
+// writeLock writes a lock of ours.
+func (s *Store) writeLock(ctx context.Context, key string, when condition) error {
+	now := s.opts.Now().UTC()
+	text, err := json.Marshal(lease{Instance: s.opts.Instance, Acquired: now, Deadline: now.Add(Lease)})
+	if err != nil {
+		return fmt.Errorf("kvcache/s3: the lock of %q: %w", key, err)
+	}
+	return s.ask(ctx, s.opts.Transfer, func(ctx context.Context) error {
+		return s.bucket.put(ctx, s.name(key)+lockSuffix, text, nil, when)
+	})
+}
+
+// release gives the lock of key back. A lock that stays is taken over when its
+// time is up.
+func (s *Store) release(ctx context.Context, key string) error {
+	if err := s.remove(ctx, s.name(key)+lockSuffix); err != nil {
+		return fmt.Errorf("kvcache/s3: unlocking %q: %w", key, err)
+	}
+	return nil
+}
