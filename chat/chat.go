@@ -10,6 +10,8 @@ package chat
 
 import (
 	"encoding/json"
+	"regexp"
+	"strings"
 	"time"
 )
 
@@ -60,6 +62,19 @@ type Request struct {
 	Cache []Breakpoint
 	// Metadata is opaque to us.
 	Metadata map[string]string
+}
+
+// Bare returns the text of a request that is one raw turn: a prompt that stands for
+// itself, on its way to an engine that takes conversations.
+func (r *Request) Bare() (string, bool) {
+	if len(r.Turns) != 1 || !r.Turns[0].Raw {
+		return "", false
+	}
+	var text strings.Builder
+	for _, b := range r.Turns[0].Blocks {
+		text.WriteString(b.Text)
+	}
+	return text.String(), true
 }
 
 // Prompt is a prompt that needs no chat template: either text or ids.
@@ -249,6 +264,16 @@ type OutputFormat struct {
 	// Member is where in the request the client asked for it, such as
 	// text.format, if that is not what chat completions call it. Errors name it.
 	Member string
+}
+
+// ChoicePattern returns the regular expression of the choices, for engines that have
+// no other way to say them.
+func (f *OutputFormat) ChoicePattern() string {
+	quoted := make([]string, len(f.Choices))
+	for i, c := range f.Choices {
+		quoted[i] = regexp.QuoteMeta(c)
+	}
+	return "(" + strings.Join(quoted, "|") + ")"
 }
 
 // FormatKind says by what the output is constrained.

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"encoding/json"
+	"slices"
+	"strconv"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/kv"
@@ -65,6 +67,19 @@ type Sampling struct {
 	BadWords                          [][]uint32
 }
 
+// NamedBias returns the biases by ids that are written out, as JSON has them; nil if
+// there are none.
+func (s *Sampling) NamedBias() map[string]float64 {
+	if len(s.LogitBias) == 0 {
+		return nil
+	}
+	named := make(map[string]float64, len(s.LogitBias))
+	for id, bias := range s.LogitBias {
+		named[strconv.FormatUint(uint64(id), 10)] = bias
+	}
+	return named
+}
+
 // Stop says when generation ends.
 type Stop struct {
 	MaxTokens int      // at least 1; 0 only with InputChat: as the server does it
@@ -72,6 +87,17 @@ type Stop struct {
 	IDs       []uint32 // end the stream and stay in it
 	Hidden    []uint32 // end the stream and are left out, but counted (end of sequence)
 	Strings   []string // InputText and InputChat only
+}
+
+// Ends returns all ids that end the stream, each once; nil if there are none.
+func (s *Stop) Ends() []uint32 {
+	var ids []uint32
+	for _, id := range slices.Concat(s.IDs, s.Hidden) {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // Trace carries the W3C trace context, verbatim.

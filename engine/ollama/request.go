@@ -71,7 +71,7 @@ func (e *Engine) body(r *engine.Request, at *place) (route string, text []byte, 
 	if err := b.format(r.Format); err != nil {
 		return "", nil, err
 	}
-	if bare, ok := bare(r.Chat); ok {
+	if bare, ok := r.Chat.Bare(); ok {
 		route, b["prompt"], b["raw"] = generates, bare, true
 	} else if route, err = chats, b.converse(r.Chat, at); err != nil {
 		return "", nil, err
@@ -175,18 +175,6 @@ func (b members) format(f *chat.OutputFormat) error {
 		return engine.Errorf(engine.Unsupported, "guided output (%s) is not available on Ollama", f.Kind)
 	}
 	return nil
-}
-
-// bare returns a prompt that stands for itself.
-func bare(q *chat.Request) (string, bool) {
-	if len(q.Turns) != 1 || !q.Turns[0].Raw {
-		return "", false
-	}
-	var text strings.Builder
-	for _, b := range q.Turns[0].Blocks {
-		text.WriteString(b.Text)
-	}
-	return text.String(), true
 }
 
 // converse adds what a conversation has.

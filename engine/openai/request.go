@@ -3,7 +3,6 @@ package openai
 import (
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -50,11 +49,13 @@ func (e *Engine) body(r *engine.Request) (route string, text []byte, err error) 
 		b["min_tokens"] = r.Stop.MinTokens
 	}
 	set(b, "seed", s.Seed)
-	b.bias(s.LogitBias)
+	if bias := s.NamedBias(); bias != nil {
+		b["logit_bias"] = bias
+	}
 	if len(r.Stop.Strings) > 0 {
 		b["stop"] = r.Stop.Strings
 	}
-	if bare, ok := bare(r.Chat); ok {
+	if bare, ok := r.Chat.Bare(); ok {
 		route, err = completions, b.complete(r, bare, e.at.Load().context)
 	} else {
 		route, err = chats, b.converse(r)
@@ -109,29 +110,6 @@ func (b members) complete(r *engine.Request, prompt string, context uint32) erro
 		b["max_tokens"] = room
 	}
 	return nil
-}
-
-// bare returns a prompt that stands for itself.
-func bare(q *chat.Request) (string, bool) {
-	if len(q.Turns) != 1 || !q.Turns[0].Raw {
-		return "", false
-	}
-	var text strings.Builder
-	for _, b := range q.Turns[0].Blocks {
-		text.WriteString(b.Text)
-	}
-	return text.String(), true
-}
-
-func (b members) bias(bias map[uint32]float64) {
-	if len(bias) == 0 {
-		return
-	}
-	byID := members{}
-	for id, v := range bias {
-		byID[strconv.FormatUint(uint64(id), 10)] = v
-	}
-	b["logit_bias"] = byID
 }
 
 // check refuses what chat completions have no word for.

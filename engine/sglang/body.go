@@ -2,10 +2,6 @@ package sglang
 
 import (
 	"encoding/json"
-	"regexp"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -207,6 +203,7 @@ func (e *Engine) sampling(r *engine.Request) sampling {
 	out := sampling{
 		MaxNewTokens: r.Stop.MaxTokens, Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, MinP: s.MinP,
 		FrequencyPenalty: s.FrequencyPenalty, PresencePenalty: s.PresencePenalty, RepetitionPenalty: s.RepetitionPenalty,
+		LogitBias: s.NamedBias(), StopTokenIDs: r.Stop.Ends(),
 		// Nothing that the model ends with is to end it: the server knows such
 		// ids of its own.
 		IgnoreEOS: len(r.Stop.Hidden) == 0,
@@ -221,17 +218,6 @@ func (e *Engine) sampling(r *engine.Request) sampling {
 	}
 	if !known || f.Has(engine.FeatureSeed) {
 		out.Seed = s.Seed
-	}
-	for id, bias := range s.LogitBias {
-		if out.LogitBias == nil {
-			out.LogitBias = make(map[string]float64, len(s.LogitBias))
-		}
-		out.LogitBias[strconv.FormatUint(uint64(id), 10)] = bias
-	}
-	for _, id := range slices.Concat(r.Stop.IDs, r.Stop.Hidden) {
-		if !slices.Contains(out.StopTokenIDs, id) {
-			out.StopTokenIDs = append(out.StopTokenIDs, id)
-		}
 	}
 	return out
 }
@@ -254,11 +240,7 @@ func (s *sampling) hold(f *chat.OutputFormat) error {
 	case chat.FormatStructuralTag:
 		s.StructuralTag = string(f.Schema)
 	case chat.FormatChoice:
-		quoted := make([]string, len(f.Choices))
-		for i, c := range f.Choices {
-			quoted[i] = regexp.QuoteMeta(c)
-		}
-		s.Regex = "(" + strings.Join(quoted, "|") + ")"
+		s.Regex = f.ChoicePattern()
 	default:
 		return engine.Errorf(engine.Unsupported, "sglang: output format %q", f.Kind)
 	}

@@ -2,7 +2,6 @@ package trtllm
 
 import (
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,7 +75,7 @@ func (e *Engine) encode(r *engine.Request) ([]byte, error) {
 		Model: r.Model, Prompt: httpapi.AppendIDs(nil, r.TokenIDs), Stream: true, StreamOptions: &streamOptions{IncludeUsage: true},
 		MaxTokens: r.Stop.MaxTokens, Temperature: s.Temperature, TopP: s.TopP, TopK: topK(s.TopK),
 		FrequencyPenalty: s.FrequencyPenalty, PresencePenalty: s.PresencePenalty, RepetitionPenalty: s.RepetitionPenalty,
-		StopTokenIDs: stopIDs(&r.Stop),
+		StopTokenIDs: r.Stop.Ends(),
 	}
 	if r.Logprobs != nil {
 		k := max(1, *r.Logprobs) // 0 is none at all
@@ -97,11 +96,8 @@ func (e *Engine) encode(r *engine.Request) ([]byte, error) {
 	if f.has("seed") {
 		b.Seed = s.Seed
 	}
-	if f.has("logit_bias") && len(s.LogitBias) > 0 {
-		b.LogitBias = make(map[string]float64, len(s.LogitBias))
-		for id, bias := range s.LogitBias {
-			b.LogitBias[strconv.FormatUint(uint64(id), 10)] = bias
-		}
+	if f.has("logit_bias") {
+		b.LogitBias = s.NamedBias()
 	}
 	if f.has("thinking_token_budget") {
 		b.ThinkingBudget = r.ThinkingBudget
@@ -210,17 +206,6 @@ func topK(k *int) *int {
 	return &off
 }
 
-// stopIDs returns all that end a stream, once each.
-func stopIDs(s *engine.Stop) []uint32 {
-	ids := slices.Clone(s.IDs)
-	for _, id := range s.Hidden {
-		if !slices.Contains(ids, id) {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
 // squash maps a priority to 0..1, where none is in the middle.
 func squash(p int32) float64 {
 	return 0.5 + float64(max(-100, min(p, 100)))/200
@@ -247,11 +232,7 @@ func formatOf(f *chat.OutputFormat) *responseFormat {
 	case chat.FormatGrammar:
 		return &responseFormat{Type: "ebnf", EBNF: f.Pattern}
 	case chat.FormatChoice:
-		var choices []string
-		for _, c := range f.Choices {
-			choices = append(choices, regexp.QuoteMeta(c))
-		}
-		return &responseFormat{Type: "regex", Regex: "(" + strings.Join(choices, "|") + ")"}
+		return &responseFormat{Type: "regex", Regex: f.ChoicePattern()}
 	case chat.FormatStructuralTag:
 		return &responseFormat{Type: "structural_tag", Format: tagFormat(f.Schema)}
 	}

@@ -149,8 +149,8 @@ func (d *dialect) sampling(o *object, r *engine.Request, c *engine.Card) {
 	if len(s.AllowedIDs) > 0 {
 		o.ids("allowed_token_ids", s.AllowedIDs)
 	}
-	if n := len(r.Stop.IDs) + len(r.Stop.Hidden); n > 0 {
-		o.ids("stop_token_ids", append(append(make([]uint32, 0, n), r.Stop.IDs...), r.Stop.Hidden...))
+	if ends := r.Stop.Ends(); len(ends) > 0 {
+		o.ids("stop_token_ids", ends)
 	}
 	if len(r.Stop.Hidden) == 0 {
 		o.value("ignore_eos", true) // the engine knows an end of its own
