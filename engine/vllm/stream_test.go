@@ -228,6 +228,7 @@ func TestSilentAfterTheEnd(t *testing.T) {
 			}
 			cancel(engine.ErrInactive) // once the first of it has come
 		}
+		cancel(nil)
 		if !slices.Equal(ids, []uint32{1}) {
 			t.Errorf("%s behind the end: ids %v", name, ids)
 		}
