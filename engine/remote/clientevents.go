@@ -30,7 +30,7 @@ func (c *Client) Events(ctx context.Context, from []kv.Cursor) iter.Seq2[kv.Batc
 		if err != nil {
 			return
 		}
-		r := eventReader{rebuilding: map[uint32]bool{}}
+		r, dropped := eventReader{rebuilding: map[uint32]bool{}}, uint64(0)
 		if card := c.watch.board.status().Card; card != nil {
 			r.scheme, r.plain = int(card.BlockSize), card.HashScheme == engine.SchemeXXH3
 		}
@@ -49,6 +49,10 @@ func (c *Client) Events(ctx context.Context, from []kv.Cursor) iter.Seq2[kv.Batc
 				yield(kv.Batch{Rank: m.Rank, Epoch: m.Epoch, Gap: kv.GapLost}, nil)
 				return
 			}
+			if r.dropped > dropped && dropped == 0 {
+				c.log.Warn("KV events are left out: their tokens do not fill blocks of the size that the card says", "rank", m.Rank, "block_size", r.scheme)
+			}
+			dropped = r.dropped
 			if ok && !yield(b, nil) {
 				return
 			}

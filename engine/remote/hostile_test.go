@@ -186,6 +186,8 @@ func TestGenerateHostile(t *testing.T) {
 		{name: "a bare failed precondition", do: refuse(codes.FailedPrecondition, ""), kind: engine.InvalidArgument},
 		{name: "stale", do: refuse(codes.FailedPrecondition, "stale"), kind: engine.Stale},
 		{name: "cancelled by itself", do: begun(refuse(codes.Canceled, "")), kind: engine.EngineShutdown},
+		{name: "and says so", do: begun(refuse(codes.Canceled, "cancelled")), kind: engine.EngineShutdown},
+		{name: "before it began", do: refuse(codes.Canceled, ""), kind: engine.CannotConnect},
 		{name: "it panics quietly", do: begun(refuse(codes.Unknown, "")), kind: engine.Internal},
 		{name: "no such call", do: refuse(codes.Unimplemented, ""), kind: engine.Unsupported},
 		{name: "an error after tokens", do: func(s stream) error {

@@ -257,8 +257,11 @@ func TestErrorArrives(t *testing.T) {
 		trailer, st := statusOf(want)
 		got := errorOf(st, trailer, true)
 		want.FromEngine = true
-		if kind == engine.ResourceExhausted { // is never a worker's
+		switch kind { // these are never a worker's
+		case engine.ResourceExhausted:
 			want.Kind = engine.WorkerOverloaded
+		case engine.Cancelled:
+			want.Kind = engine.EngineShutdown
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-sent +arrived)\n%s", kind, diff)

@@ -130,10 +130,7 @@ func errorOf(err error, trailer metadata.MD, begun bool) *engine.Error {
 	}
 	kind := engine.ErrorKind(one(trailer, trailerKind))
 	if _, known := codeOf[kind]; known {
-		e.Kind, e.FromEngine = kind, true
-		if kind == engine.ResourceExhausted { // that is for queues of ours
-			e.Kind = engine.WorkerOverloaded
-		}
+		e.Kind, e.FromEngine = ofWorker(kind, begun), true
 		return e
 	}
 	var ok bool
@@ -144,11 +141,25 @@ func errorOf(err error, trailer metadata.MD, begun bool) *engine.Error {
 		e.Kind, e.Message = engine.Internal, "the worker sent a message of more than "+strconv.Itoa(maxMessage>>20)+" MiB"
 	case s.Code() == codes.Unavailable && begun:
 		e.Kind = engine.Disconnected
-	case s.Code() == codes.Canceled && begun:
-		// Nobody here has cancelled anything: that is for the caller to see.
-		e.Kind = engine.EngineShutdown
+	default:
+		e.Kind = ofWorker(e.Kind, begun)
 	}
 	return e
+}
+
+// ofWorker returns a kind of error as it may come from a worker. Queues are ours, and
+// it is for the caller to see whether anybody here has cancelled the request: if not,
+// the worker gave it up.
+func ofWorker(kind engine.ErrorKind, begun bool) engine.ErrorKind {
+	switch {
+	case kind == engine.ResourceExhausted:
+		return engine.WorkerOverloaded
+	case kind == engine.Cancelled && begun:
+		return engine.EngineShutdown
+	case kind == engine.Cancelled:
+		return engine.Unavailable
+	}
+	return kind
 }
 
 func one(md metadata.MD, name string) string {
@@ -176,7 +187,7 @@ func errorOfMessage(m *workerpb.Error) error {
 		return nil
 	}
 	e := &engine.Error{
-		Kind: engine.ErrorKind(m.Kind), Message: m.Message, FromEngine: true,
+		Kind: ofWorker(engine.ErrorKind(m.Kind), true), Message: m.Message, FromEngine: true,
 		Status: int(m.EngineStatus), RetryAfter: time.Duration(m.RetryAfterMs) * time.Millisecond,
 	}
 	if _, known := codeOf[e.Kind]; !known {
