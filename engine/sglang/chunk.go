@@ -168,6 +168,10 @@ func (f *follower) next(n, total int) (fresh int, err error) {
 		fresh = n
 	case n == 0 && total <= f.sent:
 		// A word about the stream and no news of it.
+	case f.sent+n < total:
+		// Builds that send pieces leave some out when their front cannot keep up. What
+		// came before stands, and is carried on elsewhere.
+		return 0, engine.Errorf(engine.StreamIncomplete, "sglang: a chunk of %d ids after %d, where the server counts %d", n, f.sent, total)
 	default:
 		return 0, engine.Errorf(engine.Internal, "sglang: a chunk of %d ids after %d, where the server counts %d", n, f.sent, total)
 	}

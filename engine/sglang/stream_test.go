@@ -85,7 +85,7 @@ func TestStreams(t *testing.T) {
 		"refused":           {[]string{`{"error":{"message":"x"}}`, done}, nil, "", nil, 0, engine.InvalidArgument},
 		"queue, no count":   {[]string{`{"meta_info":{"id":"r","finish_reason":{"type":"abort","message":"The request queue is full.","status_code":503}}}`, done}, nil, "", nil, 0, engine.WorkerOverloaded},
 		"aborted, no count": {[]string{`{"text":"","meta_info":{"id":"r","finish_reason":{"type":"abort","message":"Abort before prefill"}}}`, done}, nil, "", nil, 0, engine.EngineShutdown},
-		"too few":           {[]string{chunk(ids{7}, 1, ""), chunk(ids{8, 9}, 9, "")}, ids{7}, "", nil, 0, engine.Internal},
+		"too few":           {[]string{chunk(ids{7}, 1, ""), chunk(ids{8, 9}, 9, "")}, ids{7}, "", nil, 0, engine.StreamIncomplete},
 		"changed its mind":  {[]string{chunk(ids{7}, 1, ""), chunk(ids{8}, 2, ""), chunk(ids{7, 8, 9}, 3, "")}, ids{7, 8}, "", nil, 0, engine.Internal},
 		"no count":          {[]string{`{"output_ids":[7],"meta_info":{}}`}, nil, "", nil, 0, engine.Internal},
 		"no JSON":           {[]string{`{"output_ids":oops}`}, nil, "", nil, 0, engine.Internal},
