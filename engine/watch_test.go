@@ -48,6 +48,7 @@ func TestWatch(t *testing.T) {
 			t.Errorf("got %+v\nwant %+v", got, want)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
 		for range engine.Watch(ctx, time.Second, func(context.Context) engine.Status { return looks[0] }) {
 			cancel() // or the loop would not end
 		}

@@ -198,7 +198,7 @@ func deadline(t *testing.T, s *Subject) {
 func killed(t *testing.T, s *Subject) {
 	e := s.Slow(t)
 	ready(t, e)
-	const most = 30
+	const most = 80 // so many that the last kill comes before the end
 	r := s.request(1, 21, most)
 	want := generate(t, e, r).ids
 	for _, after := range []int{1, 7, 18} {
