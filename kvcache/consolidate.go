@@ -103,6 +103,10 @@ func (c *Consolidator) Restart(epoch uint64) {
 	c.cfg.Epoch, c.last, c.changed, c.ring, c.oldest = epoch, 0, c.changed[:0], c.ring[:0], 0
 }
 
+// Len returns how many blocks lie on any tier, those included that have gone since
+// the last batch.
+func (c *Consolidator) Len() int { return len(c.blocks) }
+
 // Last returns the number of the newest event.
 func (c *Consolidator) Last() uint64 { return c.last }
 

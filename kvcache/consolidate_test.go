@@ -172,6 +172,13 @@ func TestConsolidatorFolds(t *testing.T) {
 					t.Fatalf("the reader is at %v, want %v", follower.at, at)
 				}
 				same(t, "who keeps up", follower, after)
+				somewhere := map[kv.SeqHash]bool{}
+				for _, held := range now {
+					maps.Copy(somewhere, held)
+				}
+				if c.Len() != len(somewhere) {
+					t.Fatalf("%d blocks are remembered, %d are somewhere", c.Len(), len(somewhere))
+				}
 				before = after
 			},
 			"come late": func(t *rapid.T) {

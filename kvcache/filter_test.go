@@ -20,13 +20,15 @@ func TestFrequencyFilter(t *testing.T) {
 		{0, 1, true},           // counts 2
 		{period - 1, 1, true},  // counts 4
 		{period, 2, false},     // 1 counts 3
-		{2 * period, 2, false}, // forgotten: one sighting in ten minutes; 1 counts 2
-		{4 * period, 1, false}, // 1 counts 0 and is forgotten too
-		{4 * period, 1, true},
-		{4 * period, 3, false},
-		{4 * period, 4, false},
-		{4 * period, 5, false}, // a fourth one: those seen once go, and 1 counts 1
-		{4 * period, 1, true},
+		{2 * period, 2, false}, // forgotten: one sighting in ten minutes
+		{3 * period, 1, true},  // counts 1, and 2 with this
+		{5 * period, 1, false}, // forgotten
+		{5 * period, 1, true},
+		{5 * period, 3, false},
+		{5 * period, 4, false},
+		{5 * period, 5, false}, // a fourth one: those seen once go, and 1 counts 1
+		{5 * period, 1, true},
+		{5 * period, 4, false},
 		{1000 * period, 1, false},
 		{1000 * period, 1, true},
 	} {

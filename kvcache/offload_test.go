@@ -381,9 +381,12 @@ func TestPinOnlyOnTheDevice(t *testing.T) {
 	if p.tiers[1].Has(1) {
 		t.Fatal("written without a pin")
 	}
+	p.fill(1, kvcache.Retention{Priority: 90}) // worth more than they are, and less than a pin
+	p.device().Pool().SetEphemeral(refs[2])
+	p.pins = true
 	p.r.Pin(p.now, seq, kvcache.Pin{TTL: 10 * time.Second})
 	p.drain()
-	for h, want := range map[kv.SeqHash]kvcache.Class{1: kvcache.SoftPinned, 2: kvcache.SoftPinned, 4: kvcache.Plain} {
+	for h, want := range map[kv.SeqHash]kvcache.Class{1: kvcache.SoftPinned, 2: kvcache.SoftPinned, 4: kvcache.Ephemeral} {
 		ref, ok := host.Find(h)
 		if !ok || host.Class(ref) != want {
 			t.Errorf("block %d is on the host: %v, as %s, want %s", h, ok, host.Class(ref), want)

@@ -147,6 +147,21 @@ func (t *Tier) Register(r Ref, b Block, parent Ref) (Ref, Outcome) {
 	return r, outcome
 }
 
+// Restore publishes a block that was found in the tier's memory at a start, with
+// its record, as one that nobody uses. Those that come first are the first to go.
+// It returns the slot that stands for the block, or false if all slots are taken
+// or one has the block already.
+func (t *Tier) Restore(b Block, rec Record, zero time.Time) (Ref, bool) {
+	if t.pool.Stats().Free == 0 || t.holds(b.Hash) {
+		return 0, false
+	}
+	refs, _ := t.Allocate(nil, 1)
+	ref, _ := t.Register(refs[0], b, Root)
+	t.pool.Inherit(ref, rec, zero)
+	t.Release([]Ref{ref})
+	return ref, true
+}
+
 // Match appends references to the leading blocks that are present, as
 // [Pool.MatchFor] does. What was prefetched has been of use then.
 func (t *Tier) Match(session SessionID, dst []Ref, hashes []kv.SeqHash) []Ref {
