@@ -188,7 +188,7 @@ func (r *Registry) resolve(l *load, i int) {
 		p.state = posHeld
 		p.ref, _ = r.device.peek(h)
 		if l.prefetch == nil {
-			r.device.used(p.ref)
+			r.device.read(p.ref)
 		}
 		return
 	}

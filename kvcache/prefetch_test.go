@@ -65,6 +65,9 @@ func TestPrefetchThenRequest(t *testing.T) {
 	}
 	before := p.stats(hostDevice).Blocks
 	refs := p.device().Match(0, nil, chain[:4])
+	if got := p.device().Pool().Class(refs[3]); got != kvcache.Plain {
+		t.Errorf("after its use a block is still %s", got)
+	}
 	if _, n := p.load(chain[:4]); len(refs) != 4 || n != 0 || p.stats(hostDevice).Blocks != before {
 		t.Errorf("the request found %d blocks and loads %d more", len(refs), n)
 	}

@@ -128,7 +128,8 @@ type WayStats struct {
 	Transfers int64 // that have ended
 	Blocks    int64 // that have arrived
 	Bytes     int64
-	Failed    int64 // blocks lost on the way
+	Time      time.Duration // that all transfers together have taken
+	Failed    int64         // blocks lost on the way
 	Skipped   [Skips]int64
 	Moving    int // blocks under way
 	Waiting   int // blocks that wait
@@ -142,6 +143,7 @@ type Transfer struct {
 	Edge       Edge
 	Background bool // gives way to others
 	Bytes      int64
+	Began      time.Duration
 	Copies     []Copy
 
 	moves []*move
@@ -343,7 +345,7 @@ func (r *Registry) Start(dst []*Transfer, now time.Duration) []*Transfer {
 func (r *Registry) start(w *way, moves []*move) *Transfer {
 	r.nextID++
 	x := &Transfer{
-		ID: r.nextID, Edge: w.Edge, Background: moves[0].background,
+		ID: r.nextID, Edge: w.Edge, Background: moves[0].background, Began: r.now,
 		Bytes: int64(len(moves)) * r.cfg.BlockBytes, moves: moves,
 	}
 	for _, m := range moves {
@@ -389,6 +391,7 @@ func (r *Registry) Finish(now time.Duration, id uint64, faults []Fault) {
 	w := x.way()
 	w.busy--
 	w.stats.Transfers++
+	w.stats.Time += r.now - x.Began
 	w.stats.Moving -= len(x.moves)
 	w.gate.judge(r.now, faults)
 	for i, m := range x.moves {

@@ -25,8 +25,9 @@ type plant struct {
 	folded *fold
 	loads  map[kvcache.LoadID][]kv.SeqHash // promised
 	bases  map[kvcache.LoadID][]kvcache.Ref
-	clean  bool // nothing has failed so far
-	pins   bool // somebody has pinned something
+	clean  bool                      // nothing has failed so far
+	pins   bool                      // somebody has pinned something
+	moved  map[kvcache.Edge][3]int64 // transfers, blocks that arrived and that did not
 	fatalf func(string, ...any)
 }
 
@@ -123,8 +124,44 @@ func (p *plant) finish(x *kvcache.Transfer, faults []kvcache.Fault) {
 			p.clean = false
 		}
 	}
+	if p.moved == nil {
+		p.moved = map[kvcache.Edge][3]int64{}
+	}
+	counted := p.moved[x.Edge]
+	counted[0]++
+	for i := range x.Copies {
+		if faults == nil || faults[i] == kvcache.Arrived {
+			counted[1]++
+		} else {
+			counted[2]++
+		}
+	}
+	p.moved[x.Edge] = counted
 	p.r.Finish(p.now, x.ID, faults)
 	p.settled()
+}
+
+// reach says what could be loaded after the leading blocks that are on the device
+// already, if no tier was ever out of reach.
+func (p *plant) reach(seq []kv.SeqHash, contiguous bool) (want kvcache.Reach) {
+	least := 0
+	for _, h := range seq {
+		found := -1
+		for k := 3; k >= least; k-- {
+			if p.tiers[k] != nil && p.tiers[k].Has(h) {
+				found = k
+			}
+		}
+		if found < 0 {
+			break
+		}
+		want.Blocks++
+		want.From[found]++
+		if contiguous {
+			least = found
+		}
+	}
+	return want
 }
 
 // settled takes the loads that have ended, checks them and gives them back.
@@ -357,6 +394,15 @@ func TestRegistry(t *testing.T) {
 					if !maps.Equal(p.folded.tiers[k], want) {
 						t.Fatalf("events say that the %s tier holds %v, it holds %v", kv.Tier(k), p.folded.tiers[k], want)
 					}
+				}
+				for _, w := range p.r.Ways() {
+					if got := [3]int64{w.Transfers, w.Blocks, w.Failed}; got != p.moved[w.Edge] || w.Bytes != 100*w.Blocks {
+						t.Fatalf("%s counts %+v, has moved %v", w.Edge, w, p.moved[w.Edge])
+					}
+				}
+				seq := sequence.Draw(t, "reach")
+				if got, want := p.r.Reach(p.now, seq), p.reach(seq, cfg.Contiguous); p.clean && got != want {
+					t.Fatalf("in reach of %v: %+v, want %+v", seq, got, want)
 				}
 				for _, id := range prefetches {
 					if s, ok := p.r.Prefetched(id); !ok || s.Loaded+s.Failed > s.Requested {

@@ -180,7 +180,7 @@ func (t *Tier) Match(session SessionID, dst []Ref, hashes []kv.SeqHash) []Ref {
 	dst = t.pool.MatchFor(session, dst, hashes)
 	if t.early > 0 {
 		for _, r := range dst[before:] {
-			t.used(r)
+			t.read(r)
 		}
 	}
 	return dst
@@ -281,6 +281,13 @@ func (t *Tier) used(r Ref) bool {
 	t.unread[r] = false
 	t.early--
 	return true
+}
+
+// read ends what holds for a block only as long as nobody has asked for it.
+func (t *Tier) read(r Ref) {
+	if t.used(r) {
+		t.pool.unpinOwner(t.pool.primary(r), prefetchOwner)
+	}
 }
 
 // worth is what the retention of a block says about writing it elsewhere.
