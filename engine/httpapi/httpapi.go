@@ -13,9 +13,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -50,7 +52,8 @@ const (
 type Client struct {
 	base   string
 	header http.Header
-	http   *http.Client
+	http   *http.Transport
+	direct *direct // nil: all requests go by http
 }
 
 // New makes a client. It dials nothing; only a URL that is none is an error.
@@ -71,34 +74,53 @@ func New(c Config) (*Client, error) {
 	if c.Key != "" {
 		header.Set("Authorization", "Bearer "+c.Key)
 	}
+	if password, _ := u.User.Password(); u.User != nil && header.Get("Authorization") == "" {
+		header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
+	}
+	if header.Get("User-Agent") == "" {
+		header.Set("User-Agent", "dynago")
+	}
 	dialer := &net.Dialer{Timeout: connectTimeout}
-	return &Client{
+	client := &Client{
 		base:   strings.TrimSuffix(u.String(), "/"),
 		header: header,
-		http: &http.Client{
-			Transport: &http.Transport{
-				Proxy:               http.ProxyFromEnvironment,
-				DialContext:         dialer.DialContext,
-				TLSClientConfig:     c.TLS,
-				TLSHandshakeTimeout: connectTimeout,
-				// The servers in question speak HTTP/1.1.
-				TLSNextProto:        map[string]func(string, *tls.Conn) http.RoundTripper{},
-				DisableCompression:  true,
-				IdleConnTimeout:     idleTimeout,
-				MaxIdleConns:        mostIdle,
-				MaxIdleConnsPerHost: mostIdle,
-			},
-			// An engine that redirects is not one.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		http: &http.Transport{
+			Proxy:               http.ProxyFromEnvironment,
+			DialContext:         dialer.DialContext,
+			TLSClientConfig:     c.TLS,
+			TLSHandshakeTimeout: connectTimeout,
+			// The servers in question speak HTTP/1.1.
+			TLSNextProto:        map[string]func(string, *tls.Conn) http.RoundTripper{},
+			DisableCompression:  true,
+			IdleConnTimeout:     idleTimeout,
+			MaxIdleConns:        mostIdle,
+			MaxIdleConnsPerHost: mostIdle,
 		},
-	}, nil
+	}
+	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: u}); peeks && u.Scheme == "http" && proxy == nil && err == nil && plain("/"+u.Host) {
+		address := u.Host
+		if u.Port() == "" {
+			address = net.JoinHostPort(u.Hostname(), "80")
+		}
+		client.direct = &direct{
+			host: u.Host,
+			base: strings.TrimSuffix(u.EscapedPath(), "/"),
+			dial: func(ctx context.Context) (net.Conn, error) { return dialer.DialContext(ctx, "tcp", address) },
+		}
+	}
+	return client, nil
 }
 
 // URL returns the engine's address.
 func (c *Client) URL() string { return c.base }
 
 // Close closes idle connections. Streams that run are not affected.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.http.CloseIdleConnections()
+	if c.direct != nil {
+		c.direct.close()
+	}
+}
 
 // Do sends a request and returns an answer of a 2xx status, whose body the caller
 // closes. Anything else is an *engine.Error. header may be nil; body may be nil
@@ -131,25 +153,37 @@ func (c *Client) Do(ctx context.Context, method, path string, header http.Header
 const mostErrorText = 64 << 10
 
 func (c *Client) send(ctx context.Context, method, path string, header http.Header, body []byte) (*http.Response, error) {
+	r := request{method: method, path: path, header: []http.Header{c.header, header}, body: body}
+	if body != nil {
+		r.header = append(r.header, ofJSON)
+	}
 	for again := false; ; again = true {
-		req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
-		if err != nil {
-			return nil, err
+		over := connection{again: method == http.MethodGet}
+		var resp *http.Response
+		var err error
+		if c.direct != nil && plain(path) {
+			resp, err = c.direct.send(ctx, &over, again, r)
+		} else {
+			resp, err = c.round(ctx, &over, r)
 		}
-		for _, h := range []http.Header{c.header, header} {
-			for name, values := range h {
-				req.Header[name] = values
-			}
-		}
-		if body != nil {
-			req.Header.Set("Content-Type", "application/json")
-		}
-		var over connection
-		resp, err := c.http.Do(req.WithContext(over.trace(ctx)))
 		if err == nil || again || ctx.Err() != nil || !over.missed(err) {
 			return resp, err
 		}
 	}
+}
+
+var ofJSON = http.Header{"Content-Type": {"application/json"}}
+
+// round sends a request by the transport of net/http.
+func (c *Client) round(ctx context.Context, over *connection, r request) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(over.trace(ctx), r.method, c.base+r.path, bytes.NewReader(r.body))
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range r.header {
+		maps.Copy(req.Header, h)
+	}
+	return c.http.RoundTrip(req)
 }
 
 // unreachable classifies a request that brought no answer.

@@ -18,6 +18,7 @@ import (
 type connection struct {
 	idle     time.Duration // unused before; 0 for a new one
 	taken    time.Time
+	again    bool // a request that was read may be sent again
 	kept     bool
 	answered atomic.Bool // a byte of an answer has come
 }
@@ -45,7 +46,7 @@ func (c *connection) missed(err error) bool {
 		return false
 	}
 	// A reset is the answer to what was never read; a plain end is no answer at all.
-	return isReset(err) || c.idle >= leastIdle && (errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed))
+	return isReset(err) || (c.again || c.idle >= leastIdle) && (errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed))
 }
 
 func isReset(err error) bool {
