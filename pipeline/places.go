@@ -100,8 +100,14 @@ func (j *job) place(ctx context.Context) error {
 	return err
 }
 
-// first returns where the request begins.
-func (s *shared) first() *router.Booking { return begins(s.plan, s.booking) }
+// first returns where the request begins. Where it has another leg, that may just be
+// placed for another choice.
+func (s *shared) first() *router.Booking {
+	if s.plan.Prefill != nil {
+		return s.plan.Prefill
+	}
+	return s.booking
+}
 
 // begins returns the booking of the first leg.
 func begins(plan *router.Plan, answer *router.Booking) *router.Booking {
