@@ -272,7 +272,6 @@ func (r *Registry) join(m *move, w waiter) {
 	if w.load.prefetch != nil {
 		return
 	}
-	m.early = false
 	if m.background {
 		r.promote(m)
 	}

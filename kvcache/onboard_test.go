@@ -160,6 +160,54 @@ func TestLoadsShare(t *testing.T) {
 	}
 }
 
+// TestCancelledForNothing: what nobody waits for any more does not begin, and who
+// comes while it is under way gets it.
+func TestCancelledForNothing(t *testing.T) {
+	p := newPlant(t.Fatalf, [4]int{8, 8, 8, 0}, kvcache.Config{})
+	p.put(kv.TierDisk, chain[:3]...)
+	id, _ := p.load(chain[:3])
+	p.r.Cancel(id)
+	delete(p.loads, id)
+	if edges := p.step(); len(edges) > 0 || p.device().Pool().Stats().Free != 8 || p.tiers[1].Pool().Stats().Free != 8 {
+		t.Errorf("went over %v for nobody", edges)
+	}
+	if p.r.Cancel(id) {
+		t.Error("cancelled twice")
+	}
+
+	p.put(kv.TierHost, chain[:3]...)
+	id, _ = p.load(chain[:3])
+	p.start()
+	p.r.Cancel(id)
+	delete(p.loads, id)
+	p.load(chain[:2])
+	p.drain()
+	if got := p.stats(hostDevice); len(p.loads) > 0 || got.Blocks != 3 || p.device().Has(4) || !p.device().Has(2) {
+		t.Errorf("%+v, loads %v", got, p.loads)
+	}
+	if s := p.device().Pool().Stats(); s.Used() != 0 {
+		t.Errorf("the device ends as %+v", s)
+	}
+}
+
+// TestLoadsShareAFailure: when what two wait for is lost, both look elsewhere.
+func TestLoadsShareAFailure(t *testing.T) {
+	for _, elsewhere := range []bool{false, true} {
+		p := newPlant(t.Fatalf, [4]int{8, 8, 8, 0}, kvcache.Config{})
+		p.put(kv.TierHost, chain[:2]...)
+		if elsewhere {
+			p.put(kv.TierDisk, chain[:2]...)
+		}
+		p.load(chain[:2])
+		p.load(chain[:2])
+		p.step(kvcache.Arrived, kvcache.Lost)
+		p.drain()
+		if len(p.loads) > 0 || p.device().Has(2) != elsewhere || p.device().Pool().Stats().Used() != 0 {
+			t.Errorf("loads %v, the device has the block: %v, and ends as %+v", p.loads, p.device().Has(2), p.device().Pool().Stats())
+		}
+	}
+}
+
 // TestLostBlocks: a load ends before the first block that no tier can give, and
 // what was wrong is never found again.
 func TestLostBlocks(t *testing.T) {

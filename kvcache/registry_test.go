@@ -288,6 +288,12 @@ func TestRegistry(t *testing.T) {
 			}
 			return seq
 		})
+		for _, h := range rapid.SliceOfDistinct(rapid.IntRange(1, 15), rapid.ID).Draw(t, "blocks below") {
+			k := rapid.IntRange(1, 3).Draw(t, "on tier")
+			if tier := p.tiers[k]; tier != nil && tier.Pool().Stats().Free > 0 {
+				p.put(kv.Tier(k), kv.SeqHash(h))
+			}
+		}
 		var running [][]kvcache.Ref
 		var prefetches []kvcache.PrefetchID
 		t.Repeat(map[string]func(*rapid.T){
@@ -303,7 +309,8 @@ func TestRegistry(t *testing.T) {
 					running = slices.Delete(running, k, k+1)
 				}
 			},
-			"load": func(t *rapid.T) { p.load(sequence.Draw(t, "sequence")) },
+			"load":       func(t *rapid.T) { p.load(sequence.Draw(t, "sequence")) },
+			"load again": func(t *rapid.T) { p.load(sequence.Draw(t, "sequence")) },
 			"cancel a load": func(t *rapid.T) {
 				if ids := slices.Sorted(maps.Keys(p.loads)); len(ids) > 0 {
 					id := rapid.SampledFrom(ids).Draw(t, "which")
