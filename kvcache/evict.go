@@ -94,14 +94,14 @@ type queue struct {
 // because they fall idle before them, and keeps no other account. After that a
 // block without any flag still goes to the end of the neutral queue.
 type keeper struct {
-	blocks []block
-	kind   Eviction
-	plain  bool
-	queues [queueCount]queue
-	filled [2]uint64 // queues that are not empty; unless plain
-	pins   minHeap   // idle soft-pinned blocks by (expiry, turn)
-	turn   int64     // numbers what is filed in a heap or set aside
-	now    time.Duration
+	blocks  []block
+	kind    Eviction
+	plain   bool
+	evicted [classes]uint64
+	filled  [2]uint64 // queues that are not empty; unless plain
+	pins    minHeap   // idle soft-pinned blocks by (expiry, turn)
+	turn    int64     // numbers what is filed in a heap or set aside
+	now     time.Duration
 
 	notes    slab[note]
 	noteOf   []int32 // by block, none without a note; nil before the first one
@@ -111,7 +111,6 @@ type keeper struct {
 	hard     bool  // hard pins are allowed
 	pinned   int64 // size of all pinned blocks
 	locked   [2]int
-	evicted  [classes]uint64
 
 	sessions  []*session
 	byID      map[SessionID]uint32
@@ -124,6 +123,8 @@ type keeper struct {
 	sizes     []int64 // by block; nil = 1 each
 	frequency *sketch
 	births    []int64 // FIFO: when a block was published
+
+	queues [queueCount]queue // last, so that the rest lies together
 }
 
 // Kinds of lock: an idle block with a lock of its own or below it is not

@@ -45,12 +45,12 @@ type PoolConfig struct {
 // asked anything go in the order of their last use, leaves first. Every operation
 // takes constant time per block, and logarithmic time per block with a deadline.
 type Pool struct {
+	index  index
+	free   list // FIFO
+	reject bool
+	count  [Inactive + 1]int
+	gone   []kv.SeqHash // scratch of Allocate
 	keeper
-	index   index
-	free    list // FIFO
-	reject  bool
-	count   [Inactive + 1]int
-	gone    []kv.SeqHash // scratch of Allocate
 	removed []kv.SeqHash // went otherwise, and were not yet told
 	path    []int32      // scratch
 }
@@ -147,18 +147,14 @@ func (p *Pool) allocate(dst []Ref, n, available int) (refs []Ref, evicted []kv.S
 		return dst, nil, false
 	}
 	p.gone = p.gone[:0]
-	for range n {
-		i := p.free.head
-		if i == none {
-			i = p.evict()
-		} else {
-			p.popFree()
-		}
-		b := &p.blocks[i]
-		b.refs = 1
-		p.move(b, Mutable)
-		dst = append(dst, Ref(i))
+	if p.plain {
+		dst = p.takePlain(dst, n)
+	} else {
+		dst = p.take(dst, n)
 	}
+	p.count[Mutable] += n
+	p.count[Inactive] -= len(p.gone)
+	p.count[Reset] -= n - len(p.gone)
 	p.check()
 	return dst, p.gone, true
 }
@@ -188,6 +184,11 @@ func (p *Pool) Match(dst []Ref, hashes []kv.SeqHash) []Ref { return p.MatchFor(0
 // tagged with the session. A block that was ephemeral for others is so no more;
 // see [Pool.TakePromoted].
 func (p *Pool) MatchFor(id SessionID, dst []Ref, hashes []kv.SeqHash) []Ref {
+	if p.plain {
+		dst = p.matchPlain(dst, hashes)
+		p.check()
+		return dst
+	}
 	n, known := p.number(id)
 	for _, h := range hashes {
 		i := p.find(h)
@@ -195,9 +196,7 @@ func (p *Pool) MatchFor(id SessionID, dst []Ref, hashes []kv.SeqHash) []Ref {
 			break
 		}
 		p.hold(i)
-		if !p.plain {
-			p.hit(i, n, known)
-		}
+		p.hit(i, n, known)
 		dst = append(dst, Ref(i))
 	}
 	p.check()
@@ -456,8 +455,12 @@ func (p *Pool) double(r Ref, i int32) (Ref, Outcome) {
 // Releasing what is not held is a fault of the caller, and panics where it can
 // be seen.
 func (p *Pool) Release(refs []Ref) {
-	for k := len(refs) - 1; k >= 0; k-- {
-		p.drop(int32(refs[k]))
+	if p.plain {
+		p.dropPlain(refs)
+	} else {
+		for _, r := range slices.Backward(refs) {
+			p.drop(int32(r))
+		}
 	}
 	p.check()
 }
@@ -515,11 +518,7 @@ func (p *Pool) hold(i int32) {
 		if b.state != Inactive {
 			return
 		}
-		if p.plain {
-			p.unlink(&p.queues[neutralQueue].list, i)
-		} else {
-			p.wake(i)
-		}
+		p.wake(i)
 		p.move(b, Primary)
 		i = b.up
 	}
@@ -540,9 +539,6 @@ func (p *Pool) drop(i int32) {
 		switch {
 		case b.state != Primary:
 			p.reset(i)
-		case p.plain:
-			p.move(b, Inactive)
-			p.link(&p.queues[neutralQueue].list, i)
 		case b.flags&once != 0 && b.kids == 0 && !p.isPinned(i):
 			p.removed = append(p.removed, b.hash)
 			p.unwish(i)
@@ -556,14 +552,24 @@ func (p *Pool) drop(i int32) {
 	}
 }
 
-// evict takes the block that goes next out of every list and returns its slot.
-// There must be one.
-func (p *Pool) evict() int32 {
-	i := p.victim()
-	p.gone = append(p.gone, p.blocks[i].hash)
-	p.evicted[p.classOf(i)]++
-	p.remove(i)
-	return i
+// take takes n blocks, of which there are enough, and leaves counting to its
+// caller.
+func (p *Pool) take(dst []Ref, n int) []Ref {
+	for range n {
+		i := p.free.head
+		if i != none {
+			p.popFree()
+		} else {
+			i = p.victim()
+			p.evicted[p.classOf(i)]++
+			p.gone = append(p.gone, p.blocks[i].hash)
+			p.remove(i)
+		}
+		b := &p.blocks[i]
+		b.refs, b.state = 1, Mutable
+		dst = append(dst, Ref(i))
+	}
+	return dst
 }
 
 // remove takes an idle block without children out of every list.
