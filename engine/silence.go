@@ -34,9 +34,20 @@ func (s *Silence) Grow(err error) (State, string) {
 	case *s >= patience && Silent(err):
 		return Dead, "it does not answer: " + err.Error()
 	case *s >= doubt:
-		return Suspect, "it does not answer: " + err.Error()
+		return Suspect, complaint(err)
 	}
 	return Ready, ""
+}
+
+// complaint says in which way a server did not answer.
+func complaint(err error) string {
+	switch {
+	case KindOf(err) == Denied:
+		return "it refuses our key, or wants one (api_key): " + err.Error()
+	case Silent(err):
+		return "it does not answer: " + err.Error()
+	}
+	return "it answers with a failure: " + err.Error()
 }
 
 // Silent says whether err is that of a question to which nothing came back, as

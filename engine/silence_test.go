@@ -50,6 +50,22 @@ func TestSilence(t *testing.T) {
 	}
 }
 
+// What a server is said to do is what it does.
+func TestComplaint(t *testing.T) {
+	for want, err := range map[string]error{
+		"it refuses our key, or wants one (api_key): denied: Unauthorized": engine.Errorf(engine.Denied, "Unauthorized"),
+		"it does not answer: deadline_exceeded: late":                      engine.Errorf(engine.DeadlineExceeded, "late"),
+		"it answers with a failure: unsupported: Not Found":                engine.Errorf(engine.Unsupported, "Not Found"),
+	} {
+		var s engine.Silence
+		s.Grow(err)
+		s.Grow(err)
+		if _, got := s.Grow(err); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // Who was seen stays what it was while little speaks against it, and who was dead is
 // not well because the next silence is another one.
 func TestSight(t *testing.T) {

@@ -36,6 +36,9 @@ var cures = map[string]map[brand]string{
 	"reach": {
 		isOther: "Start the server, or give its real address. A server in a container listens where others reach it with --host 0.0.0.0.",
 	},
+	"key": {
+		isOther: "Give its key: --engine with api_key=KEY, or api_key_file=FILE.",
+	},
 	"port": {
 		isOther: "Give one of them another port: --http-port of dynago, or --port of the engine.",
 	},

@@ -147,6 +147,8 @@ func (p *patient) absent(s engine.Status, wait time.Duration) {
 	}
 	check := "reach"
 	switch {
+	case strings.Contains(reason, string(engine.Denied)):
+		check = "key"
 	case strings.Contains(reason, "does not serve"), strings.Contains(reason, "no model"):
 		check = "model"
 	case strings.Contains(reason, "context_length"):

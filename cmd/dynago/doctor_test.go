@@ -177,7 +177,14 @@ func TestDoctorOfSpecs(t *testing.T) {
 		code int
 		want string
 	}{
-		"nobody there":  {func(*testing.T) string { return "http://127.0.0.1:9" }, 2, "connection refused. Start the server, or give its real address."},
+		"nobody there": {func(*testing.T) string { return "http://127.0.0.1:9" }, 2, "connection refused. Start the server, or give its real address."},
+		"wants a key": {func(t *testing.T) string {
+			locked := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusUnauthorized)
+				_, _ = io.WriteString(w, `{"error":"Unauthorized"}`)
+			})
+			return "vllm=" + host(t, locked).URL
+		}, 2, "denied: Unauthorized. Give its key: --engine with api_key=KEY"},
 		"another model": {func(t *testing.T) string { return hosted(t, healthy(t)) + ",model=other" }, 2, `cannot serve model: It is loading after 1s: it does not serve "other". Give model=NAME in --engine as the server lists it, or start vLLM with --served-model-name NAME.`},
 		"no files": {func(t *testing.T) string {
 			return strings.Replace(hosted(t, healthy(t)), "model_path=builtin:demo", "model_path=hf://no/such", 1)
