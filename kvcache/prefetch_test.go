@@ -231,4 +231,13 @@ func TestPrefetchToHost(t *testing.T) {
 	if got := p.r.PrefetchStats(); got.Blocks[kv.TierHost] != 2 || got.Failed[kv.TierHost] != 1 {
 		t.Errorf("%+v", got)
 	}
+	p.load([]kv.SeqHash{1})
+	p.drain()
+	p.put(kv.TierHost, 2)
+	p.load(chain[:3]) // uses 4, and 8 remains
+	p.drain()
+	p.tiers[1].Allocate(nil, 16)
+	if got := p.r.PrefetchStats(); got.Wasted != 1 {
+		t.Errorf("of two blocks on the host one was never used: %+v", got)
+	}
 }
