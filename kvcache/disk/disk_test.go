@@ -78,22 +78,3 @@ func TestDriver(t *testing.T) {
 		})
 	}
 }
-
-func BenchmarkGet(b *testing.B) {
-	const n, size = 128, 2 << 20
-	s, _ := opened(b, disk.Options{Dir: b.TempDir(), Capacity: n * size})
-	value := storetest.Bytes(1, size)
-	for i := range n {
-		if err := s.Put(b.Context(), fmt.Sprint(i), value, nil); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.SetBytes(size)
-	for i := 0; b.Loop(); i++ {
-		v, err := s.Get(b.Context(), fmt.Sprint(i%n))
-		if err != nil {
-			b.Fatal(err)
-		}
-		v.Release()
-	}
-}
