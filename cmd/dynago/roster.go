@@ -143,6 +143,16 @@ func (s *settings) mayCome() bool {
 
 // Attach lets one more engine join while the server runs.
 func (sys *system) Attach(text string) (uint64, error) {
+	if strings.HasPrefix(text, "{") { // the same names as in a list
+		items, err := config.Texts("body", []byte("["+text+"]"))
+		if err != nil {
+			return 0, err
+		}
+		if len(items) != 1 {
+			return 0, fmt.Errorf("body: %d objects: want one", len(items))
+		}
+		text = items[0].Value
+	}
 	spec, err := attach.Parse(text)
 	if err != nil {
 		return 0, err

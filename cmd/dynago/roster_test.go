@@ -174,6 +174,12 @@ func TestAttachBesideMocks(t *testing.T) {
 	}
 	p.ready("real")
 	p.ready(demo.Name)
+	if got := p.send("/admin/workers", `{"kind": "openai", "url": "http://127.0.0.1:9", "load": {"interval": "1m"}}`); got.status != 201 {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if got := p.send("/admin/workers", `{"kind": "openai", "url": `); got.status != 400 {
+		t.Errorf("half an object: %d %s", got.status, got.body)
+	}
 	if got := p.answered(p.request(t.Context(), "DELETE", fmt.Sprintf("%s/admin/workers/%d", p.url, fleet.ID("mock-0")), "")); got.status != 202 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
