@@ -1,0 +1,305 @@
+// Package janitor keeps the directories in which engines store KV blocks as
+// files within a size, and tells which blocks lie there. The engines need to
+// know nothing of it: SGLang's file backend of HiCache, vLLM's fs tier.
+//
+// The one idea: a block is all of its files, those of every rank, and goes as
+// one. A file is only ever unlinked, which leaves whoever has it open with all
+// of its bytes, and never shortened; what an engine writes appears under its
+// name when it is whole, by renaming, so that what is found is whole too. The
+// block that nobody has read or written for longest goes first.
+package janitor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// orphaned is the age at which a file that was never renamed is taken for one
+// whose writer has died.
+const orphaned = time.Hour
+
+// Options says what a directory is to be.
+type Options struct {
+	Dir    string
+	Layout Layout
+	// Capacity is how many bytes the files of blocks may have together.
+	Capacity int64
+	// Stored and Removed, if not nil, are told of blocks that a sweep finds
+	// complete for the first time, and of blocks of which it finds files missing
+	// or removes them. They are called during Sweep, in the order of last use.
+	Stored, Removed func(Block)
+}
+
+// Block is one block of an engine's.
+type Block struct {
+	// Model is what the engine writes into the name, the model and what else must
+	// be equal for caches to be shared; Hash the engine's own, in hexadecimal.
+	Model, Hash string
+	// Group tells apart the parts that engines store of one hash: vLLM's group of
+	// caches, SGLang's further pools.
+	Group string
+}
+
+// Janitor is for one directory. Its methods must not overlap.
+type Janitor struct {
+	opts  Options
+	root  *os.Root
+	known map[Block]*held
+}
+
+// held is what lies in the directory of a block.
+type held struct {
+	Block
+	files []string // in the directory
+	bytes int64
+	used  time.Time // when any of its files was last read or written
+}
+
+// Swept says what a sweep found and did.
+type Swept struct {
+	// Blocks and Bytes are what is left.
+	Blocks int
+	Bytes  int64
+	// Evicted counts blocks, Orphans files that were never renamed.
+	Evicted, Orphans int
+}
+
+// Open returns a janitor for a directory that exists.
+func Open(opts Options) (*Janitor, error) {
+	if opts.Layout == nil || opts.Capacity < 0 {
+		return nil, fmt.Errorf("kvcache/janitor: %s: want a layout and a capacity that is not negative, not %d", opts.Dir, opts.Capacity)
+	}
+	root, err := os.OpenRoot(opts.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("kvcache/janitor: %w", err)
+	}
+	return &Janitor{opts: opts, root: root, known: map[Block]*held{}}, nil
+}
+
+// Close lets go of the directory.
+func (j *Janitor) Close() error { return j.root.Close() }
+
+// Sweep looks at all files, and removes those of blocks that are too much. It
+// goes on past files that cannot be removed, and says so in the end.
+func (j *Janitor) Sweep(ctx context.Context, now time.Time) (Swept, error) {
+	found, orphans, err := j.look(ctx, now)
+	if err != nil {
+		return Swept{}, fmt.Errorf("kvcache/janitor: %s: %w", j.opts.Dir, err)
+	}
+	order := slices.SortedFunc(maps.Values(found), func(a, b *held) int {
+		return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.Hash, b.Hash), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Model, b.Model))
+	})
+	j.tell(found, order)
+
+	var out Swept
+	var failed []error
+	for _, name := range orphans {
+		if err := j.unlink(name); err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		out.Orphans++
+	}
+	for _, h := range order {
+		out.Blocks++
+		out.Bytes += h.bytes
+	}
+	for _, h := range order {
+		if out.Bytes <= j.opts.Capacity || ctx.Err() != nil {
+			break
+		}
+		if err := j.evict(h); err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		out.Blocks--
+		out.Bytes -= h.bytes
+		out.Evicted++
+	}
+	if err := errors.Join(append(failed, ctx.Err())...); err != nil {
+		return out, fmt.Errorf("kvcache/janitor: %s: %w", j.opts.Dir, err)
+	}
+	return out, nil
+}
+
+// look returns what lies in the directory, and files that were left behind.
+func (j *Janitor) look(ctx context.Context, now time.Time) (found map[Block]*held, orphans []string, err error) {
+	found = map[Block]*held{}
+	err = fs.WalkDir(j.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // gone since it was listed
+		}
+		if err = cmp.Or(ctx.Err(), err); err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		b, ok := j.opts.Layout(name)
+		if !ok {
+			if strings.HasSuffix(name, ".tmp") && now.Sub(info.ModTime()) > orphaned {
+				orphans = append(orphans, name)
+			}
+			return nil
+		}
+		h := found[b]
+		if h == nil {
+			h = &held{Block: b}
+			found[b] = h
+		}
+		h.files = append(h.files, name)
+		h.bytes += info.Size()
+		h.used = later(h.used, lastUse(info))
+		return nil
+	})
+	return found, orphans, err
+}
+
+// tell tells of the difference to what was known. A block that lost a file is
+// gone, and there again when it is whole.
+func (j *Janitor) tell(found map[Block]*held, order []*held) {
+	for b, old := range j.known {
+		h := found[b]
+		if h == nil || len(h.files) < len(old.files) {
+			j.forget(b)
+		}
+	}
+	for _, h := range order {
+		if j.known[h.Block] == nil && j.opts.Stored != nil {
+			j.opts.Stored(h.Block)
+		}
+		j.known[h.Block] = h
+	}
+}
+
+func (j *Janitor) forget(b Block) {
+	delete(j.known, b)
+	if j.opts.Removed != nil {
+		j.opts.Removed(b)
+	}
+}
+
+// evict unlinks the files of a block. Once one of them is gone the block is.
+func (j *Janitor) evict(h *held) error {
+	j.forget(h.Block)
+	var failed []error
+	for _, name := range h.files {
+		if err := j.unlink(name); err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// unlink removes a file and the record of retention beside it, if they are
+// there still. Directories stay, as a writer may be about to use them.
+func (j *Janitor) unlink(name string) error {
+	for _, name := range []string{name, name + ".ret"} {
+		if err := j.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// lastUse returns when a file was last read or written, as far as the file
+// system says: mounted with relatime, reads count once a day.
+func lastUse(info fs.FileInfo) time.Time {
+	used := info.ModTime()
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		used = later(used, time.Unix(s.Atim.Unix()))
+	}
+	return used
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// Layout tells which block a file belongs to, by its path in the directory, with
+// slashes. ok is false for files that are no blocks.
+type Layout func(name string) (b Block, ok bool)
+
+var (
+	_ Layout = SGLang
+	_ Layout = VLLM
+)
+
+// SGLang is the layout of its file backend: <sha256>[.<pool>]_<model>, then the
+// ranks that share the page, in one directory:
+//
+//	4ebf….bin of one rank: 4ebf…_meta-llama-Llama-3.1-8B_0_2.bin
+func SGLang(name string) (b Block, ok bool) {
+	stem, ok := strings.CutSuffix(name, ".bin")
+	if !ok || strings.Contains(stem, "/") {
+		return Block{}, false
+	}
+	key, model, ok := strings.Cut(stem, "_")
+	hash, pool, _ := strings.Cut(key, ".")
+	if !ok || len(hash) != 64 || !isHex(hash) {
+		return Block{}, false
+	}
+	return Block{Model: withoutRanks(model), Hash: hash, Group: pool}, true
+}
+
+// withoutRanks returns a name without the numbers of ranks at its end:
+// _<rank>_<size> of tensors, then of pipelines and of contexts.
+func withoutRanks(name string) string {
+	parts := strings.Split(name, "_")
+	n := len(parts)
+	if n > 2 && isNumber(parts[n-1]) && strings.HasPrefix(parts[n-2], "cp") && isNumber(parts[n-2][2:]) {
+		n -= 2
+	}
+	for range 2 {
+		if n > 2 && isNumber(parts[n-1]) && isNumber(parts[n-2]) {
+			n -= 2
+		}
+	}
+	return strings.Join(parts[:n], "_")
+}
+
+// VLLM is the layout of its fs tier:
+// <model>_<12 hex>_r<rank>/<3 hex>/<2 hex>_g<group>/<hash>.bin.
+func VLLM(name string) (b Block, ok bool) {
+	parts := strings.Split(name, "/")
+	if len(parts) != 4 {
+		return Block{}, false
+	}
+	hash, isBlock := strings.CutSuffix(parts[3], ".bin")
+	model, rank, hasRank := cutLast(parts[0], "_r")
+	two, group, hasGroup := strings.Cut(parts[2], "_g")
+	if !isBlock || !hasRank || !hasGroup || !isNumber(rank) || !isNumber(group) || model == "" || !isHex(hash) ||
+		len(parts[1]) != 3 || len(two) != 2 || !strings.HasPrefix(hash, parts[1]+two) {
+		return Block{}, false
+	}
+	return Block{Model: path.Base(model), Hash: hash, Group: group}, true
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+func isHex(s string) bool { return s != "" && strings.Trim(s, "0123456789abcdef") == "" }
+
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
