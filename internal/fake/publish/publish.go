@@ -142,8 +142,8 @@ func (p *Publisher) bind() error {
 func (p *Publisher) openAll() error {
 	for i, r := range p.ranks {
 		if err := r.open(); err != nil {
-			for _, r := range p.ranks[:i] {
-				r.close()
+			for _, r := range p.ranks[:i+1] {
+				r.leave()
 			}
 			return err
 		}

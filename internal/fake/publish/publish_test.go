@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -345,6 +346,43 @@ func TestGarbled(t *testing.T) {
 	s.engine.Forget()
 	s.ask(t, r)
 	s.agree(t)
+}
+
+// Ports stay a publisher's own from one life to the next: nobody can take them in
+// between, and they are free once it is closed.
+func TestKeepsItsPorts(t *testing.T) {
+	s := newStage(t, publish.Config{Endpoint: any, Replay: any}, 1)
+	port := func(endpoint string) string { return "127.0.0.1" + endpoint[strings.LastIndexByte(endpoint, ':'):] }
+	ctx, cancel := context.WithCancel(t.Context())
+	var thieves sync.WaitGroup
+	for _, address := range []string{port(s.Endpoint()), port(s.Replay())} {
+		thieves.Go(func() {
+			for ctx.Err() == nil {
+				if l, err := net.Listen("tcp", address); err == nil {
+					l.Close()
+					t.Errorf("%s was free", address)
+					return
+				}
+			}
+		})
+	}
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 30 {
+		s.engine.Restart()
+		s.ask(t, r)
+		until(t, "all is told", s.Settled)
+	}
+	cancel()
+	thieves.Wait()
+	s.agree(t)
+	s.Close()
+	for _, address := range []string{port(s.Endpoint()), port(s.Replay())} {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+	}
 }
 
 // A publisher that does not listen connects to who does.

@@ -26,6 +26,7 @@ type rank struct {
 	pub     *zmtp.Pub
 	router  *zmtp.Router
 	asked   chan request
+	stand   stand
 
 	// Of the goroutine.
 	speak   speaker
@@ -74,7 +75,7 @@ func (r *rank) open() error {
 	if err != nil {
 		return err
 	}
-	pub := zmtp.NewPub(zmtp.Options{HighWater: r.p.config.HighWater})
+	pub := zmtp.NewPub(zmtp.Options{HighWater: r.p.config.HighWater, Listen: r.stand.listen})
 	if r.p.listens {
 		_, err = pub.Bind(r.p.ctx, events)
 	} else {
@@ -90,7 +91,7 @@ func (r *rank) open() error {
 	}
 	replay, err := Raise(r.p.replay, int(r.number))
 	if err == nil {
-		router := zmtp.NewRouter(zmtp.Options{})
+		router := zmtp.NewRouter(zmtp.Options{Listen: r.stand.listen})
 		if _, err = router.Bind(r.p.ctx, replay); err == nil {
 			r.router = router
 			r.p.done.Go(func() { r.attend(router) })
@@ -101,6 +102,14 @@ func (r *rank) open() error {
 	r.pub.Close() //nolint:errcheck // it has nothing to say
 	r.pub = nil
 	return err
+}
+
+// leave closes the sockets and gives their addresses up.
+func (r *rank) leave() {
+	r.close()
+	r.sockets.Lock()
+	defer r.sockets.Unlock()
+	r.stand.close()
 }
 
 // close closes the sockets.
@@ -137,7 +146,7 @@ func (r *rank) attend(router *zmtp.Router) {
 
 // run publishes until the publisher is closed.
 func (r *rank) run() {
-	defer r.close()
+	defer r.leave()
 	for {
 		select {
 		case <-r.p.ctx.Done():
@@ -171,21 +180,12 @@ func (r *rank) next() (report mock.Report, ok bool) {
 	return report, true
 }
 
-// rebind is how long a port that another has taken meanwhile is waited for.
-const rebind = 10 * time.Millisecond
-
 // begin begins a life. Only the first has its sockets already.
 func (r *rank) begin() {
 	f := r.p.Faults()
 	if r.speak.lives++; r.speak.lives > 1 && !f.Quiet {
 		r.close()
-		for r.open() != nil {
-			select {
-			case <-r.p.ctx.Done():
-				return
-			case <-time.After(rebind):
-			}
-		}
+		r.open() //nolint:errcheck // its addresses are held
 	}
 	r.seq, r.kept, r.delayed = 0, nil, nil
 	r.speak.begin()
