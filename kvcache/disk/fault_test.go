@@ -8,10 +8,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/dynago/dynago/kvcache/disk"
 	"github.com/dynago/dynago/kvcache/store"
@@ -350,4 +353,57 @@ func TestKill(t *testing.T) {
 		}
 	}
 	t.Logf("%d changes, 12 kills", puts)
+}
+
+// TestLimited is the process that TestQuota starts: no file of its may be
+// longer than a mebibyte.
+func TestLimited(t *testing.T) {
+	dir := os.Getenv("DISK_TEST_LIMITED")
+	if dir == "" {
+		return // not the child
+	}
+	signal.Ignore(syscall.SIGXFSZ)
+	if err := syscall.Setrlimit(unix.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 1 << 20, Max: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	s, err := disk.Open(t.Context(), disk.Options{Dir: dir, Capacity: 16 << 20, Step: 256 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := func(i int) []byte { return storetest.Bytes(uint64(i), 100_000) }
+	n := 0
+	for ; err == nil; n++ {
+		err = s.Put(t.Context(), fmt.Sprint(n), value(n), nil)
+	}
+	if !errors.Is(err, store.ErrFull) || n != 11 || s.Counts().WriteFailures != 1 {
+		t.Fatalf("value %d: %v, %+v", n, err, s.Counts())
+	}
+	for i := range 10 {
+		if err := s.Delete(t.Context(), fmt.Sprint(i)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Put(t.Context(), fmt.Sprint(n+i), value(n+i), nil); err != nil {
+			t.Fatalf("after %d was evicted: %v", i, err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = disk.Open(t.Context(), disk.Options{Dir: dir, Capacity: 16 << 20, Step: 256 << 10}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		if got, err := get(t, s, fmt.Sprint(n+i)); err != nil || got == nil || got.value != string(value(n+i)) {
+			t.Fatalf("value %d is %s, %v", n+i, show(got), err)
+		}
+	}
+}
+
+// Where the system gives no more room, the store lives in what it has.
+func TestQuota(t *testing.T) {
+	child := exec.Command(os.Args[0], "-test.run=^TestLimited$")
+	child.Env = append(os.Environ(), "DISK_TEST_LIMITED="+t.TempDir())
+	if out, err := child.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
