@@ -151,7 +151,7 @@ func (j *Janitor) look(ctx context.Context, now time.Time) (found map[Block]*hel
 		}
 		b, ok := j.opts.Layout(name)
 		if !ok {
-			if strings.HasSuffix(name, ".tmp") && now.Sub(info.ModTime()) > orphaned {
+			if j.unfinished(name) && now.Sub(info.ModTime()) > orphaned {
 				orphans = append(orphans, name)
 			}
 			return nil
@@ -167,6 +167,18 @@ func (j *Janitor) look(ctx context.Context, now time.Time) (found map[Block]*hel
 		return nil
 	})
 	return found, orphans, err
+}
+
+// unfinished reports whether name is that of a block's file with what engines
+// add to it until the file is whole: ….bin_1a2b.tmp, ….bin.tmp.12.34.1a2b.
+func (j *Janitor) unfinished(name string) bool {
+	i := strings.LastIndex(name, ".bin")
+	if i < 0 {
+		return false
+	}
+	end := i + len(".bin")
+	_, ok := j.opts.Layout(name[:end])
+	return ok && (strings.HasSuffix(name[end:], ".tmp") || strings.HasPrefix(name[end:], ".tmp."))
 }
 
 // tell tells of the difference to what was known. A block that lost a file is

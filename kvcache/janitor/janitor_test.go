@@ -132,7 +132,9 @@ func TestSweep(t *testing.T) {
 			put(t, dir, layout.name(1, 0)+".ret", 40, start)
 			put(t, dir, "config.json", 1000, start)
 			put(t, dir, layout.name(9, 0)+"_1.tmp", 1000, start)
+			put(t, dir, layout.name(9, 0)+".tmp.12.34.5f", 1000, start)
 			put(t, dir, layout.name(9, 0)+"_2.tmp", 1000, start.Add(2*time.Hour))
+			put(t, dir, "notes.tmp", 1000, start)
 			var events []string
 			j := open(t, janitor.Options{
 				Dir: dir, Layout: layout.Layout, Capacity: 500,
@@ -141,10 +143,10 @@ func TestSweep(t *testing.T) {
 			})
 			now := start.Add(2 * time.Hour)
 			got, err := j.Sweep(t.Context(), now)
-			if want := (janitor.Swept{Blocks: 2, Bytes: 400, Evicted: 2, Orphans: 1}); err != nil || got != want {
+			if want := (janitor.Swept{Blocks: 2, Bytes: 400, Evicted: 2, Orphans: 2}); err != nil || got != want {
 				t.Errorf("swept %+v, %v; want %+v", got, err, want)
 			}
-			want := []string{layout.name(0, 0), layout.name(0, 1), layout.name(3, 0), layout.name(3, 1), layout.name(9, 0) + "_2.tmp", "config.json"}
+			want := []string{layout.name(0, 0), layout.name(0, 1), layout.name(3, 0), layout.name(3, 1), layout.name(9, 0) + "_2.tmp", "config.json", "notes.tmp"}
 			slices.Sort(want)
 			if left := files(t, dir); !slices.Equal(left, want) {
 				t.Errorf("left are %q, want %q", left, want)
