@@ -83,8 +83,20 @@ func BenchmarkCost(b *testing.B) {
 				c.end(p, i, seq, refs)
 				p.Release(refs)
 			})
+			with := live()
+			runtime.KeepAlive(p)
+			p = nil
+			b.ReportMetric(float64(with-live())/slots, "B/block")
 		})
 	}
+}
+
+// live returns the bytes that are in use.
+func live() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 const (

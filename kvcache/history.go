@@ -1,6 +1,7 @@
 package kvcache
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dynago/dynago/kv"
@@ -17,11 +18,16 @@ const (
 	compactionLength = 0.6
 )
 
-// held is a block as a session knew it. The slot may hold something else by now.
+// held is a block as a session knew it. The slot may hold something else by now:
+// half of the hash is enough to tell.
 type held struct {
 	slot int32
-	hash kv.SeqHash
+	half uint32
 }
+
+func (k *keeper) heldOf(i int32) held { return held{i, half(k.blocks[i].hash)} }
+
+func half(h kv.SeqHash) uint32 { return uint32(h ^ h>>32) }
 
 // history is what is remembered of a session's last request, to see from its
 // next prompt what of it is never coming back.
@@ -49,12 +55,12 @@ func (h *history) next(deadline time.Duration) time.Duration {
 
 func (k *keeper) holds(h held) bool {
 	b := &k.blocks[h.slot]
-	return b.hash == h.hash && b.published()
+	return half(b.hash) == h.half && b.published()
 }
 
 // remember keeps the sequence of a request that has ended.
 func (k *keeper) remember(s *session, refs []Ref) {
-	s.sequence = s.sequence[:0]
+	s.sequence = slices.Grow(s.sequence[:0], len(refs))
 	for _, r := range refs {
 		i := int32(r)
 		if k.blocks[i].state == Duplicate {
@@ -63,7 +69,7 @@ func (k *keeper) remember(s *session, refs []Ref) {
 		if !k.blocks[i].published() {
 			break
 		}
-		s.sequence = append(s.sequence, held{i, k.blocks[i].hash})
+		s.sequence = append(s.sequence, k.heldOf(i))
 	}
 	s.prompt = min(s.prompt, len(s.sequence))
 	if len(s.thinking) > 0 {
@@ -97,7 +103,7 @@ func (k *keeper) MarkThinking(id SessionID, refs []Ref, from int, deferred bool)
 			continue
 		}
 		k.blocks[i].flags |= skipWrite
-		marks = append(marks, held{i, k.blocks[i].hash})
+		marks = append(marks, k.heldOf(i))
 	}
 	if len(marks) == 0 {
 		return
@@ -142,19 +148,19 @@ func (k *keeper) compare(s *session, prompt []kv.SeqHash) {
 		}
 		return 0
 	}
-	if len(s.thinking) > 0 && at(s.thinkingAt) != s.thinking[0].hash {
+	if len(s.thinking) > 0 && half(at(s.thinkingAt)) != s.thinking[0].half {
 		k.settleThinking(s)
 	}
 	if len(s.superseded) > 0 {
-		switch at(s.fork) {
-		case s.superseded[0].hash: // somebody still works on the old history
+		switch h := at(s.fork); {
+		case half(h) == s.superseded[0].half: // somebody still works on the old history
 			s.superseded = nil
-		case s.mark:
+		case h == s.mark:
 			k.supersede(s)
 		}
 	}
 	common := 0
-	for common < min(len(prompt), len(s.sequence)) && prompt[common] == s.sequence[common].hash {
+	for common < min(len(prompt), len(s.sequence)) && half(prompt[common]) == s.sequence[common].half {
 		common++
 	}
 	shrunk := float64(common) < compactionShared*float64(s.prompt) && float64(len(prompt)) < compactionLength*float64(s.prompt)

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/kvcache"
@@ -114,17 +115,55 @@ func TestMisusePanics(t *testing.T) {
 }
 
 func TestMetadataPerBlock(t *testing.T) {
-	const n, limit = 100_000, 96
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	p := kvcache.New(n)
-	runtime.ReadMemStats(&after)
-	if per := float64(after.TotalAlloc-before.TotalAlloc) / n; per > limit {
-		t.Errorf("%.1f bytes per block, want at most %d", per, limit)
-	} else {
-		t.Logf("%.1f bytes per block", per)
+	const n, depth = 4000, 100
+	for _, c := range []struct {
+		name  string
+		limit float64
+		ask   func(*kvcache.Pool, int, []kv.SeqHash, []kvcache.Ref)
+	}{
+		{"nothing", 96, nil},
+		{"sessions", 96, func(p *kvcache.Pool, i int, seq []kv.SeqHash, refs []kvcache.Ref) {
+			id := kvcache.SessionID(i + 1)
+			p.BeginTurn(id, kvcache.SessionOptions{}, seq)
+			p.EndTurn(id, refs)
+		}},
+		{"all of it", 200, func(p *kvcache.Pool, i int, seq []kv.SeqHash, refs []kvcache.Ref) {
+			id := kvcache.SessionID(i + 1)
+			p.BeginTurn(id, kvcache.SessionOptions{}, seq)
+			for _, r := range refs {
+				p.Retain(r, kvcache.Retention{Priority: 80, TTL: time.Minute})
+			}
+			p.Pin(seq[:depth/4], kvcache.Pin{Owner: id, TTL: time.Hour})
+			p.EndTurn(id, refs)
+		}},
+	} {
+		before := inUse()
+		p := kvcache.NewPool(kvcache.PoolConfig{Blocks: n, PinBudget: n / 4})
+		seq := make([]kv.SeqHash, depth)
+		for i := range n / depth {
+			if c.ask == nil {
+				break
+			}
+			for k := range seq {
+				seq[k] = kv.SeqHash(i*depth + k + 1)
+			}
+			refs := store(t, p, seq...)
+			c.ask(p, i, seq, refs)
+			p.Release(refs)
+		}
+		per := float64(inUse()-before) / n
+		if t.Logf("%s: %.1f bytes per block", c.name, per); per > c.limit {
+			t.Errorf("%s: %.1f bytes per block, want at most %v", c.name, per, c.limit)
+		}
+		runtime.KeepAlive(p)
 	}
-	runtime.KeepAlive(p)
+}
+
+func inUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 func Example() {
