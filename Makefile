@@ -26,6 +26,7 @@ build: ## static binary bin/dynago
 
 test: ## all tests that need Go alone (RACE=1: with the race detector)
 	$(GO) test -tags invariants ./kvcache ./kvindex ./engine/mock
+	$(GO) test -tags invariants -run TestAnyHistory ./kvcache -args -rapid.checks 2000
 	$(GO) test $(RACEFLAG) ./...
 
 lint: ## go vet, staticcheck and gofumpt, at the versions of tools/go.mod
@@ -48,7 +49,8 @@ bench: ## the figures of bench/README.md (BENCH=B8,B9: some of them)
 bench-short: ## a short form of all figures, about a minute
 	$(GO) run ./bench -id all -short
 
-nightly: ## the index against its model, some 20 million steps (SCALE=100, SEED: today), and 100,000 workloads in virtual time
+nightly: ## the index against its model, some 20 million steps (SCALE=100, SEED: today), the pool against its own, a million, and 100,000 workloads in virtual time
+	$(GO) test -count=1 -timeout 1h -tags invariants -run TestAnyHistory ./kvcache -args -rapid.checks 10000 -rapid.steps 100
 	$(GO) test -count=1 -timeout 3h -run TestIndex ./kvindex ./kvindex/positional -args -indextest.scale $(SCALE) -indextest.seed $(SEED)
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 3h -run TestIndex ./kvindex ./kvindex/positional -args -indextest.scale $(SCALE) -indextest.seed $(SEED)
 	$(GO) test -count=1 -timeout 3h -run TestAnyWorkload ./sim -args -rapid.checks 100000

@@ -55,6 +55,7 @@ var figures = []figure{
 	{"B15", "idle streams", takeIdle},
 	{"B16", "soak", takeSoak},
 	{"B18", "parsers and codecs", takeCodecs},
+	{"B20", "pool of KV blocks, one core", takeBlocks},
 }
 
 // bench is what all figures share.
