@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/fleet"
@@ -101,6 +103,15 @@ func newHouse(t testing.TB, c pipeline.Config, engines ...engine.Engine) *house 
 	// Round robin makes the order of attempts plain.
 	return newHouseOf(t, c, router.Config{Mode: router.RoundRobin, Tuning: &tuning}, engines...)
 }
+
+// check is the test of one draw of rapid's: what is made for the draw ends with it,
+// and not only with the test of all draws.
+type check struct {
+	testing.TB
+	draw *rapid.T
+}
+
+func (c check) Cleanup(f func()) { c.draw.Cleanup(f) }
 
 func newHouseOf(t testing.TB, c pipeline.Config, routing router.Config, engines ...engine.Engine) *house {
 	t.Helper()

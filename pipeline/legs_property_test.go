@@ -143,8 +143,8 @@ func TestAnyFailureOfLegs(t *testing.T) {
 			}
 			return r
 		}
-		want := tales(t, ask())
-		p := newPair(t, pipeline.Config{
+		want := tales(check{t, rt}, ask())
+		p := newPair(check{t, rt}, pipeline.Config{
 			MigrationLimit: rapid.IntRange(0, 4).Draw(rt, "limit"),
 			Limits:         pipeline.Limits{FirstItem: 100 * time.Millisecond, Inactivity: 100 * time.Millisecond},
 		}, rapid.IntRange(1, 2).Draw(rt, "prefill workers"), rapid.IntRange(1, 3).Draw(rt, "decode workers"), meets)
