@@ -70,7 +70,7 @@ var plan = []room{
 	{name: "kvcache/store", floor: 1, never: noIO},
 	{name: "kvcache/storetest", floor: 1, sees: []string{"kvcache/store"}, seenBy: []string{}},
 	{name: "kvcache/disk", floor: 1, sees: []string{"kvcache/extent", "kvcache/store"}, never: noHTTP},
-	{name: "kvcache/janitor", floor: 1, never: noHTTP},
+	{name: "kvcache/janitor", floor: 1, sees: []string{"kvcache/store"}, never: noHTTP},
 	{name: "kvcache/peer", floor: 1, sees: []string{"kvcache/store"}, never: noHTTP},
 	{name: "kvcache/s3", floor: 1, sees: []string{"kvcache/store"}},
 	{name: "kvcache/memory", floor: 1, sees: []string{"kvcache/extent", "kvcache/store"}, never: noHTTP},

@@ -1,7 +1,9 @@
 package disk_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -76,5 +78,47 @@ func TestDriver(t *testing.T) {
 				Largest: 1 << 20, Room: 4 << 20, Ordered: true, Steps: 40,
 			})
 		})
+	}
+}
+
+// A value finds room wherever pages are free, up to sixteen places, and is whole
+// after a restart.
+func TestScattered(t *testing.T) {
+	s, again := opened(t, disk.Options{Dir: t.TempDir(), Capacity: 64 << 12})
+	for i := range 64 {
+		if err := s.Put(t.Context(), fmt.Sprint(i), storetest.Bytes(uint64(i), 4096), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 32 {
+		if err := s.Delete(t.Context(), fmt.Sprint(2*i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Put(t.Context(), "too many", make([]byte, 17<<12), nil); !errors.Is(err, store.ErrFull) {
+		t.Errorf("17 pages in 17 places: %v", err)
+	}
+	want := map[string][]byte{"a": storetest.Bytes(100, 16<<12), "b": storetest.Bytes(101, 15<<12+1)}
+	for key, value := range want {
+		if err := s.Put(t.Context(), key, value, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 32 {
+		want[fmt.Sprint(2*i+1)] = storetest.Bytes(uint64(2*i+1), 4096)
+	}
+	if u := s.Usage(); u.Used != u.Capacity {
+		t.Errorf("usage %+v, want full", u)
+	}
+	for range 2 {
+		for key, value := range want {
+			v, err := s.Get(t.Context(), key)
+			if err != nil || !bytes.Equal(v.Bytes, value) {
+				t.Errorf("%s: %v", key, err)
+				continue
+			}
+			v.Release()
+		}
+		s = again()
 	}
 }

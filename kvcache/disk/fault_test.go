@@ -2,6 +2,7 @@ package disk_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -155,6 +156,15 @@ func TestPauses(t *testing.T) {
 	if c := s.Counts(); c.WriteFailures != 3 || c.Refused != 3 {
 		t.Errorf("counts %+v", c)
 	}
+	// What went well once begins anew.
+	p.fail = func(string) error { return syscall.EIO }
+	if err := put("k"); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	p.fail, now = nil, now.Add(store.MinPause)
+	if err := put("k"); err != nil {
+		t.Errorf("after the shortest pause: %v", err)
+	}
 }
 
 // A full disk bounds the store to what it has: it asks to evict, not for
@@ -202,6 +212,30 @@ func TestFullDisk(t *testing.T) {
 	full, now = false, now.Add(time.Minute)
 	if err := s.Put(t.Context(), "huge", make([]byte, 300<<10), nil); err != nil {
 		t.Fatalf("when there is room again: %v", err)
+	}
+}
+
+// What a value leaves free of its last page is zero, and not another's bytes.
+func TestPadding(t *testing.T) {
+	p := &platter{}
+	s, err := disk.Over(t.Context(), disk.Options{Capacity: 1 << 20}, p.values(), p.records())
+	if err != nil {
+		t.Fatal(err)
+	}
+	unaligned := bytes.Repeat([]byte{0xff}, 8192)[1:]
+	for range 2 {
+		for _, n := range []int{8191, 5000} {
+			if err := s.Put(t.Context(), "k", unaligned[:n], nil); err != nil {
+				t.Fatal(err)
+			}
+			last := p.log[len(p.log)-1]
+			for i := len(p.log) - 1; last.file != 0; i-- {
+				last = p.log[i]
+			}
+			if rest := last.data[n:]; len(rest) != 8192-n || len(bytes.Trim(rest, "\x00")) > 0 {
+				t.Errorf("after %d bytes there are %x", n, bytes.Trim(rest, "\x00"))
+			}
+		}
 	}
 }
 

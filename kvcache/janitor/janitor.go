@@ -17,7 +17,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path"
 	"slices"
 	"strings"
 	"syscall"
@@ -34,9 +33,13 @@ type Options struct {
 	Layout Layout
 	// Capacity is how many bytes the files of blocks may have together.
 	Capacity int64
+	// Rank says of what a retention record says how much its block is wanted: of
+	// two blocks the one with the lower rank goes first, whenever they were used.
+	// A block without a record has a nil one. Without Rank all are equal.
+	Rank func(record []byte, now time.Time) int
 	// Stored and Removed, if not nil, are told of blocks that a sweep finds
 	// complete for the first time, and of blocks of which it finds files missing
-	// or removes them. They are called during Sweep, in the order of last use.
+	// or removes them. They are called during Sweep, in the order in which blocks would go.
 	Stored, Removed func(Block)
 }
 
@@ -63,6 +66,10 @@ type held struct {
 	files []string // in the directory
 	bytes int64
 	used  time.Time // when any of its files was last read or written
+	// record is the retention record beside the files, or nil; rank what it
+	// means now.
+	record []byte
+	rank   int
 }
 
 // Swept says what a sweep found and did.
@@ -96,8 +103,14 @@ func (j *Janitor) Sweep(ctx context.Context, now time.Time) (Swept, error) {
 	if err != nil {
 		return Swept{}, fmt.Errorf("kvcache/janitor: %s: %w", j.opts.Dir, err)
 	}
+	if j.opts.Rank != nil {
+		for b, h := range found {
+			h.record = j.record(h, j.known[b])
+			h.rank = j.opts.Rank(h.record, now)
+		}
+	}
 	order := slices.SortedFunc(maps.Values(found), func(a, b *held) int {
-		return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.Hash, b.Hash), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Model, b.Model))
+		return cmp.Or(cmp.Compare(a.rank, b.rank), a.used.Compare(b.used), cmp.Compare(a.Hash, b.Hash), cmp.Compare(a.Group, b.Group), cmp.Compare(a.Model, b.Model))
 	})
 	j.tell(found, order)
 
@@ -220,7 +233,7 @@ func (j *Janitor) evict(h *held) error {
 // unlink removes a file and the record of retention beside it, if they are
 // there still. Directories stay, as a writer may be about to use them.
 func (j *Janitor) unlink(name string) error {
-	for _, name := range []string{name, name + ".ret"} {
+	for _, name := range []string{name, name + sidecar} {
 		if err := j.root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -244,74 +257,3 @@ func later(a, b time.Time) time.Time {
 	}
 	return b
 }
-
-// Layout tells which block a file belongs to, by its path in the directory, with
-// slashes. ok is false for files that are no blocks.
-type Layout func(name string) (b Block, ok bool)
-
-var (
-	_ Layout = SGLang
-	_ Layout = VLLM
-)
-
-// SGLang is the layout of its file backend: <sha256>[.<pool>]_<model>, then the
-// ranks that share the page, in one directory:
-//
-//	4ebf….bin of one rank: 4ebf…_meta-llama-Llama-3.1-8B_0_2.bin
-func SGLang(name string) (b Block, ok bool) {
-	stem, ok := strings.CutSuffix(name, ".bin")
-	if !ok || strings.Contains(stem, "/") {
-		return Block{}, false
-	}
-	key, model, ok := strings.Cut(stem, "_")
-	hash, pool, _ := strings.Cut(key, ".")
-	if !ok || len(hash) != 64 || !isHex(hash) {
-		return Block{}, false
-	}
-	return Block{Model: withoutRanks(model), Hash: hash, Group: pool}, true
-}
-
-// withoutRanks returns a name without the numbers of ranks at its end:
-// _<rank>_<size> of tensors, then of pipelines and of contexts.
-func withoutRanks(name string) string {
-	parts := strings.Split(name, "_")
-	n := len(parts)
-	if n > 2 && isNumber(parts[n-1]) && strings.HasPrefix(parts[n-2], "cp") && isNumber(parts[n-2][2:]) {
-		n -= 2
-	}
-	for range 2 {
-		if n > 2 && isNumber(parts[n-1]) && isNumber(parts[n-2]) {
-			n -= 2
-		}
-	}
-	return strings.Join(parts[:n], "_")
-}
-
-// VLLM is the layout of its fs tier:
-// <model>_<12 hex>_r<rank>/<3 hex>/<2 hex>_g<group>/<hash>.bin.
-func VLLM(name string) (b Block, ok bool) {
-	parts := strings.Split(name, "/")
-	if len(parts) != 4 {
-		return Block{}, false
-	}
-	hash, isBlock := strings.CutSuffix(parts[3], ".bin")
-	model, rank, hasRank := cutLast(parts[0], "_r")
-	two, group, hasGroup := strings.Cut(parts[2], "_g")
-	if !isBlock || !hasRank || !hasGroup || !isNumber(rank) || !isNumber(group) || model == "" || !isHex(hash) ||
-		len(parts[1]) != 3 || len(two) != 2 || !strings.HasPrefix(hash, parts[1]+two) {
-		return Block{}, false
-	}
-	return Block{Model: path.Base(model), Hash: hash, Group: group}, true
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
-}
-
-func isHex(s string) bool { return s != "" && strings.Trim(s, "0123456789abcdef") == "" }
-
-func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/kvcache/janitor"
+	"github.com/dynago/dynago/kvcache/store"
 )
 
 const hash = "4ebfa8a1f3c341517621838c6e1b9aa350307e3f00b3cbd1a07ef740f54396d6"
@@ -261,4 +262,54 @@ func FuzzLayouts(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What is wanted more stays, whenever it was used, and a later janitor knows.
+func TestRetain(t *testing.T) {
+	for _, attributes := range []bool{true, false} {
+		dir, start := t.TempDir(), time.Unix(1e9, 0)
+		for i := range 6 {
+			put(t, dir, sg(i, 0), 100, start.Add(time.Duration(i)*time.Minute))
+			put(t, dir, sg(i, 1), 100, start)
+		}
+		opts := janitor.Options{
+			Dir: dir, Layout: janitor.SGLang, Capacity: 1200,
+			Rank: func(record []byte, _ time.Time) int {
+				if record == nil {
+					return 35
+				}
+				return int(record[0])
+			},
+		}
+		block := func(i int) janitor.Block {
+			b, _ := janitor.SGLang(sg(i, 0))
+			return b
+		}
+		j := open(t, opts)
+		if err := j.Retain(block(0), []byte{100}); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("before it was found: %v", err)
+		}
+		if _, err := j.Sweep(t.Context(), start); err != nil {
+			t.Fatal(err)
+		}
+		for i, rank := range map[int]byte{0: 100, 1: 50, 5: 1} {
+			if attributes {
+				if err := j.Retain(block(i), []byte{rank}); err != nil {
+					t.Fatal(err)
+				}
+			} else if err := os.WriteFile(filepath.Join(dir, sg(i, 1)+".ret"), []byte{rank}, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		opts.Capacity = 400
+		got, err := open(t, opts).Sweep(t.Context(), start)
+		if err != nil || got.Blocks != 2 {
+			t.Errorf("swept %+v, %v", got, err)
+		}
+		want := []string{sg(0, 0), sg(0, 1), sg(1, 0), sg(1, 1)}
+		left := slices.DeleteFunc(files(t, dir), func(name string) bool { return strings.HasSuffix(name, ".ret") && !strings.HasPrefix(name, sg(5, 1)) })
+		if !slices.Equal(left, want) {
+			t.Errorf("attributes %v: left are %q, want %q", attributes, left, want)
+		}
+	}
 }
