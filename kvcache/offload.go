@@ -33,6 +33,9 @@ func (s Skip) String() string {
 // order, to the tiers below. They may be evicted before their turn comes.
 func (r *Registry) WriteThrough(now time.Duration, run []Ref) {
 	r.tick(now)
+	if len(r.ways) == 0 {
+		return // the device is all there is
+	}
 	stopped := false // by the priority of an earlier one
 	for _, ref := range run {
 		b := r.device.Block(ref)

@@ -149,6 +149,8 @@ func (r *Registry) begin(hashes []kv.SeqHash, base Ref, p *prefetch) (*load, boo
 			need = append(need, i)
 		}
 	}
+	// What comes first must not push out what comes later.
+	defer r.holdSources(hashes)()
 	slots, ok := r.slots(len(need), p != nil)
 	if !ok {
 		return nil, false
@@ -167,6 +169,25 @@ func (r *Registry) begin(hashes []kv.SeqHash, base Ref, p *prefetch) (*load, boo
 		r.resolve(l, i)
 	}
 	return l, true
+}
+
+// holdSources holds each block where it would be loaded from, until the function
+// that it returns is called.
+func (r *Registry) holdSources(hashes []kv.SeqHash) (release func()) {
+	var held [tiers][]Ref
+	for _, h := range hashes {
+		if t := r.source(h, kv.TierDevice); t != nil {
+			ref, _ := t.peek(h)
+			held[t.kind] = append(held[t.kind], ref)
+		}
+	}
+	return func() {
+		for k, refs := range held {
+			if len(refs) > 0 {
+				r.Tier(kv.Tier(k)).Release(refs)
+			}
+		}
+	}
 }
 
 // slots takes n slots of the device, or, for a prefetch, as many of them as are

@@ -259,6 +259,21 @@ func TestUnreachableTier(t *testing.T) {
 	}
 }
 
+// TestNothingIsPushedOut: a block that is lifted to the host does not take the
+// place of one that is to be loaded from there.
+func TestNothingIsPushedOut(t *testing.T) {
+	p := newPlant(t.Fatalf, [4]int{4, 1, 4, 0}, kvcache.Config{})
+	p.put(kv.TierDisk, 1)
+	p.put(kv.TierHost, 2)
+	if _, n := p.load(chain[:2]); n != 2 {
+		t.Fatalf("%d blocks promised", n)
+	}
+	p.drain()
+	if !p.device().Has(2) {
+		t.Error("a block was pushed out before it was loaded")
+	}
+}
+
 // TestNoRoom: a load that the device has no slots for changes nothing.
 func TestNoRoom(t *testing.T) {
 	p := newPlant(t.Fatalf, [4]int{2, 8, 0, 0}, kvcache.Config{})

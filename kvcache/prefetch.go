@@ -112,6 +112,7 @@ func (r *Registry) Prefetch(now time.Duration, req PrefetchRequest) Prefetch {
 
 // survey counts what is where and begins the first step.
 func (r *Registry) survey(p *prefetch) {
+	defer r.holdSources(p.req.Hashes)()
 	for i, h := range p.req.Hashes {
 		if r.device.Has(h) || p.req.Target == kv.TierHost && r.cfg.Host.Has(h) {
 			p.Already++

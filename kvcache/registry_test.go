@@ -27,6 +27,8 @@ type plant struct {
 	bases  map[kvcache.LoadID][]kvcache.Ref
 	clean  bool                      // nothing has failed so far
 	pins   bool                      // somebody has pinned something
+	closed bool                      // ways may be
+	down   [4]bool                   // tiers that cannot be reached
 	moved  map[kvcache.Edge][3]int64 // transfers, blocks that arrived and that did not
 	fatalf func(string, ...any)
 }
@@ -134,6 +136,7 @@ func (p *plant) finish(x *kvcache.Transfer, faults []kvcache.Fault) {
 			counted[1]++
 		} else {
 			counted[2]++
+			p.closed = p.closed || faults[i] == kvcache.Unreachable
 		}
 	}
 	p.moved[x.Edge] = counted
@@ -226,6 +229,8 @@ func (p *plant) contents() (out [4]map[kv.SeqHash]bool) {
 		if p.tiers[k] == nil {
 			continue
 		}
+		p.tiers[k].SetDown(false) // to see what lies there
+		defer p.tiers[k].SetDown(p.down[k])
 		for run := range p.tiers[k].Pool().Chains() {
 			for _, ref := range run {
 				h := p.tiers[k].Pool().Hash(ref)
@@ -242,12 +247,13 @@ func (p *plant) contents() (out [4]map[kv.SeqHash]bool) {
 	return out
 }
 
-// TestRegistry runs random histories: requests that compute, load, prefetch and
-// give up, transfers that end in any order, with faults, and time. At no moment
+// TestAnyHistoryOfTiers runs random histories: requests that compute, load,
+// prefetch and give up, wishes, transfers that end in any order, with faults, tiers
+// that fail and come back, and time. At no moment
 // may a slot be read that holds something else, or be filled twice; a load gives
 // exactly the blocks it promised unless something failed; the events fold to the
 // contents of the tiers; and in the end nothing is held that nobody holds.
-func TestRegistry(t *testing.T) {
+func TestAnyHistoryOfTiers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		slots := [4]int{
 			rapid.IntRange(1, 10).Draw(t, "device"), rapid.IntRange(0, 8).Draw(t, "host"),
@@ -294,6 +300,7 @@ func TestRegistry(t *testing.T) {
 				p.put(kv.Tier(k), kv.SeqHash(h))
 			}
 		}
+		calm := rapid.Bool().Draw(t, "nothing fails")
 		var running [][]kvcache.Ref
 		var prefetches []kvcache.PrefetchID
 		t.Repeat(map[string]func(*rapid.T){
@@ -331,7 +338,7 @@ func TestRegistry(t *testing.T) {
 				}
 			},
 			"fail": func(t *rapid.T) {
-				if len(p.under) == 0 {
+				if calm || len(p.under) == 0 {
 					return
 				}
 				x := rapid.SampledFrom(p.under).Draw(t, "which")
@@ -343,6 +350,23 @@ func TestRegistry(t *testing.T) {
 					}
 				}
 				p.finish(x, faults)
+			},
+			"clear": func(t *rapid.T) {
+				k := rapid.IntRange(0, 3).Draw(t, "which")
+				if p.tiers[k] == nil || rapid.IntRange(0, 3).Draw(t, "seldom") > 0 {
+					return
+				}
+				before := p.tiers[k].Pool().Stats()
+				if n := p.tiers[k].Clear(); n != before.Inactive || p.tiers[k].Pool().Stats().Inactive != 0 {
+					t.Fatalf("cleared %d of %+v, left %+v", n, before, p.tiers[k].Pool().Stats())
+				}
+			},
+			"a tier fails or comes back": func(t *rapid.T) {
+				if k := rapid.IntRange(1, 3).Draw(t, "which"); !calm && p.tiers[k] != nil {
+					p.down[k] = !p.down[k]
+					p.tiers[k].SetDown(p.down[k])
+					p.clean = false
+				}
 			},
 			"prefetch": func(t *rapid.T) {
 				req := kvcache.PrefetchRequest{
@@ -408,7 +432,7 @@ func TestRegistry(t *testing.T) {
 					}
 				}
 				seq := sequence.Draw(t, "reach")
-				if got, want := p.r.Reach(p.now, seq), p.reach(seq, cfg.Contiguous); p.clean && got != want {
+				if got, want := p.r.Reach(p.now, seq), p.reach(seq, cfg.Contiguous); !p.closed && got != want {
 					t.Fatalf("in reach of %v: %+v, want %+v", seq, got, want)
 				}
 				for _, id := range prefetches {
@@ -510,6 +534,51 @@ func Example_tiers() {
 	// Output:
 	// in reach: 3
 	// loaded: 3 after 2.93ms
+}
+
+// BenchmarkDevice is BenchmarkSequence by way of a tier and a registry of which
+// nothing is asked: what a block costs an engine that has a device alone.
+func BenchmarkDevice(b *testing.B) {
+	const blocks, slots, half = 128, 100_000, 64
+	device := kvcache.NewTier(kv.TierDevice, kvcache.New(slots))
+	r, err := kvcache.NewRegistry(kvcache.Config{Device: device})
+	if err != nil {
+		b.Fatal(err)
+	}
+	seq := make([]kv.SeqHash, blocks)
+	var refs []kvcache.Ref
+	run := func(i int) {
+		h := kv.SeqHash(i%512+1) << 32
+		for k := range seq {
+			if k == half {
+				h = kv.SeqHash(i)<<20 | 1
+			}
+			h += 0x9e3779b97f4a7c15
+			seq[k] = h
+		}
+		refs = device.Match(0, refs[:0], seq)
+		found := len(refs)
+		refs, _ = device.Allocate(refs, blocks-found)
+		for k := found; k < blocks; k++ {
+			parent, up := kvcache.Root, kv.SeqHash(0)
+			if k > 0 {
+				parent, up = refs[k-1], seq[k-1]
+			}
+			device.Register(refs[k], kvcache.Block{Hash: seq[k], Parent: up}, parent)
+		}
+		r.WriteThrough(0, refs[found:])
+		device.Release(refs)
+	}
+	i := 0
+	for ; i < 2*slots/half; i++ {
+		run(i)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		run(i)
+		i++
+	}
+	b.ReportMetric(float64(b.N)*blocks/b.Elapsed().Seconds(), "blocks/s")
 }
 
 // BenchmarkTiers is the life of requests of 128 blocks, half of them shared, on a

@@ -2,6 +2,7 @@ package kvcache
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dynago/dynago/kv"
@@ -221,6 +222,24 @@ func (t *Tier) Forget(h kv.SeqHash) {
 	t.lost[h] = true
 	t.pool.Discard(h)
 	t.Sync()
+}
+
+// Clear drops everything that nobody uses and returns how many blocks these were.
+func (t *Tier) Clear() int {
+	t.hashes = t.hashes[:0]
+	for run := range t.pool.Chains() {
+		for _, r := range run {
+			if t.pool.State(r) == Inactive {
+				t.hashes = append(t.hashes, t.pool.Hash(r))
+			}
+		}
+	}
+	n := len(t.hashes)
+	for _, h := range slices.Backward(t.hashes) { // children before their parents
+		t.pool.Discard(h)
+	}
+	t.Sync()
+	return n
 }
 
 // gone notes that a block lies in no slot any more.
