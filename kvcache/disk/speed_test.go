@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +20,7 @@ import (
 const (
 	benchValue  = 2 << 20
 	benchValues = 256
+	benchTurn   = 32 // values read at a turn
 )
 
 // BenchmarkRead compares the store with what the disk can do: the same bytes,
@@ -43,38 +46,48 @@ func BenchmarkRead(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+	readPlain := func(i int, buf []byte) error {
+		_, err := plain.ReadAt(buf, int64(i)*benchValue)
+		return err
+	}
+	readStore := func(i int, _ []byte) error {
+		v, err := s.Get(b.Context(), fmt.Sprint(i))
+		if err == nil {
+			v.Release()
+		}
+		return err
+	}
 	for _, readers := range []int{1, 2, 4, 8} {
-		b.Run(fmt.Sprintf("plain/readers=%d", readers), func(b *testing.B) {
-			each(b, readers, func(i int, buf []byte) error {
-				_, err := plain.ReadAt(buf, int64(i)*benchValue)
-				return err
-			})
-		})
-		b.Run(fmt.Sprintf("store/readers=%d", readers), func(b *testing.B) {
-			each(b, readers, func(i int, _ []byte) error {
-				v, err := s.Get(b.Context(), fmt.Sprint(i))
-				if err == nil {
-					v.Release()
-				}
-				return err
-			})
+		b.Run(fmt.Sprintf("readers=%d", readers), func(b *testing.B) {
+			// By turns, as a disk is not the same from one second to the next.
+			var ratios []float64
+			var took [2]time.Duration
+			for b.Loop() {
+				p, s := each(b, readers, readPlain), each(b, readers, readStore)
+				took[0] += p
+				took[1] += s
+				ratios = append(ratios, 100*float64(p)/float64(s))
+			}
+			slices.Sort(ratios)
+			b.ReportMetric(ratios[len(ratios)/2], "%-of-plain")
+			for i, name := range []string{"plain-MB/s", "store-MB/s"} {
+				b.ReportMetric(float64(b.N)*benchTurn*benchValue/1e6/took[i].Seconds(), name)
+			}
 		})
 	}
 }
 
-// each reads b.N values with so many readers.
-func each(b *testing.B, readers int, read func(i int, buf []byte) error) {
-	b.SetBytes(benchValue)
+// each reads benchTurn values with so many readers, and returns how long that
+// took.
+func each(b *testing.B, readers int, read func(i int, buf []byte) error) time.Duration {
 	var next atomic.Int64
 	var wg sync.WaitGroup
+	start := time.Now()
 	for range readers {
 		wg.Go(func() {
-			buf := alignedBuffer()
-			for {
-				i := next.Add(1)
-				if i > int64(b.N) {
-					return
-				}
+			buf := benchBuffers.Get().([]byte)
+			defer benchBuffers.Put(buf)
+			for i := next.Add(1); i <= benchTurn; i = next.Add(1) {
 				if err := read(int(i*37%benchValues), buf); err != nil {
 					b.Error(err)
 					return
@@ -83,7 +96,10 @@ func each(b *testing.B, readers int, read func(i int, buf []byte) error) {
 		})
 	}
 	wg.Wait()
+	return time.Since(start)
 }
+
+var benchBuffers = sync.Pool{New: func() any { return alignedBuffer() }}
 
 func alignedBuffer() []byte {
 	b := make([]byte, benchValue+4096)
