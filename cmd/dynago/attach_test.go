@@ -203,7 +203,7 @@ func TestAttachEveryKind(t *testing.T) {
 				extra := ",context_length=4096"
 				shown := kind
 				if auto {
-					shown = "auto"
+					shown, extra = "auto", "" // what the server does not tell, the model's files do
 				}
 				args = append(args, "--engine", shown+"="+host(t, server).URL+",model_path="+dir+",load.interval=20ms"+extra)
 			}

@@ -97,6 +97,7 @@ func (c *doctorCommand) examine(ctx context.Context, spec *attach.Spec) *examina
 		return p.examination
 	}
 	p.files(&c.settings)
+	p.room()
 	if p.worst < cannotServe {
 		p.try(ctx)
 	}
@@ -128,12 +129,18 @@ func (p *patient) meet(ctx context.Context, wait time.Duration) bool {
 	if n := s.Card.Ranks(); n > 1 {
 		p.find(fine, "ranks", "", "It has %d data-parallel ranks, from %d on.", n, s.Card.DPStart)
 	}
-	if s.Card.ContextLength == 0 && !s.Card.Accept(engine.InputChat) {
-		p.find(cannotServe, "context", p.brand.cure("context"), "How many tokens a prompt may have is not known, so nothing is sent there.")
-	} else if n := s.Card.ContextLength; n > 0 {
-		p.find(fine, "context", "", "Prompt and answer may have %d tokens together.", n)
-	}
 	return true
+}
+
+// room tells how long prompt and answer may be, which some models' files say in the
+// engine's place.
+func (p *patient) room() {
+	switch n := p.card.ContextLength; {
+	case n > 0:
+		p.find(fine, "context", "", "Prompt and answer may have %d tokens together.", n)
+	case !p.card.Accept(engine.InputChat):
+		p.find(cannotServe, "context", p.brand.cure("context"), "How many tokens a prompt may have is not known, so nothing is sent there.")
+	}
 }
 
 // absent tells of an engine that did not become ready.
@@ -178,6 +185,9 @@ func (p *patient) files(s *settings) {
 		p.find(cannotServe, "tokenizer", p.brand.cure("tokenizer"), "Tokenizer and chat template cannot be read: %s.", err)
 		return
 	}
+	card := *p.card
+	p.card = &card
+	complete(p.card, p.model)
 	p.find(fine, "tokenizer", "", "Tokenizer: %s, %s, %d tokens.", p.card.Files[0].URI, p.model.Files.Kind, p.model.Tokenizer.Size())
 	if p.model.Template == nil {
 		p.find(degraded, "template", p.brand.cure("template"), "The model has no chat template, so it completes texts and does not chat.")

@@ -219,6 +219,26 @@ func TestDoctorOfSpecs(t *testing.T) {
 	}
 }
 
+// silent is a folder of the demo model whose files do not say how long a prompt may be.
+func silent(t *testing.T) string {
+	t.Helper()
+	dir := demoFolder(t)
+	for _, name := range []string{"config.json", "tokenizer_config.json"} {
+		path := filepath.Join(dir, name)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"max_position_embeddings", "model_max_length"} {
+			text = bytes.ReplaceAll(text, []byte(key), []byte("of_no_use"))
+		}
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
 func TestDoctorOfOthers(t *testing.T) {
 	t.Parallel()
 	model, err := demoModel()
@@ -254,8 +274,11 @@ func TestDoctorOfOthers(t *testing.T) {
 		"trtllm": {"trtllm=" + host(t, r).URL + common + ",context_length=4096", 1, []string{
 			"Set kv_cache_config.event_buffer_max_size: 32768", "give events=poll in --engine",
 		}},
-		"trtllm without a context": {"trtllm=" + host(t, r).URL + common, 2, []string{
-			"cannot serve context: It is failed after 2s: ", "Give context_length=TOKENS in --engine: trtllm-serve does not tell its max_seq_len.",
+		"trtllm of a model that tells": {"trtllm=" + host(t, r).URL + common, 1, []string{
+			fmt.Sprintf("fine context: Prompt and answer may have %d tokens together.", model.ContextLength),
+		}},
+		"trtllm of a model that does not": {"trtllm=" + host(t, r).URL + ",load.interval=20ms,model_path=" + silent(t), 2, []string{
+			"cannot serve context: How many tokens a prompt may have is not known, so nothing is sent there. Give context_length=TOKENS in --engine: trtllm-serve does not tell its max_seq_len.",
 		}},
 		"llamacpp": {"llamacpp=" + host(t, l).URL + common, 1, []string{
 			"This engine publishes none", "This engine has none: the router's own queue still goes by priority.",

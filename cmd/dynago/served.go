@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -57,8 +58,17 @@ func (m *served) check(card *engine.Card) error {
 		return err
 	}
 	card.EOS = model.EOS
+	complete(card, model)
 	sign(card.Files, model)
 	return nil
+}
+
+// complete gives a card whose server does not tell how long prompt and answer may be
+// what the model was made for.
+func complete(card *engine.Card, model *prompt.Model) {
+	if card.ContextLength == 0 {
+		card.ContextLength = uint32(min(model.ContextLength, math.MaxUint32))
+	}
 }
 
 // sign notes in a card's files what was loaded from them.

@@ -145,9 +145,6 @@ func (e *Engine) discover(ctx context.Context) (*engine.Card, reading, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if e.config.ContextLength == 0 {
-		return nil, nil, fmt.Errorf("%w: it does not tell the model's context length; give context_length", errUseless)
-	}
 	about := e.ask(ctx)
 	f := about.fields
 	for _, name := range []string{"prompt", "stream", "stream_options", "max_tokens", "detokenize", "stop_token_ids"} {

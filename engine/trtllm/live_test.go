@@ -262,8 +262,7 @@ func TestNotReady(t *testing.T) {
 		state   engine.State
 		reason  string
 	}{
-		"no context length": {"m", 0, engine.Failed, "context_length"},
-		"another model":     {"other", 100, engine.Failed, "no model other"},
+		"another model": {"other", 100, engine.Failed, "no model other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -281,6 +280,26 @@ func TestNotReady(t *testing.T) {
 				break
 			}
 		})
+	}
+}
+
+// What the server does not tell is left open for who knows the model's files, and
+// bounds no request.
+func TestNoContextLength(t *testing.T) {
+	e, err := trtllm.New(trtllm.Config{Config: attach(t, fake.Config{}, trtllm.Config{}).config(), Model: "m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s, err := range e.Card(t.Context()) {
+		if err != nil || s.State != engine.Ready || s.Card == nil || s.Card.ContextLength != 0 {
+			t.Errorf("%+v, %v", s, err)
+		}
+		break
+	}
+	for _, err := range e.Generate(t.Context(), &engine.Request{ID: "1-1", Model: "m", TokenIDs: make([]uint32, 5000), Stop: engine.Stop{MaxTokens: 4}}) {
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -28,7 +28,8 @@ type Config struct {
 	// Model is the name to serve; empty: the first one that the server lists.
 	Model string
 	// ContextLength bounds prompt and output together, in tokens. The server does
-	// not tell it: without it the worker never becomes ready.
+	// not tell it: with 0 its card leaves it open, and nothing is refused here for
+	// its length.
 	ContextLength uint32
 	// BlockSize is the number of tokens in a block (tokens_per_block), and Ranks
 	// that of attention-DP ranks; 0: what the server tells, and one.
