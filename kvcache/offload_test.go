@@ -13,7 +13,6 @@ var (
 	deviceHost = kvcache.Edge{From: kv.TierDevice, To: kv.TierHost}
 	deviceDisk = kvcache.Edge{From: kv.TierDevice, To: kv.TierDisk}
 	hostDisk   = kvcache.Edge{From: kv.TierHost, To: kv.TierDisk}
-	hostShared = kvcache.Edge{From: kv.TierHost, To: kv.TierShared}
 	hostDevice = kvcache.Edge{From: kv.TierHost, To: kv.TierDevice}
 	diskHost   = kvcache.Edge{From: kv.TierDisk, To: kv.TierHost}
 	diskDevice = kvcache.Edge{From: kv.TierDisk, To: kv.TierDevice}
@@ -398,6 +397,47 @@ func TestPinOnlyOnTheDevice(t *testing.T) {
 	p.r.Advance(p.now)
 	if ref, _ := host.Find(1); host.Class(ref) != kvcache.Plain {
 		t.Errorf("the pin has not expired: %s", host.Class(ref))
+	}
+}
+
+// TestPinNeedsItsParent: a block whose parent did not arrive is not pinned, nor is
+// one that arrives too late.
+func TestPinNeedsItsParent(t *testing.T) {
+	host := kvcache.NewPool(kvcache.PoolConfig{Blocks: 4, PinBudget: 4})
+	p := newPlantOver(t.Fatalf, [4]*kvcache.Pool{kvcache.New(8), host}, kvcache.Config{})
+	p.compute([]kv.SeqHash{1, 2})
+	p.r.Pin(p.now, []kv.SeqHash{1, 2}, kvcache.Pin{TTL: time.Minute})
+	p.step(kvcache.Unreachable, kvcache.Arrived)
+	if ref, ok := host.Find(2); !ok || host.Class(ref) != kvcache.Plain {
+		t.Errorf("block 2 is there: %v, as %s", ok, host.Class(ref))
+	}
+
+	host = kvcache.NewPool(kvcache.PoolConfig{Blocks: 4, PinBudget: 4})
+	p = newPlantOver(t.Fatalf, [4]*kvcache.Pool{kvcache.New(8), host}, kvcache.Config{})
+	p.compute([]kv.SeqHash{1})
+	p.r.Pin(p.now, []kv.SeqHash{1}, kvcache.Pin{TTL: time.Minute})
+	p.start()
+	p.now += time.Minute
+	p.finish(p.under[0], nil)
+	if ref, ok := host.Find(1); !ok || host.Class(ref) != kvcache.Plain {
+		t.Errorf("block 1 is there too late: %v, as %s", ok, host.Class(ref))
+	}
+}
+
+// TestUnpin: a TTL of 0 takes back also what has not arrived.
+func TestUnpin(t *testing.T) {
+	host := kvcache.NewPool(kvcache.PoolConfig{Blocks: 4, PinBudget: 4})
+	p := newPlantOver(t.Fatalf, [4]*kvcache.Pool{kvcache.New(8), host}, kvcache.Config{})
+	p.compute([]kv.SeqHash{1})
+	p.r.Pin(p.now, []kv.SeqHash{1}, kvcache.Pin{TTL: time.Minute})
+	p.r.Pin(p.now, []kv.SeqHash{1}, kvcache.Pin{})
+	p.drain()
+	if ref, ok := host.Find(1); !ok || host.Class(ref) != kvcache.Plain {
+		t.Errorf("block 1 is there: %v, as %s", ok, host.Class(ref))
+	}
+	p.r.Pin(p.now, []kv.SeqHash{1}, kvcache.Pin{TTL: time.Minute})
+	if ref, _ := host.Find(1); host.Class(ref) != kvcache.SoftPinned {
+		t.Error("what lies on the host was not pinned at once")
 	}
 }
 

@@ -242,12 +242,10 @@ func (t *Tier) Clear() int {
 	return n
 }
 
-// gone notes that a block lies in no slot any more.
+// gone notes that a block lies in no slot any more. One that was lost has been
+// told of already, and telling it twice does no harm.
 func (t *Tier) gone(h kv.SeqHash) {
-	if t.lost[h] {
-		delete(t.lost, h) // told when it was lost
-		return
-	}
+	delete(t.lost, h)
 	t.tell(h)
 }
 
