@@ -78,6 +78,11 @@ func TestCarrierTakesItsTime(t *testing.T) {
 	if len(w.ended) != 1 || w.ended[0] != "2.25s with 4" {
 		t.Errorf("ended %q", w.ended)
 	}
+	for e, want := range map[kvcache.Edge]time.Duration{diskHost: 800 * time.Millisecond, hostDevice: 450 * time.Millisecond} {
+		if got := w.stats(e); got.Time != want || got.Transfers != 1 {
+			t.Errorf("%s: %d transfers took %v, want one of %v", e, got.Transfers, got.Time, want)
+		}
+	}
 }
 
 // TestPrefetchLeavesBandwidth: a prefetch takes a quarter of the way, and nothing

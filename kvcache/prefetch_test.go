@@ -90,6 +90,9 @@ func TestRequestDuringPrefetch(t *testing.T) {
 	s := p.r.Prefetch(0, kvcache.PrefetchRequest{Hashes: chain[:4], Target: kv.TierDevice})
 	p.step()
 	p.step()
+	if got := p.r.PrefetchStats(); got.Unread != 2 || got.Reserved != 2 {
+		t.Errorf("half of it is there: %+v", got)
+	}
 	p.start()
 	if x := p.under[0]; !x.Background {
 		t.Fatal("a prefetch is not in the background")
