@@ -60,10 +60,14 @@ func BenchmarkRead(b *testing.B) {
 	for _, readers := range []int{1, 2, 4, 8} {
 		b.Run(fmt.Sprintf("readers=%d", readers), func(b *testing.B) {
 			// By turns, as a disk is not the same from one second to the next.
+			buffers := make([][]byte, readers)
+			for i := range buffers {
+				buffers[i] = alignedBuffer()
+			}
 			var ratios []float64
 			var took [2]time.Duration
 			for b.Loop() {
-				p, s := each(b, readers, readPlain), each(b, readers, readStore)
+				p, s := each(b, buffers, readPlain), each(b, buffers, readStore)
 				took[0] += p
 				took[1] += s
 				ratios = append(ratios, 100*float64(p)/float64(s))
@@ -77,16 +81,14 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// each reads benchTurn values with so many readers, and returns how long that
-// took.
-func each(b *testing.B, readers int, read func(i int, buf []byte) error) time.Duration {
+// each reads benchTurn values, with a reader to each buffer, and returns how
+// long that took.
+func each(b *testing.B, buffers [][]byte, read func(i int, buf []byte) error) time.Duration {
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	start := time.Now()
-	for range readers {
+	for _, buf := range buffers {
 		wg.Go(func() {
-			buf := benchBuffers.Get().([]byte)
-			defer benchBuffers.Put(buf)
 			for i := next.Add(1); i <= benchTurn; i = next.Add(1) {
 				if err := read(int(i*37%benchValues), buf); err != nil {
 					b.Error(err)
@@ -98,8 +100,6 @@ func each(b *testing.B, readers int, read func(i int, buf []byte) error) time.Du
 	wg.Wait()
 	return time.Since(start)
 }
-
-var benchBuffers = sync.Pool{New: func() any { return alignedBuffer() }}
 
 func alignedBuffer() []byte {
 	b := make([]byte, benchValue+4096)

@@ -46,6 +46,18 @@ func TestDriver(t *testing.T) {
 	})
 }
 
+// Small values, which do not lie in the arena, count as well.
+func TestSmallValuesCount(t *testing.T) {
+	s, ctx := open(t), t.Context()
+	n, err := 0, error(nil)
+	for ; err == nil; n++ {
+		err = s.Put(ctx, fmt.Sprintf("%08d", n), make([]byte, 100), nil)
+	}
+	if u := s.Usage(); !errors.Is(err, store.ErrFull) || u.Used > u.Capacity || n < 10_000 {
+		t.Errorf("%d values, %+v, %v", n, u, err)
+	}
+}
+
 // Memory that changes under a value is found when the value is read.
 func TestFlippedBit(t *testing.T) {
 	for _, size := range []int{100, 10_000} {

@@ -115,6 +115,31 @@ func TestConnectionsThatWereClosed(t *testing.T) {
 	}
 }
 
+// A connection that breaks in the middle of a Put leaves nothing, and not the
+// header of what was there before.
+func TestBrokenPut(t *testing.T) {
+	r := serve(t)
+	s := open(t, patient(r))
+	if err := s.Put(t.Context(), "k", []byte("old"), nil); err != nil {
+		t.Fatal(err)
+	}
+	r.do(func(words []string) string {
+		if words[0] == "SET" && strings.HasSuffix(words[1], "metadata") {
+			return hangUp
+		}
+		return ""
+	})
+	if err := s.Put(t.Context(), "k", []byte("new one"), nil); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("Put: %v", err)
+	}
+	if e, err := s.Stat(t.Context(), "k"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("Stat: %+v, %v", e, err)
+	}
+	if v, err := s.Get(t.Context(), "k"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("Get: %+v, %v", v, err)
+	}
+}
+
 func TestPasswords(t *testing.T) {
 	r := serve(t)
 	r.password = "secret"

@@ -21,9 +21,11 @@ type redis struct {
 	data     map[string]string
 	conns    map[net.Conn]bool
 	password string
-	// answer, if it returns an answer, is asked first.
+	// answer, if it returns an answer, is asked first; hangUp ends the connection.
 	answer func(words []string) string
 }
+
+const hangUp = "\x00"
 
 func serve(t testing.TB) *redis {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -78,7 +80,11 @@ func (s *redis) talk(c net.Conn) {
 		if err != nil {
 			return
 		}
-		if _, err := io.WriteString(c, s.reply(words, &known)); err != nil {
+		answer := s.reply(words, &known)
+		if answer == hangUp {
+			return
+		}
+		if _, err := io.WriteString(c, answer); err != nil {
 			return
 		}
 	}
