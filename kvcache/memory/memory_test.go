@@ -50,7 +50,7 @@ func TestDriver(t *testing.T) {
 func TestSmallValuesCount(t *testing.T) {
 	s, ctx := open(t), t.Context()
 	n, err := 0, error(nil)
-	for ; err == nil; n++ {
+	for ; err == nil && n < 100_000; n++ {
 		err = s.Put(ctx, fmt.Sprintf("%08d", n), make([]byte, 100), nil)
 	}
 	if u := s.Usage(); !errors.Is(err, store.ErrFull) || u.Used > u.Capacity || n < 10_000 {

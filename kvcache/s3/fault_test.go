@@ -141,7 +141,7 @@ func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
 // and its lock is given back or may be taken in time.
 func TestEveryRequestFails(t *testing.T) {
 	for _, before := range []bool{false, true} {
-		for from := range 9 {
+		for from := range 10 {
 			f, ctx, c := serve(t), t.Context(), &clock{now: time.Unix(1e9, 0)}
 			s := f.open(t, func(o *s3.Options) { o.Shards, o.Now = 2, c.Now })
 			if before {
@@ -159,14 +159,18 @@ func TestEveryRequestFails(t *testing.T) {
 				}
 				return n > from
 			})
-			if err := s.Put(ctx, "k", []byte("abcdef"), nil); err == nil && from < 5 {
+			put := s.Put(ctx, "k", []byte("abcdef"), nil)
+			if put == nil && from < 6 {
 				t.Errorf("%d requests were answered, and Put is content", from)
 			}
 			f.do(passes)
 			c.Add(time.Hour)
 			other := f.open(t, func(o *s3.Options) { o.Shards, o.Now = 2, c.Now })
 			v, err := other.Get(ctx, "k")
-			if err == nil && string(v.Bytes) != "abcdef" && (!before || string(v.Bytes) != "0123") {
+			switch {
+			case put == nil && (err != nil || string(v.Bytes) != "abcdef"):
+				t.Errorf("%d requests were answered: Put is content, and then %v", from, err)
+			case put != nil && err == nil && (!before || string(v.Bytes) != "0123"):
 				t.Errorf("%d requests were answered: read %q", from, v.Bytes)
 			}
 			if err := other.Put(ctx, "k", []byte("xyz!"), nil); err != nil {

@@ -70,11 +70,7 @@ func (s *Store) writeLock(ctx context.Context, key string, when condition) error
 	})
 }
 
-// release gives the lock of key back. A lock that stays is taken over when its
-// time is up.
+// release gives the lock of key back.
 func (s *Store) release(ctx context.Context, key string) error {
-	if err := s.remove(ctx, s.name(key)+lockSuffix); err != nil {
-		return fmt.Errorf("kvcache/s3: unlocking %q: %w", key, err)
-	}
-	return nil
+	return s.remove(ctx, s.name(key)+lockSuffix)
 }

@@ -1,7 +1,9 @@
 package s3_test
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -19,6 +21,30 @@ import (
 	"github.com/dynago/dynago/kvcache/store"
 	"github.com/dynago/dynago/kvcache/storetest"
 )
+
+func Example() {
+	bucket := s3mem.New()
+	if err := bucket.CreateBucket("blocks"); err != nil {
+		panic(err)
+	}
+	server := httptest.NewServer(gofakes3.New(bucket).Server())
+	defer server.Close()
+	s, err := s3.New(s3.Options{Endpoint: server.URL, Bucket: "blocks", Lookup: time.Second})
+	if err != nil {
+		panic(err)
+	}
+	defer s.Close()
+	ctx := context.Background()
+	if err := s.Put(ctx, "block", []byte("keys and values"), nil); err != nil {
+		panic(err)
+	}
+	v, err := s.Get(ctx, "block")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Printf("%s\n", v.Bytes)
+	// Output: keys and values
+}
 
 // fake is an S3 server that others wrote, in this process, which can be made to
 // misbehave.

@@ -127,23 +127,38 @@ func (s *Store) Put(ctx context.Context, key string, value, tag []byte) error {
 	defer lock.Unlock()
 
 	m := meta{size: int64(len(value)), sum: store.Sum(value), tag: tag}
-	old, err := s.lookup(ctx, key)
-	if err == nil && old.size == m.size && old.sum == m.sum {
-		if bytes.Equal(old.tag, tag) {
-			return nil
-		}
-		old.tag = tag
-		return s.writeMeta(ctx, key, old, condition{etag: old.etag})
-	}
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
+	if _, done, err := s.present(ctx, key, m); done || err != nil {
 		return err
 	}
 	if err := s.acquire(ctx, key); err != nil {
 		return err
 	}
-	err = s.upload(ctx, key, value, m, old.etag != "")
-	// Also a writer who was told to stop gives the lock back.
-	return errors.Join(err, s.release(context.WithoutCancel(ctx), key))
+	// Also a writer who is told to stop gives the lock back. Should that fail, it
+	// is counted, and the lock ends in time.
+	defer s.release(context.WithoutCancel(ctx), key)
+	// Whoever had the lock before may have completed something since.
+	there, done, err := s.present(ctx, key, m)
+	if done || err != nil {
+		return err
+	}
+	return s.upload(ctx, key, value, m, there)
+}
+
+// present reports whether something lies under key, and whether it is the value
+// that m describes, with its tag, now at the latest.
+func (s *Store) present(ctx context.Context, key string, m meta) (there, done bool, err error) {
+	old, err := s.lookup(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, false, nil
+	}
+	if err != nil || old.size != m.size || old.sum != m.sum {
+		return true, false, err
+	}
+	if bytes.Equal(old.tag, m.tag) {
+		return true, true, nil
+	}
+	old.tag = m.tag
+	return true, true, s.writeMeta(ctx, key, old, condition{etag: old.etag})
 }
 
 // upload puts the bytes of key, then `.meta`, which it removes first if

@@ -1,11 +1,27 @@
 package store_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/dynago/dynago/kvcache/store"
 )
+
+func ExampleBreaker() {
+	var b store.Breaker
+	now := time.Unix(0, 0)
+	tries := 0
+	for range 60 { // a server that is away, asked once a second
+		if b.Allow(now) {
+			tries++
+			b.Failed(now)
+		}
+		now = now.Add(time.Second)
+	}
+	fmt.Println(tries)
+	// Output: 16
+}
 
 func TestBackoff(t *testing.T) {
 	var b store.Backoff
