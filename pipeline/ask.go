@@ -23,6 +23,7 @@ func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card, 
 		KV:       j.request.KV,
 		Trace:    j.request.Trace,
 	}
+	j.model.Defaults(&out.Sampling)
 	out.Stop.MaxTokens -= len(delivered)
 	out.Stop.MinTokens = max(0, out.Stop.MinTokens-len(delivered))
 	if s.Seed != nil && j.index > 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/nvext"
 	"github.com/dynago/dynago/pipeline"
+	"github.com/dynago/dynago/router"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -44,6 +45,40 @@ func TestRun(t *testing.T) {
 		t.Errorf("notes %+v", r.Notes)
 	}
 	h.released(t)
+}
+
+// What a request leaves open of sampling is the model's, on every attempt.
+func TestSamplingDefaults(t *testing.T) {
+	first, second := &fake{}, &fake{}
+	model, err := demoModel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cool := *model
+	cool.Sampling = engine.Sampling{Temperature: new(0.6), TopK: new(20)}
+	h := newHouseWith(t, &cool, pipeline.Config{MigrationLimit: 1}, router.Config{Mode: router.RoundRobin}, first, second)
+	first.generate = func(_ context.Context, _ *engine.Request, yield func(engine.Delta, error) bool) {
+		yield(engine.Delta{}, engine.Errorf(engine.Disconnected, "gone"))
+	}
+	second.generate = h.say(sentence, 3, engine.FinishEOS)
+	r := request("Hello")
+	r.Chat.Sampling.TopK, r.Chat.Sampling.MinP = new(3), new(0.1)
+	if _, err := chat.Fold(h.Run(t.Context(), r)); err != nil {
+		t.Fatal(err)
+	}
+	sent := append(first.sent(), second.sent()...)
+	if len(sent) != 2 {
+		t.Fatalf("%d attempts", len(sent))
+	}
+	want := engine.Sampling{Temperature: new(0.6), TopK: new(3), MinP: new(0.1)}
+	for _, q := range sent {
+		if d := cmp.Diff(want, q.Sampling); d != "" {
+			t.Errorf("-want +got\n%s", d)
+		}
+	}
+	if r.Chat.Sampling.Temperature != nil {
+		t.Error("the client's request has changed")
+	}
 }
 
 // Thoughts and calls become blocks, whatever the cut; the state at the start

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/tokenizer"
 )
 
@@ -31,6 +32,7 @@ type settings struct {
 
 	contextLength int
 	maxNewTokens  int
+	sampling      engine.Sampling
 	eosIDs        []uint32
 	templates     map[string]string
 	templateFile  string // which they came from
@@ -66,6 +68,7 @@ func (s *Snapshot) settings() (*settings, error) {
 	c.addBOS, c.addBOSGiven = tok.flag("add_bos_token")
 	c.addEOS, _ = tok.flag("add_eos_token")
 	c.addPrefixSpace, c.prefix = tok.flag("add_prefix_space")
+	c.readSampling(generation)
 	c.readAdded(tok)
 	if err := s.readAddedFile(c); err != nil {
 		return nil, err

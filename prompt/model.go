@@ -18,6 +18,7 @@ import (
 	"strconv"
 
 	"github.com/dynago/dynago/chattemplate"
+	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/parser"
 	"github.com/dynago/dynago/tokenizer"
 )
@@ -41,6 +42,9 @@ type Model struct {
 	// MaxNewTokens is the model's own default for the length of an answer; 0 is
 	// none.
 	MaxNewTokens int
+	// Sampling are the model's own defaults for what requests leave open: temperature,
+	// top-p, top-k, min-p and repetition penalty. See [Model.Defaults].
+	Sampling engine.Sampling
 	// AllowSpecialInContent lets control tokens that clients spell in messages,
 	// results and tools have their effect, as is common elsewhere. Without it
 	// they are text like any other.
@@ -98,7 +102,7 @@ func (s *Snapshot) Load(parsers Parsers) (_ *Model, err error) {
 	}
 	m := &Model{
 		Tokenizer: t, Files: files,
-		ContextLength: c.contextLength, MaxNewTokens: c.maxNewTokens,
+		ContextLength: c.contextLength, MaxNewTokens: c.maxNewTokens, Sampling: c.sampling,
 		EOS: c.eosIDs, Cache: NewCache(DefaultCacheBytes), Turns: NewTurns(DefaultTurnBytes),
 	}
 	if m.encoder, err = newEncoder(t); err != nil {
