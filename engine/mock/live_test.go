@@ -3,6 +3,7 @@ package mock_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -523,4 +524,23 @@ func Example() {
 	// Output:
 	// length 8 tokens, cached 0
 	// length 8 tokens, cached 96
+}
+
+// What the model was not made for is refused at once, whatever there is room for.
+func TestContextLength(t *testing.T) {
+	for limit, refused := range map[uint32]bool{0: false, 99: true, 100: false} {
+		e, err := mock.New(mock.Config{Model: "m", Source: mock.SourceRandom, ContextLength: limit})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		for _, err := range e.Generate(t.Context(), &engine.Request{ID: "a-1", TokenIDs: make([]uint32, 90), Stop: engine.Stop{MaxTokens: 10}}) {
+			if !refused && err == nil {
+				break
+			}
+			if wrong, ok := errors.AsType[*engine.Error](err); !refused || !ok || wrong.Kind != engine.InvalidArgument || wrong.Code != "context_length_exceeded" {
+				t.Errorf("limit %d: %v", limit, err)
+			}
+		}
+	}
 }

@@ -45,7 +45,8 @@ type Config struct {
 	EOS []uint32
 	// VocabSize bounds the ids of prompts; 0 = not checked.
 	VocabSize int
-	// ContextLength is what the model was made for; 0 = whatever fits.
+	// ContextLength is what the model was made for: prompt and answer together may
+	// have no more tokens. 0 = whatever fits.
 	ContextLength uint32
 	// Files are passed on in the card.
 	Files []engine.File

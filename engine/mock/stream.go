@@ -117,6 +117,11 @@ func (e *Engine) check(r *engine.Request) error {
 			return e
 		}
 	}
+	if n, most := len(r.TokenIDs)+r.Stop.MaxTokens, int(e.cfg.ContextLength); most > 0 && n > most {
+		e := engine.Errorf(engine.InvalidArgument, "%d prompt tokens and up to %d of output exceed the model's context length of %d", len(r.TokenIDs), r.Stop.MaxTokens, most)
+		e.Code = "context_length_exceeded"
+		return e
+	}
 	if r.DPRank != nil && int(*r.DPRank) >= len(e.rank) {
 		return engine.Errorf(engine.InvalidArgument, "data-parallel rank %d, want 0 to %d", *r.DPRank, len(e.rank)-1)
 	}

@@ -6,6 +6,7 @@
 package chat
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -151,9 +152,8 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 		Sampling: engine.Sampling{Temperature: a.Temperature, Seed: a.Seed},
 		Stop:     engine.Stop{MaxTokens: usual, Hidden: s.config.Mock.EOS},
 	}
-	if n := s.config.Mock.Args.Capacity() - len(q.TokenIDs); q.Stop.MaxTokens > n {
-		q.Stop.MaxTokens = n
-	}
+	room := cmp.Or(int(s.config.Mock.ContextLength), s.config.Mock.Args.Capacity())
+	q.Stop.MaxTokens = min(q.Stop.MaxTokens, room-len(q.TokenIDs))
 	for _, most := range []*int{a.MaxTokens, a.MaxCompletionTokens} {
 		if most != nil {
 			q.Stop.MaxTokens = *most

@@ -8,6 +8,7 @@
 package llama
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -86,7 +87,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{cfg: cfg, mux: http.NewServeMux(), mock: m, context: cfg.ContextLength, words: cfg.Vocabulary}
-	if most := cfg.Mock.Args.Capacity(); s.context == 0 {
+	if most := cmp.Or(int(cfg.Mock.ContextLength), cfg.Mock.Args.Capacity()); s.context == 0 {
 		s.context = most
 	} else if s.context > most {
 		return nil, errors.Join(m.Close(), fmt.Errorf("a context of %d tokens, and room for %d", s.context, most))
