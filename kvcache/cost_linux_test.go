@@ -152,3 +152,39 @@ func compare(b *testing.B, run func(i int, seq []kv.SeqHash)) {
 	b.ReportMetric(ours[len(ours)/2], "cpu-ns/block")
 	b.ReportMetric(ratios[len(ratios)/2], "times-lru")
 }
+
+// BenchmarkMatch finds the 2,048 blocks of one prompt in a pool of a million, and
+// lets go of them.
+func BenchmarkMatch(b *testing.B) {
+	const prompt, slots = 2048, 1_000_000
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	p := New(slots)
+	seqs := make([][]kv.SeqHash, slots/prompt)
+	for i := range seqs {
+		seqs[i] = make([]kv.SeqHash, prompt)
+		refs, _, _ := p.Allocate(nil, prompt)
+		for k, r := range refs {
+			seqs[i][k] = kv.SeqHash(i*prompt+k+1) * 0x9e3779b97f4a7c15
+			parent := Root
+			if k > 0 {
+				parent = refs[k-1]
+			}
+			p.Register(r, seqs[i][k], parent)
+		}
+		p.Release(refs)
+	}
+	var refs []Ref
+	var matching []time.Duration
+	for i := 0; b.Loop(); i++ {
+		start := threadTime()
+		refs = p.Match(refs[:0], seqs[i*31%len(seqs)])
+		matching = append(matching, threadTime()-start)
+		if len(refs) != prompt {
+			b.Fatalf("found %d", len(refs))
+		}
+		p.Release(refs)
+	}
+	slices.Sort(matching)
+	b.ReportMetric(float64(matching[len(matching)/2].Nanoseconds())/1000, "match-cpu-µs")
+}

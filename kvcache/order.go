@@ -53,6 +53,7 @@ func (o *Order) Insert(r, parent Ref, size int64) {
 		o.published(int32(r))
 	}
 	o.drop(int32(r))
+	o.check()
 }
 
 // Remove takes out an entry that is not held and has no children.
@@ -63,6 +64,7 @@ func (o *Order) Remove(r Ref) {
 	o.forget(int32(r))
 	o.blocks[r] = block{up: none, prev: none, next: none}
 	o.present--
+	o.check()
 }
 
 // Victim returns the entry that goes next, and false if none may: all are held
@@ -92,6 +94,7 @@ func (o *Order) Release(r Ref) {
 		panic(fmt.Sprintf("kvcache: entry %d released while it was not held", r))
 	}
 	o.drop(int32(r))
+	o.check()
 }
 
 // Hit tells that somebody of a session, or of none, has read entries: they are
@@ -103,12 +106,14 @@ func (o *Order) Hit(id SessionID, refs ...Ref) {
 		o.hit(int32(r), n, known)
 		o.drop(int32(r))
 	}
+	o.check()
 }
 
 // Retain sets the retention of an entry.
 func (o *Order) Retain(ref Ref, r Retention) {
 	o.entry(ref)
 	o.retain(int32(ref), r)
+	o.check()
 }
 
 // Pin pins the leading entries that the budget has room for.
@@ -125,7 +130,9 @@ func (o *Order) Pin(refs []Ref, pin Pin) PinResult {
 		}
 		return PinResult{Requested: len(refs)}
 	}
-	return PinResult{len(refs), o.pinPath(path, pin, true)}
+	n := o.pinPath(path, pin, true)
+	o.check()
+	return PinResult{len(refs), n}
 }
 
 // SetEphemeral lets an entry go before all that are not, until somebody else
@@ -133,6 +140,7 @@ func (o *Order) Pin(refs []Ref, pin Pin) PinResult {
 func (o *Order) SetEphemeral(r Ref) {
 	o.entry(r)
 	o.lower(int32(r), false)
+	o.check()
 }
 
 // Inherit applies a record that was kept with an entry, for instance through a
@@ -141,6 +149,7 @@ func (o *Order) Inherit(ref Ref, r Record, zero time.Time) {
 	o.entry(ref)
 	o.sweep()
 	o.inherit(int32(ref), r, zero, true)
+	o.check()
 }
 
 func (o *Order) entry(r Ref) *block {

@@ -201,6 +201,25 @@ func TestPromotion(t *testing.T) {
 	}
 }
 
+// What was closed last goes first, deepest block first, and before what was made
+// ephemeral otherwise.
+func TestClosedGoesFirst(t *testing.T) {
+	p := kvcache.New(9)
+	request(p, run(1, 2), nil)
+	refs := store(t, p, 11)
+	p.SetEphemeral(refs[0])
+	p.Release(refs)
+	for id := range kvcache.SessionID(3) {
+		turnOf(t, p, 1+id, kvcache.SessionOptions{Ephemeral: true}, run(int(100+100*id), 2))
+	}
+	for _, id := range []kvcache.SessionID{2, 1, 3} {
+		p.CloseSession(id)
+	}
+	if got, want := victims(p, 9), []kv.SeqHash{301, 300, 101, 100, 201, 200, 11, 2, 1}; !slices.Equal(got, want) {
+		t.Errorf("evicted %v, want %v", got, want)
+	}
+}
+
 // A block that an anonymous request has stored is nobody's, and no session's end
 // makes it worthless.
 func TestWhatOthersStoredIsNotTheSessions(t *testing.T) {
