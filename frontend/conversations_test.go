@@ -21,7 +21,7 @@ import (
 
 // conversations is a server over a server of chat completions, whose model nobody
 // here has files of. It thinks, says what it was told last, and calls a tool if it
-// has one.
+// has one. A prompt without messages it continues.
 func conversations(t *testing.T) *server {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -52,6 +52,19 @@ func conversations(t *testing.T) *server {
 		for _, e := range events {
 			io.WriteString(w, "data: "+e+"\n\n")
 		}
+	})
+	mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) {
+		var body struct{ Prompt string }
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
+			t.Error(err)
+			return
+		}
+		more, err := json.Marshal(", said " + body.Prompt)
+		if err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, `data: {"choices":[{"text":`+string(more)+`,"finish_reason":"stop"}],"usage":{"prompt_tokens":2,"completion_tokens":4}}`+"\n\ndata: [DONE]\n\n")
 	})
 	site := httptest.NewServer(mux)
 	t.Cleanup(site.Close)
@@ -101,7 +114,7 @@ func TestConversations(t *testing.T) {
 			"/v1/chat/completions", `{"model":"m","stream":true,"tools":` + tool + `,` + messages + `}`, 200,
 			[]string{`"content":"` + reply + `"`, `"reasoning_content":"Well."`, `"name":"look"`, `{\"at\":1}`, `"id":"call_7"`, `"finish_reason":"tool_calls"`, "data: [DONE]"},
 		},
-		"completions": {"/v1/completions", completes, 200, []string{`"text":"`, reply, `"finish_reason":"stop"`, `"prompt_tokens":33`}},
+		"completions": {"/v1/completions", completes, 200, []string{`"text":", said Good day"`, `"finish_reason":"stop"`, `"prompt_tokens":2`}},
 		"messages": {
 			"/v1/messages", `{"model":"m","max_tokens":20,"thinking":{"type":"enabled","budget_tokens":10},"tools":[{"name":"look","input_schema":{"type":"object"}}],` + messages + `}`, 200,
 			[]string{`"type":"thinking","thinking":"Well."`, `"text":"` + reply + `"`, `"type":"tool_use"`, `"input":{"at":1}`, `"stop_reason":"tool_use"`, `"input_tokens":33`, `"output_tokens":12`},
