@@ -114,19 +114,29 @@ func (c *Consolidator) Last() uint64 { return c.last }
 // events, or none. They are shared with readers and not to be changed.
 func (c *Consolidator) Flush() []kv.Event {
 	var events []kv.Event
+	var came, went tierSet // by any block
+	for _, h := range c.changed {
+		e := c.blocks[h]
+		now, then := c.view(e.tiers), c.view(e.then)
+		came, went = came|now&^then, went|then&^now
+	}
 	for t := range kv.Tier(tiers) {
+		if !came.has(t) {
+			continue
+		}
 		events = c.stores(events, t, c.changed, func(e told) bool { return c.view(e.tiers).has(t) && !c.view(e.then).has(t) })
 	}
 	for t := range kv.Tier(tiers) {
+		if !went.has(t) {
+			continue
+		}
 		var gone []kv.Block
 		for _, h := range c.changed {
 			if e := c.blocks[h]; c.view(e.then).has(t) && !c.view(e.tiers).has(t) {
 				gone = append(gone, kv.Block{Engine: kv.EngineHash(h)})
 			}
 		}
-		if gone != nil {
-			events = append(events, kv.Event{Kind: kv.Removed, Tier: t, Blocks: gone})
-		}
+		events = append(events, kv.Event{Kind: kv.Removed, Tier: t, Blocks: gone})
 	}
 	for _, h := range c.changed {
 		e := c.blocks[h]
