@@ -67,6 +67,10 @@ func TestPlan(t *testing.T) {
 			t.Errorf("block %d: %+v, want %+v", n, got, want)
 		}
 	}
+	// A block that begins right behind the prompt is a generated one.
+	if got, _ := kvcache.NewPlan(d, 16, 64).Retention(4, false); got != (r{Priority: 1, TTL: time.Second}) {
+		t.Errorf("the first generated block: %+v", got)
+	}
 	for priority, want := range map[int32]uint8{0: 35, 5: 40, 65: 100, 1 << 30: 100, -5: 30, -35: 0, -99: 0, -1 << 31: 0} {
 		p := kvcache.NewPlan(&kv.Directives{Priority: &priority}, 16, 100)
 		if got, ok := p.Retention(0, true); !ok || got != (r{Priority: want}) {

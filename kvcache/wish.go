@@ -1,0 +1,124 @@
+package kvcache
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dynago/dynago/kv"
+)
+
+// SetRetention sets the retention of the blocks that are present and returns how
+// many these are. An idle block goes to the end of its new queue.
+func (p *Pool) SetRetention(hashes []kv.SeqHash, r Retention) (set int) {
+	p.sweep()
+	for _, h := range slices.Backward(hashes) {
+		if i := p.find(h); i != none {
+			p.retain(i, r)
+			set++
+		}
+	}
+	p.check()
+	return set
+}
+
+// Retain sets the retention of one published block, in the place of an earlier
+// one.
+func (p *Pool) Retain(ref Ref, r Retention) {
+	i := p.primary(ref)
+	p.retain(i, r)
+	p.check()
+}
+
+// Pin pins the longest prefix of the sequence that is present and that the budget
+// has room for. While every idle block is pinned no more are.
+func (p *Pool) Pin(hashes []kv.SeqHash, pin Pin) PinResult {
+	if pin.TTL <= 0 {
+		p.Unpin(hashes, pin.Owner)
+		return PinResult{Requested: len(hashes)}
+	}
+	room := p.Spare() > 0
+	p.path = p.path[:0]
+	for _, h := range hashes {
+		i := p.find(h)
+		if i == none {
+			break
+		}
+		p.path = append(p.path, i)
+	}
+	n := p.pinPath(p.path, pin, room)
+	p.check()
+	return PinResult{len(hashes), n}
+}
+
+// Unpin takes an owner's pins from those blocks and returns how many had one.
+func (p *Pool) Unpin(hashes []kv.SeqHash, owner SessionID) (unpinned int) {
+	p.sweep()
+	for _, h := range slices.Backward(hashes) {
+		if i := p.find(h); i != none && p.unpinOwner(i, owner) {
+			unpinned++
+		}
+	}
+	p.check()
+	return unpinned
+}
+
+// Inherit applies the record that came with the bytes of a block that has just
+// been published. Zero is the moment from which the pool's time is counted.
+func (p *Pool) Inherit(ref Ref, r Record, zero time.Time) {
+	p.inherit(p.primary(ref), r, zero, p.Spare() > 0)
+	p.check()
+}
+
+// SkipWrite reports whether a published block is to be kept from lower tiers.
+func (p *Pool) SkipWrite(ref Ref) bool { return p.blocks[p.primary(ref)].flags&skipWrite != 0 }
+
+// SetSkipWrite keeps a block that its caller has stored from lower tiers, until
+// somebody else uses it.
+func (p *Pool) SetSkipWrite(ref Ref) {
+	p.wish()
+	p.blocks[p.primary(ref)].flags |= skipWrite
+}
+
+// SetEphemeral makes a block that its caller has stored one of those that go
+// first, until somebody else uses it.
+func (p *Pool) SetEphemeral(ref Ref) {
+	p.lower(p.primary(ref), false)
+	p.check()
+}
+
+// SetOnce lets a block be reset, and its hash forgotten, when its next use ends.
+// If it then has children it waits for them among those that go first.
+func (p *Pool) SetOnce(ref Ref) {
+	p.wish()
+	p.blocks[p.primary(ref)].flags |= once
+}
+
+// Discard forgets what is published under a hash: at once if nobody uses it and
+// it has no children, else as SetOnce does. It reports whether it has gone.
+func (p *Pool) Discard(h kv.SeqHash) (gone bool) {
+	i := p.find(h)
+	if i == none {
+		return true
+	}
+	b := &p.blocks[i]
+	p.wish()
+	if b.state != Inactive || b.kids > 0 {
+		b.flags |= once
+		p.lower(i, false)
+		p.check()
+		return false
+	}
+	p.remove(i)
+	p.removed = append(p.removed, h)
+	p.reset(i)
+	p.check()
+	return true
+}
+
+// TakeRemoved appends the hashes that were forgotten, in order, since the last
+// call, other than by Allocate.
+func (p *Pool) TakeRemoved(dst []kv.SeqHash) []kv.SeqHash {
+	dst = append(dst, p.removed...)
+	p.removed = p.removed[:0]
+	return dst
+}
