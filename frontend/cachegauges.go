@@ -15,7 +15,7 @@ type cacheGauges struct {
 	// Of workers and their events.
 	batches, streams *prometheus.Desc
 	// Of answers.
-	answers, predicted, reported, witnesses, wrong, drift, doubted, doubts, resyncs *prometheus.Desc
+	answers, predicted, reported, witnesses, wrong, drift, doubted, doubts, resyncs, silent *prometheus.Desc
 }
 
 func newCacheGauges(s *Server) *cacheGauges {
@@ -46,6 +46,7 @@ func newCacheGauges(s *Server) *cacheGauges {
 		drift:     worker("drift", "Share of blocks about which they disagree of late, 0 to 1."),
 		doubted:   worker("doubted", "1 while the index is not believed, and what is routed to the worker counts instead."),
 		doubts:    worker("doubts_total", "How often belief ended."),
+		silent:    desc("dynago_worker_kv_events_silent", "1 while a rank serves prompts, has done so for a minute, and tells of no KV event.", "worker_id", "dp_rank"),
 		resyncs:   worker("resyncs_total", "How often a worker's events were read anew because of that."),
 	}
 }
@@ -54,7 +55,7 @@ func newCacheGauges(s *Server) *cacheGauges {
 func (g *cacheGauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		g.applied, g.duplicates, g.targets, g.prefixes, g.blocks, g.refused, g.shared, g.batches, g.streams,
-		g.answers, g.predicted, g.reported, g.witnesses, g.wrong, g.drift, g.doubted, g.doubts, g.resyncs,
+		g.answers, g.predicted, g.reported, g.witnesses, g.wrong, g.drift, g.doubted, g.doubts, g.resyncs, g.silent,
 	} {
 		ch <- d
 	}
@@ -133,5 +134,10 @@ func (g *cacheGauges) Collect(ch chan<- prometheus.Metric) {
 		tell(prometheus.GaugeValue, g.doubted, doubted, labels...)
 		counter(g.doubts, v.Doubts, labels...)
 		counter(g.resyncs, v.Resyncs, labels...)
+		silent := 0.0
+		if v.Silent {
+			silent = 1
+		}
+		tell(prometheus.GaugeValue, g.silent, silent, labels...)
 	}
 }

@@ -93,7 +93,7 @@ func (f *fake) Caches() pipeline.CacheInfo {
 		Intake: router.IntakeCounts{Unknown: 11, Unheard: 12, Overfull: 13, Muted: 14},
 		Views: []router.CacheView{{
 			Target: kv.Target{Worker: 42, Rank: 1}, Doubted: true, Drift: 0.5,
-			Answers: 10, Predicted: 1000, Reported: 900, Witnesses: 8, Missing: 3, Surprising: 2, Doubts: 1, Resyncs: 4,
+			Answers: 10, Predicted: 1000, Reported: 900, Witnesses: 8, Missing: 3, Surprising: 2, Doubts: 1, Resyncs: 4, Silent: true,
 		}},
 		SharedErrors: 9,
 	}

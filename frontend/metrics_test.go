@@ -101,6 +101,7 @@ func TestMetricNames(t *testing.T) {
 		"dynago_cache_prediction_doubted gauge":                         "dp_rank worker_id",
 		"dynago_cache_prediction_doubts_total counter":                  "dp_rank worker_id",
 		"dynago_cache_prediction_resyncs_total counter":                 "dp_rank worker_id",
+		"dynago_worker_kv_events_silent gauge":                          "dp_rank worker_id",
 		"dynago_tokenizer_cache_evictions_total counter":                "model",
 		"dynago_tokenizer_cache_bytes gauge":                            "model",
 		"dynago_tokenizer_cache_texts gauge":                            "model",
@@ -222,6 +223,7 @@ func TestCacheMetrics(t *testing.T) {
 		`dynago_cache_prediction_doubted{dp_rank="1",worker_id="42"} 1`,
 		`dynago_cache_prediction_doubts_total{dp_rank="1",worker_id="42"} 1`,
 		`dynago_cache_prediction_resyncs_total{dp_rank="1",worker_id="42"} 4`,
+		`dynago_worker_kv_events_silent{dp_rank="1",worker_id="42"} 1`,
 	} {
 		s.metric(line)
 	}

@@ -23,8 +23,9 @@ type Booking struct {
 	prompt      int // tokens
 	expected    uint32
 	blockSize   int
-	room        int // blocks that the target can hold
-	shown       int // leading blocks that counted as cached because of earlier answers
+	room        int  // blocks that the target can hold
+	shown       int  // leading blocks that counted as cached because of earlier answers
+	stores      bool // it computes blocks of which the worker is to tell
 	trackOutput bool
 	// begun says that the first token has come, told that it is known how much of
 	// the prompt was cached.
@@ -154,6 +155,9 @@ func (b *Booking) release() bool {
 	r.mu.Unlock()
 	if told := b.told.Swap(true); !told && b.witness != nil {
 		r.watch.close(b.witness)
+	}
+	if b.stores && b.begun.Load() && End(b.end.Load()) != Failed {
+		r.watch.served(b.decision.Target, b.load.life, r.now())
 	}
 	if r.learner != nil || r.observer != nil {
 		o := b.outcome(r.now())

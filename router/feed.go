@@ -25,6 +25,9 @@ func (f feed) Apply(t kv.Target, b kv.Batch) {
 		f.intake.unheard.Add(1)
 		return
 	}
+	if len(b.Events) > 0 {
+		f.watch.heard(t)
+	}
 	switch f.intake.gate(t, f.now()) {
 	case shut:
 		f.intake.muted.Add(1)

@@ -471,6 +471,8 @@ func (r *Router) remember(q *Query, b *Booking, card *engine.Card, p *prompt, no
 	if g := r.instead.Load(); e.doubted && g != nil {
 		g.routed.Add(t, p.local, p.seq, b.room, now)
 	}
+	// Who decodes may tell nothing of blocks that another has computed.
+	b.stores = hears && e.told < len(p.local) && !q.Recompute && b.role != engine.Decode
 	if !hears || !tells(q, card) {
 		return
 	}

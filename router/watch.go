@@ -28,11 +28,13 @@ type watch struct {
 	found   kvindex.Matches
 	open    atomic.Int32 // witnesses, of all targets
 	doubted atomic.Int32 // targets
+	quiet   atomic.Int32 // targets that have told nothing since a prompt
 }
 
 // view is what was seen of one target.
 type view struct {
 	trust
+	silence
 	witnesses []*witness
 	counts    CacheView
 }
@@ -73,6 +75,9 @@ type CacheView struct {
 	// Witnesses are the answers that were judged. Missing blocks should have been
 	// cached and were not; Surprising ones were and should not have been.
 	Witnesses, Missing, Surprising uint64
+	// Silent says that the target has served prompts for a minute and has told of
+	// nothing: its events come from elsewhere, or get lost.
+	Silent bool
 	// Doubts is how often belief ended, Resyncs how often the index was rebuilt.
 	Doubts, Resyncs uint64
 }
@@ -257,7 +262,7 @@ func (w *watch) all() []CacheView {
 	list := make([]CacheView, 0, len(w.views))
 	for t, v := range w.views {
 		c := v.counts
-		c.Target, c.Doubted, c.Drift = t, !v.believed(), v.drift
+		c.Target, c.Doubted, c.Drift, c.Silent = t, !v.believed(), v.drift, v.alarmed
 		list = append(list, c)
 	}
 	slices.SortFunc(list, func(a, b CacheView) int { return a.Target.Compare(b.Target) })
@@ -275,6 +280,9 @@ func (w *watch) removeWorker(id uint64) {
 		w.open.Add(-int32(len(v.witnesses)))
 		if !v.believed() {
 			w.doubted.Add(-1)
+		}
+		if v.prompts > 0 {
+			w.quiet.Add(-1)
 		}
 		delete(w.views, t)
 	}
