@@ -7,8 +7,6 @@ import (
 	"os"
 	"sync/atomic"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // file is what a store needs of a file. Calls may overlap.
@@ -36,8 +34,8 @@ type osFile struct {
 // the file system can.
 func openFile(name string, direct bool) (*osFile, error) {
 	f := &osFile{}
-	if direct {
-		opened, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_DIRECT, 0o600)
+	if direct && directFlag != 0 {
+		opened, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|directFlag, 0o600)
 		if err == nil {
 			f.File = opened
 			f.direct.Store(true)
@@ -79,12 +77,8 @@ func (f *osFile) refuses(err error) bool {
 	if !errors.Is(err, syscall.EINVAL) || !f.direct.Load() {
 		return false
 	}
-	flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFL, 0)
-	if err == nil {
-		_, err = unix.FcntlInt(f.Fd(), unix.F_SETFL, flags&^unix.O_DIRECT)
-	}
 	f.direct.Store(false)
-	return err == nil
+	return bufferFile(f.File) == nil
 }
 
 // Size implements file.
@@ -103,11 +97,8 @@ func (f *osFile) Grow(size int64) error {
 	if err != nil || have >= size {
 		return err
 	}
-	err = unix.Fallocate(int(f.Fd()), 0, have, size-have)
-	for errors.Is(err, syscall.EINTR) {
-		err = unix.Fallocate(int(f.Fd()), 0, have, size-have)
-	}
-	if errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.ENOSYS) {
+	err = preallocate(f.File, have, size-have)
+	if errors.Is(err, errors.ErrUnsupported) {
 		return f.Truncate(size)
 	}
 	if err != nil {
@@ -118,24 +109,9 @@ func (f *osFile) Grow(size int64) error {
 
 // Sync implements file.
 func (f *osFile) Sync() error {
-	err := unix.Fdatasync(int(f.Fd()))
-	for errors.Is(err, syscall.EINTR) {
-		err = unix.Fdatasync(int(f.Fd()))
-	}
+	err := datasync(f.File)
 	if err != nil {
 		return fmt.Errorf("%s: syncing: %w", f.Name(), err)
 	}
 	return nil
-}
-
-// lock takes the lock file of a store for this process.
-func lock(name string) (unlock func() error, err error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s is held: each store needs a directory of its own: %w", name, err), f.Close())
-	}
-	return f.Close, nil
 }

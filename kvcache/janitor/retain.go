@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/dynago/dynago/kvcache/store"
 )
@@ -44,8 +41,7 @@ func (j *Janitor) writeRecord(name string, record []byte) error {
 		return err
 	}
 	defer f.Close()
-	err = unix.Fsetxattr(int(f.Fd()), attribute, record, 0)
-	if !errors.Is(err, syscall.ENOTSUP) {
+	if err := setAttribute(f, record); !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
 	return j.writeSidecar(name, record)
@@ -82,9 +78,8 @@ func (j *Janitor) readRecord(name string) ([]byte, bool) {
 		return nil, false
 	}
 	defer f.Close()
-	b := make([]byte, store.MaxTag)
-	if n, err := unix.Fgetxattr(int(f.Fd()), attribute, b); err == nil {
-		return b[:n], true
+	if record, err := getAttribute(f); err == nil {
+		return record, true
 	}
 	return j.readSidecar(name)
 }

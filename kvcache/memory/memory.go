@@ -19,8 +19,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/dynago/dynago/kvcache/extent"
 	"github.com/dynago/dynago/kvcache/store"
 )
@@ -80,7 +78,7 @@ func New(opts Options) (*Store, error) {
 	if opts.Capacity < 1 || units > math.MaxUint32 {
 		return nil, fmt.Errorf("kvcache/memory: a capacity of %d bytes: want 1 to %d", opts.Capacity, int64(math.MaxUint32)*unit)
 	}
-	arena, err := unix.Mmap(-1, 0, int(units)*unit, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_NORESERVE)
+	arena, err := newArena(int(units) * unit)
 	if err != nil {
 		return nil, fmt.Errorf("kvcache/memory: mapping %d bytes: %w", opts.Capacity, err)
 	}
@@ -172,7 +170,7 @@ func (s *Store) drop(e *entry) {
 // letGo gives the arena back with the last hold on it.
 func (s *Store) letGo() {
 	if s.holds--; s.holds == 0 {
-		if err := unix.Munmap(s.arena); err != nil {
+		if err := freeArena(s.arena); err != nil {
 			panic(fmt.Sprintf("kvcache/memory: unmapping the arena: %v", err))
 		}
 	}
