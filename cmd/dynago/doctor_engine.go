@@ -313,6 +313,13 @@ func (p *patient) again(ctx context.Context, ids []uint32, first outcome) {
 	default:
 		p.find(fine, "prefix caching", "", "Prefix caching works: of a prompt that was sent twice %d of %d tokens were cached.", *cached, len(ids))
 	}
+	if first.usage.Cached == nil && second.usage.Cached != nil {
+		// What an engine tells of its first answer may be left out until it is known
+		// that it tells it.
+		if o, err := p.run(ctx, p.request(p.prompt(1), 1)); err == nil {
+			first = o
+		}
+	}
 	if c := first.usage.Cached; c != nil && *c >= size {
 		p.find(degraded, "prefix caching", "", "It says that %d tokens of a new prompt were cached, which cannot be.", *c)
 	}
