@@ -8,6 +8,7 @@
 //	dynago route TEXT     show where a prompt would go, and why
 //	dynago replay TRACE   replay requests in virtual time, and report
 //	dynago mocker         imitate an engine, its quirks and its faults
+//	dynago kvstore        keep KV-cache values that engines share, as Redis would
 //	dynago doctor URL     examine an engine, or a running server
 //	dynago env            show all settings and where they came from, or what
 //	                      points an agent here
@@ -41,6 +42,7 @@ type commands struct {
 	Route   routeCommand   `cmd:"" help:"Show where a prompt would go, and what each worker would have cost."`
 	Replay  replayCommand  `cmd:"" help:"Replay recorded or made-up requests in virtual time, and report how they fared."`
 	Mocker  mockerCommand  `cmd:"" help:"Imitate an engine: its own wire with --api, its quirks and faults as they are switched on."`
+	KVStore kvstoreCommand `cmd:"" name:"kvstore" help:"Keep KV-cache values that engines share, for clients of Redis such as LMCache."`
 	Doctor  doctorCommand  `cmd:"" help:"Examine engines, or a running server: what works, what does not, and what cures it."`
 	Env     envCommand     `cmd:"" help:"Show every setting, its value, and where that came from; or what points an agent here."`
 	Version versionCommand `cmd:"" help:"Show the version."`

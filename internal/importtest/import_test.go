@@ -112,6 +112,8 @@ var plan = []room{
 	{name: "sim/trace", floor: 5, never: noHTTP},
 	{name: "sim/agenttrace", floor: 5, sees: []string{"sim/trace"}, never: noHTTP},
 
+	{name: "kvstore", floor: 5, seenBy: command, never: noHTTP},
+
 	{name: "selection", floor: 5, seenBy: wire},
 
 	{name: "frontend", floor: 6, sees: []string{"internal/envelope", "internal/sse", "internal/wire"}, seenBy: []string{"cmd/dynago"}},

@@ -1,0 +1,271 @@
+// Package kvstore is a store of KV-cache values that many engines share, as a
+// server that any client of Redis can talk to.
+//
+// The one idea: it is a cache and no database. A value is there whole and as it
+// was put, or it is a miss, and the store is free to turn the one into the other
+// at any time, in the order in which the values are worth keeping. So nothing
+// waits in memory for slow clients: values are read into what a connection may
+// hold, and written from where they lie. What a client stores in two parts, as
+// LMCache does, is one value: its parts go together, and the one that announces
+// the other goes first.
+//
+//	client ── RESP ──▶ conn ──▶ space (namespace) ──▶ store.Driver
+//	                              │ order: who goes next
+//	                              │ quota, leases, pairs, expiry
+package kvstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dynago/dynago/kvcache/store"
+)
+
+// DefaultLease is how long values that were read are not evicted.
+const DefaultLease = 10 * time.Second
+
+// Options says what a server is to be like. Only Driver must be given.
+type Options struct {
+	// Driver keeps the bytes, and is the caller's to close. It should be quick to
+	// delete: it is asked to while everyone waits. It is empty at first.
+	Driver store.Driver
+	// Namespaces are who may use the store; nil means one, "default", of anyone.
+	Namespaces []Namespace
+	// PinBudget is the part of what a namespace may hold that may be pinned,
+	// 0 to 1. HardPins allows pins that nothing breaks.
+	PinBudget float64
+	HardPins  bool
+	// Lease is how long what was read, or asked for, is kept from eviction as long
+	// as anything else can go; 0 means DefaultLease, negative none.
+	Lease time.Duration
+	// MaxValue bounds values in bytes; 0 means MaxBulk. MaxConns bounds
+	// connections; 0 means 1024.
+	MaxValue int64
+	MaxConns int
+	// MaxPending bounds the memory, in bytes, of values that are being received,
+	// over all connections; 0 means 1 GiB. What comes beyond is refused.
+	MaxPending int64
+	// Stall is how long a client may take for 1 MiB of a request or an answer that
+	// has begun; 0 means 30 s.
+	Stall time.Duration
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Log tells of what goes wrong; nil means nobody.
+	Log *slog.Logger
+}
+
+// Namespace is a set of keys of its own.
+type Namespace struct {
+	Name string
+	// Token is what a client must show, by AUTH; "" lets everyone in.
+	Token string
+	// Quota bounds the bytes of its values; 0 means by the driver alone.
+	Quota int64
+	// Deny refuses what is beyond the quota, instead of evicting the namespace's
+	// own values.
+	Deny bool
+}
+
+// Server answers clients. Its methods may be called at once.
+type Server struct {
+	opts  Options
+	cache *cache
+	began time.Time
+
+	mu       sync.Mutex
+	conns    map[*conn]struct{}
+	lastConn int64
+	accepted int64
+	refused  int64
+	closing  bool
+	pending  int64 // bytes being received
+	done     sync.WaitGroup
+	listener []net.Listener
+}
+
+// New returns a server of an empty store.
+func New(o Options) (*Server, error) {
+	if o.Driver == nil {
+		return nil, errors.New("kvstore: no driver")
+	}
+	if o.MaxValue < 0 || o.MaxValue > MaxBulk {
+		return nil, fmt.Errorf("kvstore: values of up to %d bytes: want at most %d", o.MaxValue, MaxBulk)
+	}
+	if o.PinBudget < 0 || o.PinBudget > 1 {
+		return nil, fmt.Errorf("kvstore: a pin budget of %v: want 0 to 1", o.PinBudget)
+	}
+	if o.Namespaces == nil {
+		o.Namespaces = []Namespace{{Name: "default"}}
+	}
+	if err := checkNamespaces(o.Namespaces); err != nil {
+		return nil, err
+	}
+	o.MaxValue = cmp.Or(o.MaxValue, MaxBulk)
+	o.MaxConns = cmp.Or(o.MaxConns, 1024)
+	o.MaxPending = cmp.Or(o.MaxPending, 1<<30)
+	o.Stall = cmp.Or(o.Stall, 30*time.Second)
+	o.Lease = max(cmp.Or(o.Lease, DefaultLease), 0)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Server{opts: o, cache: newCache(o), began: o.Now(), conns: map[*conn]struct{}{}}, nil
+}
+
+func checkNamespaces(all []Namespace) error {
+	for i, n := range all {
+		switch same := func(m Namespace) bool { return m.Name == n.Name }; {
+		case n.Name == "":
+			return errors.New("kvstore: a namespace without a name")
+		case slices.ContainsFunc([]byte(n.Name), func(b byte) bool { return b <= ' ' || b > '~' }):
+			return fmt.Errorf("kvstore: namespace %q: want a name of printable ASCII without spaces", n.Name)
+		case slices.ContainsFunc(all[:i], same):
+			return fmt.Errorf("kvstore: namespace %q is given twice", n.Name)
+		case n.Quota < 0:
+			return fmt.Errorf("kvstore: namespace %q: a quota of %d bytes", n.Name, n.Quota)
+		case n.Deny && n.Quota == 0:
+			return fmt.Errorf("kvstore: namespace %q: nothing to deny without a quota", n.Name)
+		}
+		if n.Token != "" && slices.ContainsFunc(all[:i], func(m Namespace) bool { return m.Token == n.Token }) {
+			return fmt.Errorf("kvstore: namespace %q: another one has the same token", n.Name)
+		}
+	}
+	return nil
+}
+
+// open returns the namespace of clients that have shown no token, if any.
+func (s *Server) open() *space {
+	for i, n := range s.opts.Namespaces {
+		if n.Token == "" {
+			return s.cache.spaces[i]
+		}
+	}
+	return nil
+}
+
+// admit returns the namespace that a token opens. A name, if not "" and not that
+// of Redis's first user, must be the namespace's.
+func (s *Server) admit(name, token string) *space {
+	var found *space
+	for i, n := range s.opts.Namespaces {
+		named := name == "" || name == "default" || name == n.Name
+		if n.Token != "" && subtle.ConstantTimeCompare([]byte(n.Token), []byte(token)) == 1 && named {
+			found = s.cache.spaces[i]
+		}
+	}
+	return found
+}
+
+// Serve answers the clients that l accepts until the server is shut down, and
+// then returns nil.
+func (s *Server) Serve(l net.Listener) error {
+	s.mu.Lock()
+	s.listener = append(s.listener, l)
+	closing := s.closing
+	s.mu.Unlock()
+	if closing {
+		l.Close() //nolint:errcheck // nobody was served by it
+		return nil
+	}
+	for {
+		nc, err := l.Accept()
+		if err != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if s.closing {
+				return nil
+			}
+			return fmt.Errorf("kvstore: accepting connections: %w", err)
+		}
+		s.take(nc)
+	}
+}
+
+// take serves one connection, or says why not.
+func (s *Server) take(nc net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing || len(s.conns) >= s.opts.MaxConns {
+		s.refused++
+		go func() {
+			defer nc.Close()                                                      //nolint:errcheck // nothing was promised
+			nc.SetWriteDeadline(time.Now().Add(time.Second))                      //nolint:errcheck // as is said below
+			nc.Write([]byte("-ERR max number of clients reached, try later\r\n")) //nolint:errcheck // a courtesy
+		}()
+		return
+	}
+	s.lastConn++
+	s.accepted++
+	c := newConn(s, nc, s.lastConn)
+	s.conns[c] = struct{}{}
+	s.done.Go(func() {
+		defer func() {
+			nc.Close() //nolint:errcheck // all that was to be written was flushed
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			delete(s.conns, c)
+		}()
+		c.serve()
+	})
+}
+
+// Shutdown stops accepting, lets the requests that were read be answered, and
+// returns when they are, or cuts them off when ctx ends.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.closing = true
+	for _, l := range s.listener {
+		l.Close() //nolint:errcheck // it is not used again
+	}
+	for c := range s.conns {
+		c.net.SetReadDeadline(time.Unix(1, 0)) //nolint:errcheck // a closed one needs none
+	}
+	s.mu.Unlock()
+
+	over := make(chan struct{})
+	go func() {
+		s.done.Wait()
+		close(over)
+	}()
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	for c := range s.conns {
+		c.net.Close() //nolint:errcheck // it is cut off
+	}
+	s.mu.Unlock()
+	<-over
+	return fmt.Errorf("kvstore: cutting off clients: %w", context.Cause(ctx))
+}
+
+// receive accounts for n bytes more of values in flight, or fewer, and reports
+// whether there is room for them.
+func (s *Server) receive(n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n > 0 && s.pending+n > s.opts.MaxPending {
+		return false
+	}
+	s.pending += n
+	return true
+}
+
+// spare reports whether much of what receive allows is left.
+func (s *Server) spare() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pending <= s.opts.MaxPending/2
+}
