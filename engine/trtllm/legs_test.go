@@ -29,11 +29,17 @@ func steady(a *mock.Args) {
 	a.SpeedupRatio, a.TimingModel, a.PrefillMS, a.DecodeMS = 1, "constant", 20, 3
 }
 
-func pairUp(t *testing.T) *pair {
+// slow is steady with prompts that take long enough to be seen being computed.
+func slow(a *mock.Args) {
+	steady(a)
+	a.PrefillMS = 500
+}
+
+func pairUp(t *testing.T, pace func(*mock.Args)) *pair {
 	t.Helper()
 	p := &pair{answer: 12}
-	p.prefill = attach(t, fake.Config{Transceiver: &p.between, ContextEndpoint: endpoint}, trtllm.Config{Role: engine.Prefill, GenerationFirst: true}, steady)
-	p.decode = attach(t, fake.Config{Transceiver: &p.between}, trtllm.Config{Role: engine.Decode}, steady)
+	p.prefill = attach(t, fake.Config{Transceiver: &p.between, ContextEndpoint: endpoint}, trtllm.Config{Role: engine.Prefill, GenerationFirst: true}, pace)
+	p.decode = attach(t, fake.Config{Transceiver: &p.between}, trtllm.Config{Role: engine.Decode}, pace)
 	p.prefill.ready(t)
 	p.decode.ready(t)
 	p.prepare(t)
@@ -98,7 +104,7 @@ func (p *pair) over(t *testing.T) {
 
 // Both legs begin at once and give what one server does.
 func TestGenerationFirst(t *testing.T) {
-	p := pairUp(t)
+	p := pairUp(t, steady)
 	whole := p.leg(engine.PhaseDecode)
 	whole.Disagg = engine.Disagg{}
 	want, _, err := collect(t.Context(), p.decode, whole)
@@ -122,7 +128,7 @@ func TestGenerationFirst(t *testing.T) {
 // A client that leaves is free at once; what was begun comes to where the other
 // server does not wait for it any more.
 func TestQuirk10LegsOutliveTheirClient(t *testing.T) {
-	p := pairUp(t)
+	p := pairUp(t, slow)
 	p.answer = 3000 // longer than anybody here waits
 	ctx, gone := context.WithCancelCause(t.Context())
 	decode, prefill := p.run(ctx, engine.PhaseDecode), p.run(ctx, engine.PhasePrefill)
@@ -144,7 +150,7 @@ func TestQuirk10LegsOutliveTheirClient(t *testing.T) {
 // What is wrong with one leg ends the other at once.
 func TestLegsThatFail(t *testing.T) {
 	for _, phase := range []engine.Phase{engine.PhaseDecode, engine.PhasePrefill} {
-		p := pairUp(t)
+		p := pairUp(t, steady)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		leg := p.run(ctx, phase) // the other one never comes
 		await(t, "the leg begun", func() bool { return p.between.Held() == 1 })
@@ -161,7 +167,7 @@ func TestLegsThatFail(t *testing.T) {
 // one is answered.
 func TestLegsOfServersThatDie(t *testing.T) {
 	for _, phase := range []engine.Phase{engine.PhaseDecode, engine.PhasePrefill} {
-		p := pairUp(t)
+		p := pairUp(t, slow)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		legs := map[engine.Phase]<-chan result{engine.PhaseDecode: p.run(ctx, engine.PhaseDecode), engine.PhasePrefill: p.run(ctx, engine.PhasePrefill)}
 		await(t, "both legs begun", func() bool { return p.decode.server.Running() == 1 && p.prefill.server.Running() == 1 })
@@ -186,7 +192,7 @@ func TestLegsOfServersThatDie(t *testing.T) {
 
 // Whoever closes the engine waits for no leg.
 func TestCloseEndsLegs(t *testing.T) {
-	p := pairUp(t)
+	p := pairUp(t, steady)
 	ctx, gone := context.WithCancelCause(t.Context())
 	decode := p.run(ctx, engine.PhaseDecode)
 	await(t, "the leg begun", func() bool { return p.between.Held() == 1 })
