@@ -29,8 +29,8 @@ func steady(a *mock.Args) {
 	a.SpeedupRatio, a.TimingModel, a.PrefillMS, a.DecodeMS = 1, "constant", 20, 3
 }
 
-// slow is steady with prompts that take long enough to be seen being computed.
-func slow(a *mock.Args) {
+// sluggish is steady with prompts that take long enough to be seen being computed.
+func sluggish(a *mock.Args) {
 	steady(a)
 	a.PrefillMS = 500
 }
@@ -128,7 +128,7 @@ func TestGenerationFirst(t *testing.T) {
 // A client that leaves is free at once; what was begun comes to where the other
 // server does not wait for it any more.
 func TestQuirk10LegsOutliveTheirClient(t *testing.T) {
-	p := pairUp(t, slow)
+	p := pairUp(t, sluggish)
 	p.answer = 3000 // longer than anybody here waits
 	ctx, gone := context.WithCancelCause(t.Context())
 	decode, prefill := p.run(ctx, engine.PhaseDecode), p.run(ctx, engine.PhasePrefill)
@@ -167,7 +167,7 @@ func TestLegsThatFail(t *testing.T) {
 // one is answered.
 func TestLegsOfServersThatDie(t *testing.T) {
 	for _, phase := range []engine.Phase{engine.PhaseDecode, engine.PhasePrefill} {
-		p := pairUp(t, slow)
+		p := pairUp(t, sluggish)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		legs := map[engine.Phase]<-chan result{engine.PhaseDecode: p.run(ctx, engine.PhaseDecode), engine.PhasePrefill: p.run(ctx, engine.PhasePrefill)}
 		await(t, "both legs begun", func() bool { return p.decode.server.Running() == 1 && p.prefill.server.Running() == 1 })
