@@ -1,10 +1,12 @@
 package kvstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -159,22 +161,22 @@ func (c *cache) put(ctx context.Context, u *unit, p part, value []byte) error {
 			}
 			return nil
 		}
-		if !c.evict(c.richest()) {
+		if !c.makeRoom() {
 			c.counts.full++
 			return errFull
 		}
 	}
 }
 
-// richest returns the namespace that has most of what it may have.
-func (c *cache) richest() *space {
-	best := c.spaces[0]
-	for _, sp := range c.spaces[1:] {
-		if sp.share() > best.share() {
-			best = sp
-		}
+// makeRoom evicts a value of the namespace that has most of what it may have, or,
+// if it holds all of them, of the one after it.
+func (c *cache) makeRoom() bool {
+	if len(c.spaces) == 1 {
+		return c.evict(c.spaces[0])
 	}
-	return best
+	richest := slices.Clone(c.spaces)
+	slices.SortStableFunc(richest, func(a, b *space) int { return cmp.Compare(b.share(), a.share()) })
+	return slices.ContainsFunc(richest, c.evict)
 }
 
 // failed puts things right after a part of u could not be written: its driver

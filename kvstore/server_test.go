@@ -271,6 +271,7 @@ func TestPairs(t *testing.T) {
 		{"MGET " + key + "metadata " + key + "kv_bytes " + key, "[m b alone]"},
 		{"DBSIZE", ":3"},
 		{"DEL " + key + "kv_bytes", ":1"},
+		{"KV.PREFIX meta/llama 0001", ":0"},
 		{"EXISTS " + key + "metadata " + key, ":1"},
 		{"SET " + key + "kv_bytes b", "+OK"},
 		{"SET " + key + "metadata m", "+OK"},
@@ -380,6 +381,52 @@ func TestLease(t *testing.T) {
 	c.do("SET", "z", value)
 	c.do("SET", "z2", value)
 	c.want([][2]string{{"EXISTS read", ":0"}, {"EXISTS z2", ":1"}}...)
+}
+
+func TestLeaseIsRenewed(t *testing.T) {
+	now := &clock{now: time.Unix(1e9, 0)}
+	_, address := start(t, 1<<20, kvstore.Options{Now: now.Now})
+	c := dial(t, address)
+	value := strings.Repeat("v", 100_000)
+	c.do("SET", "read", value)
+	for range 3 {
+		c.do("GET", "read")
+		now.pass(6 * time.Second)
+	}
+	for i := range 20 {
+		c.do("SET", "x"+strconv.Itoa(i), value)
+	}
+	c.want([2]string{"EXISTS read", ":1"})
+}
+
+// A pin counts what is there now.
+func TestPinnedValueGrows(t *testing.T) {
+	_, address := start(t, 1<<20, kvstore.Options{PinBudget: 0.25})
+	c := dial(t, address)
+	c.want([][2]string{{"SET a 1", "+OK"}, {"KV.RETAIN a PIN 60000", ":1"}, {"GET a", "1"}, {"SET a 12345", "+OK"}}...)
+	if got := c.do("KV.STATS"); !strings.Contains(got, " pinned_bytes :5 ") {
+		t.Errorf("want 5 bytes pinned: %s", got)
+	}
+}
+
+// Whoever has most of what it may have gives, if it can.
+func TestNamespacesShareTheMemory(t *testing.T) {
+	_, address := start(t, 1<<20, kvstore.Options{Lease: -1, Namespaces: []kvstore.Namespace{{Name: "a", Token: "a"}, {Name: "b", Token: "b"}}})
+	c := dial(t, address)
+	value := strings.Repeat("v", 100_000)
+	c.do("AUTH", "b")
+	for i := range 10 {
+		c.do("SET", "x"+strconv.Itoa(i), value)
+	}
+	c.do("AUTH", "a")
+	for i := range 7 {
+		if got := c.do("SET", "y"+strconv.Itoa(i), value); got != "+OK" {
+			t.Errorf("value %d of the other: %s", i, got)
+		}
+	}
+	c.want([2]string{"DBSIZE", ":5"})
+	c.do("AUTH", "b")
+	c.want([2]string{"DBSIZE", ":5"})
 }
 
 func TestNamespaces(t *testing.T) {
