@@ -314,9 +314,10 @@ func (r *Roster) leave(m *member) {
 		defer cancel()
 		r.idle(ctx, m.worker)
 		r.mu.Lock()
-		m.gone = ctx.Err() == nil
+		stays := ctx.Err() != nil // it may even be leaving anew
+		m.gone = m.gone || !stays
 		r.mu.Unlock()
-		if !m.gone {
+		if stays {
 			return
 		}
 		r.Fleet.Remove(m.worker.id)

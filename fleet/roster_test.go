@@ -123,6 +123,7 @@ func TestRosterLeaves(t *testing.T) {
 		}
 		a := r.Fleet.Worker(fleet.ID("a")).Engine().(*fake)
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		if got := names(r.Fleet); got != "b!" || a.closed != 1 {
 			t.Errorf("the fleet is %q, closed %d times", got, a.closed)
 		}
