@@ -18,16 +18,18 @@ func newVLLM(t testing.TB) (s *server, events, replay int) {
 	p := freePorts(t, 3)
 	s = &server{t: t, kind: "vLLM", url: local(p[0]), startUp: 5 * time.Minute, block: 32, seqs: 4} // blocks are no smaller on processors
 	s.command = func(port string) (env, args []string) {
-		return []string{
-				"PYTHONHASHSEED=0", "VLLM_CPU_KVCACHE_SPACE=1", "VLLM_CPU_OMP_THREADS_BIND=nobind", "OMP_NUM_THREADS=1",
-				"VLLM_SERVER_DEV_MODE=1", "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1", "HF_HUB_OFFLINE=1", "VLLM_LOGGING_COLOR=0",
-			}, []string{
-				setting(t, "E2E_VLLM"), "serve", filepath.Join(setting(t, "E2E_TINY"), "tiny"), "--served-model-name", "tiny",
-				"--host", "127.0.0.1", "--port", port, "--dtype", "float32", "--enforce-eager", "--max-model-len", "4096",
-				"--max-num-seqs", itoa(s.seqs), "--block-size", itoa(s.block), "--num-gpu-blocks-override", "256",
-				"--enable-prompt-tokens-details", "--scheduling-policy", "priority", "--disable-uvicorn-access-log",
-				"--kv-events-config", fmt.Sprintf(`{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:%d","replay_endpoint":"tcp://*:%d"}`, p[1], p[2]),
-			}
+		env = []string{
+			"PYTHONHASHSEED=0", "VLLM_CPU_KVCACHE_SPACE=1", "VLLM_CPU_OMP_THREADS_BIND=nobind", "OMP_NUM_THREADS=1",
+			"VLLM_SERVER_DEV_MODE=1", "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1", "HF_HUB_OFFLINE=1", "VLLM_LOGGING_COLOR=0",
+		}
+		args = []string{
+			setting(t, "E2E_VLLM"), "serve", filepath.Join(setting(t, "E2E_TINY"), "tiny"), "--served-model-name", "tiny",
+			"--host", "127.0.0.1", "--port", port, "--dtype", "float32", "--enforce-eager", "--max-model-len", "4096",
+			"--max-num-seqs", itoa(s.seqs), "--block-size", itoa(s.block), "--num-gpu-blocks-override", "256",
+			"--enable-prompt-tokens-details", "--scheduling-policy", "priority", "--disable-uvicorn-access-log",
+			"--kv-events-config", fmt.Sprintf(`{"enable_kv_cache_events":true,"publisher":"zmq","endpoint":"tcp://*:%d","replay_endpoint":"tcp://*:%d"}`, p[1], p[2]),
+		}
+		return env, args
 	}
 	s.running, s.waiting = s.gauge("vllm:num_requests_running"), s.gauge("vllm:num_requests_waiting")
 	s.hits = s.gauge("vllm:prefix_cache_hits_total")
