@@ -17,7 +17,6 @@
 package disk
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +25,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -207,15 +205,11 @@ func (s *Store) Stat(ctx context.Context, key string) (store.Entry, error) {
 // lives included. It reads nothing.
 func (s *Store) Scan(ctx context.Context) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
-		type line struct {
-			seq uint64
-			store.Entry
-		}
+		var listing store.Listing
 		s.mu.Lock()
 		closed := s.closed
-		lines := make([]line, 0, len(s.entries))
 		for _, e := range s.entries {
-			lines = append(lines, line{e.put, e.described()})
+			listing.Add(e.put, e.described())
 		}
 		s.mu.Unlock()
 
@@ -223,16 +217,7 @@ func (s *Store) Scan(ctx context.Context) iter.Seq2[store.Entry, error] {
 			yield(store.Entry{}, store.ErrClosed)
 			return
 		}
-		slices.SortFunc(lines, func(a, b line) int { return cmp.Compare(a.seq, b.seq) })
-		for _, l := range lines {
-			if err := ctx.Err(); err != nil {
-				yield(store.Entry{}, err)
-				return
-			}
-			if !yield(l.Entry, nil) {
-				return
-			}
-		}
+		listing.Each(ctx)(yield)
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -276,15 +275,11 @@ func (s *Store) Retag(ctx context.Context, key string, tag []byte) error {
 // Scan implements [store.Driver], in the order of the Puts.
 func (s *Store) Scan(ctx context.Context) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
-		type line struct {
-			seq uint64
-			store.Entry
-		}
+		var listing store.Listing
 		s.mu.Lock()
 		closed := s.closed
-		lines := make([]line, 0, len(s.entries))
 		for _, e := range s.entries {
-			lines = append(lines, line{e.seq, e.Entry})
+			listing.Add(e.seq, e.Entry)
 		}
 		s.mu.Unlock()
 
@@ -292,16 +287,7 @@ func (s *Store) Scan(ctx context.Context) iter.Seq2[store.Entry, error] {
 			yield(store.Entry{}, store.ErrClosed)
 			return
 		}
-		slices.SortFunc(lines, func(a, b line) int { return cmp.Compare(a.seq, b.seq) })
-		for _, l := range lines {
-			if err := ctx.Err(); err != nil {
-				yield(store.Entry{}, err)
-				return
-			}
-			if !yield(l.Entry, nil) {
-				return
-			}
-		}
+		listing.Each(ctx)(yield)
 	}
 }
 
