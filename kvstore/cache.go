@@ -41,6 +41,7 @@ type cache struct {
 type counts struct {
 	hits, misses     int64
 	stored, evicted  int64
+	replaced         int64 // of those stored
 	expired, corrupt int64
 	full, denied     int64
 	orphans          int64 // metadata that came after its bytes had gone
@@ -124,6 +125,9 @@ func (c *cache) set(ctx context.Context, sp *space, key string, value []byte, on
 		return false, err
 	}
 	c.counts.stored++
+	if has {
+		c.counts.replaced++
+	}
 	if p == whole && !fresh && more != 0 {
 		sp.resize(u, size, c.zero)
 	}

@@ -178,6 +178,7 @@ func set(c *conn, ctx context.Context, args [][]byte) {
 		c.out.fail(bad)
 		return
 	}
+	c.s.traffic.in.Add(int64(len(args[1])))
 	switch stored, err := c.s.cache.set(ctx, c.sp, string(args[0]), args[1], on); {
 	case err != nil:
 		c.out.fail(err.Error())
@@ -244,6 +245,7 @@ func (c *conn) send(ctx context.Context, key string) {
 		return
 	}
 	defer v.Release()
+	c.s.traffic.out.Add(int64(len(v.Bytes)))
 	c.out.value(v.Bytes)
 }
 
@@ -254,6 +256,8 @@ func exists(c *conn, _ context.Context, args [][]byte) {
 			n++
 		}
 	}
+	c.s.traffic.looked.Add(int64(len(args)))
+	c.s.traffic.found.Add(n)
 	c.out.integer(n)
 }
 
@@ -349,27 +353,24 @@ func matching(keys []string, pattern string, typed bool) (out []string) {
 }
 
 func dbsize(c *conn, _ context.Context, _ [][]byte) {
-	c.out.integer(int64(c.s.cache.stats(c.sp).keys))
+	c.out.integer(int64(c.tenant().Stats().Keys))
 }
 
 // redisVersion is that of the commands, for clients that ask.
 const redisVersion = "7.0.0"
 
 func info(c *conn, _ context.Context, _ [][]byte) {
-	st := c.s.cache.stats(c.sp)
-	c.s.mu.Lock()
-	conns, accepted, refused, pending := len(c.s.conns), c.s.accepted, c.s.refused, c.s.pending
-	c.s.mu.Unlock()
+	all, own := c.s.Stats(), c.tenant().Stats()
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Server\r\nredis_version:%s\r\nredis_mode:standalone\r\nserver_name:dynago kvstore\r\nprocess_id:%d\r\nuptime_in_seconds:%d\r\n",
-		redisVersion, os.Getpid(), int64(c.s.opts.Now().Sub(c.s.began)/time.Second))
-	fmt.Fprintf(&b, "\r\n# Clients\r\nconnected_clients:%d\r\nmaxclients:%d\r\n", conns, c.s.opts.MaxConns)
-	fmt.Fprintf(&b, "\r\n# Memory\r\nused_memory:%d\r\nmaxmemory:%d\r\nmaxmemory_policy:retention\r\nreceiving_memory:%d\r\n", st.used, st.may, pending)
+		redisVersion, os.Getpid(), int64(all.Uptime/time.Second))
+	fmt.Fprintf(&b, "\r\n# Clients\r\nconnected_clients:%d\r\nmaxclients:%d\r\n", all.Clients, all.MaxClients)
+	fmt.Fprintf(&b, "\r\n# Memory\r\nused_memory:%d\r\nmaxmemory:%d\r\nmaxmemory_policy:retention\r\nreceiving_memory:%d\r\n", own.Used, own.Capacity, all.Receiving)
 	fmt.Fprintf(&b, "\r\n# Stats\r\ntotal_connections_received:%d\r\nrejected_connections:%d\r\nkeyspace_hits:%d\r\nkeyspace_misses:%d\r\nevicted_keys:%d\r\nexpired_keys:%d\r\n",
-		accepted, refused, st.hits, st.misses, st.evicted, st.expired)
+		all.Accepted, all.Refused, all.Hits, all.Misses, all.Evicted, all.Expired)
 	b.WriteString("\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n\r\n# Cluster\r\ncluster_enabled:0\r\n\r\n# Keyspace\r\n")
-	if st.keys > 0 {
-		fmt.Fprintf(&b, "db0:keys=%d,expires=%d,avg_ttl=0\r\n", st.keys, st.expiring)
+	if own.Keys > 0 {
+		fmt.Fprintf(&b, "db0:keys=%d,expires=%d,avg_ttl=0\r\n", own.Keys, own.Expiring)
 	}
 	c.out.bulk(b.String())
 }

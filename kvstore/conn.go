@@ -90,6 +90,14 @@ func (c *conn) serve() {
 func (c *conn) answer(ctx context.Context, args [][]byte) {
 	name := strings.ToUpper(string(args[0]))
 	cmd, ok := commands[name]
+	count := c.s.traffic.of(name)
+	count.all.Add(1)
+	failures := c.out.failures
+	defer func() {
+		if c.out.failures > failures {
+			count.failed.Add(1)
+		}
+	}()
 	switch {
 	case !ok:
 		c.out.fail("ERR unknown command '" + printable(string(args[0])) + "'")

@@ -6,19 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/dynago/dynago/kv"
-	"github.com/dynago/dynago/kvcache"
 )
-
-// wish is what KV.RETAIN asks for a value.
-type wish struct {
-	priority  *uint8
-	ttl       time.Duration
-	pin       *time.Duration
-	session   string
-	ephemeral bool
-}
 
 // kvRetain says how long a value is worth keeping:
 //
@@ -32,17 +20,20 @@ func kvRetain(c *conn, _ context.Context, args [][]byte) {
 		c.out.fail("ERR KV.RETAIN: " + err.Error())
 		return
 	}
-	switch found, pinned := c.s.cache.retain(c.sp, string(args[0]), w); {
-	case !found:
-		c.out.integer(0)
-	case !pinned:
+	switch outcome, err := c.tenant().Retain(string(args[0]), w); {
+	case err != nil:
+		c.out.fail("ERR KV.RETAIN: " + err.Error())
+	case outcome == NoRoom:
 		c.out.fail("DENIED no room in the pin budget")
 	default:
-		c.out.integer(1)
+		c.out.integer(int64(outcome))
 	}
 }
 
-func readWish(args []string) (w wish, err error) {
+// tenant is the namespace of a client, which has one.
+func (c *conn) tenant() *Tenant { return &Tenant{c.s, c.sp} }
+
+func readWish(args []string) (w Wish, err error) {
 	for ; len(args) > 0; args = args[2:] {
 		name := strings.ToUpper(args[0])
 		if len(args) == 1 {
@@ -56,7 +47,7 @@ func readWish(args []string) (w wish, err error) {
 				return w, errors.New("PRIO " + printable(value) + ": want 0 to 100")
 			}
 			p := uint8(n)
-			w.priority = &p
+			w.Priority = &p
 		case "DURATION", "PIN":
 			ms, err := strconv.ParseInt(value, 10, 64)
 			if err != nil || ms < 0 || ms > int64(maxTTL/time.Millisecond) {
@@ -64,19 +55,19 @@ func readWish(args []string) (w wish, err error) {
 			}
 			d := time.Duration(ms) * time.Millisecond
 			if name == "PIN" {
-				w.pin = &d
+				w.Pin = &d
 			} else {
-				w.ttl = d
+				w.TTL = d
 			}
 		case "SESSION":
 			if value == "" || len(value) > maxSession {
 				return w, errors.New("SESSION: want an id of 1 to 256 bytes")
 			}
-			w.session = value
+			w.Session = value
 		case "CLASS":
 			switch strings.ToLower(value) {
 			case "eph":
-				w.ephemeral = true
+				w.Ephemeral = true
 			case "norm":
 			default:
 				return w, errors.New("CLASS " + printable(value) + ": want eph or norm")
@@ -85,16 +76,11 @@ func readWish(args []string) (w wish, err error) {
 			return w, errors.New(printable(name) + ": want PRIO, DURATION, PIN, SESSION or CLASS")
 		}
 	}
-	if w.ttl > 0 && w.priority == nil {
+	if w.TTL > 0 && w.Priority == nil {
 		return w, errors.New("DURATION without PRIO")
 	}
 	return w, nil
 }
-
-const (
-	maxTTL     = 365 * 24 * time.Hour
-	maxSession = 256
-)
 
 // kvSession ends a session: KV.SESSION CLOSE id. It answers what the session was.
 func kvSession(c *conn, _ context.Context, args [][]byte) {
@@ -102,104 +88,45 @@ func kvSession(c *conn, _ context.Context, args [][]byte) {
 		c.out.fail("ERR KV.SESSION knows CLOSE only")
 		return
 	}
-	c.out.bulk(c.s.cache.closeSession(c.sp, string(args[1])).String())
+	c.out.bulk(c.tenant().CloseSession(string(args[1])).String())
 }
 
 // kvPrefix answers how many of the leading chunks are there:
 // KV.PREFIX model hash [hash ...]
 func kvPrefix(c *conn, _ context.Context, args [][]byte) {
-	c.s.cache.begin()
-	n := c.sp.prefix(string(args[0]), texts(args[1:]))
-	c.s.cache.mu.Unlock()
-	c.out.integer(int64(n))
+	c.out.integer(int64(c.tenant().Prefix(string(args[0]), texts(args[1:]))))
 }
 
-// kvStats answers names and numbers, in turn.
+// kvStats answers names and numbers, in turn: what the namespace holds, then what
+// was counted over all of them.
 func kvStats(c *conn, _ context.Context, _ [][]byte) {
-	st := c.s.cache.stats(c.sp)
+	all, own := c.s.Stats(), c.tenant().Stats()
 	table := []struct {
 		name string
 		n    int64
 	}{
-		{"keys", int64(st.keys)},
-		{"values", int64(st.units)},
-		{"bytes", st.used},
-		{"capacity", st.may},
-		{"pinned_bytes", st.pinned},
-		{"pin_budget", st.pinBudget},
-		{"sessions", int64(st.sessions)},
-		{"hits", st.hits},
-		{"misses", st.misses},
-		{"stored", st.stored},
-		{"evicted", st.evicted},
-		{"expired", st.expired},
-		{"corrupt", st.corrupt},
-		{"full", st.full},
-		{"quota_denied", st.denied},
-		{"orphans", st.orphans},
+		{"keys", int64(own.Keys)},
+		{"values", int64(own.Values)},
+		{"bytes", own.Used},
+		{"capacity", own.Capacity},
+		{"pinned_bytes", own.Pinned},
+		{"pin_budget", own.PinBudget},
+		{"sessions", int64(own.Sessions)},
+		{"hits", all.Hits},
+		{"misses", all.Misses},
+		{"stored", all.Stored},
+		{"evicted", all.Evicted},
+		{"expired", all.Expired},
+		{"corrupt", all.Corrupt},
+		{"full", all.Full},
+		{"quota_denied", all.Denied},
+		{"orphans", all.Orphans},
 	}
 	c.out.dictionary(len(table))
 	for _, row := range table {
 		c.out.bulk(row.name)
 		c.out.integer(row.n)
 	}
-}
-
-// session is the name of a session of a namespace.
-func (sp *space) session(id string) kvcache.SessionID {
-	return kvcache.SessionOf(kv.SessionKey{Salt: sp.Name, ID: id})
-}
-
-// retain does what is wished for the value that key is a part of.
-func (c *cache) retain(sp *space, key string, w wish) (found, pinned bool) {
-	c.begin()
-	defer c.mu.Unlock()
-	name, p, _ := splitKey(key)
-	u := c.find(sp, name)
-	if u == nil || !u.has[p] {
-		return false, false
-	}
-	var owner kvcache.SessionID
-	if w.session != "" {
-		owner = sp.session(w.session)
-		sp.order.OpenSession(owner, kvcache.SessionOptions{})
-		sp.order.Tag(owner, []kvcache.Ref{u.ref})
-	}
-	if w.priority != nil {
-		sp.order.Retain(u.ref, kvcache.Retention{Priority: *w.priority, TTL: w.ttl})
-	}
-	if w.ephemeral {
-		sp.order.SetEphemeral(u.ref)
-	}
-	if w.pin == nil {
-		return true, true
-	}
-	r := sp.order.Pin([]kvcache.Ref{u.ref}, kvcache.Pin{Owner: owner, TTL: *w.pin})
-	return true, *w.pin == 0 || r.Pinned == r.Requested
-}
-
-func (c *cache) closeSession(sp *space, id string) kvcache.SessionState {
-	c.begin()
-	defer c.mu.Unlock()
-	return sp.order.CloseSession(sp.session(id))
-}
-
-// stats is what is known of one namespace; the counts are of all.
-type stats struct {
-	counts
-	keys, units, expiring, sessions int
-	used, may, pinned, pinBudget    int64
-}
-
-func (c *cache) stats(sp *space) stats {
-	c.begin()
-	defer c.mu.Unlock()
-	st := stats{
-		counts: c.counts, keys: sp.keys, units: len(sp.names), expiring: len(sp.dues),
-		sessions: sp.order.Sessions(), used: sp.used, may: sp.may,
-	}
-	st.pinned, st.pinBudget = sp.order.PinBudget()
-	return st
 }
 
 // scan returns the keys of so many units from a number on, and where to go on; 0

@@ -76,9 +76,10 @@ type Namespace struct {
 
 // Server answers clients. Its methods may be called at once.
 type Server struct {
-	opts  Options
-	cache *cache
-	began time.Time
+	opts    Options
+	cache   *cache
+	began   time.Time
+	traffic *traffic
 
 	mu       sync.Mutex
 	conns    map[*conn]struct{}
@@ -119,7 +120,7 @@ func New(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{opts: o, cache: newCache(o), began: o.Now(), conns: map[*conn]struct{}{}}, nil
+	return &Server{opts: o, cache: newCache(o), began: o.Now(), traffic: newTraffic(), conns: map[*conn]struct{}{}}, nil
 }
 
 func checkNamespaces(all []Namespace) error {

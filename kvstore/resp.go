@@ -254,8 +254,9 @@ type encoder struct {
 	progress func()
 	// resp3 writes what is null, and what is a map, as version 3 of the protocol
 	// does; all else is the same in both.
-	resp3   bool
-	scratch []byte
+	resp3    bool
+	failures int // errors written
+	scratch  []byte
 }
 
 func (e *encoder) head(kind byte, n int64) {
@@ -274,6 +275,7 @@ func (e *encoder) simple(s string) { e.text('+', s) }
 
 // fail writes an error; lines of it become one.
 func (e *encoder) fail(s string) {
+	e.failures++
 	flat := []byte(s)
 	for i, b := range flat {
 		if b == '\r' || b == '\n' {
