@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // row is a request as Mooncake traces have it, with the fields that others have
@@ -28,6 +30,8 @@ type row struct {
 	Priority       int32  `json:"priority"`
 	StrictPriority uint32 `json:"strict_priority"`
 	PolicyClass    string `json:"policy_class"`
+
+	NVExt jsontext.Value `json:"nvext"` // ours: as the client of the request sent it
 
 	// Of agentic traces.
 	WaitFor    []string `json:"wait_for"`
@@ -86,11 +90,12 @@ func lower(l *line[row], n, blockSize int) (r Request, err error) {
 	if id == "" {
 		id = strconv.Itoa(n)
 	}
-	return Request{
+	r = Request{
 		ID: id, Session: l.row.SessionID, At: at,
 		Prompt: blocks(ids, blockSize, input), Answer: answer(n, max(output, 1)),
 		Priority: float64(l.row.Priority), StrictPriority: l.row.StrictPriority, Class: l.row.PolicyClass,
-	}, nil
+	}
+	return r, l.asks("nvext", l.row.NVExt, &r)
 }
 
 // blocks returns the first n tokens of the streams of ids, a block of each.

@@ -269,6 +269,10 @@ func TestReadFaults(t *testing.T) {
 		{trace.Mooncake, row(`{"hash_ids": [1], "output_length": 1, "session_id": "s", "delay": 3}`), []string{"line 2", "delay", "first turn"}},
 		{trace.Mooncake, row(`{"hash_ids": [1], "output_length": 1, "request_id": "0"}`), []string{"line 2", "request_id", "line 1"}},
 		{trace.Mooncake, `{"session_id": "s", "timestamp": 9, "hash_ids": [1], "output_length": 1}` + "\n" + `{"session_id": "s", "timestamp": 4, "hash_ids": [1], "output_length": 1}`, []string{"line 2", "timestamp", "5 ms before"}},
+		{trace.Mooncake, row(`{"hash_ids": [1], "output_length": 1, "nvext": 3}`), []string{"line 2: nvext: expected an object"}},
+		{trace.Mooncake, row(`{"hash_ids": [1], "output_length": 1, "nvext": {"cache_control": {"type": "forever"}}}`), []string{"line 2: nvext.cache_control.type", `"forever"`}},
+		{trace.Mooncake, row(`{"hash_ids": [1], "output_length": 1, "nvext": {"cache_control": {"ttl": "soon"}}}`), []string{"line 2: nvext.cache_control.ttl", "soon"}},
+		{trace.Mooncake, row(`{"hash_ids": [1], "output_length": 1, "nvext": {"agent_hints": {"next_request_in": "-1s"}}}`), []string{"line 2: nvext.agent_hints.next_request_in", `"-1s"`}},
 		{trace.AgenticMooncake, row(``), []string{"line 1", "request_id: missing"}},
 		{trace.AgenticMooncake, `{"request_id": "a", "hash_ids": [1], "output_length": 1, "wait_for": ["b"]}`, []string{`"a" waits for "b"`}},
 		{

@@ -9,6 +9,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // record is a row of dynamo.request.trace.v1; of each kind only what replay
@@ -35,7 +37,9 @@ type finished struct {
 	OutputTokens *int64   `json:"output_tokens"`
 	Received     *uint64  `json:"request_received_ms"`
 	TotalTime    *float64 `json:"total_time_ms"`
-	Replay       *struct {
+	// NVExt is ours: what the client asked.
+	NVExt  jsontext.Value `json:"nvext"`
+	Replay *struct {
 		BlockSize int64    `json:"trace_block_size"`
 		Input     *int64   `json:"input_length"`
 		Hashes    []uint64 `json:"input_sequence_hashes"`
@@ -177,6 +181,9 @@ func (rec *recording) addCall(l *line[record], o *ReadOptions) error {
 		return err
 	}
 	c.Answer = answer(len(rec.calls), max(output, 1))
+	if err := l.asks("request.nvext", row.NVExt, &c.Request); err != nil {
+		return err
+	}
 	if row.Received == nil {
 		return l.fault("request.request_received_ms", "missing")
 	}

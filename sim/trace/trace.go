@@ -12,6 +12,7 @@ package trace
 import (
 	"time"
 
+	"github.com/dynago/dynago/kv"
 	"github.com/zeebo/xxh3"
 )
 
@@ -40,6 +41,10 @@ type Request struct {
 	StrictPriority uint32
 	Class          string
 	Tool           bool // the newest turn brings the results of tools
+
+	// KV is what it asks of caches. Without a session there, Session is the one
+	// that its blocks belong to.
+	KV kv.Directives
 }
 
 // Text is a sequence of tokens by the streams they come from. The zero value is

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/dynago/dynago/nvext"
 	"github.com/go-json-experiment/json"
 )
 
@@ -23,6 +24,8 @@ type written struct {
 	Priority       int32    `json:"priority,omitzero"`
 	StrictPriority uint32   `json:"strict_priority,omitzero"`
 	PolicyClass    string   `json:"policy_class,omitzero"`
+
+	NVExt *nvext.Ext `json:"nvext,omitzero"`
 }
 
 // Write writes requests in format f, which is Mooncake or AgenticMooncake. Ids
@@ -56,6 +59,10 @@ func Write(to io.Writer, f Format, blockSize int, requests iter.Seq2[Request, er
 		}
 		last[r.Session] = r.ID
 		row.HashIDs = blocks.of(r.Prompt)
+		var err error
+		if row.NVExt, err = extension(&r); err != nil {
+			return fmt.Errorf("write trace: request %q asks of caches what no client can: %w", r.ID, err)
+		}
 		if err := json.MarshalWrite(out, row); err != nil {
 			return fmt.Errorf("write trace: request %q: %w", r.ID, err)
 		}
