@@ -67,6 +67,8 @@ type Args struct {
 	// token are on their way; 0 of either is no time.
 	KVBytesPerToken     int     `json:"kv_bytes_per_token"`
 	KVTransferBandwidth float64 `json:"kv_transfer_bandwidth"`
+
+	TierArgs
 }
 
 // DefaultArgs returns the defaults of the engine that is imitated.
@@ -87,6 +89,7 @@ func DefaultArgs() Args {
 		TimingModel:          "roofline",
 		WorkerType:           "aggregated",
 		HandoffTimeoutMS:     defaultHandoffTimeoutMS,
+		TierArgs:             defaultTierArgs(),
 	}
 }
 
@@ -131,6 +134,12 @@ func form(t reflect.Type) string {
 func argNames() []string {
 	var names []string
 	for f := range reflect.TypeFor[Args]().Fields() {
+		if f.Anonymous {
+			for f := range f.Type.Fields() {
+				names = append(names, f.Tag.Get("json"))
+			}
+			continue
+		}
 		names = append(names, f.Tag.Get("json"))
 	}
 	slices.Sort(names)
@@ -193,7 +202,7 @@ func (a *Args) Validate() error {
 	if a.TimingModel != "constant" && (a.PrefillMS != 0 || a.DecodeMS != 0) {
 		return errors.New(`engine arguments: prefill_ms and decode_ms need "timing_model": "constant"`)
 	}
-	return nil
+	return a.validateTiers()
 }
 
 // defaultHandoffTimeoutMS is what real engines wait, about.

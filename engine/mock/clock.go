@@ -18,6 +18,8 @@ type Clock interface {
 // wall is the real clock.
 type wall struct{ start time.Time }
 
+func newWall() wall { return wall{time.Now()} }
+
 func (w wall) Now() time.Duration { return time.Since(w.start) }
 
 func (w wall) Wait(d time.Duration, wake <-chan struct{}) {

@@ -67,6 +67,11 @@ type Request struct {
 	// time; all of them but the last token count. Once preempted they are lost.
 	Received int
 
+	// Session is the one that the request is a turn of, or 0, and Directives what it
+	// asks of the cache, or nil. Their namespace is not looked at.
+	Session    kvcache.SessionID
+	Directives *kv.Directives
+
 	// Keep leaves the blocks of a request that has ended in use, until it is
 	// cancelled: another engine is to come for them.
 	Keep bool
@@ -105,11 +110,13 @@ type Output struct {
 	Finish    engine.Finish
 	Matched   uint32 // the id that ended it, if Finish is FinishStop
 	Cut       bool   // broken off; no Finish
+	// Err says why the request could not go on; there are no tokens, and no Finish.
+	Err error
 }
 
 // Result is one pass. It is valid until the next Step.
 type Result struct {
-	Idle bool // nothing can run; no other field means anything
+	Idle bool // nothing can run; no other field but Events and Stores means anything
 	// End is when the pass is over and its outputs are there.
 	End       time.Duration
 	Outputs   []Output
@@ -128,6 +135,9 @@ type Admission struct {
 	ID     ID
 	Owner  any
 	Cached int // tokens of it that were found
+	// From says on which tiers these were found: what was not on the device has been
+	// loaded.
+	From [kv.TierShared + 1]int
 }
 
 type request struct {
@@ -156,7 +166,9 @@ type request struct {
 func (r *request) length() int { return len(r.Prompt) + len(r.out) }
 
 // NewCore returns an idle core. The arguments must be valid.
-func NewCore(a Args) *Core {
+func NewCore(a Args) *Core { return newCore(a, nil) }
+
+func newCore(a Args, _ *Shared) *Core {
 	return &Core{
 		args:   a,
 		timing: a.timing(),

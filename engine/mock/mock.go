@@ -115,7 +115,7 @@ func newEngine(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	if e.clock == nil {
-		e.clock = wall{time.Now()}
+		e.clock = newWall()
 	}
 	e.ready = e.clock.Now() + time.Duration(cfg.Args.StartupTime*float64(time.Second))
 	e.ids = idRange{low: 1000, high: 2000, not: cfg.EOS}

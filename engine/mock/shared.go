@@ -1,0 +1,62 @@
+package mock
+
+import (
+	"sync"
+
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/kvcache"
+)
+
+// Shared is what several cores have together: a store (G4), and the disk (G3) if
+// the arguments say so, so that each of them loads what another has computed.
+// Cores that share something must not be called at the same time, and count time
+// from one start. Engines that share it see to that themselves.
+type Shared struct {
+	disk, store *kvcache.Tier // or nil
+
+	clock wall       // of engines that have none
+	mu    sync.Mutex // of all ranks of all engines
+
+	bells sync.Mutex
+	ring  map[*Engine]bool
+}
+
+// NewShared returns what engines with these arguments share, or nil if that is
+// nothing. Engines with other sizes may join it; its own hold.
+func NewShared(a Args) *Shared {
+	sizes := a.Tiers()
+	s := &Shared{clock: newWall()}
+	if a.DiskShared && sizes[kv.TierDisk] > 0 {
+		s.disk = kvcache.NewTier(kv.TierDisk, kvcache.NewPool(a.pool(kv.TierDisk)))
+	}
+	if sizes[kv.TierShared] > 0 {
+		s.store = kvcache.NewTier(kv.TierShared, kvcache.NewPool(a.pool(kv.TierShared)))
+	}
+	if s.disk == nil && s.store == nil {
+		return nil
+	}
+	return s
+}
+
+// Generation changes whenever something is stored there or removed. Then each
+// core has [Core.News].
+func (s *Shared) Generation() (n uint64) {
+	if s == nil {
+		return 0
+	}
+	for _, t := range []*kvcache.Tier{s.disk, s.store} {
+		if t != nil {
+			n += t.Generation()
+		}
+	}
+	return n
+}
+
+// NewCore returns an idle core that shares s, which may be nil: then what would be
+// shared is its own. The arguments must be valid.
+func (s *Shared) NewCore(a Args) *Core { return newCore(a, s) }
+
+// News returns what has happened to the tiers of the core since the last pass, by
+// what was on its way or by others who share them. The slice is valid until the
+// next call and the next Step.
+func (c *Core) News() []kv.Event { return nil }
