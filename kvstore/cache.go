@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dynago/dynago/kvcache"
 	"github.com/dynago/dynago/kvcache/store"
 )
 
@@ -44,6 +45,7 @@ type counts struct {
 	replaced         int64 // of those stored
 	expired, corrupt int64
 	full, denied     int64
+	evictedAs        [kvcache.HardPinned + 1]int64
 	orphans          int64 // metadata that came after its bytes had gone
 }
 
@@ -218,6 +220,7 @@ func (c *cache) evict(sp *space) bool {
 	for {
 		if r, ok := sp.order.Victim(); ok {
 			c.counts.evicted++
+			c.counts.evictedAs[sp.order.Class(r)]++
 			c.remove(sp.units[r])
 			return true
 		}

@@ -192,6 +192,14 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
+// Serving says whether clients are accepted: Serve was called, and Shutdown was
+// not.
+func (s *Server) Serving() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.listener) > 0 && !s.closing
+}
+
 // take serves one connection, or says why not.
 func (s *Server) take(nc net.Conn) {
 	s.mu.Lock()

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/dynago/dynago/kvcache"
 )
 
 // Stats is what a server holds at one moment, and what it has done in its life.
@@ -16,8 +18,9 @@ type Stats struct {
 	BytesIn, BytesOut    int64 // bytes of values that came and went
 	Commands             []CommandStats
 	Hits, Misses         int64
-	Stored, Replaced     int64 // values written, and those of them that were there
-	Evicted, Expired     int64 // values; a pair is one
+	Stored, Replaced     int64        // values written, and those of them that were there
+	EvictedAs            []ClassCount // by why they were the next to go
+	Evicted, Expired     int64        // values; a pair is one
 	Corrupt              int64
 	Full, Denied         int64 // values refused: no room, no quota
 	Orphans              int64 // metadata that came after its bytes had gone
@@ -33,6 +36,12 @@ type Stats struct {
 type CommandStats struct {
 	Name          string
 	Calls, Failed int64
+}
+
+// ClassCount counts values of one class of eviction.
+type ClassCount struct {
+	Class  kvcache.Class
+	Values int64
 }
 
 // NamespaceStats is what one namespace holds.
@@ -68,6 +77,9 @@ func (c *cache) stats() Stats {
 	st := Stats{
 		Hits: n.hits, Misses: n.misses, Stored: n.stored, Replaced: n.replaced, Evicted: n.evicted, Expired: n.expired,
 		Corrupt: n.corrupt, Full: n.full, Denied: n.denied, Orphans: n.orphans,
+	}
+	for class, values := range n.evictedAs {
+		st.EvictedAs = append(st.EvictedAs, ClassCount{kvcache.Class(class), values})
 	}
 	for _, sp := range c.spaces {
 		st.Namespaces = append(st.Namespaces, sp.stats())

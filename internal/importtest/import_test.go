@@ -112,7 +112,8 @@ var plan = []room{
 	{name: "sim/trace", floor: 5, never: noHTTP},
 	{name: "sim/agenttrace", floor: 5, sees: []string{"sim/trace"}, never: noHTTP},
 
-	{name: "kvstore", floor: 5, seenBy: command, never: noHTTP},
+	{name: "kvstore", floor: 5, seenBy: append([]string{"kvstore/admin"}, command...), never: noHTTP},
+	{name: "kvstore/admin", floor: 6, seenBy: command},
 
 	{name: "selection", floor: 5, seenBy: wire},
 

@@ -1,0 +1,167 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/dynago/dynago/kvstore"
+)
+
+// metrics is the page of figures. All of them are read from the store when the
+// page is. Those that boards for block managers know keep their names; a value is
+// what they call a block. The others begin with dynago_kv.
+type metrics struct {
+	store    *kvstore.Server
+	registry *prometheus.Registry
+	figures  []figure
+}
+
+// figure is one name of the page, and what stands under it.
+type figure struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	of   func(st *kvstore.Stats, say func(v float64, labels ...string))
+}
+
+// host is the label of the tier in main memory.
+const host = "host"
+
+func newMetrics(o Options) (*metrics, error) {
+	m := &metrics{store: o.Store, registry: prometheus.NewRegistry()}
+	m.figures = append(blockFigures(), append(serverFigures(), namespaceFigures()...)...)
+	all := append([]prometheus.Collector{
+		m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	}, o.Collectors...)
+	for _, c := range all {
+		if err := m.registry.Register(c); err != nil {
+			return nil, fmt.Errorf("kvstore/admin: metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func (m *metrics) page() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+}
+
+// Describe implements prometheus.Collector.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, f := range m.figures {
+		ch <- f.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	st := m.store.Stats()
+	for _, f := range m.figures {
+		f.of(&st, func(v float64, labels ...string) {
+			ch <- prometheus.MustNewConstMetric(f.desc, f.kind, v, labels...)
+		})
+	}
+}
+
+func newFigure(kind prometheus.ValueType, name, help string, labels []string, of func(st *kvstore.Stats, say func(float64, ...string))) figure {
+	return figure{prometheus.NewDesc(name, help, labels, nil), kind, of}
+}
+
+// one is a figure that is a single number, with fixed values of its labels.
+func one(kind prometheus.ValueType, name, help string, of func(st *kvstore.Stats) int64) figure {
+	return newFigure(kind, name, help, nil, func(st *kvstore.Stats, say func(float64, ...string)) { say(float64(of(st))) })
+}
+
+const (
+	counter = prometheus.CounterValue
+	gauge   = prometheus.GaugeValue
+)
+
+// blockFigures are those that managers of blocks have.
+func blockFigures() []figure {
+	pool := func(kind prometheus.ValueType, name, help string, of func(st *kvstore.Stats) int64) figure {
+		return newFigure(kind, name, help, []string{"pool"}, func(st *kvstore.Stats, say func(float64, ...string)) { say(float64(of(st)), host) })
+	}
+	sum := func(of func(n *kvstore.NamespaceStats) int64) func(st *kvstore.Stats) int64 {
+		return func(st *kvstore.Stats) (n int64) {
+			for i := range st.Namespaces {
+				n += of(&st.Namespaces[i])
+			}
+			return n
+		}
+	}
+	return []figure{
+		pool(counter, "kvbm_allocations_total", "Values for which room was taken.", func(st *kvstore.Stats) int64 { return st.Stored }),
+		pool(counter, "kvbm_registrations_total", "Values that were stored under a key that had none.", func(st *kvstore.Stats) int64 { return st.Stored - st.Replaced }),
+		pool(counter, "kvbm_duplicate_blocks_total", "Values that were stored under a key that had one.", func(st *kvstore.Stats) int64 { return st.Replaced }),
+		pool(counter, "kvbm_evictions_total", "Values that had to go for others.", func(st *kvstore.Stats) int64 { return st.Evicted }),
+		pool(counter, "kvbm_match_hashes_requested_total", "Hashes of prompts that KV.PREFIX was asked for.", func(st *kvstore.Stats) int64 { return st.PrefixAsked }),
+		pool(counter, "kvbm_match_blocks_returned_total", "Those of them that began the prompt and were there.", func(st *kvstore.Stats) int64 { return st.PrefixFound }),
+		pool(counter, "kvbm_scan_hashes_requested_total", "Keys that EXISTS was asked for.", func(st *kvstore.Stats) int64 { return st.Looked }),
+		pool(counter, "kvbm_scan_blocks_returned_total", "Those of them that were there.", func(st *kvstore.Stats) int64 { return st.Found }),
+		pool(gauge, "kvbm_inflight_immutable", "Values that were read so recently that they are kept.", sum(func(n *kvstore.NamespaceStats) int64 { return int64(n.Leased) })),
+		pool(gauge, "kvbm_inactive_pool_size", "Values that nobody has read recently.", sum(func(n *kvstore.NamespaceStats) int64 { return int64(n.Values - n.Leased) })),
+		newFigure(counter, "dynago_kv_evictions_total", "Values that had to go for others, by why they were the next.", []string{"pool", "class"}, func(st *kvstore.Stats, say func(float64, ...string)) {
+			for _, n := range st.EvictedAs {
+				say(float64(n.Values), host, n.Class.String())
+			}
+		}),
+		newFigure(counter, "dynago_kv_pin_requests_total", "Pins asked for, by outcome.", []string{"outcome"}, func(st *kvstore.Stats, say func(float64, ...string)) {
+			say(float64(st.PinsFull), "full")
+			say(float64(st.PinsDenied), "denied")
+		}),
+		one(counter, "dynago_kv_checksum_failures_total", "Values that were not what was stored, and were dropped.", func(st *kvstore.Stats) int64 { return st.Corrupt }),
+	}
+}
+
+// serverFigures are those of the server as a whole.
+func serverFigures() []figure {
+	return []figure{
+		one(gauge, "dynago_kvstore_clients", "Clients connected.", func(st *kvstore.Stats) int64 { return int64(st.Clients) }),
+		one(counter, "dynago_kvstore_connections_accepted_total", "Connections that were served.", func(st *kvstore.Stats) int64 { return st.Accepted }),
+		one(counter, "dynago_kvstore_connections_refused_total", "Connections beyond the limit.", func(st *kvstore.Stats) int64 { return st.Refused }),
+		one(gauge, "dynago_kvstore_receiving_bytes", "Memory of values that are on their way.", func(st *kvstore.Stats) int64 { return st.Receiving }),
+		one(counter, "dynago_kvstore_received_value_bytes_total", "Bytes of values that clients sent.", func(st *kvstore.Stats) int64 { return st.BytesIn }),
+		one(counter, "dynago_kvstore_sent_value_bytes_total", "Bytes of values that clients were sent.", func(st *kvstore.Stats) int64 { return st.BytesOut }),
+		one(counter, "dynago_kvstore_hits_total", "Values asked for that were there.", func(st *kvstore.Stats) int64 { return st.Hits }),
+		one(counter, "dynago_kvstore_misses_total", "Values asked for that were not.", func(st *kvstore.Stats) int64 { return st.Misses }),
+		one(counter, "dynago_kvstore_expired_total", "Values whose time to live ended.", func(st *kvstore.Stats) int64 { return st.Expired }),
+		one(counter, "dynago_kvstore_orphans_total", "Metadata that came after its bytes had gone.", func(st *kvstore.Stats) int64 { return st.Orphans }),
+		newFigure(counter, "dynago_kvstore_refused_values_total", "Values that were not stored, by reason.", []string{"reason"}, func(st *kvstore.Stats, say func(float64, ...string)) {
+			say(float64(st.Full), "full")
+			say(float64(st.Denied), "quota")
+		}),
+		newFigure(counter, "dynago_kvstore_commands_total", "Commands answered.", []string{"command"}, func(st *kvstore.Stats, say func(float64, ...string)) {
+			for _, c := range st.Commands {
+				say(float64(c.Calls), c.Name)
+			}
+		}),
+		newFigure(counter, "dynago_kvstore_commands_failed_total", "Those of them that were answered with an error.", []string{"command"}, func(st *kvstore.Stats, say func(float64, ...string)) {
+			for _, c := range st.Commands {
+				say(float64(c.Failed), c.Name)
+			}
+		}),
+	}
+}
+
+// namespaceFigures are those of each namespace.
+func namespaceFigures() []figure {
+	each := func(name, help string, of func(n *kvstore.NamespaceStats) float64) figure {
+		return newFigure(gauge, name, help, []string{"namespace"}, func(st *kvstore.Stats, say func(float64, ...string)) {
+			for i := range st.Namespaces {
+				say(of(&st.Namespaces[i]), st.Namespaces[i].Name)
+			}
+		})
+	}
+	return []figure{
+		each("dynago_kvstore_keys", "Keys, of which a pair has two.", func(n *kvstore.NamespaceStats) float64 { return float64(n.Keys) }),
+		each("dynago_kvstore_values", "Values, of which a pair is one.", func(n *kvstore.NamespaceStats) float64 { return float64(n.Values) }),
+		each("dynago_kvstore_value_bytes", "Bytes of values.", func(n *kvstore.NamespaceStats) float64 { return float64(n.Used) }),
+		each("dynago_kvstore_capacity_bytes", "What they may come to.", func(n *kvstore.NamespaceStats) float64 { return float64(n.Capacity) }),
+		each("dynago_kvstore_pinned_bytes", "Bytes of pinned values.", func(n *kvstore.NamespaceStats) float64 { return float64(n.Pinned) }),
+		each("dynago_kvstore_pin_budget_bytes", "What those may come to.", func(n *kvstore.NamespaceStats) float64 { return float64(n.PinBudget) }),
+		each("dynago_kvstore_sessions", "Sessions that are open.", func(n *kvstore.NamespaceStats) float64 { return float64(n.Sessions) }),
+	}
+}
