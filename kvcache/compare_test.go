@@ -1,9 +1,7 @@
 package kvcache_test
 
 import (
-	"cmp"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -170,7 +168,6 @@ func (m *keeper) below(i int, hard bool) bool {
 }
 
 func (m *keeper) available(spare bool) (n int) {
-	m.sweep()
 	for i := range m.slots {
 		if s := &m.slots[i]; s.state == kvcache.Reset || s.idle() && !m.below(i, !spare) {
 			n++
@@ -230,48 +227,46 @@ func (m *keeper) allocate(n int, spare bool) (slots []int, evicted []kv.SeqHash,
 	return slots, evicted, true
 }
 
-// sweep lets what is due happen in the order in which it was due.
-func (m *keeper) sweep() {
+// advance lets what is due happen at the moment at which it is, pins and
+// priorities before sessions.
+func (m *keeper) advance(now time.Duration) {
 	for {
-		best, at := -1, []int64(nil)
+		next := []int64{int64(now), 2, 0}
+		happen := func() {}
+		due := func(at time.Duration, kind, turn int64, then func()) {
+			if x := []int64{int64(at), kind, turn}; slices.Compare(x, next) < 0 {
+				next, happen = x, then
+			}
+		}
 		for i := range m.slots {
 			s := &m.slots[i]
-			first := int64(math.MaxInt64)
+			then := func() {
+				m.unpin(s, func(p pinned) bool { return p.until <= m.now }, s.until > 0 && s.until <= m.now)
+			}
 			for _, p := range s.pins {
-				first = min(first, int64(p.until))
+				due(p.until, 0, s.turn, then)
 			}
 			if s.until > 0 {
-				first = min(first, int64(s.until))
-			}
-			if due := []int64{first, s.turn}; first <= int64(m.now) && (best < 0 || slices.Compare(due, at) < 0) {
-				best, at = i, due
+				due(s.until, 0, s.turn, then)
 			}
 		}
-		if best < 0 {
-			break
-		}
-		s := &m.slots[best]
-		m.unpin(s, func(p pinned) bool { return p.until <= m.now }, s.until > 0 && s.until <= m.now)
-	}
-	for {
-		var ids []kvcache.SessionID
 		for id, s := range m.sessions {
-			if s.running == 0 && s.next() <= m.now {
-				ids = append(ids, id)
+			if s.running > 0 {
+				continue
 			}
+			due(s.next(), 1, s.turn, func() {
+				if s.deadline <= m.now {
+					m.end(id)
+				} else {
+					m.think(id, s)
+				}
+			})
 		}
-		if len(ids) == 0 {
+		m.now = time.Duration(next[0])
+		if next[1] == 2 {
 			return
 		}
-		id := slices.MinFunc(ids, func(a, b kvcache.SessionID) int {
-			x, y := m.sessions[a], m.sessions[b]
-			return cmp.Or(cmp.Compare(x.next(), y.next()), cmp.Compare(x.turn, y.turn))
-		})
-		if s := m.sessions[id]; s.deadline <= m.now {
-			m.end(id)
-		} else {
-			m.think(id, s)
-		}
+		happen()
 	}
 }
 
@@ -359,7 +354,6 @@ func (m *keeper) pin(hashes []kv.SeqHash, pin kvcache.Pin) int {
 }
 
 func (m *keeper) open(id kvcache.SessionID, o kvcache.SessionOptions) *known {
-	m.sweep()
 	s := m.sessions[id]
 	switch {
 	case s == nil:
@@ -500,7 +494,6 @@ func (m *keeper) primary(r kvcache.Ref) int {
 }
 
 func (m *keeper) begin(id kvcache.SessionID, o kvcache.SessionOptions, prompt []kv.SeqHash) {
-	m.sweep()
 	s := m.sessions[id]
 	if s == nil {
 		s = m.open(id, o)
@@ -599,7 +592,6 @@ func (m *keeper) endTurn(id kvcache.SessionID, refs []kvcache.Ref) {
 }
 
 func (m *keeper) close(id kvcache.SessionID) kvcache.SessionState {
-	m.sweep()
 	switch s := m.sessions[id]; {
 	case s == nil:
 		return kvcache.SessionUnknown

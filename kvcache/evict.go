@@ -157,13 +157,33 @@ func (k *keeper) init(c PoolConfig) {
 func (k *keeper) heaped(id, at int32) { k.blocks[id].prev = at }
 
 // Advance tells the time, as the time since any moment that the caller has
-// chosen. It never goes back. What is due by then takes effect with the next
-// operation that depends on it.
-func (k *keeper) Advance(now time.Duration) { k.now = max(k.now, now) }
+// chosen. It never goes back. What has come due since takes effect now, each thing
+// as of the moment at which it was due, so that a clock that is told seldom leads
+// to the same as one that is told often.
+func (k *keeper) Advance(now time.Duration) {
+	for {
+		expiry, timeout := time.Duration(k.expiry.first()), time.Duration(k.timeouts.first())
+		due := min(expiry, timeout)
+		if due > now || due == never {
+			break
+		}
+		k.now = max(k.now, due)
+		if expiry <= timeout {
+			k.expire()
+		} else {
+			k.timeOut()
+		}
+	}
+	k.now = max(k.now, now)
+}
 
-// after returns the time at which ttl will have passed, or one so far away that it
-// never comes.
-func (k *keeper) after(ttl time.Duration) time.Duration { return k.now + min(ttl, 1<<61) }
+// after returns the time at which ttl will have passed.
+func (k *keeper) after(ttl time.Duration) time.Duration {
+	if ttl >= never-k.now {
+		return never
+	}
+	return k.now + ttl
+}
 
 // Evictions returns how many blocks were evicted so far, by class.
 func (k *keeper) Evictions() [6]uint64 { return k.evicted }
@@ -413,16 +433,6 @@ func (k *keeper) unwish(i int32) {
 	k.blocks[i].flags = 0
 }
 
-// sweep lets what is due take effect.
-func (k *keeper) sweep() {
-	for len(k.expiry.items) > 0 && k.expiry.items[0].key <= int64(k.now) {
-		k.expire()
-	}
-	for len(k.timeouts.items) > 0 && k.timeouts.items[0].key <= int64(k.now) {
-		k.timeOut()
-	}
-}
-
 // size returns what a block counts for in budgets.
 func (k *keeper) size(i int32) int64 {
 	if k.sizes == nil {
@@ -433,7 +443,6 @@ func (k *keeper) size(i int32) int64 {
 
 // Class returns the eviction class of a block as of now.
 func (k *keeper) Class(r Ref) Class {
-	k.sweep()
 	i := int32(r)
 	if k.blocks[i].state == Duplicate {
 		i = k.blocks[i].up

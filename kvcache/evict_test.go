@@ -162,7 +162,6 @@ func (q *queues) refresh() {
 }
 
 func (q *queues) take() int {
-	q.refresh()
 	for _, list := range q.queue {
 		if len(list) > 0 {
 			i := list[0]
@@ -207,6 +206,7 @@ func TestOrderOfTensorRT(t *testing.T) {
 		for range 60 {
 			q.now += time.Duration(rapid.IntRange(0, 2).Draw(t, "time")) * time.Second
 			p.Advance(q.now)
+			q.refresh()
 			if rapid.Bool().Draw(t, "claim") {
 				i := rapid.IntRange(0, n-1).Draw(t, "block")
 				refs := p.Match(nil, []kv.SeqHash{p.Hash(kvcache.Ref(i))})

@@ -1,5 +1,7 @@
 package kvcache
 
+import "math"
+
 // item is an entry of a heap: what is least by (key, seq) comes first.
 type item struct {
 	key, seq int64
@@ -18,6 +20,14 @@ func (a item) less(b item) bool {
 type minHeap struct {
 	items []item
 	moved func(id int32, at int32)
+}
+
+// first returns the least key, or the greatest number there is if h is empty.
+func (h *minHeap) first() int64 {
+	if len(h.items) == 0 {
+		return math.MaxInt64
+	}
+	return h.items[0].key
 }
 
 func (h *minHeap) push(x item) {

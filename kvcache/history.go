@@ -73,7 +73,7 @@ func (k *keeper) remember(s *session, refs []Ref) {
 	}
 	s.prompt = min(s.prompt, len(s.sequence))
 	if len(s.thinking) > 0 {
-		s.thinkingDue = k.now + thinkingGrace
+		s.thinkingDue = k.after(thinkingGrace)
 	}
 }
 
@@ -109,7 +109,7 @@ func (k *keeper) MarkThinking(id SessionID, refs []Ref, from int, deferred bool)
 		return
 	}
 	k.settleThinking(s)
-	s.thinking, s.thinkingAt, s.thinkingDue = marks, from, k.now+thinkingGrace
+	s.thinking, s.thinkingAt, s.thinkingDue = marks, from, k.after(thinkingGrace)
 }
 
 // ownedBy reports whether nobody but a session, or nobody at all, has used a

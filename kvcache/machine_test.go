@@ -310,7 +310,6 @@ func (x *machine) retain(t *rapid.T) {
 	seq := path(t)
 	r := retention(t)
 	x.p.SetRetention(seq, r)
-	x.m.sweep()
 	for _, h := range slices.Backward(seq) {
 		if i := x.m.find(h); i >= 0 {
 			x.m.retain(i, r)
@@ -332,7 +331,6 @@ func (x *machine) unpin(t *rapid.T) {
 	id, _ := session(t)
 	seq := path(t)
 	got, want := x.p.Unpin(seq, id), 0
-	x.m.sweep()
 	for _, h := range slices.Backward(seq) {
 		if i := x.m.find(h); i >= 0 {
 			had := len(x.m.slots[i].pins)
@@ -414,8 +412,14 @@ func (x *machine) discard(t *rapid.T) {
 	x.m.lower(i, false)
 }
 
+// time goes on, for the pool by steps that make no difference, and now and then
+// back, which makes none either.
 func (x *machine) time(t *rapid.T) {
-	x.m.now += time.Duration(rapid.IntRange(0, 12).Draw(t, "steps")) * 10 * time.Second
+	from := x.m.now
+	x.m.advance(from + time.Duration(rapid.IntRange(0, 12).Draw(t, "steps"))*10*time.Second)
+	for _, part := range rapid.SliceOfN(rapid.IntRange(-2, 10), 0, 3).Draw(t, "parts") {
+		x.p.Advance(from + (x.m.now-from)*time.Duration(part)/10)
+	}
 	x.p.Advance(x.m.now)
 }
 

@@ -70,7 +70,6 @@ func (o *Order) Remove(r Ref) {
 // Victim returns the entry that goes next, and false if none may: all are held
 // or hard-pinned, or have children that are. It stays until it is removed.
 func (o *Order) Victim() (r Ref, ok bool) {
-	o.sweep()
 	i := o.victim()
 	return Ref(i), i != none
 }
@@ -118,7 +117,6 @@ func (o *Order) Retain(ref Ref, r Retention) {
 
 // Pin pins the leading entries that the budget has room for.
 func (o *Order) Pin(refs []Ref, pin Pin) PinResult {
-	o.sweep()
 	path := make([]int32, len(refs))
 	for i, r := range refs {
 		o.entry(r)
@@ -147,7 +145,6 @@ func (o *Order) SetEphemeral(r Ref) {
 // restart. Zero is the moment from which the order's time is counted.
 func (o *Order) Inherit(ref Ref, r Record, zero time.Time) {
 	o.entry(ref)
-	o.sweep()
 	o.inherit(int32(ref), r, zero, true)
 	o.check()
 }

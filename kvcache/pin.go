@@ -41,7 +41,6 @@ type pinning struct {
 
 // PinBudget returns the size of all pinned blocks, and what it may be at most.
 func (k *keeper) PinBudget() (used, budget int64) {
-	k.sweep()
 	return k.pinned, k.budget
 }
 

@@ -98,14 +98,12 @@ func (p *Pool) Stats() Stats {
 // Available returns how many blocks Allocate could give now, at most: what is
 // free or idle, but for hard pins and what they stand on.
 func (p *Pool) Available() int {
-	p.sweep()
 	return p.count[Reset] + p.count[Inactive] - p.locked[byHard]
 }
 
 // Spare returns how many blocks AllocateSpare could give now: those that
 // Allocate could give without breaking a pin.
 func (p *Pool) Spare() int {
-	p.sweep()
 	return p.count[Reset] + p.count[Inactive] - p.locked[byAny]
 }
 

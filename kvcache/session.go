@@ -92,7 +92,6 @@ func (k *keeper) number(id SessionID) (n uint32, known bool) {
 // timeout counts. A session that has been ephemeral stays so, and one that has
 // not does not become so.
 func (k *keeper) OpenSession(id SessionID, o SessionOptions) (known bool) {
-	k.sweep()
 	if id == 0 {
 		return false
 	}
@@ -148,7 +147,6 @@ func (k *keeper) BeginTurn(id SessionID, o SessionOptions, prompt []kv.SeqHash) 
 	if id == 0 {
 		return
 	}
-	k.sweep()
 	s := k.session(id)
 	if s == nil {
 		k.OpenSession(id, o)
@@ -185,7 +183,6 @@ func (k *keeper) EndTurn(id SessionID, refs []Ref) {
 // Blocks that nobody else has used go first if the session was ephemeral; else
 // they stay where they are. Pins of the session end.
 func (k *keeper) CloseSession(id SessionID) SessionState {
-	k.sweep()
 	was := k.SessionState(id)
 	switch was {
 	case SessionActive:

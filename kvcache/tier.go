@@ -112,7 +112,6 @@ func (t *Tier) fit(dst []Ref, n int, c Class) []Ref {
 // nextClass returns the class of the block that the next allocation would evict,
 // the lowest one if a slot is free.
 func (p *Pool) nextClass() (Class, bool) {
-	p.sweep()
 	if p.free.head != none {
 		return Ephemeral, true
 	}

@@ -10,7 +10,6 @@ import (
 // SetRetention sets the retention of the blocks that are present and returns how
 // many these are. An idle block goes to the end of its new queue.
 func (p *Pool) SetRetention(hashes []kv.SeqHash, r Retention) (set int) {
-	p.sweep()
 	for _, h := range slices.Backward(hashes) {
 		if i := p.find(h); i != none {
 			p.retain(i, r)
@@ -52,7 +51,6 @@ func (p *Pool) Pin(hashes []kv.SeqHash, pin Pin) PinResult {
 
 // Unpin takes an owner's pins from those blocks and returns how many had one.
 func (p *Pool) Unpin(hashes []kv.SeqHash, owner SessionID) (unpinned int) {
-	p.sweep()
 	for _, h := range slices.Backward(hashes) {
 		if i := p.find(h); i != none && p.unpinOwner(i, owner) {
 			unpinned++
