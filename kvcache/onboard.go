@@ -242,7 +242,7 @@ func (r *Registry) resolve(l *load, i int) {
 		p.state, p.ref = posReserved, slot[0]
 	}
 	from, _ := t.peek(h)
-	t.used(from)
+	t.used(h)
 	m := r.carry(r.way(Edge{t.kind, kv.TierDevice}), from, p.ref)
 	m.load, m.pos = l, i
 	p.state, p.move = posMoving, m
@@ -293,12 +293,13 @@ func (r *Registry) publishNext(l *load) {
 	case Added:
 		r.device.pool.Inherit(ref, m.record, r.cfg.Zero)
 		if l.prefetch != nil {
-			r.device.prefetched(ref)
+			r.device.unread[m.block.Hash] = true
 		}
 	case Doubled: // someone has computed it meanwhile
-		first, _ := r.device.peek(m.block.Hash)
-		r.device.Release([]Ref{ref})
-		ref = first
+		if first, ok := r.device.peek(m.block.Hash); ok {
+			r.device.Release([]Ref{ref})
+			ref = first
+		}
 	}
 	p.ref = ref
 	r.wake(m, Arrived)

@@ -197,7 +197,7 @@ func (r *Registry) secondStep(p *prefetch) {
 	p.begun = true
 	p.base = r.device.hold(p.req.Hashes)
 	rest := p.req.Hashes[len(p.base):]
-	budget := int(r.cfg.PrefetchShare*float64(r.device.pool.Stats().Total)) - r.device.early - r.reserved
+	budget := int(r.cfg.PrefetchShare*float64(r.device.pool.Stats().Total)) - len(r.device.unread) - r.reserved
 	n := min(r.Reach(r.now, rest).Blocks, budget)
 	if n <= 0 {
 		r.endPrefetch(p, PrefetchDone)
@@ -288,7 +288,7 @@ func (r *Registry) PrefetchStats() PrefetchStats {
 			s.Wasted += t.wasted
 		}
 	}
-	s.Unread, s.Reserved = r.device.early, r.reserved
+	s.Unread, s.Reserved = len(r.device.unread), r.reserved
 	return s
 }
 

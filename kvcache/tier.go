@@ -21,9 +21,8 @@ type Tier struct {
 	listeners  []*Consolidator
 	lost       map[kv.SeqHash]bool // published, and not to be used any more
 
-	unread []bool // by slot: prefetched, and not used since; nil before the first
-	early  int    // how many of them there are
-	wasted int64
+	unread map[kv.SeqHash]bool // prefetched, and not used since
+	wasted int64               // of these, gone without having been used
 
 	hashes []kv.SeqHash // scratch
 }
@@ -34,7 +33,7 @@ func NewTier(kind kv.Tier, p *Pool) *Tier {
 	if s.Free != s.Total {
 		panic(fmt.Sprintf("kvcache: a %s tier over a pool in use", kind))
 	}
-	return &Tier{kind: kind, pool: p, blocks: make([]Block, s.Total), lost: map[kv.SeqHash]bool{}}
+	return &Tier{kind: kind, pool: p, blocks: make([]Block, s.Total), lost: map[kv.SeqHash]bool{}, unread: map[kv.SeqHash]bool{}}
 }
 
 // Kind says which tier it is.
@@ -79,17 +78,9 @@ func (t *Tier) Allocate(dst []Ref, n int) ([]Ref, bool) { return t.allocate(dst,
 
 func (t *Tier) allocate(dst []Ref, n int, from func([]Ref, int) ([]Ref, []kv.SeqHash, bool)) ([]Ref, bool) {
 	t.Sync()
-	before := len(dst)
 	dst, evicted, ok := from(dst, n)
 	for _, h := range evicted {
 		t.gone(h)
-	}
-	if t.early > 0 {
-		for _, r := range dst[before:] {
-			if t.used(r) {
-				t.wasted++
-			}
-		}
 	}
 	return dst, ok
 }
@@ -178,7 +169,7 @@ func (t *Tier) Match(session SessionID, dst []Ref, hashes []kv.SeqHash) []Ref {
 	}
 	before := len(dst)
 	dst = t.pool.MatchFor(session, dst, hashes)
-	if t.early > 0 {
+	if len(t.unread) > 0 {
 		for _, r := range dst[before:] {
 			t.read(r)
 		}
@@ -245,6 +236,9 @@ func (t *Tier) Clear() int {
 // told of already, and telling it twice does no harm.
 func (t *Tier) gone(h kv.SeqHash) {
 	delete(t.lost, h)
+	if t.used(h) {
+		t.wasted++
+	}
 	t.tell(h)
 }
 
@@ -278,31 +272,19 @@ func (t *Tier) hold(hashes []kv.SeqHash) (refs []Ref) {
 	return refs
 }
 
-// prefetched marks a block that nobody has asked for yet.
-func (t *Tier) prefetched(r Ref) {
-	if t.unread == nil {
-		t.unread = make([]bool, len(t.blocks))
-	}
-	if !t.unread[r] {
-		t.unread[r] = true
-		t.early++
-	}
-}
-
-// used says whether slot r was marked, and takes the mark away.
-func (t *Tier) used(r Ref) bool {
-	if t.unread == nil || !t.unread[r] {
+// used takes the mark of a prefetched block away and says whether it had one.
+func (t *Tier) used(h kv.SeqHash) bool {
+	if !t.unread[h] {
 		return false
 	}
-	t.unread[r] = false
-	t.early--
+	delete(t.unread, h)
 	return true
 }
 
 // read ends what holds for a block only as long as nobody has asked for it.
 func (t *Tier) read(r Ref) {
-	if t.used(r) {
-		t.pool.unpinOwner(t.pool.primary(r), prefetchOwner)
+	if i := t.pool.primary(r); t.used(t.pool.blocks[i].hash) {
+		t.pool.unpinOwner(i, prefetchOwner)
 	}
 }
 

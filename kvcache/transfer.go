@@ -204,7 +204,7 @@ func (r *Registry) publish(m *move) {
 		w.to.pool.Inherit(ref, m.record, r.cfg.Zero)
 		r.fulfil(w.to, ref)
 		if m.early {
-			w.to.prefetched(ref)
+			w.to.unread[m.block.Hash] = true
 			r.prefetchStats.Blocks[w.To]++
 		}
 	}
