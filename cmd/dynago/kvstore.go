@@ -26,6 +26,7 @@ type kvstoreCommand struct {
 
 type kvstoreSettings struct {
 	Listen       string        `name:"listen" env:"DYN_KVSTORE_LISTEN" default:"127.0.0.1:6379" placeholder:"HOST:PORT" help:"Answer clients of Redis here; port 0 takes a free one."`
+	HTTP         *string       `name:"http-listen" env:"DYN_KVSTORE_HTTP_LISTEN" placeholder:"HOST:PORT|off" help:"Answer over HTTP here: /healthz, /readyz, /metrics and /v1/kv/...; otherwise on 127.0.0.1:6880 if it is free."`
 	Memory       string        `name:"memory" env:"DYN_KVSTORE_MEMORY" default:"4GiB" placeholder:"SIZE" help:"How much main memory the values may take."`
 	Unchecked    bool          `name:"no-checksums" env:"DYN_KVSTORE_NO_CHECKSUMS" help:"Do not check values against their XXH3 when they are read."`
 	Namespaces   []string      `name:"namespace" sep:";" env:"DYN_KVSTORE_NAMESPACE" placeholder:"NAME[,KEY=VALUE]" help:"A set of keys of its own, with quota=SIZE, full=evict (its own values, beyond the quota) or full=deny, and token=TOKEN or token-file=PATH, which AUTH opens it by. Repeatable; otherwise one for everybody."`
@@ -57,7 +58,7 @@ func (c *kvstoreCommand) Run(to outlet, parsed *config.Parsed) error {
 	}
 	log := logs.target("kvstore")
 	options.Log = log
-	host, port, err := splitListen(c.Store.Listen)
+	host, port, err := splitHostPort("--listen", c.Store.Listen)
 	if err != nil {
 		return err
 	}
@@ -76,10 +77,17 @@ func (c *kvstoreCommand) Run(to outlet, parsed *config.Parsed) error {
 	if err != nil {
 		return err
 	}
+	side, err := c.Store.openHTTP(server, log)
+	if err != nil {
+		return err
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	fmt.Fprintf(to.out, "dynago %s stores KV values on redis://%s\n", versionName(), listener.Addr())
 	fmt.Fprintf(to.out, "  memory   %s\n", c.Store.Memory)
+	if side != nil {
+		fmt.Fprintf(to.out, "  http     http://%s/v1/kv/stats\n", side.listener.Addr())
+	}
 	for _, n := range options.Namespaces {
 		if n.Token == "" && !loopback(listener.Addr()) {
 			log.Warn("whoever reaches this address can read and replace cached values: give the namespace a token", "namespace", n.Name, "address", listener.Addr())
@@ -87,6 +95,8 @@ func (c *kvstoreCommand) Run(to outlet, parsed *config.Parsed) error {
 	}
 	select {
 	case err := <-failed:
+		return err
+	case err := <-side.failure():
 		return err
 	case <-signals:
 	}
@@ -99,6 +109,7 @@ func (c *kvstoreCommand) Run(to outlet, parsed *config.Parsed) error {
 		case <-ctx.Done():
 		}
 	}()
+	defer side.close(ctx)
 	return server.Shutdown(ctx)
 }
 
@@ -177,13 +188,13 @@ func readSize(text string) (int64, error) {
 	return n << shift, nil
 }
 
-func splitListen(text string) (host string, port int, err error) {
+func splitHostPort(flag, text string) (host string, port int, err error) {
 	host, digits, err := net.SplitHostPort(text)
 	if err == nil {
 		port, err = strconv.Atoi(digits)
 	}
 	if err != nil || port < 0 || port > 65535 {
-		return "", 0, fmt.Errorf("--listen: %q: want HOST:PORT such as 127.0.0.1:6379", text)
+		return "", 0, fmt.Errorf("%s: %q: want HOST:PORT such as 127.0.0.1:6379", flag, text)
 	}
 	return host, port, nil
 }
