@@ -104,6 +104,9 @@ func (e *environment) size(gb, blocks string) int {
 		e.fail("%s is %q, which is more than %d blocks of %d bytes", gb, v, math.MaxInt32, e.blockBytes)
 		return 0
 	}
+	if x > 0 && n < 1 {
+		e.fail("%s is %q, which is less than one block of %d bytes", gb, v, e.blockBytes)
+	}
 	return int(n)
 }
 

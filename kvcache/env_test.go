@@ -30,6 +30,7 @@ func TestParseEnvironment(t *testing.T) {
 
 		{cpu + "much", kvcache.Settings{}, "DYN_KVBM_CPU_CACHE_GB"},
 		{cpu + "-1", kvcache.Settings{}, "DYN_KVBM_CPU_CACHE_GB"},
+		{cpu + "0.001", kvcache.Settings{}, "DYN_KVBM_CPU_CACHE_GB"},
 		{disk + "NaN", kvcache.Settings{}, "DYN_KVBM_DISK_CACHE_GB"},
 		{disk + "1e30", kvcache.Settings{}, "DYN_KVBM_DISK_CACHE_GB"},
 		{"DYN_KVBM_CPU_CACHE_OVERRIDE_NUM_BLOCKS=1.5", kvcache.Settings{}, "DYN_KVBM_CPU_CACHE_OVERRIDE_NUM_BLOCKS"},

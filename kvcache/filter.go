@@ -34,19 +34,16 @@ func NewFrequencyFilter(entries int) *FrequencyFilter {
 
 // Pass counts a sighting of h and says whether there was one before it.
 func (f *FrequencyFilter) Pass(now time.Duration, h kv.SeqHash) bool {
-	for now >= f.decay {
-		if len(f.count) == 0 {
-			f.decay += (now-f.decay)/filterDecay*filterDecay + filterDecay
-			break
-		}
-		f.decay += filterDecay
-		f.lower()
+	if now >= f.decay {
+		periods := (now-f.decay)/filterDecay + 1
+		f.decay += periods * filterDecay
+		f.lower(uint32(min(periods, filterCap)))
 	}
 	n := f.count[h]
 	n = min(max(1, 2*n), filterCap)
 	f.count[h] = n
 	for len(f.count) > f.most {
-		f.lower()
+		f.lower(1)
 	}
 	return n >= 2
 }
@@ -54,12 +51,13 @@ func (f *FrequencyFilter) Pass(now time.Duration, h kv.SeqHash) bool {
 // Len returns how many blocks the filter remembers.
 func (f *FrequencyFilter) Len() int { return len(f.count) }
 
-func (f *FrequencyFilter) lower() {
+// lower takes so much from each count and forgets those of which nothing is left.
+func (f *FrequencyFilter) lower(by uint32) {
 	for h, n := range f.count {
-		if n <= 1 {
+		if n <= by {
 			delete(f.count, h)
 		} else {
-			f.count[h] = n - 1
+			f.count[h] = n - by
 		}
 	}
 }

@@ -40,3 +40,25 @@ func TestFrequencyFilter(t *testing.T) {
 		}
 	}
 }
+
+// A filter that nobody asked for a night forgets it all at once.
+func TestFrequencyFilterAfterANight(t *testing.T) {
+	f, naive := kvcache.NewFrequencyFilter(0), kvcache.NewFrequencyFilter(0)
+	for _, f := range []*kvcache.FrequencyFilter{f, naive} {
+		for h := range kv.SeqHash(64) {
+			for range h % 8 {
+				f.Pass(0, h+1)
+			}
+		}
+	}
+	const period = 600 * time.Second
+	for at := period; at <= 40*period; at += period {
+		naive.Pass(at, 1000)
+	}
+	f.Pass(40*period, 1000)
+	for h := range kv.SeqHash(64) {
+		if got, want := f.Pass(40*period, h+1), naive.Pass(40*period, h+1); got != want || want != (h%8 == 7) {
+			t.Errorf("block %d seen %d times passes: %v, want %v", h, h%8, got, want)
+		}
+	}
+}
