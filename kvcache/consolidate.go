@@ -165,7 +165,7 @@ func (c *Consolidator) view(s tierSet) tierSet {
 // stores appends events that store on tier t those of the hashes that are
 // wanted, parents before children, in runs as long as they come.
 func (c *Consolidator) stores(events []kv.Event, t kv.Tier, hashes []kv.SeqHash, wanted func(told) bool) []kv.Event {
-	var seen map[kv.SeqHash]bool
+	seen := map[kv.SeqHash]bool{}
 	var up []kv.SeqHash
 	var run *kv.Event
 	var end kv.SeqHash
@@ -176,16 +176,13 @@ func (c *Consolidator) stores(events []kv.Event, t kv.Tier, hashes []kv.SeqHash,
 			if !ok || !wanted(e) {
 				break
 			}
+			seen[h] = true
 			up = append(up, h)
 			if h = e.parent; h == 0 {
 				break
 			}
 		}
 		for _, h := range slices.Backward(up) {
-			if seen == nil {
-				seen = map[kv.SeqHash]bool{}
-			}
-			seen[h] = true
 			e := c.blocks[h]
 			if run == nil || e.parent == 0 || e.parent != end {
 				events = append(events, kv.Event{Kind: kv.Stored, Tier: t, Parent: kv.EngineHash(e.parent), HasParent: e.parent != 0})

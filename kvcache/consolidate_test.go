@@ -235,3 +235,19 @@ func TestConsolidatorTellsRuns(t *testing.T) {
 		t.Errorf("what changed nothing was told: %+v", got)
 	}
 }
+
+// A block that is its own ancestor, by a fault or by malice, is told like others.
+func TestConsolidatorTellsCircles(t *testing.T) {
+	c := kvcache.NewConsolidator(kvcache.ConsolidatorConfig{})
+	for _, b := range []kvcache.Block{{Hash: 1, Parent: 1}, {Hash: 2, Parent: 3}, {Hash: 3, Parent: 2}} {
+		c.Store(kv.TierHost, b)
+	}
+	blocks := 0
+	for _, e := range c.Flush() {
+		blocks += len(e.Blocks)
+	}
+	if blocks != 3 {
+		t.Errorf("told of %d blocks, want 3", blocks)
+	}
+	c.Snapshot()
+}

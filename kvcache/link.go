@@ -19,6 +19,19 @@ type LinkConfig struct {
 	Background float64
 }
 
+// check says what is wrong with a configuration, if anything is.
+func (c LinkConfig) check() error {
+	switch {
+	case math.IsNaN(c.Bandwidth) || math.IsInf(c.Bandwidth, 0):
+		return fmt.Errorf("a bandwidth of %v bytes/s, want a number, or 0 for a way that takes no time", c.Bandwidth)
+	case !(c.Background >= 0 && c.Background <= 1):
+		return fmt.Errorf("a share of %v for the background, want 0 to 1", c.Background)
+	case c.Latency < 0:
+		return fmt.Errorf("a latency of %v, want at least 0", c.Latency)
+	}
+	return nil
+}
+
 // BackgroundShare is what prefetches may take of a link's bandwidth.
 const BackgroundShare = 0.25
 

@@ -1,6 +1,7 @@
 package kvcache_test
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -358,6 +359,9 @@ func TestLoadTime(t *testing.T) {
 
 func TestRegistryRefuses(t *testing.T) {
 	tier := func(k kv.Tier) *kvcache.Tier { return kvcache.NewTier(k, kvcache.New(1)) }
+	link := func(l kvcache.LinkConfig) kvcache.Config {
+		return kvcache.Config{Device: tier(kv.TierDevice), Host: tier(kv.TierHost), Ways: map[kvcache.Edge]kvcache.WayConfig{hostDevice: {Link: l}}}
+	}
 	for name, cfg := range map[string]kvcache.Config{
 		"no device":              {Host: tier(kv.TierHost)},
 		"a store and no more":    {Device: tier(kv.TierDevice), Shared: tier(kv.TierShared)},
@@ -365,6 +369,13 @@ func TestRegistryRefuses(t *testing.T) {
 		"a way that is not":      {Device: tier(kv.TierDevice), Host: tier(kv.TierHost), Ways: map[kvcache.Edge]kvcache.WayConfig{deviceDisk: {}}},
 		"a way past the host":    {Device: tier(kv.TierDevice), Host: tier(kv.TierHost), Disk: tier(kv.TierDisk), Ways: map[kvcache.Edge]kvcache.WayConfig{deviceDisk: {}}},
 		"blocks of minus a byte": {Device: tier(kv.TierDevice), BlockBytes: -1},
+		"priorities above all":   {Device: tier(kv.TierDevice), MinPriority: 101},
+		"more than all":          {Device: tier(kv.TierDevice), PrefetchShare: 1.1},
+		"a share of nothing":     {Device: tier(kv.TierDevice), PrefetchShare: math.NaN()},
+		"no bandwidth":           link(kvcache.LinkConfig{Bandwidth: math.NaN()}),
+		"all bandwidth":          link(kvcache.LinkConfig{Bandwidth: math.Inf(1)}),
+		"a background in front":  link(kvcache.LinkConfig{Background: 2}),
+		"a latency below 0":      link(kvcache.LinkConfig{Latency: -1}),
 	} {
 		if _, err := kvcache.NewRegistry(cfg); err == nil {
 			t.Errorf("%s: no error", name)

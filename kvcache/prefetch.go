@@ -82,11 +82,16 @@ const never = time.Duration(1<<63 - 1)
 // linger is how long after its deadline a prefetched block stays pinned.
 const linger = 10 * time.Second
 
-// endedPrefetches is how many may still be asked for after they have ended.
-const endedPrefetches = 1024
+// How many prefetches there may be at a time, and how many may still be asked for
+// after they have ended.
+const (
+	runningPrefetches = 1024
+	endedPrefetches   = 1024
+)
 
 // Prefetch begins to bring blocks up. It never fails: what cannot be done is left
-// to the load that comes later.
+// to the load that comes later. While a thousand or so are running, another one is
+// cancelled at once.
 func (r *Registry) Prefetch(now time.Duration, req PrefetchRequest) Prefetch {
 	r.Advance(now)
 	r.nextID++
@@ -96,6 +101,11 @@ func (r *Registry) Prefetch(now time.Duration, req PrefetchRequest) Prefetch {
 		p.req.Target = kv.TierDevice
 	}
 	r.prefetchStats.Requests++
+	if len(r.early) >= runningPrefetches {
+		p.Missing = p.Requested
+		r.endPrefetch(p, PrefetchCancelled)
+		return p.Prefetch
+	}
 	r.early = append(r.early, p)
 	r.survey(p)
 	p.start = r.now

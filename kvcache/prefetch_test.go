@@ -244,3 +244,22 @@ func TestPrefetchToHost(t *testing.T) {
 		t.Errorf("of two blocks on the host one was never used: %+v", got)
 	}
 }
+
+// Prefetches for a time that is far away do not pile up.
+func TestTooManyPrefetches(t *testing.T) {
+	p := depot(t, 16)
+	req := kvcache.PrefetchRequest{Hashes: chain[:2], Target: kv.TierDevice, Deadline: 1000 * time.Hour, Lead: time.Second}
+	first := p.r.Prefetch(0, req)
+	last := first
+	n := 1
+	for ; last.State == kvcache.PrefetchRunning && n < 5000; n++ {
+		last = p.r.Prefetch(0, req)
+	}
+	if want := (kvcache.Prefetch{ID: last.ID, State: kvcache.PrefetchCancelled, Requested: 2, Missing: 2}); n != 1025 || last != want {
+		t.Errorf("number %d is %+v, want %+v", n, last, want)
+	}
+	p.r.CancelPrefetch(0, first.ID)
+	if got := p.r.Prefetch(0, req); got.State != kvcache.PrefetchRunning {
+		t.Errorf("after one has ended: %+v", got)
+	}
+}

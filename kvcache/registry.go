@@ -2,6 +2,8 @@ package kvcache
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/dynago/dynago/kv"
@@ -142,8 +144,14 @@ func NewRegistry(cfg Config) (*Registry, error) {
 	if cfg.Shared != nil && cfg.Host == nil && cfg.Disk == nil {
 		return nil, fmt.Errorf("kvcache: a shared tier needs a host or a disk tier above it")
 	}
-	if cfg.PrefetchShare <= 0 {
+	if !(cfg.PrefetchShare >= 0 && cfg.PrefetchShare <= 1) {
+		return nil, fmt.Errorf("kvcache: prefetches may hold %v of the device, want a share from 0 to 1", cfg.PrefetchShare)
+	}
+	if cfg.PrefetchShare == 0 {
 		cfg.PrefetchShare = defaultPrefetch
+	}
+	if cfg.MinPriority > MaxPriority {
+		return nil, fmt.Errorf("kvcache: blocks would need priority %d to leave the device, and there is none above %d", cfg.MinPriority, MaxPriority)
 	}
 	r := &Registry{
 		cfg: cfg, device: cfg.Device,
@@ -161,9 +169,12 @@ func NewRegistry(cfg Config) (*Registry, error) {
 			}
 		}
 	}
-	for e := range cfg.Ways {
+	for e, w := range cfg.Ways {
 		if r.way(e) == nil {
 			return nil, fmt.Errorf("kvcache: blocks do not go from the %s to the %s tier here", e.From, e.To)
+		}
+		if err := w.Link.check(); err != nil {
+			return nil, fmt.Errorf("kvcache: the way from the %s to the %s tier: %w", e.From, e.To, err)
 		}
 	}
 	return r, nil
@@ -249,6 +260,28 @@ func (r *Registry) Ways() []WayStats {
 		out[i].Waiting = len(w.writes) + len(w.reads[front]) + len(w.reads[background])
 	}
 	return out
+}
+
+// Close ends everything that is under way, as when the worker dies: nobody copies
+// anything from then on. What it had begun on tiers that others share is undone,
+// so that they lose neither slots nor what could be evicted. The registry is not
+// to be used afterwards.
+func (r *Registry) Close() {
+	for _, p := range slices.Clone(r.early) {
+		r.endPrefetch(p, PrefetchCancelled)
+	}
+	for len(r.loads) > 0 {
+		r.abandon(r.loads[0])
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.underway)) {
+		for _, m := range r.underway[id].moves {
+			m.way.to.Release([]Ref{m.to})
+			r.letGo(m, Arrived)
+		}
+	}
+	clear(r.underway)
+	clear(r.moves)
+	r.ways = nil
 }
 
 // Next returns when something is to be done that no transfer brings about: a way

@@ -73,6 +73,12 @@ func (t *Tier) Listen(c *Consolidator) {
 	}
 }
 
+// Unlisten tells c nothing any more. Whoever stops reading what a consolidator
+// tells of a tier that goes on has to say so, or it will note changes for ever.
+func (t *Tier) Unlisten(c *Consolidator) {
+	t.listeners = slices.DeleteFunc(t.listeners, func(l *Consolidator) bool { return l == c })
+}
+
 // Allocate appends n mutable blocks, as [Pool.Allocate] does.
 func (t *Tier) Allocate(dst []Ref, n int) ([]Ref, bool) { return t.allocate(dst, n, t.pool.Allocate) }
 
