@@ -19,6 +19,25 @@ import (
 // [Told].
 func (c *Client) Stream(ctx context.Context, path string, header http.Header, body []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
+		for events, err := range c.Bunches(ctx, path, header, body) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, data := range events {
+				if !yield(data, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Bunches is [Client.Stream] for those who do with several events what they do with
+// one: it yields together what has come together, which is never nothing. No event
+// waits for another one.
+func (c *Client) Bunches(ctx context.Context, path string, header http.Header, body []byte) iter.Seq2[[][]byte, error] {
+	return func(yield func([][]byte, error) bool) {
 		own, cancel := context.WithCancel(ctx)
 		defer cancel()
 		resp, err := c.Do(own, http.MethodPost, path, header, body)
@@ -31,12 +50,12 @@ func (c *Client) Stream(ctx context.Context, path string, header http.Header, bo
 			yield(nil, notAStream(resp))
 			return
 		}
-		for data, err := range Events(resp.Body) {
+		for events, err := range bunches(resp.Body) {
 			if err != nil {
 				yield(nil, lost(ctx, path, err))
 				return
 			}
-			if !yield(data, nil) {
+			if !yield(events, nil) {
 				return
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"io"
 	"iter"
+	"slices"
 	"sync"
 )
 
@@ -18,16 +19,40 @@ const longestLine = 64 << 20
 // [DONE]. What is yielded may be used until the next is asked for.
 func Events(r io.Reader) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
+		for events, err := range bunches(r) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, data := range events {
+				if !yield(data, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// bunches yields what Events does, and together what is there at once: nothing
+// waits for what is still to come.
+func bunches(r io.Reader) iter.Seq2[[][]byte, error] {
+	return func(yield func([][]byte, error) bool) {
 		in := intake{r: r, buf: intakes.Get().(*[]byte)}
-		var event, joined []byte // event lies in what in has read, or in joined
-		begun := false
-		for {
+		var bunch [][]byte
+		var event []byte                          // lies in what in has read
+		begun, apart, done := false, false, false // apart: it has a place of its own
+		for !done {
 			line, ok := in.line()
 			if !ok {
+				if len(bunch) > 0 {
+					if !yield(bunch, nil) {
+						return // whoever leaves may hold on to the events
+					}
+					bunch = bunch[:0]
+				}
 				// Most events come whole. This one is put aside while more is read.
-				if begun {
-					joined = append(joined[:0], event...)
-					event = joined
+				if begun && !apart {
+					event, apart = bytes.Clone(event), true
 				}
 				if in.fill() {
 					continue
@@ -37,12 +62,9 @@ func Events(r io.Reader) iter.Seq2[[]byte, error] {
 				}
 			}
 			if len(line) == 0 {
-				if begun && string(event) == "[DONE]" {
-					in.release()
-					return
-				}
-				if begun && !yield(event, nil) {
-					return // whoever leaves may hold on to the event
+				done = begun && string(event) == "[DONE]"
+				if begun && !done {
+					bunch = append(bunch, event)
 				}
 				begun = false
 				continue
@@ -53,20 +75,24 @@ func Events(r io.Reader) iter.Seq2[[]byte, error] {
 			}
 			data = bytes.TrimPrefix(data, []byte{' '})
 			if !begun {
-				begun, event = true, data
+				begun, apart, event = true, false, data
 				continue
 			}
-			joined = append(append(append(joined[:0], event...), '\n'), data...)
-			event = joined
+			if !apart {
+				event, apart = slices.Clip(event), true
+			}
+			event = append(append(event, '\n'), data...)
 		}
-		if in.err != io.EOF {
+		if !done && in.err != io.EOF {
 			yield(nil, in.err)
 			return
 		}
 		// The last event of a stream that was cut has no blank line behind it: it
 		// is whole only if nothing of it is missing, which its reader will see.
 		if begun && string(event) != "[DONE]" {
-			yield(event, nil)
+			bunch = append(bunch, event)
+		}
+		if len(bunch) > 0 && !yield(bunch, nil) {
 			return
 		}
 		in.release()

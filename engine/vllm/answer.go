@@ -88,14 +88,42 @@ type answer struct {
 	usage  *usage
 	// transfer is what a prefill leg hands over; nil if it is nothing.
 	transfer jsontext.Value
+	// ids are those of the piece that is being read, if it is a quick one.
+	ids []uint32
 }
 
 func (a *answer) finished() bool { return a.reason != "" }
 
-// read returns what a piece brings, which may be nothing.
+// take returns what several pieces bring that have come together, as one delta. An
+// error comes with what was before it; behind the end nothing is one.
+func (a *answer) take(pieces [][]byte) (all engine.Delta, err error) {
+	for _, data := range pieces {
+		over := a.finished()
+		d, err := a.read(data)
+		switch {
+		case err != nil && over:
+			continue
+		case err != nil:
+			return all, err
+		}
+		if all.TokenIDs == nil && len(d.TokenIDs) > 0 {
+			all.TokenIDs = make([]uint32, 0, max(len(pieces), len(d.TokenIDs)))
+		}
+		all.TokenIDs = append(all.TokenIDs, d.TokenIDs...)
+		all.Logprobs = append(all.Logprobs, d.Logprobs...)
+		if d.PromptLogprobs != nil {
+			all.PromptLogprobs = d.PromptLogprobs
+		}
+	}
+	return all, nil
+}
+
+// read returns what a piece brings, which may be nothing. Its ids may be used until
+// the next one is read.
 func (a *answer) read(data []byte) (engine.Delta, error) {
 	if a.r.Logprobs == nil && streams(a.r) {
-		if t, ok := quick(data); ok {
+		if t, ok := quick(data, a.ids[:0]); ok {
+			a.ids = t.ids
 			return a.add(engine.Delta{TokenIDs: t.ids}, t.text, t.reason)
 		}
 	}

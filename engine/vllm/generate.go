@@ -204,25 +204,23 @@ func (e *Engine) attempt(ctx context.Context, r *engine.Request, card *engine.Ca
 	a := answer{r: r, tellsCached: card.Features.Has(engine.FeatureCachedTokens)}
 	var err error
 	var tail *time.Timer // runs once the answer has finished
-	for data, failed := range e.answers(ctx, r, card, d) {
+	for pieces, failed := range e.answers(ctx, r, card, d) {
 		if err = failed; err != nil {
 			break
 		}
-		delta, failed := a.read(data)
-		switch {
-		case failed != nil && tail != nil:
-			continue // whatever it is, it is behind the end
-		case failed != nil:
-			return failed
-		case a.finished() && tail == nil:
-			tail = time.AfterFunc(httpapi.LastWords, stop)
-			defer tail.Stop()
-		}
+		delta, failed := a.take(pieces)
 		if len(delta.TokenIDs) > 0 || delta.PromptLogprobs != nil {
 			if !yield(delta, nil) {
 				e.abort(r.ID, d, &a)
 				return nil
 			}
+		}
+		if failed != nil {
+			return failed
+		}
+		if a.finished() && tail == nil {
+			tail = time.AfterFunc(httpapi.LastWords, stop)
+			defer tail.Stop()
 		}
 	}
 	switch {
@@ -250,13 +248,15 @@ func (e *Engine) attempt(ctx context.Context, r *engine.Request, card *engine.Ca
 	return nil
 }
 
-// answers yields the pieces of an answer; one that is given whole is one piece.
-func (e *Engine) answers(ctx context.Context, r *engine.Request, c *engine.Card, d *dialect) iter.Seq2[[]byte, error] {
+// answers yields the pieces of an answer, those together that have come together;
+// one that is given whole is one piece.
+func (e *Engine) answers(ctx context.Context, r *engine.Request, c *engine.Card, d *dialect) iter.Seq2[[][]byte, error] {
 	if streams(r) {
-		return e.client.Stream(ctx, d.path(), d.header(r, c), d.body(r, c))
+		return e.client.Bunches(ctx, d.path(), d.header(r, c), d.body(r, c))
 	}
-	return func(yield func([]byte, error) bool) {
-		yield(e.client.Post(ctx, d.path(), d.header(r, c), d.body(r, c)))
+	return func(yield func([][]byte, error) bool) {
+		whole, err := e.client.Post(ctx, d.path(), d.header(r, c), d.body(r, c))
+		yield([][]byte{whole}, err)
 	}
 }
 

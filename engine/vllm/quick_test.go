@@ -24,7 +24,7 @@ func TestQuick(t *testing.T) {
 		{"the other route", `{"id":"cmpl-1","object":"text_completion","created":1764500000,"model":"m","choices":[{"index":0,"text":"né","logprobs":null,"finish_reason":"stop","stop_reason":2,"token_ids":[2],"prompt_token_ids":null}],"usage":null}`, []uint32{2}, true, "stop"},
 		{"the end alone", `{"kv_transfer_params":null,"prompt_logprobs":null,"choices":[{"index":0,"token_ids":[],"finish_reason":"length"}]}`, nil, false, "length"},
 	} {
-		got, ok := quick([]byte(tt.piece))
+		got, ok := quick([]byte(tt.piece), nil)
 		if !ok || !slices.Equal(got.ids, tt.ids) || got.text != tt.text || got.reason != tt.reason {
 			t.Errorf("%s: %+v, %v", tt.name, got, ok)
 		}
@@ -56,7 +56,7 @@ func TestNotQuick(t *testing.T) {
 		`{"choices":[{"index":0 "token_ids":[7]}]}`,
 		"{\"choices\":[{\"index\":0,\"token_ids\":[7],\"x\":\"\n\"}]}",
 	} {
-		if got, ok := quick([]byte(piece)); ok {
+		if got, ok := quick([]byte(piece), nil); ok {
 			t.Errorf("%s: %+v", piece, got)
 		}
 	}
@@ -67,7 +67,7 @@ func FuzzQuick(f *testing.F) {
 	f.Add([]byte(plainPiece))
 	f.Add([]byte(`{"created":12,"x":null,"error":null,"choices":[{"text":"a","index":0,"token_ids":[1,2],"finish_reason":"stop"}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		got, ok := quick(data)
+		got, ok := quick(data, nil)
 		if !ok {
 			return
 		}
