@@ -1,7 +1,6 @@
 package kvstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,22 +19,27 @@ var (
 	errQuota = errors.New("OOM quota of the namespace is used up")
 )
 
-// cache holds the values of all namespaces over one driver.
+// cache holds the values of all namespaces, each in one tier or several.
 //
-// The lock covers what is known of the values, and what the driver forgets, but
-// not the bytes that go into it and out of it. A unit that is written is busy:
-// whoever wants to change it waits, and it is not evicted.
+// The lock covers what is known of the values, but not what drivers do. A unit
+// that is written, or told to go, is busy: whoever wants to change it waits, and
+// it is not evicted. All that may end in an eviction gives the lock away meanwhile.
 type cache struct {
-	driver store.Driver
-	log    *slog.Logger
-	now    func() time.Time
-	zero   time.Time
-	lease  time.Duration
+	tiers   []*tier
+	later   places // the tiers that are told later
+	log     *slog.Logger
+	now     func() time.Time
+	zero    time.Time
+	lease   time.Duration
+	changed func(Change)
 
 	mu     sync.Mutex
-	idle   sync.Cond // some unit is no longer busy
-	spaces []*space
+	idle   sync.Cond // some unit is no longer busy, or a tier is
+	named  []*space  // those of the options, in their order
+	spaces []*space  // and those of earlier lives
 	counts counts
+	last   int64 // version that was given last
+	couriers
 }
 
 // counts are of the server's life.
@@ -50,11 +54,18 @@ type counts struct {
 }
 
 func newCache(o Options) *cache {
-	c := &cache{driver: o.Driver, log: o.Log, now: o.Now, zero: o.Now(), lease: o.Lease}
+	c := &cache{log: o.Log, now: o.Now, zero: o.Now(), lease: o.Lease, changed: o.Changed}
 	c.idle.L = &c.mu
-	for _, n := range o.Namespaces {
-		c.spaces = append(c.spaces, newSpace(n, o))
+	for i, t := range append([]Tier{{Name: MemoryTier, Driver: o.Driver, PinBudget: o.PinBudget}}, o.Below...) {
+		c.tiers = append(c.tiers, &tier{Tier: t})
+		if t.Later {
+			c.later = c.later.with(i)
+		}
 	}
+	for _, n := range o.Namespaces {
+		c.named = append(c.named, newSpace(n, c.tiers, o.HardPins))
+	}
+	c.spaces = slices.Clone(c.named)
 	return c
 }
 
@@ -62,11 +73,12 @@ func newCache(o Options) *cache {
 func (c *cache) begin() (now time.Duration) {
 	c.mu.Lock()
 	now = c.now().Sub(c.zero)
-	for _, sp := range c.spaces {
-		sp.order.Advance(now)
+	for i := 0; i < len(c.spaces); i++ {
+		sp := c.spaces[i]
+		sp.eachOrder(func(o *kvcache.Order) { o.Advance(now) })
 		for u := sp.due(now); u != nil; u = sp.due(now) {
 			c.counts.expired++
-			c.remove(u)
+			c.expel(u)
 		}
 		sp.endLeases(now)
 	}
@@ -111,9 +123,8 @@ func (c *cache) set(ctx context.Context, sp *space, key string, value []byte, on
 		u = sp.insert(name, paired, size)
 	}
 	more := size - u.size[p]
-	u.busy = true
-	sp.order.Hold(u.ref)
-	defer c.written(u)
+	c.seize(u)
+	defer c.let(u)
 	if !c.fit(sp, more) {
 		c.counts.denied++
 		if fresh {
@@ -122,131 +133,108 @@ func (c *cache) set(ctx context.Context, sp *space, key string, value []byte, on
 		return false, errQuota
 	}
 	sp.used += more
-	if err := c.put(ctx, u, p, value); err != nil {
-		c.failed(u, p, more)
+	v := content{bytes: value, version: c.nextVersion()}
+	if on.ttl > 0 {
+		v.expires = now + on.ttl
+	}
+	at, err := c.place(ctx, u, p, v)
+	if at == 0 {
+		c.failed(u, p, more, fresh)
 		return false, err
 	}
 	c.counts.stored++
 	if has {
 		c.counts.replaced++
 	}
-	if p == whole && !fresh && more != 0 {
-		sp.resize(u, size, c.zero)
+	u.version[p], u.expires[p] = v.version, v.expires
+	c.settle(u, p, size, at)
+	if v.expires > 0 {
+		sp.expire(u, v.expires)
 	}
-	u.size[p] = size
-	sp.admit(u, p, size)
-	u.expires[p] = 0
-	if on.ttl > 0 {
-		u.expires[p] = now + on.ttl
-		sp.expire(u, u.expires[p])
-	}
+	c.remindAll(u, p)
 	return true, nil
 }
 
-// fit evicts what a namespace has beyond its quota, with so much more.
-func (c *cache) fit(sp *space, more int64) bool {
-	for sp.Quota > 0 && more > 0 && sp.used+more > sp.Quota {
-		if sp.Deny || more > sp.Quota || !c.evict(sp) {
-			return false
-		}
+// failed puts things right after a part of u could not be written anywhere, and
+// what was there before is gone.
+func (c *cache) failed(u *unit, p part, more int64, fresh bool) {
+	u.sp.used -= more
+	switch {
+	case fresh:
+		u.sp.vacate(u)
+	case p == whole:
+		c.settle(u, whole, 0, 0)
+		u.lost = true // let removes it
+	case u.has[p]:
+		c.settle(u, p, 0, 0)
 	}
-	return true
 }
 
-// put gives value to the driver, which gets room as long as there is any to be
-// had. The lock is not held meanwhile.
-func (c *cache) put(ctx context.Context, u *unit, p part, value []byte) error {
+// nextVersion returns the version of what is put now.
+func (c *cache) nextVersion() int64 {
+	c.last = max(c.last+1, c.now().UnixNano())
+	return c.last
+}
+
+// content is what is put.
+type content struct {
+	bytes   []byte
+	version int64
+	expires time.Duration // 0 = never
+}
+
+// place puts a value in all tiers that have it before its client is told, and
+// returns those that do. The others have nothing of it any more.
+func (c *cache) place(ctx context.Context, u *unit, p part, v content) (at places, err error) {
+	tag := c.tag(u, p, v.version, v.expires)
+	for i, t := range c.tiers {
+		if t.Later {
+			continue
+		}
+		failure := c.put(ctx, i, u.key(p), v.bytes, tag)
+		if failure == nil {
+			at = at.with(i)
+			continue
+		}
+		t.counts.failed++
+		if err = errors.Join(err, failure); u.at[p].has(i) {
+			c.erase(u, [2]places{whole: only(i), metadata: only(i)}, []part{p})
+		}
+	}
+	if at == 0 {
+		if errors.Is(err, errFull) {
+			c.counts.full++
+			return 0, errFull
+		}
+		return 0, fmt.Errorf("ERR value not stored: %w", err)
+	}
+	return at, nil
+}
+
+// put gives value to a driver, which gets room as long as there is any to be had.
+// The lock is not held meanwhile.
+func (c *cache) put(ctx context.Context, tier int, key string, value, tag []byte) error {
+	t := c.tiers[tier]
 	for {
 		c.mu.Unlock()
-		err := c.driver.Put(ctx, u.key(p), value, nil)
+		err := t.Driver.Put(ctx, key, value, tag)
 		c.mu.Lock()
-		if !errors.Is(err, store.ErrFull) {
-			if err != nil {
-				c.log.Warn("value not stored", "key", u.name, "bytes", len(value), "error", err)
-				return fmt.Errorf("ERR value not stored: %w", err)
-			}
+		switch {
+		case err == nil:
+			t.counts.stored++
 			return nil
+		case !errors.Is(err, store.ErrFull):
+			if !errors.Is(err, store.ErrTooLarge) || len(c.tiers) == 1 {
+				c.log.Warn("value not stored", "tier", t.Name, "key", key, "bytes", len(value), "error", err)
+			}
+			return err
 		}
-		if !c.makeRoom() {
-			c.counts.full++
+		// To keep what somebody may ask for is worth less than to store what somebody
+		// sends; but what is in a lower tier anyway is not worth a pin or a lease.
+		if !c.makeRoom(tier, tier < len(c.tiers)-1) {
 			return errFull
 		}
 	}
-}
-
-// makeRoom evicts a value of the namespace that has most of what it may have, or,
-// if it holds all of them, of the one after it.
-func (c *cache) makeRoom() bool {
-	if len(c.spaces) == 1 {
-		return c.evict(c.spaces[0])
-	}
-	richest := slices.Clone(c.spaces)
-	slices.SortStableFunc(richest, func(a, b *space) int { return cmp.Compare(b.share(), a.share()) })
-	return slices.ContainsFunc(richest, c.evict)
-}
-
-// failed puts things right after a part of u could not be written: its driver
-// has what it had before, or nothing.
-func (c *cache) failed(u *unit, p part, more int64) {
-	u.sp.used -= more
-	if u.has[p] {
-		if e, err := c.driver.Stat(context.Background(), u.key(p)); err == nil && e.Size == u.size[p] {
-			return
-		}
-	}
-	if p == whole {
-		u.lost = true // written removes it
-		return
-	}
-	c.dropPart(u, metadata)
-}
-
-// written ends the writing of u.
-func (c *cache) written(u *unit) {
-	u.busy = false
-	if u.sp.units[u.ref] == u {
-		u.sp.order.Release(u.ref)
-		if u.lost {
-			c.remove(u)
-		}
-	}
-	c.idle.Broadcast()
-}
-
-// evict removes the value of sp that is to go next. Where all are held it breaks
-// the oldest lease: to keep what somebody may ask for is worth less than to store
-// what somebody sends.
-func (c *cache) evict(sp *space) bool {
-	for {
-		if r, ok := sp.order.Victim(); ok {
-			c.counts.evicted++
-			c.counts.evictedAs[sp.order.Class(r)]++
-			c.remove(sp.units[r])
-			return true
-		}
-		if !sp.breakLease() {
-			return false
-		}
-	}
-}
-
-// remove forgets a unit that is not busy, metadata first.
-func (c *cache) remove(u *unit) {
-	u.endLease()
-	for _, p := range []part{metadata, whole} {
-		if u.has[p] {
-			c.dropPart(u, p)
-		}
-	}
-	u.sp.vacate(u)
-}
-
-// dropPart forgets one part of a unit.
-func (c *cache) dropPart(u *unit, p part) {
-	if err := c.driver.Delete(context.Background(), u.key(p)); err != nil {
-		c.log.Warn("value not deleted", "key", u.name, "error", err)
-	}
-	u.sp.discharge(u, p)
 }
 
 // use tells that u was asked for.
@@ -254,7 +242,11 @@ func (c *cache) use(u *unit, now time.Duration) {
 	if c.lease > 0 {
 		u.sp.leaseUntil(u, now+c.lease)
 	}
-	u.sp.order.Hit(0, u.ref)
+	u.eachOrder(func(o *kvcache.Order) { o.Hit(0, u.ref) })
+	if u.wished > 0 && now-u.wished >= retell {
+		u.wished = now
+		c.retellAll(u)
+	}
 }
 
 // have returns the unit that has what key names, or nil.
@@ -269,34 +261,70 @@ func (sp *space) have(key string) (*unit, part) {
 // get returns what lies under key, to be released, or nil.
 func (c *cache) get(ctx context.Context, sp *space, key string) *store.Value {
 	now := c.begin()
+	defer c.mu.Unlock()
 	u, p := sp.have(key)
-	if u == nil {
-		c.counts.misses++
-		c.mu.Unlock()
-		return nil
+	if u != nil {
+		c.use(u, now)
 	}
-	c.use(u, now)
-	id := u.key(p)
-	c.mu.Unlock()
+	for tried := places(0); u != nil && u.at[p]&^tried != 0; u, p = sp.have(key) {
+		tier := (u.at[p] &^ tried).first()
+		tried = tried.with(tier)
+		if v := c.fetch(ctx, u, p, tier); v != nil {
+			c.counts.hits++
+			c.tiers[tier].counts.hits++
+			return v
+		}
+	}
+	c.counts.misses++
+	return nil
+}
 
-	v, err := c.driver.Get(ctx, id)
-	if err == nil {
-		c.mu.Lock()
-		c.counts.hits++
-		c.mu.Unlock()
-		return v
+// fetch reads a part of u from a tier. What it no longer has, or no longer as it
+// was, it has lost; what cannot be had just now is nil, too.
+func (c *cache) fetch(ctx context.Context, u *unit, p part, tier int) *store.Value {
+	t, id, version := c.tiers[tier], u.key(p), u.version[p]
+	c.mu.Unlock()
+	v, err := t.Driver.Get(ctx, id)
+	lost := errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound)
+	if err != nil && !lost && !t.Later {
+		_, known := t.Driver.Stat(ctx, id)
+		lost = errors.Is(known, store.ErrNotFound)
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.counts.misses++
-	if errors.Is(err, store.ErrCorrupt) {
+	switch {
+	case err == nil:
+		c.promote(ctx, u, p, version, tier, v)
+		return v
+	case errors.Is(err, store.ErrCorrupt):
 		c.counts.corrupt++
-		c.log.Warn("value dropped: it is not what was stored", "key", key, "error", err)
-		if now, _ := sp.have(key); now == u && !u.busy {
-			c.remove(u)
+		c.log.Warn("value dropped: it is not what was stored", "tier", t.Name, "key", u.name, "error", err)
+	case !errors.Is(err, store.ErrNotFound):
+		c.log.Warn("value not read", "tier", t.Name, "key", u.name, "error", err)
+	}
+	if lost && u.sp.units[u.ref] == u && !u.busy && u.version[p] == version && u.at[p].has(tier) {
+		t.counts.lost++
+		if p == whole && u.at[p] == only(tier) {
+			c.expel(u)
+		} else {
+			c.withdraw(u, only(tier), p)
 		}
 	}
 	return nil
+}
+
+// promote copies what was read from a tier into the faster ones, if nobody changes
+// it meanwhile.
+func (c *cache) promote(ctx context.Context, u *unit, p part, version int64, from int, v *store.Value) {
+	for i, t := range c.tiers[:from] {
+		if t.Later || u.sp.units[u.ref] != u || u.busy || u.version[p] != version || u.at[p].has(i) {
+			continue
+		}
+		c.seize(u)
+		if err := c.put(ctx, i, u.key(p), v.Bytes, c.tag(u, p, version, u.expires[p])); err == nil {
+			c.settle(u, p, u.size[p], u.at[p].with(i))
+		}
+		c.let(u)
+	}
 }
 
 // size returns the length of what lies under key.
@@ -326,9 +354,9 @@ func (c *cache) del(sp *space, keys []string) (n int) {
 		switch u := c.find(sp, name); {
 		case u == nil || !u.has[p]:
 		case p == metadata:
-			c.dropPart(u, metadata)
+			c.withdraw(u, u.at[p], metadata)
 		default:
-			c.remove(u)
+			c.expel(u)
 		}
 	}
 	return n

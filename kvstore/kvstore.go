@@ -37,6 +37,12 @@ type Options struct {
 	// Driver keeps the bytes, and is the caller's to close. It should be quick to
 	// delete: it is asked to while everyone waits. It is empty at first.
 	Driver store.Driver
+	// Below are tiers below that, the fastest first. They need not be empty: what an
+	// earlier life has left in them is there again, with what was asked for it.
+	Below []Tier
+	// Changed, if not nil, is told of all that comes to a tier and leaves it, in
+	// order. It must not wait, nor call the server.
+	Changed func(Change)
 	// Namespaces are who may use the store; nil means one, "default", of anyone.
 	Namespaces []Namespace
 	// PinBudget is the part of what a namespace may hold that may be pinned,
@@ -106,7 +112,7 @@ func New(o Options) (*Server, error) {
 	if o.Namespaces == nil {
 		o.Namespaces = []Namespace{{Name: "default"}}
 	}
-	if err := checkNamespaces(o.Namespaces); err != nil {
+	if err := errors.Join(checkNamespaces(o.Namespaces), checkTiers(o.Below)); err != nil {
 		return nil, err
 	}
 	o.MaxValue = cmp.Or(o.MaxValue, MaxBulk)
@@ -120,7 +126,12 @@ func New(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{opts: o, cache: newCache(o), began: o.Now(), traffic: newTraffic(), conns: map[*conn]struct{}{}}, nil
+	c := newCache(o)
+	if err := c.recover(context.Background()); err != nil {
+		return nil, err
+	}
+	c.startCouriers()
+	return &Server{opts: o, cache: c, began: o.Now(), traffic: newTraffic(), conns: map[*conn]struct{}{}}, nil
 }
 
 func checkNamespaces(all []Namespace) error {
@@ -144,11 +155,30 @@ func checkNamespaces(all []Namespace) error {
 	return nil
 }
 
+func checkTiers(below []Tier) error {
+	names := []string{MemoryTier}
+	for _, t := range below {
+		switch {
+		case t.Driver == nil || t.Name == "":
+			return fmt.Errorf("kvstore: tier %q: want a name and a driver", t.Name)
+		case slices.Contains(names, t.Name):
+			return fmt.Errorf("kvstore: two tiers are named %q", t.Name)
+		case t.Capacity < 0 || t.PinBudget < 0 || t.PinBudget > 1:
+			return fmt.Errorf("kvstore: tier %q: a capacity of %d bytes and a pin budget of %v: want no less than 0, and 0 to 1", t.Name, t.Capacity, t.PinBudget)
+		}
+		names = append(names, t.Name)
+	}
+	if len(names) > maxTiers {
+		return fmt.Errorf("kvstore: %d tiers: want at most %d", len(names), maxTiers)
+	}
+	return nil
+}
+
 // open returns the namespace of clients that have shown no token, if any.
 func (s *Server) open() *space {
 	for i, n := range s.opts.Namespaces {
 		if n.Token == "" {
-			return s.cache.spaces[i]
+			return s.cache.named[i]
 		}
 	}
 	return nil
@@ -161,7 +191,7 @@ func (s *Server) admit(name, token string) *space {
 	for i, n := range s.opts.Namespaces {
 		named := name == "" || name == "default" || name == n.Name
 		if n.Token != "" && subtle.ConstantTimeCompare([]byte(n.Token), []byte(token)) == 1 && named {
-			found = s.cache.spaces[i]
+			found = s.cache.named[i]
 		}
 	}
 	return found
@@ -228,9 +258,16 @@ func (s *Server) take(nc net.Conn) {
 	})
 }
 
-// Shutdown stops accepting, lets the requests that were read be answered, and
-// returns when they are, or cuts them off when ctx ends.
+// Shutdown stops accepting, lets the requests that were read be answered, and lets
+// the lower tiers have what they have not got yet. When ctx ends it cuts off
+// clients, and copies nothing more.
 func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.drain(ctx)
+	s.cache.close(ctx)
+	return err
+}
+
+func (s *Server) drain(ctx context.Context) error {
 	s.mu.Lock()
 	s.closing = true
 	for _, l := range s.listener {

@@ -1,6 +1,10 @@
 package kvstore
 
-import "time"
+import (
+	"time"
+
+	"github.com/dynago/dynago/kvcache"
+)
 
 // lease keeps a unit from going until then, or longer if it was renewed.
 type lease struct {
@@ -15,7 +19,7 @@ func (sp *space) leaseUntil(u *unit, until time.Duration) {
 		return
 	}
 	u.leased = true
-	sp.order.Hold(u.ref)
+	u.eachOrder(func(o *kvcache.Order) { o.Hold(u.ref) })
 	sp.leases = append(sp.leases, lease{until, u})
 }
 
@@ -63,6 +67,6 @@ func (sp *space) takeLease() *unit {
 func (u *unit) endLease() {
 	if u.leased {
 		u.leased = false
-		u.sp.order.Release(u.ref)
+		u.eachOrder(func(o *kvcache.Order) { o.Release(u.ref) })
 	}
 }

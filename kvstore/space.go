@@ -2,27 +2,31 @@ package kvstore
 
 import (
 	"container/heap"
-	"math"
 	"strings"
 	"time"
 
 	"github.com/dynago/dynago/kvcache"
-	"github.com/dynago/dynago/kvcache/store"
 )
 
 // space is the values of one namespace.
 type space struct {
 	Namespace
-	order  *kvcache.Order
-	names  map[string]*unit
-	units  []*unit // by Ref; nil = free
-	free   []kvcache.Ref
-	chunks map[chunk]int // pairs that are complete
-	dues   dues
-	leases []lease // the earliest first, but for those renewed since
-	keys   int
-	used   int64 // bytes of the values, those that are being written included
-	may    int64 // what used may come to, as far as is known
+	// order has all values, wherever they lie: it knows what was asked for them, and
+	// what goes when the quota is used up.
+	order   *kvcache.Order
+	shelves []shelf // by tier
+	names   map[string]*unit
+	units   []*unit // by Ref; nil = free
+	free    []kvcache.Ref
+	chunks  map[chunk]int // pairs that are complete
+	dues    dues
+	leases  []lease // the earliest first, but for those renewed since
+	keys    int
+	used    int64 // bytes of the values, each once, those that are being written included
+	may     int64 // what used may come to, as far as is known
+	// closed is a namespace of an earlier life that nobody may use any more. Its
+	// values go first.
+	closed bool
 }
 
 // unit is what is kept or evicted as one: a value, or a pair of values.
@@ -32,8 +36,12 @@ type unit struct {
 	name    string
 	paired  bool
 	has     [2]bool
+	at      [2]places // where each part lies
 	size    [2]int64
 	expires [2]time.Duration // 0 = never
+	version [2]int64         // when it was put, in unix nanoseconds; never one twice
+	epoch   uint32           // of what was asked for it
+	wished  time.Duration    // when a lower tier was told of that last; 0 = nothing was asked
 
 	busy   bool // being written
 	lost   bool // to be removed once it is not
@@ -41,28 +49,36 @@ type unit struct {
 	lease  time.Duration // when that ends
 }
 
-func newSpace(n Namespace, o Options) *space {
-	sp := &space{Namespace: n, names: map[string]*unit{}, chunks: map[chunk]int{}, may: n.Quota}
-	if m, ok := o.Driver.(store.Measured); ok {
-		whole := m.Usage().Capacity
-		if sp.may == 0 || sp.may > whole {
-			sp.may = whole
-		}
+func newSpace(n Namespace, tiers []*tier, hardPins bool) *space {
+	sp := &space{Namespace: n, names: map[string]*unit{}, chunks: map[chunk]int{}}
+	var budget int64
+	for _, t := range tiers {
+		sh := newShelf(t, n.Quota, hardPins)
+		sp.shelves = append(sp.shelves, sh)
+		sp.may = max(sp.may, sh.may)
+		_, most := sh.order.PinBudget()
+		budget = max(budget, most)
 	}
-	if sp.may == 0 {
-		sp.may = math.MaxInt64
+	if len(tiers) == 1 {
+		sp.order = sp.shelves[0].order
+		return sp
 	}
-	sp.order = kvcache.NewOrder(kvcache.PoolConfig{
-		Eviction:  kvcache.EvictRetention,
-		PinBudget: int64(o.PinBudget * float64(sp.may)), HardPins: o.HardPins,
-	})
+	sp.order = kvcache.NewOrder(kvcache.PoolConfig{Eviction: kvcache.EvictRetention, PinBudget: budget, HardPins: hardPins})
 	return sp
 }
 
-// share is how much of what it may have the namespace has.
-func (sp *space) share() float64 { return float64(sp.used) / float64(sp.may) }
+// eachOrder calls do for the namespace's own order, and for those of its shelves.
+func (sp *space) eachOrder(do func(*kvcache.Order)) {
+	do(sp.order)
+	if len(sp.shelves) == 1 {
+		return
+	}
+	for i := range sp.shelves {
+		do(sp.shelves[i].order)
+	}
+}
 
-// key is what the driver knows a part by.
+// key is what the drivers know a part by.
 func (u *unit) key(p part) string { return u.sp.Name + " " + u.clientKey(p) }
 
 // clientKey is what the client knows it by.
@@ -88,39 +104,17 @@ func (sp *space) insert(name string, paired bool, size int64) *unit {
 	return u
 }
 
-// vacate forgets a unit that has nothing any more. Whoever holds it in the order
+// vacate forgets a unit that lies nowhere any more. Whoever holds it in the order
 // does so no longer.
 func (sp *space) vacate(u *unit) {
-	if u.busy {
-		sp.order.Release(u.ref)
-	}
-	sp.order.Remove(u.ref)
+	takeOut(sp.order, u)
 	delete(sp.names, u.name)
 	sp.units[u.ref] = nil
 	sp.free = append(sp.free, u.ref)
 }
 
-// resize tells the order how long u is now, and what was asked for it again. It
-// is held as it was.
-func (sp *space) resize(u *unit, size int64, zero time.Time) {
-	holds := 0
-	for _, held := range []bool{u.busy, u.leased} {
-		if held {
-			holds++
-			sp.order.Release(u.ref)
-		}
-	}
-	r := sp.order.Record(u.ref, zero)
-	sp.order.Remove(u.ref)
-	sp.order.Insert(u.ref, kvcache.Root, size)
-	sp.order.Inherit(u.ref, r, zero)
-	for range holds {
-		sp.order.Hold(u.ref)
-	}
-}
-
 // admit notes that a part of u is there now.
-func (sp *space) admit(u *unit, p part, size int64) {
+func (sp *space) admit(u *unit, p part) {
 	if u.has[p] {
 		return
 	}

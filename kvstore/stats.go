@@ -29,6 +29,7 @@ type Stats struct {
 	PrefixFound          int64 // and those that began a prompt
 	PinsFull, PinsDenied int64
 	Namespaces           []NamespaceStats
+	Tiers                []TierStats // the fastest first
 }
 
 // CommandStats counts the calls of one command, and those of them that were
@@ -80,6 +81,9 @@ func (c *cache) stats() Stats {
 	}
 	for class, values := range n.evictedAs {
 		st.EvictedAs = append(st.EvictedAs, ClassCount{kvcache.Class(class), values})
+	}
+	for _, t := range c.tiers {
+		st.Tiers = append(st.Tiers, t.stats())
 	}
 	for _, sp := range c.spaces {
 		st.Namespaces = append(st.Namespaces, sp.stats())

@@ -157,9 +157,9 @@ func (t *Tenant) Retain(key string, w Wish) (Outcome, error) {
 		return Absent, err
 	}
 	c := t.s.cache
-	c.begin()
+	now := c.begin()
 	defer c.mu.Unlock()
-	o := c.retain(t.sp, key, w)
+	o := c.retain(t.sp, key, w, now)
 	switch {
 	case w.Pin == nil || *w.Pin == 0:
 	case o == Granted:
@@ -170,7 +170,7 @@ func (t *Tenant) Retain(key string, w Wish) (Outcome, error) {
 	return o, nil
 }
 
-func (c *cache) retain(sp *space, key string, w Wish) Outcome {
+func (c *cache) retain(sp *space, key string, w Wish, now time.Duration) Outcome {
 	name, p, _ := splitKey(key)
 	u := c.find(sp, name)
 	if u == nil || !u.has[p] {
@@ -179,23 +179,27 @@ func (c *cache) retain(sp *space, key string, w Wish) Outcome {
 	var owner kvcache.SessionID
 	if w.Session != "" {
 		owner = sp.session(w.Session)
-		sp.order.OpenSession(owner, kvcache.SessionOptions{})
-		sp.order.Tag(owner, []kvcache.Ref{u.ref})
+		sp.eachOrder(func(o *kvcache.Order) { o.OpenSession(owner, kvcache.SessionOptions{}) })
 	}
-	if w.Priority != nil {
-		sp.order.Retain(u.ref, kvcache.Retention{Priority: *w.Priority, TTL: w.TTL})
-	}
-	if w.Ephemeral {
-		sp.order.SetEphemeral(u.ref)
-	}
-	if w.Pin == nil {
-		return Granted
-	}
-	r := sp.order.Pin([]kvcache.Ref{u.ref}, kvcache.Pin{Owner: owner, TTL: *w.Pin})
-	if *w.Pin > 0 && r.Pinned < r.Requested {
-		return NoRoom
-	}
-	return Granted
+	granted := Granted
+	u.eachOrder(func(o *kvcache.Order) {
+		o.Tag(owner, []kvcache.Ref{u.ref})
+		if w.Priority != nil {
+			o.Retain(u.ref, kvcache.Retention{Priority: *w.Priority, TTL: w.TTL})
+		}
+		if w.Ephemeral {
+			o.SetEphemeral(u.ref)
+		}
+		if w.Pin == nil {
+			return
+		}
+		r := o.Pin([]kvcache.Ref{u.ref}, kvcache.Pin{Owner: owner, TTL: *w.Pin})
+		if o == sp.order && *w.Pin > 0 && r.Pinned < r.Requested {
+			granted = NoRoom
+		}
+	})
+	c.remember(u, now)
+	return granted
 }
 
 // session is the name of a session of a namespace.
@@ -212,11 +216,16 @@ func (t *Tenant) Session(id string) (state kvcache.SessionState, values int) {
 }
 
 // CloseSession ends a session, and returns what it was.
-func (t *Tenant) CloseSession(id string) kvcache.SessionState {
+func (t *Tenant) CloseSession(id string) (state kvcache.SessionState) {
 	c := t.s.cache
 	c.begin()
 	defer c.mu.Unlock()
-	return t.sp.order.CloseSession(t.sp.session(id))
+	t.sp.eachOrder(func(o *kvcache.Order) {
+		if was := o.CloseSession(t.sp.session(id)); o == t.sp.order {
+			state = was
+		}
+	})
+	return state
 }
 
 // Prefix returns how many of the leading hashes of a model's chunks are there.

@@ -1,0 +1,299 @@
+package kvstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/dynago/dynago/kvcache/store"
+)
+
+const (
+	// retell is how often a lower tier is told that a pin was renewed.
+	retell = 10 * time.Second
+	// most is how many values may wait for a tier; what comes beyond is not copied.
+	most = 1 << 16
+	// width is how many values go to a tier at once that is told later.
+	width = 4
+)
+
+// job is a part of a value that a tier is to be told of: whatever is true of it by
+// then. So jobs are never outdated, and to do one twice does no harm.
+type job struct {
+	sp   *space
+	name string
+	p    part
+}
+
+func (j job) key() string { return (&unit{sp: j.sp, name: j.name}).key(j.p) }
+
+// lag is what a tier has yet to be told. The zero value is nothing.
+type lag struct {
+	queue   []job
+	waiting map[job]bool
+	running map[job]bool
+}
+
+func (l *lag) len() int { return len(l.waiting) + len(l.running) }
+
+// next takes the first job that is not being done already.
+func (l *lag) next() (j job, ok bool) {
+	for i, j := range l.queue {
+		if !l.running[j] {
+			l.queue = append(l.queue[:i], l.queue[i+1:]...)
+			delete(l.waiting, j)
+			l.running[j] = true
+			return j, true
+		}
+	}
+	return job{}, false
+}
+
+// couriers tell tiers of what they have yet to be told.
+type couriers struct {
+	ctx     context.Context
+	stop    context.CancelFunc
+	all     sync.WaitGroup
+	hurry   bool // the server ends: nothing is tried twice
+	stopped bool
+}
+
+// startCouriers begins to tell lower tiers.
+func (c *cache) startCouriers() {
+	if len(c.tiers) == 1 {
+		return
+	}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	for i, t := range c.tiers[1:] {
+		n := 1
+		if t.Later {
+			n = width
+			c.all.Go(func() { c.lookLater(i + 1) })
+		}
+		for range n {
+			c.all.Go(func() { c.carry(i + 1) })
+		}
+	}
+}
+
+// remind lets a tier be told of a part of a value.
+func (c *cache) remind(tier int, j job) {
+	t := c.tiers[tier]
+	l := &t.lag
+	u := j.sp.names[j.name]
+	if l.waiting[j] || tier == 0 {
+		return
+	}
+	if gone := u == nil || !u.has[j.p]; !gone && len(l.queue) >= most {
+		t.counts.late++
+		return
+	}
+	if l.waiting == nil {
+		l.waiting, l.running = map[job]bool{}, map[job]bool{}
+	}
+	l.waiting[j] = true
+	l.queue = append(l.queue, j)
+	c.idle.Broadcast()
+}
+
+// remindAll lets the lower tiers that have not got a part of u have it.
+func (c *cache) remindAll(u *unit, p part) {
+	for i := range c.tiers {
+		if !u.at[p].has(i) {
+			c.remind(i, job{u.sp, u.name, p})
+		}
+	}
+}
+
+// retellAll lets the lower tiers know what is asked for u.
+func (c *cache) retellAll(u *unit) {
+	for i := range c.tiers {
+		if u.at[whole].has(i) {
+			c.remind(i, job{u.sp, u.name, whole})
+		}
+	}
+}
+
+// remember writes what is asked for u beside it, before whoever asked is told: in
+// the tiers that have what they are told when they are told. The others learn it.
+func (c *cache) remember(u *unit, now time.Duration) {
+	u.epoch++
+	u.wished = max(now, 1)
+	c.seize(u)
+	defer c.let(u)
+	for i, t := range c.tiers {
+		if i == 0 || !u.at[whole].has(i) {
+			continue
+		}
+		if t.Later {
+			c.remind(i, job{u.sp, u.name, whole})
+			continue
+		}
+		if err := c.retag(i, u, whole); err != nil {
+			c.log.Warn("what was asked for a value is not remembered", "tier", t.Name, "key", u.name, "error", err)
+		}
+	}
+}
+
+// retag writes the tag of a part of u beside it, in a tier that can.
+func (c *cache) retag(tier int, u *unit, p part) error {
+	r, ok := c.tiers[tier].Driver.(store.Retagger)
+	if !ok {
+		return nil
+	}
+	key, tag := u.key(p), c.tag(u, p, u.version[p], u.expires[p])
+	c.mu.Unlock()
+	defer c.mu.Lock()
+	return r.Retag(c.ctx, key, tag)
+}
+
+// carry does the jobs of a tier.
+func (c *cache) carry(tier int) {
+	l := &c.tiers[tier].lag
+	var pause store.Backoff
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.stopped {
+		j, ok := l.next()
+		if !ok {
+			c.idle.Wait()
+			continue
+		}
+		again := c.tell(tier, j)
+		delete(l.running, j)
+		c.idle.Broadcast()
+		if !again {
+			pause.Succeeded()
+			continue
+		}
+		if c.hurry {
+			continue
+		}
+		c.remind(tier, j)
+		now := time.Now()
+		pause.Failed(now)
+		c.mu.Unlock()
+		select {
+		case <-time.After(pause.Pause(now)):
+		case <-c.ctx.Done():
+		}
+		c.mu.Lock()
+	}
+}
+
+// tell does one job, and reports whether it is to be done again, as the tier is
+// not to be had just now.
+func (c *cache) tell(tier int, j job) (again bool) {
+	t := c.tiers[tier]
+	u := j.sp.names[j.name]
+	if !t.Later {
+		if u = c.find(j.sp, j.name); u == nil {
+			return false
+		}
+		c.seize(u)
+		defer c.let(u)
+	}
+	var err error
+	switch {
+	case u == nil || !u.has[j.p]:
+		c.mu.Unlock()
+		err = t.Driver.Delete(c.ctx, j.key())
+		c.mu.Lock()
+	case u.at[j.p].has(tier):
+		err = c.retag(tier, u, j.p)
+	default:
+		err = c.copyDown(u, j.p, tier)
+	}
+	return errors.Is(err, store.ErrUnavailable)
+}
+
+// copyDown copies a part of u to a tier that has not got it.
+func (c *cache) copyDown(u *unit, p part, tier int) error {
+	t, key, version := c.tiers[tier], u.key(p), u.version[p]
+	if u.sp.order.Record(u.ref, c.zero).Ephemeral {
+		return nil // it is not worth the way
+	}
+	from := c.tiers[u.at[p].first()]
+	tag := c.tag(u, p, version, u.expires[p])
+	for t.Capacity > 0 && t.used+u.size[p] > t.Capacity {
+		if u.size[p] > t.Capacity || !c.makeRoom(tier, false) {
+			return errFull
+		}
+	}
+	c.mu.Unlock()
+	v, err := from.Driver.Get(c.ctx, key)
+	c.mu.Lock()
+	if err != nil {
+		return nil //nolint:nilerr // whoever asks for it will see
+	}
+	defer v.Release()
+	if err := c.put(c.ctx, tier, key, v.Bytes, tag); err != nil {
+		t.counts.failed++
+		return err
+	}
+	switch {
+	case u.sp.units[u.ref] == u && u.version[p] == version && u.has[p]:
+		c.settle(u, p, u.size[p], u.at[p].with(tier))
+	case t.Later:
+		c.remind(tier, job{u.sp, u.name, p})
+	}
+	return nil
+}
+
+// close lets the lower tiers know all that they do not yet, as long as ctx lasts,
+// and ends the couriers.
+func (c *cache) close(ctx context.Context) {
+	if c.ctx == nil {
+		return
+	}
+	c.mu.Lock()
+	c.hurry = true
+	c.idle.Broadcast()
+	c.mu.Unlock()
+	defer context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.idle.Broadcast()
+	})()
+	c.mu.Lock()
+	for i := range c.tiers {
+		for c.tiers[i].lag.len() > 0 && ctx.Err() == nil {
+			c.idle.Wait()
+		}
+	}
+	c.stopped = true
+	c.stop()
+	c.idle.Broadcast()
+	c.mu.Unlock()
+	c.all.Wait()
+	c.sealTags()
+}
+
+// sealTags writes what is asked for the values beside them, where it has changed
+// since it was written.
+func (c *cache) sealTags() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, t := range c.tiers {
+		r, ok := t.Driver.(store.Retagger)
+		if i == 0 || t.Later || !ok {
+			continue
+		}
+		for _, sp := range c.spaces {
+			for _, u := range sp.units {
+				if u == nil || !u.at[whole].has(i) {
+					continue
+				}
+				tag := c.tag(u, whole, u.version[whole], u.expires[whole])
+				e, err := t.Driver.Stat(context.Background(), u.key(whole))
+				if err == nil && string(e.Tag) != string(tag) {
+					err = r.Retag(context.Background(), e.Key, tag)
+				}
+				if err != nil {
+					c.log.Warn("what was asked for a value is not remembered", "tier", t.Name, "key", u.name, "error", err)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package kvstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dynago/dynago/kvcache"
+	"github.com/dynago/dynago/kvcache/store"
+)
+
+// recover finds what an earlier life has left in the lower tiers. Those that are
+// told later are looked through while clients are answered.
+func (c *cache) recover(ctx context.Context) error {
+	for i, t := range c.tiers {
+		if i == 0 || t.Later {
+			continue
+		}
+		if err := c.lookThrough(ctx, i); err != nil {
+			return fmt.Errorf("kvstore: reading what is left in tier %s: %w", t.Name, err)
+		}
+	}
+	return nil
+}
+
+// lookLater looks through a tier that is told later, as soon as it can be had.
+func (c *cache) lookLater(tier int) {
+	for {
+		err := c.lookThrough(c.ctx, tier)
+		if err == nil || c.ctx.Err() != nil {
+			return
+		}
+		c.log.Warn("what is left of an earlier life cannot be looked through", "tier", c.tiers[tier].Name, "error", err)
+		select {
+		case <-time.After(store.BreakerPause):
+		case <-c.ctx.Done():
+			return
+		}
+	}
+}
+
+// lookThrough takes over the entries of a tier: bytes, then what tells of them.
+func (c *cache) lookThrough(ctx context.Context, tier int) error {
+	var tales []store.Entry
+	for e, err := range c.tiers[tier].Driver.Scan(ctx) {
+		if err != nil {
+			return err
+		}
+		if _, p, _ := splitKey(e.Key); p == metadata {
+			tales = append(tales, e)
+			continue
+		}
+		if err := c.takeOver(ctx, tier, e); err != nil {
+			return err
+		}
+	}
+	for _, e := range tales {
+		if err := c.takeOver(ctx, tier, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errNotOurs = errors.New("not an entry that is wanted")
+
+// takeOver makes an entry of a tier known, or removes it.
+func (c *cache) takeOver(ctx context.Context, tier int, e store.Entry) error {
+	c.begin()
+	err := c.adopt(tier, e)
+	c.mu.Unlock()
+	if err == nil {
+		return nil
+	}
+	if err := c.tiers[tier].Driver.Delete(ctx, e.Key); err != nil {
+		c.log.Warn("value not deleted", "tier", c.tiers[tier].Name, "key", e.Key, "error", err)
+	}
+	return nil
+}
+
+func (c *cache) adopt(tier int, e store.Entry) error {
+	namespace, key, ok := strings.Cut(e.Key, " ")
+	n := readTag(e.Tag)
+	if !ok || namespace == "" || n.expires > 0 && n.expires <= c.now().UnixMilli() {
+		return errNotOurs
+	}
+	sp := c.spaceOf(namespace)
+	name, p, paired := splitKey(key)
+	u := c.find(sp, name)
+	switch {
+	case u == nil && p == metadata:
+		return errNotOurs
+	case u != nil && u.has[p]:
+		if u.at[p].has(tier) || u.version[p] != n.version || u.size[p] != e.Size {
+			c.remind(tier, job{sp, name, p}) // what is there is older, or newer than that
+			return nil
+		}
+	case u == nil:
+		u = sp.insert(name, paired, e.Size)
+		c.wishAgain(u, n.record)
+		fallthrough
+	default:
+		sp.used += e.Size
+		u.version[p] = n.version
+		c.last = max(c.last, n.version)
+	}
+	c.settle(u, p, e.Size, u.at[p].with(tier))
+	if n.expires > 0 {
+		u.expires[p] = max(time.UnixMilli(n.expires).Sub(c.zero), 1)
+		sp.expire(u, u.expires[p])
+	}
+	return nil
+}
+
+// wishAgain asks for u what was asked for it in an earlier life. Its session goes
+// on, with the time that sessions have.
+func (c *cache) wishAgain(u *unit, r kvcache.Record) {
+	if r.Session != 0 {
+		u.sp.eachOrder(func(o *kvcache.Order) { o.OpenSession(r.Session, kvcache.SessionOptions{}) })
+	}
+	u.sp.order.Inherit(u.ref, r, c.zero)
+	u.epoch = r.Epoch
+	if r.SoftPin || r.HardPin {
+		u.wished = 1
+	}
+}
+
+// spaceOf returns the namespace of that name, which is closed if there is no such
+// any more.
+func (c *cache) spaceOf(name string) *space {
+	for _, sp := range c.spaces {
+		if sp.Name == name {
+			return sp
+		}
+	}
+	sp := newSpace(Namespace{Name: name}, c.tiers, false)
+	sp.closed = true
+	c.spaces = append(c.spaces, sp)
+	return sp
+}
