@@ -307,6 +307,44 @@ func TestLessCapacity(t *testing.T) {
 	}
 }
 
+// A value that no longer has a place is gone; what its key had before, of which a
+// record was left, is not there instead.
+func TestNoOlderValue(t *testing.T) {
+	p := &platter{}
+	s, err := disk.Over(t.Context(), disk.Options{Capacity: 100 << 12}, p.values(), p.records())
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(key string, seed uint64) {
+		t.Helper()
+		if err := s.Put(t.Context(), key, storetest.Bytes(seed, 10<<12), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("k", 1)
+	put("other", 2)
+	old := slices.Clone(p.files[1][:512])
+	put("k", 3)
+	copy(p.files[1][:512], old) // the record of the first one, as if it had not been erased
+	for _, capacity := range []int64{30 << 12, 20 << 12} {
+		left := p.clone()
+		s, err := disk.Over(t.Context(), disk.Options{Capacity: capacity}, left.values(), left.records())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want *state
+		if capacity == 30<<12 {
+			want = &state{string(storetest.Bytes(3, 10<<12)), ""}
+		}
+		if got, err := get(t, s, "k"); !same(got, want) || err != nil {
+			t.Errorf("with %d pages k is %s, %v; want %s", capacity>>12, show(got), err, show(want))
+		}
+		if got, err := get(t, s, "other"); got == nil || err != nil {
+			t.Errorf("with %d pages other is %s, %v", capacity>>12, show(got), err)
+		}
+	}
+}
+
 // One store to a directory.
 func TestLocked(t *testing.T) {
 	opts := disk.Options{Dir: t.TempDir(), Capacity: 1 << 20}

@@ -80,7 +80,7 @@ type Store struct {
 	stale   []int64 // slots that hold records that are to be erased first
 	seq     uint64
 	writing store.Backoff
-	growing store.Backoff
+	growing [2]store.Backoff // of values and of records
 	counts  Counts
 	calls   sync.WaitGroup // those that use the files
 	closed  bool
@@ -124,6 +124,7 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if opts.Capacity < page || opts.Capacity/page > math.MaxUint32 {
 		return nil, fmt.Errorf("kvcache/disk: a capacity of %d bytes: want %d to %d", opts.Capacity, page, int64(math.MaxUint32)*page)
 	}
+	_, missing := os.Stat(opts.Dir)
 	if err := os.MkdirAll(opts.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("kvcache/disk: %w", err)
 	}
@@ -139,7 +140,16 @@ func Open(ctx context.Context, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("kvcache/disk: %w", err), values.Close(), unlock())
 	}
-	s, err := over(ctx, opts, values, records)
+	var s *Store
+	if opts.Sync {
+		err = syncDir(opts.Dir)
+	}
+	if opts.Sync && missing != nil {
+		err = errors.Join(err, syncDir(filepath.Dir(opts.Dir)))
+	}
+	if err == nil {
+		s, err = over(ctx, opts, values, records)
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("kvcache/disk: %s: %w", opts.Dir, err), values.Close(), records.Close(), unlock())
 	}

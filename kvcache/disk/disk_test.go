@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/dynago/dynago/kvcache/disk"
@@ -84,7 +85,7 @@ func TestDriver(t *testing.T) {
 // A value finds room wherever pages are free, up to sixteen places, and is whole
 // after a restart.
 func TestScattered(t *testing.T) {
-	s, again := opened(t, disk.Options{Dir: t.TempDir(), Capacity: 64 << 12})
+	s, again := opened(t, disk.Options{Dir: filepath.Join(t.TempDir(), "a", "b"), Capacity: 64 << 12, Sync: true})
 	for i := range 64 {
 		if err := s.Put(t.Context(), fmt.Sprint(i), storetest.Bytes(uint64(i), 4096), nil); err != nil {
 			t.Fatal(err)

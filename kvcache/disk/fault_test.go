@@ -217,6 +217,52 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// Where the disk has no room for another record, evicting helps, and nobody has to
+// wait for it.
+func TestFullOfRecords(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	p := &platter{}
+	s, err := disk.Over(t.Context(), disk.Options{Capacity: 1 << 20, Now: func() time.Time { return now }}, p.values(), p.records())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	put := func() error {
+		n++
+		return s.Put(t.Context(), fmt.Sprint(n), []byte("v"), nil)
+	}
+	p.fail = func(op string) error {
+		if op == "size" {
+			return syscall.ENOSPC
+		}
+		return nil
+	}
+	if err := put(); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("no room at all: %v", err)
+	}
+	fail := p.fail
+	p.fail, now = nil, now.Add(time.Minute)
+	if err := put(); err != nil {
+		t.Fatal(err)
+	}
+	for p.fail = fail; err == nil && n < 1000; {
+		err = put()
+	}
+	if !errors.Is(err, store.ErrFull) || n > 100 {
+		t.Fatalf("value %d: %v", n, err)
+	}
+	if err := s.Delete(t.Context(), "10"); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(); err != nil {
+		t.Errorf("after one was evicted: %v", err)
+	}
+	p.fail, now = nil, now.Add(time.Minute)
+	if err := put(); err != nil {
+		t.Errorf("when there is room again: %v", err)
+	}
+}
+
 // What a value leaves free of its last page is zero, and not another's bytes.
 func TestPadding(t *testing.T) {
 	p := &platter{}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 )
@@ -27,6 +28,7 @@ type file interface {
 // positions are multiples of a page.
 type osFile struct {
 	*os.File
+	mu     sync.Mutex
 	direct atomic.Bool
 }
 
@@ -55,8 +57,9 @@ func openFile(name string, direct bool) (*osFile, error) {
 
 // ReadAt implements [io.ReaderAt].
 func (f *osFile) ReadAt(b []byte, off int64) (int, error) {
+	direct := f.direct.Load()
 	n, err := f.File.ReadAt(b, off)
-	if n == 0 && f.refuses(err) {
+	if n == 0 && direct && f.refuses(err) {
 		return f.File.ReadAt(b, off)
 	}
 	return n, err
@@ -64,8 +67,9 @@ func (f *osFile) ReadAt(b []byte, off int64) (int, error) {
 
 // WriteAt implements [io.WriterAt].
 func (f *osFile) WriteAt(b []byte, off int64) (int, error) {
+	direct := f.direct.Load()
 	n, err := f.File.WriteAt(b, off)
-	if n == 0 && f.refuses(err) {
+	if n == 0 && direct && f.refuses(err) {
 		return f.File.WriteAt(b, off)
 	}
 	return n, err
@@ -74,11 +78,16 @@ func (f *osFile) WriteAt(b []byte, off int64) (int, error) {
 // refuses reports whether err is that of a file system which opens files with
 // O_DIRECT and then wants none of it; if so, the file is buffered from now on.
 func (f *osFile) refuses(err error) bool {
-	if !errors.Is(err, syscall.EINVAL) || !f.direct.Load() {
+	if !errors.Is(err, syscall.EINVAL) {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.direct.Load() && bufferFile(f.File) != nil {
 		return false
 	}
 	f.direct.Store(false)
-	return bufferFile(f.File) == nil
+	return true
 }
 
 // Size implements file.

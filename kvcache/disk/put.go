@@ -63,7 +63,6 @@ func (s *Store) reserve(e *entry) error {
 	}
 	if err := s.takeSlot(e); err != nil {
 		s.givePages(e)
-		s.failed()
 		return err
 	}
 	return nil
@@ -83,7 +82,7 @@ func (s *Store) takePages(e *entry, pages uint32) error {
 			return store.ErrFull
 		}
 		more := min(most-have, max(pagesOf(s.opts.Step), int64(pages)))
-		err := s.grow(have+more, int64(pages) <= have)
+		err := s.grow(s.values, &s.growing[0], (have+more)*page, int64(pages) <= have)
 		if err != nil {
 			return err
 		}
@@ -91,17 +90,17 @@ func (s *Store) takePages(e *entry, pages uint32) error {
 	}
 }
 
-// grow asks for a file of so many pages. If that fails, and evicting can make
+// grow asks for a file of so many bytes. If that fails, and evicting can make
 // the room that is wanted, the store is full; else the value is dropped.
-func (s *Store) grow(pages int64, evictable bool) error {
+func (s *Store) grow(f file, pause *store.Backoff, size int64, evictable bool) error {
 	now := s.now()
-	err := fmt.Errorf("the disk had no room, for %v it is not asked", s.growing.Pause(now))
-	if s.growing.Ready(now) {
-		if err = s.values.Grow(pages * page); err == nil {
-			s.growing.Succeeded()
+	err := fmt.Errorf("the disk had no room, for %v it is not asked", pause.Pause(now))
+	if pause.Ready(now) {
+		if err = f.Grow(size); err == nil {
+			pause.Succeeded()
 			return nil
 		}
-		s.growing.Failed(now)
+		pause.Failed(now)
 		s.counts.WriteFailures++
 	}
 	if evictable {
@@ -115,8 +114,8 @@ func (s *Store) grow(pages int64, evictable bool) error {
 func (s *Store) takeSlot(e *entry) error {
 	if len(s.free) == 0 {
 		more := min(max(s.slots, 64), 2048)
-		if err := s.records.Grow((s.slots + more) * slot); err != nil {
-			return fmt.Errorf("kvcache/disk: %w: %w", store.ErrUnavailable, err)
+		if err := s.grow(s.records, &s.growing[1], (s.slots+more)*slot, len(s.entries) > 0); err != nil {
+			return err
 		}
 		for i := s.slots + more - 1; i >= s.slots; i-- {
 			s.free = append(s.free, i)

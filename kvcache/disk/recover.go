@@ -12,9 +12,10 @@ import (
 )
 
 // recover reads all records and makes entries of those that are true: the
-// youngest of each key, if its pages are there and no younger entry has them.
-// The others are erased, lest they be the youngest one day. Values are not
-// read: they are checked whenever they are.
+// youngest of each key, if its pages are there and no younger entry has them. A
+// key of which that is not so is gone: what it had before is not what was put
+// last. The other records are erased, lest they be the youngest one day. Values
+// are not read: they are checked whenever they are.
 func (s *Store) recover(ctx context.Context) error {
 	size, err := s.values.Size()
 	if err != nil {
@@ -32,12 +33,14 @@ func (s *Store) recover(ctx context.Context) error {
 	}
 	slices.SortFunc(found, func(a, b *entry) int { return cmp.Compare(b.seq, a.seq) })
 	taken := pageSet{make([]uint64, (size/page+63)/64), size / page}
+	gone := map[string]bool{}
 	var runs []extent.Run
 	for _, e := range found {
 		s.seq = max(s.seq, e.seq)
-		if s.entries[e.key] != nil || !taken.add(e.runs) {
+		if s.entries[e.key] != nil || gone[e.key] || !taken.add(e.runs) {
 			s.counts.Dropped++
 			s.stale = append(s.stale, e.slot)
+			gone[e.key] = s.entries[e.key] == nil
 			continue
 		}
 		s.counts.Kept++

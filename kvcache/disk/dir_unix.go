@@ -21,3 +21,16 @@ func lock(name string) (unlock func() error, err error) {
 	}
 	return f.Close, nil
 }
+
+// syncDir returns when the disk has what the directory names.
+func syncDir(name string) error {
+	d, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil {
+		return fmt.Errorf("%s: syncing: %w", name, err)
+	}
+	return nil
+}
