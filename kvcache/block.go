@@ -70,6 +70,7 @@ const (
 	ephemeral                   // goes first
 	skipWrite                   // does not go to lower tiers
 	once                        // is reset when nobody uses it any more
+	foremost                    // goes before all others once it is idle
 )
 
 // odd marks blocks that do not simply go to the end of the neutral queue.

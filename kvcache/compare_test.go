@@ -35,7 +35,7 @@ type kept struct {
 	pins       []pinned
 	tags       []kvcache.TagCount
 
-	foreign, shared, ephemeral, skip, once bool
+	foreign, shared, ephemeral, skip, once, foremost bool
 }
 
 type pinned struct {
@@ -48,6 +48,7 @@ type known struct {
 	o        kvcache.SessionOptions
 	running  int
 	closing  bool
+	reopened *kvcache.SessionOptions
 	deadline time.Duration
 	turn     int64
 	blocks   []int // by when each was tagged last
@@ -97,7 +98,7 @@ func (s *kept) class() kvcache.Class {
 		return kvcache.HardPinned
 	case until > 0:
 		return kvcache.SoftPinned
-	case s.ephemeral:
+	case s.ephemeral || s.once:
 		return kvcache.Ephemeral
 	case s.priority < kvcache.Neutral:
 		return kvcache.Low
@@ -141,6 +142,10 @@ func (m *keeper) settle() {
 				s.state = kvcache.Inactive
 				m.start(s)
 				s.key = m.tick()
+				if s.foremost && len(s.pins) == 0 {
+					s.key = -s.key
+				}
+				s.foremost = false
 			}
 		}
 	}
@@ -184,7 +189,7 @@ func (m *keeper) victim() int {
 		switch {
 		case until > 0:
 			return []int64{1000, int64(until), s.key}
-		case s.ephemeral:
+		case s.ephemeral || s.once:
 			return []int64{-1, s.key}
 		}
 		return []int64{int64(s.priority), s.key}
@@ -360,6 +365,7 @@ func (m *keeper) open(id kvcache.SessionID, o kvcache.SessionOptions) *known {
 		s = &known{o: o}
 		m.sessions[id] = s
 	case s.closing:
+		s.reopened = &o
 		return s
 	default:
 		s.o.Timeout = o.Timeout
@@ -378,6 +384,7 @@ func (m *keeper) lower(i int, first bool) {
 	s := &m.slots[i]
 	s.ephemeral, s.skip = true, true
 	if !s.idle() {
+		s.foremost = s.foremost || first
 		return
 	}
 	if s.key = m.tick(); first && len(s.pins) == 0 {
@@ -393,7 +400,7 @@ func (m *keeper) raise(i int) {
 	if (s.skip || s.ephemeral) && s.idle() {
 		s.key = m.tick()
 	}
-	s.skip, s.ephemeral = false, false
+	s.skip, s.ephemeral, s.foremost = false, false, false
 }
 
 func (s *kept) tagOf(id kvcache.SessionID) int {
@@ -445,7 +452,7 @@ func (m *keeper) hit(i int, id kvcache.SessionID) {
 	}
 	s.foreign = s.foreign || len(s.tags) == 0
 	m.tag(i, id)
-	if !session.o.Ephemeral || s.foreign {
+	if s.foreign || !session.o.Ephemeral && (s.ephemeral || !m.only(i, id)) {
 		m.raise(i)
 	}
 }
@@ -548,22 +555,44 @@ func (m *keeper) think(id kvcache.SessionID, s *known) {
 
 func (m *keeper) thought(id kvcache.SessionID, refs []kvcache.Ref, from int, deferred bool) {
 	s := m.sessions[id]
-	var marks []where
+	if s != nil && deferred {
+		m.later(id, s, refs, from)
+		return
+	}
 	for _, r := range refs[from:] {
-		i := m.primary(r)
-		switch b := &m.slots[i]; {
-		case !b.published() || !m.only(i, id):
-		case s == nil || !deferred:
+		if i := m.primary(r); m.slots[i].published() && m.only(i, id) {
 			m.lower(i, false)
-		default:
-			b.skip = true
-			marks = append(marks, where{i, b.hash})
 		}
 	}
-	if len(marks) > 0 {
+}
+
+// later marks what is to go once the thinking, of which it may be more, is over.
+func (m *keeper) later(id kvcache.SessionID, s *known, refs []kvcache.Ref, from int) {
+	if m.thinks(s, refs) {
+		from = min(from, s.thinkingAt)
+	} else if from < len(refs) {
 		m.think(id, s)
-		s.thinking, s.thinkingAt, s.thinkingDue = marks, from, m.now+time.Minute
 	}
+	var marks []where
+	for at := from; at < len(refs); at++ {
+		i := m.primary(refs[at])
+		if !m.slots[i].published() || !m.only(i, id) {
+			continue
+		}
+		if marks == nil {
+			s.thinkingAt = at
+		}
+		m.slots[i].skip = true
+		marks = append(marks, where{i, m.slots[i].hash})
+	}
+	if marks != nil {
+		s.thinking, s.thinkingDue = marks, m.now+time.Minute
+	}
+}
+
+func (m *keeper) thinks(s *known, refs []kvcache.Ref) bool {
+	return len(s.thinking) > 0 && s.thinkingAt < len(refs) &&
+		m.primary(refs[s.thinkingAt]) == m.find(s.thinking[0].hash)
 }
 
 func (m *keeper) endTurn(id kvcache.SessionID, refs []kvcache.Ref) {
@@ -584,6 +613,9 @@ func (m *keeper) endTurn(id kvcache.SessionID, refs []kvcache.Ref) {
 	if len(s.thinking) > 0 {
 		s.thinkingDue = m.now + time.Minute
 	}
+	if m.thinks(s, refs) {
+		m.later(id, s, refs, len(refs))
+	}
 	if s.running--; s.running == 0 && s.closing {
 		m.end(id)
 		return
@@ -596,6 +628,7 @@ func (m *keeper) close(id kvcache.SessionID) kvcache.SessionState {
 	case s == nil:
 		return kvcache.SessionUnknown
 	case s.closing:
+		s.reopened = nil
 		return kvcache.SessionClosing
 	case s.running > 0:
 		s.closing = true
@@ -607,6 +640,7 @@ func (m *keeper) close(id kvcache.SessionID) kvcache.SessionState {
 
 func (m *keeper) end(id kvcache.SessionID) {
 	s := m.sessions[id]
+	m.think(id, s)
 	for _, i := range s.blocks {
 		if m.untag(i, id) && s.o.Ephemeral {
 			m.lower(i, true)
@@ -616,6 +650,9 @@ func (m *keeper) end(id kvcache.SessionID) {
 		m.unpin(&m.slots[i], func(p pinned) bool { return p.owner == id }, false)
 	}
 	delete(m.sessions, id)
+	if s.reopened != nil {
+		m.open(id, *s.reopened)
+	}
 }
 
 func (m *keeper) live(id kvcache.SessionID) (n int) {

@@ -205,6 +205,10 @@ func (k *keeper) fall(i int32) {
 	if b.flags&noted != 0 {
 		k.noteFalls(i)
 	}
+	if b.flags&foremost != 0 {
+		k.fileFirst(i)
+		return
+	}
 	k.file(i)
 }
 
@@ -242,6 +246,19 @@ func (k *keeper) file(i int32) {
 	}
 }
 
+// fileFirst puts an idle ephemeral block before all others, unless it is pinned.
+func (k *keeper) fileFirst(i int32) {
+	b := &k.blocks[i]
+	b.flags &^= foremost
+	if k.kind != EvictRetention || k.isPinned(i) {
+		k.file(i)
+		return
+	}
+	b.queue = ephemeralQueue
+	k.turn++
+	k.toFront(i, -k.turn)
+}
+
 // queueOf says which queue a block without pins belongs to.
 func (k *keeper) queueOf(i int32) uint8 {
 	b := &k.blocks[i]
@@ -251,7 +268,7 @@ func (k *keeper) queueOf(i int32) uint8 {
 	case EvictMultiLRU:
 		return firstQueue + k.frequency.level(b.hash)
 	case EvictRetention:
-		if b.flags&ephemeral != 0 {
+		if b.flags&(ephemeral|once) != 0 {
 			return ephemeralQueue
 		}
 	}
@@ -433,6 +450,14 @@ func (k *keeper) unwish(i int32) {
 	k.blocks[i].flags = 0
 }
 
+// original returns the block that r is, or is a duplicate of.
+func (k *keeper) original(r Ref) int32 {
+	if b := &k.blocks[r]; b.state == Duplicate {
+		return b.up
+	}
+	return int32(r)
+}
+
 // size returns what a block counts for in budgets.
 func (k *keeper) size(i int32) int64 {
 	if k.sizes == nil {
@@ -443,16 +468,13 @@ func (k *keeper) size(i int32) int64 {
 
 // Class returns the eviction class of a block as of now.
 func (k *keeper) Class(r Ref) Class {
-	i := int32(r)
-	if k.blocks[i].state == Duplicate {
-		i = k.blocks[i].up
-	}
+	i := k.original(r)
 	switch until, hard := k.pinOf(i); {
 	case hard:
 		return HardPinned
 	case until > 0:
 		return SoftPinned
-	case k.blocks[i].flags&ephemeral != 0:
+	case k.blocks[i].flags&(ephemeral|once) != 0:
 		return Ephemeral
 	}
 	return classOfPriority(k.priority(i))

@@ -62,10 +62,7 @@ func (k *keeper) holds(h held) bool {
 func (k *keeper) remember(s *session, refs []Ref) {
 	s.sequence = slices.Grow(s.sequence[:0], len(refs))
 	for _, r := range refs {
-		i := int32(r)
-		if k.blocks[i].state == Duplicate {
-			i = k.blocks[i].up
-		}
+		i := k.original(r)
 		if !k.blocks[i].published() {
 			break
 		}
@@ -75,32 +72,52 @@ func (k *keeper) remember(s *session, refs []Ref) {
 	if len(s.thinking) > 0 {
 		s.thinkingDue = k.after(thinkingGrace)
 	}
+	if k.thinksIn(s, refs) {
+		k.deferThinking(s, refs, len(refs))
+	}
 }
 
-// MarkThinking tells that of a sequence, the blocks refs[from:] hold or follow
-// reasoning that the next prompt will leave out, and so can never be found
-// again: they become ephemeral. [ThinkingFrom] says which these are.
+// MarkThinking tells that of a sequence, given from the root on, the blocks
+// refs[from:] hold or follow reasoning that the next prompt will leave out, and so
+// can never be found again: they become ephemeral. [ThinkingFrom] says which these
+// are.
 //
 // Within a loop of tool calls prompts usually still carry the reasoning.
 // Deferred marks therefore wait for a prompt of the session that leaves it out,
 // or for a minute without one; until then the blocks are only kept from lower
-// tiers. Without a session marks are not deferred.
+// tiers, and what the loop adds to the sequence waits with them. Without a session
+// marks are not deferred.
 //
 // Blocks that others have used are left alone.
 func (k *keeper) MarkThinking(id SessionID, refs []Ref, from int, deferred bool) {
-	s := k.session(id)
-	var marks []held
-	for _, r := range refs[min(max(from, 0), len(refs)):] {
-		i := int32(r)
-		if k.blocks[i].state == Duplicate {
-			i = k.blocks[i].up
-		}
-		if !k.blocks[i].published() || !k.ownedBy(i, id) {
-			continue
-		}
-		if s == nil || !deferred {
+	from = min(max(from, 0), len(refs))
+	if s := k.session(id); s != nil && deferred {
+		k.deferThinking(s, refs, from)
+		return
+	}
+	for _, r := range refs[from:] {
+		if i := k.original(r); k.blocks[i].published() && k.ownedBy(i, id) {
 			k.lower(i, false)
+		}
+	}
+}
+
+// deferThinking marks refs[from:], and what lies between them and earlier thinking
+// of the same sequence. Marks of another one are over.
+func (k *keeper) deferThinking(s *session, refs []Ref, from int) {
+	if k.thinksIn(s, refs) {
+		from = min(from, s.thinkingAt)
+	} else if from < len(refs) {
+		k.settleThinking(s)
+	}
+	var marks []held
+	for at, r := range refs[from:] {
+		i := k.original(r)
+		if !k.blocks[i].published() || !k.ownedBy(i, s.id) {
 			continue
+		}
+		if len(marks) == 0 {
+			s.thinkingAt = from + at
 		}
 		k.blocks[i].flags |= skipWrite
 		marks = append(marks, k.heldOf(i))
@@ -108,8 +125,19 @@ func (k *keeper) MarkThinking(id SessionID, refs []Ref, from int, deferred bool)
 	if len(marks) == 0 {
 		return
 	}
-	k.settleThinking(s)
-	s.thinking, s.thinkingAt, s.thinkingDue = marks, from, k.after(thinkingGrace)
+	s.thinking, s.thinkingDue = marks, k.after(thinkingGrace)
+	if s.running == 0 {
+		k.watch(s)
+	}
+}
+
+// thinksIn reports whether a sequence is one with the thinking that is marked.
+func (k *keeper) thinksIn(s *session, refs []Ref) bool {
+	if len(s.thinking) == 0 || s.thinkingAt >= len(refs) {
+		return false
+	}
+	first := s.thinking[0]
+	return k.holds(first) && k.original(refs[s.thinkingAt]) == first.slot
 }
 
 // ownedBy reports whether nobody but a session, or nobody at all, has used a

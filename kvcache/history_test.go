@@ -112,6 +112,99 @@ func TestThinkingOfOthersStays(t *testing.T) {
 	}
 }
 
+// thinks runs one request of session 1 whose blocks from some position on are
+// thinking, to be marked later.
+func thinks(t *testing.T, p *kvcache.Pool, seq []kv.SeqHash, from int) {
+	t.Helper()
+	p.BeginTurn(1, kvcache.SessionOptions{}, seq[:from])
+	refs := p.MatchFor(1, nil, seq)
+	for k := len(refs); k < len(seq); k++ {
+		fresh, _, _ := p.Allocate(nil, 1)
+		parent := kvcache.Root
+		if k > 0 {
+			parent = refs[k-1]
+		}
+		p.Register(fresh[0], seq[k], parent)
+		p.Tag(1, fresh)
+		refs = append(refs, fresh...)
+	}
+	p.MarkThinking(1, refs, from, true)
+	p.EndTurn(1, refs)
+	p.Release(refs)
+}
+
+// A loop of tool calls, with thinking in each, that prompts carry until the user
+// speaks again: then all goes that was written since the first.
+func TestThinkingInALoop(t *testing.T) {
+	p := kvcache.New(100)
+	seq := run(1, 30)
+	for _, end := range []int{10, 16, 22} {
+		thinks(t, p, seq[:end], end-4)
+		if a, b := byClass(p, seq, kvcache.Ephemeral), skipped(p, seq); a != 0 || b != end-6 {
+			t.Fatalf("after %d blocks: %d ephemeral, %d kept from lower tiers, want 0, %d", end, a, b, end-6)
+		}
+	}
+	turnOf(t, p, 1, kvcache.SessionOptions{}, seq)
+	if a, b := byClass(p, seq, kvcache.Ephemeral), skipped(p, seq); a != 0 || b != 24 {
+		t.Fatalf("after the last call: %d ephemeral, %d kept from lower tiers, want 0, 24", a, b)
+	}
+	turnOf(t, p, 1, kvcache.SessionOptions{}, slices.Concat(seq[:6], run(101, 8)))
+	if a, b := byClass(p, seq[:6], kvcache.Plain), byClass(p, seq[6:], kvcache.Ephemeral); a != 6 || b != 24 {
+		t.Errorf("after a message: %d plain, %d ephemeral, want 6, 24", a, b)
+	}
+	if got := p.TakePromoted(nil); len(got) > 0 {
+		t.Errorf("blocks %v were to be written to lower tiers", got)
+	}
+}
+
+// What waits is what is the session's alone, and a prompt that still carries it
+// shows that by the first of these blocks.
+func TestThinkingOverASharedBeginning(t *testing.T) {
+	for _, from := range []int{-1, 6} {
+		p := kvcache.New(100)
+		seq := run(1, 14)
+		turnOf(t, p, 2, kvcache.SessionOptions{}, seq[:8])
+		p.BeginTurn(1, kvcache.SessionOptions{}, seq[:6])
+		refs := append(p.MatchFor(1, nil, seq[:8]), store(t, p, seq[8:10]...)...)
+		p.MarkThinking(1, refs, from, true)
+		p.EndTurn(1, refs)
+		p.Release(refs)
+		turnOf(t, p, 1, kvcache.SessionOptions{}, seq)
+		if n := byClass(p, seq, kvcache.Ephemeral); n != 0 {
+			t.Errorf("from %d: %d ephemeral blocks while prompts carry them", from, n)
+		}
+		turnOf(t, p, 1, kvcache.SessionOptions{}, slices.Concat(seq[:6], run(101, 2)))
+		if n := byClass(p, seq[8:], kvcache.Ephemeral); n != 6 {
+			t.Errorf("from %d: %d ephemeral blocks after a message, want 6", from, n)
+		}
+	}
+}
+
+// Marks that came late, after the request, wait a minute too; and with its session
+// all thinking is over.
+func TestThinkingEnds(t *testing.T) {
+	for name, ends := range map[string]func(p *kvcache.Pool){
+		"a minute later": func(p *kvcache.Pool) { p.Advance(time.Minute) },
+		"closed":         func(p *kvcache.Pool) { p.CloseSession(1) },
+	} {
+		p := kvcache.New(100)
+		seq := run(1, 10)
+		turnOf(t, p, 1, kvcache.SessionOptions{}, seq)
+		refs := p.Match(nil, nil)
+		for _, h := range seq {
+			r, _ := p.Find(h)
+			refs = append(refs, r)
+		}
+		p.MarkThinking(1, refs, 6, true)
+		if n := byClass(p, seq, kvcache.Ephemeral); n != 0 {
+			t.Errorf("%s: %d ephemeral blocks before", name, n)
+		}
+		if ends(p); byClass(p, seq, kvcache.Ephemeral) != 4 {
+			t.Errorf("%s: %d ephemeral blocks, want 4", name, byClass(p, seq, kvcache.Ephemeral))
+		}
+	}
+}
+
 // compaction is a history of 175 blocks that becomes one of 40, of which the
 // first 10, system prompt and tools, are as before.
 func compaction(t *testing.T) (p *kvcache.Pool, old, summary []kv.SeqHash) {

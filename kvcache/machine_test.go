@@ -383,7 +383,9 @@ func (x *machine) mark(t *rapid.T) {
 		x.m.lower(i, false)
 	case 1:
 		x.p.SetOnce(kvcache.Ref(i))
-		s.once = true
+		if s.once = true; s.idle() {
+			s.key = x.m.tick()
+		}
 	case 2:
 		x.p.SetSkipWrite(kvcache.Ref(i))
 		s.skip = true

@@ -116,11 +116,7 @@ func (p *Pool) Hash(r Ref) kv.SeqHash { return p.blocks[r].hash }
 
 // Parent returns the parent of a published block, or Root.
 func (p *Pool) Parent(r Ref) Ref {
-	b := &p.blocks[r]
-	if b.state == Duplicate {
-		b = &p.blocks[b.up]
-	}
-	return Ref(b.up) // none is Root
+	return Ref(p.blocks[p.original(r)].up) // none is Root
 }
 
 // Allocate appends n mutable blocks to dst, each with one reference. It takes
@@ -241,7 +237,7 @@ func (p *Pool) Find(h kv.SeqHash) (r Ref, ok bool) {
 }
 
 // Touch makes blocks the most recently used ones, the head of the sequence last,
-// and renews their pins. It counts as a hit by nobody in particular.
+// and renews their pins. It is nobody's use: an ephemeral block stays so.
 func (p *Pool) Touch(hashes []kv.SeqHash) {
 	for _, h := range slices.Backward(hashes) {
 		i := p.find(h)
@@ -384,10 +380,7 @@ func (p *Pool) find(h kv.SeqHash) int32 { return p.index.get(p.blocks, h) }
 
 // primary returns the published block that r is, or is a duplicate of.
 func (p *Pool) primary(r Ref) int32 {
-	i := int32(r)
-	if p.blocks[i].state == Duplicate {
-		i = p.blocks[i].up
-	}
+	i := p.original(r)
 	if !p.blocks[i].published() {
 		panic(fmt.Sprintf("kvcache: block %d is %s, want one that is published", r, p.blocks[i].state))
 	}

@@ -95,10 +95,7 @@ func DecodeRecord(b []byte) (Record, error) {
 // Record returns what is to travel with a published block. Zero is the moment
 // from which the pool's time is counted. Epoch and Parent are left to the caller.
 func (k *keeper) Record(r Ref, zero time.Time) Record {
-	i := int32(r)
-	if k.blocks[i].state == Duplicate {
-		i = k.blocks[i].up
-	}
+	i := k.original(r)
 	b := &k.blocks[i]
 	x := NeutralRecord
 	x.Ephemeral, x.SkipWrite = b.flags&ephemeral != 0, b.flags&skipWrite != 0

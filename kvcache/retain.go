@@ -75,11 +75,10 @@ func (k *keeper) retain(i int32, r Retention) {
 	}
 	n := k.noteFor(i)
 	n.priority, n.ttl, n.until = r.Priority, max(r.TTL, 0), 0
-	if k.blocks[i].state != Inactive {
-		return
+	if k.blocks[i].state == Inactive {
+		k.startTTL(i, n)
+		k.refile(i)
 	}
-	k.startTTL(i, n)
-	k.refile(i)
 	k.tidy(i)
 }
 

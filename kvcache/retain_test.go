@@ -75,3 +75,54 @@ func TestTimeHasAnEnd(t *testing.T) {
 		}
 	}
 }
+
+// What was asked for and taken back leaves nothing.
+func TestNeutralAgain(t *testing.T) {
+	p := kvcache.New(4)
+	before := p.Footprint()
+	request(p, run(1, 3), func(refs []kvcache.Ref) {
+		for _, r := range refs {
+			p.Retain(r, kvcache.Retention{Priority: 80, TTL: time.Second})
+			p.Retain(r, kvcache.Retention{Priority: kvcache.Neutral})
+		}
+	})
+	first := p.Footprint()
+	request(p, run(11, 1), func(refs []kvcache.Ref) {
+		p.Retain(refs[0], kvcache.Retention{Priority: 80})
+		p.Retain(refs[0], kvcache.Retention{Priority: kvcache.Neutral})
+	})
+	if n := p.Footprint(); first > before+1 || n > first {
+		t.Errorf("%d, then %d entries where there were %d", first, n, before)
+	}
+}
+
+// A block that is to be used once more goes first until then, and if it has
+// children by the end of that use it waits for them.
+func TestOnceWithChildren(t *testing.T) {
+	seq, other := run(1, 2), run(11, 2)
+	for _, c := range []struct {
+		once  kv.SeqHash
+		used  bool
+		order []kv.SeqHash
+	}{
+		{1, true, []kv.SeqHash{12, 11, 2, 1}},
+		{2, false, []kv.SeqHash{2, 12, 11, 1}},
+		{12, false, []kv.SeqHash{12, 11, 2, 1}},
+	} {
+		p := kvcache.New(4)
+		request(p, other, nil)
+		request(p, seq, nil)
+		r, _ := p.Find(c.once)
+		p.SetOnce(r)
+		if c.used {
+			p.Release(p.Match(nil, seq))
+		}
+		p.Touch(seq[:1])
+		if got := p.Class(r); got != kvcache.Ephemeral {
+			t.Errorf("%d is %v", c.once, got)
+		}
+		if got := victims(p, 4); !slices.Equal(got, c.order) {
+			t.Errorf("%d: evicted %v, want %v", c.once, got, c.order)
+		}
+	}
+}

@@ -62,13 +62,14 @@ type session struct {
 	options  SessionOptions
 	running  int
 	closing  bool
-	deadline time.Duration // while idle
-	turn     int64         // of the deadline, for equal ones
-	at       int32         // in timeouts
-	live     int           // blocks tagged with it
-	blocks   []int32       // every such block, and some that no longer are
-	pins     []int32       // where it has pinned, likewise
-	manyPins int           // length of pins at which to look through it
+	reopened *SessionOptions // meanwhile, to hold from its end on
+	deadline time.Duration   // while idle
+	turn     int64           // of the deadline, for equal ones
+	at       int32           // in timeouts
+	live     int             // blocks tagged with it
+	blocks   []int32         // every such block, and some that no longer are
+	pins     []int32         // where it has pinned, likewise
+	manyPins int             // length of pins at which to look through it
 	history
 }
 
@@ -90,7 +91,8 @@ func (k *keeper) number(id SessionID) (n uint32, known bool) {
 
 // OpenSession begins a session, or changes the options of one: the newest
 // timeout counts. A session that has been ephemeral stays so, and one that has
-// not does not become so.
+// not does not become so. One that is closing is not known any more: it ends with
+// its last request, and a new one begins.
 func (k *keeper) OpenSession(id SessionID, o SessionOptions) (known bool) {
 	if id == 0 {
 		return false
@@ -99,12 +101,15 @@ func (k *keeper) OpenSession(id SessionID, o SessionOptions) (known bool) {
 	if o.Timeout <= 0 {
 		o.Timeout = k.timeout
 	}
-	if s := k.session(id); s != nil && !s.closing {
+	switch s := k.session(id); {
+	case s == nil:
+	case s.closing:
+		s.reopened = &o
+		return false
+	default:
 		s.options.Timeout = o.Timeout
 		k.idleSince(s)
 		return true
-	} else if s != nil {
-		return false
 	}
 	s := &session{id: id, options: o, at: none}
 	n := uint32(len(k.sessions))
@@ -178,7 +183,8 @@ func (k *keeper) EndTurn(id SessionID, refs []Ref) {
 }
 
 // CloseSession ends a session, at once or, if a request of it is running, with
-// the last one. It reports what the session was; closing twice is no error.
+// the last one, as those do that begin in between. It reports what the session was;
+// closing twice is no error.
 //
 // Blocks that nobody else has used go first if the session was ephemeral; else
 // they stay where they are. Pins of the session end.
@@ -187,6 +193,8 @@ func (k *keeper) CloseSession(id SessionID) SessionState {
 	switch was {
 	case SessionActive:
 		k.session(id).closing = true
+	case SessionClosing:
+		k.session(id).reopened = nil
 	case SessionIdle:
 		k.end(k.session(id))
 	}
@@ -218,10 +226,11 @@ func (k *keeper) Held(id SessionID) int {
 // Sessions returns how many sessions are known.
 func (k *keeper) Sessions() int { return len(k.byID) }
 
-// end closes a session. Its blocks come in the order in which it got them,
-// parents first, so that each one is put before its parent.
+// end closes a session, whose thinking is then over. Its blocks come in the order
+// in which it got them, parents first, so that each one is put before its parent.
 func (k *keeper) end(s *session) {
 	n := k.byID[s.id]
+	k.settleThinking(s)
 	for _, i := range prune(s.blocks, func(i int32) bool { return k.find(i, n) != nil }) {
 		if k.untag(i, n) && s.options.Ephemeral {
 			k.lower(i, true)
@@ -236,6 +245,9 @@ func (k *keeper) end(s *session) {
 	delete(k.byID, s.id)
 	k.sessions[n] = nil
 	k.vacant = append(k.vacant, n)
+	if s.reopened != nil {
+		k.OpenSession(s.id, *s.reopened)
+	}
 }
 
 // timeOut looks at the session that comes up first. If nothing was due so early,
@@ -258,23 +270,22 @@ func (k *keeper) timeOut() {
 	k.watch(s)
 }
 
-// lower makes a published block ephemeral, unless it is so. One that is idle
-// goes before all others if first is true, else behind its likes.
+// lower makes a published block ephemeral, unless it is so. It goes before all
+// others, as soon as it is idle, if first is true, else behind its likes.
 func (k *keeper) lower(i int32, first bool) {
 	k.wish()
 	b := &k.blocks[i]
 	b.flags |= ephemeral | skipWrite
-	if b.state != Inactive || k.kind != EvictRetention {
-		return
-	}
-	if until, _ := k.pinOf(i); until > 0 || !first {
+	switch {
+	case b.state != Inactive && first:
+		b.flags |= foremost
+	case b.state != Inactive || k.kind != EvictRetention:
+	case first:
+		k.unfile(i)
+		k.fileFirst(i)
+	default:
 		k.refile(i)
-		return
 	}
-	k.unfile(i)
-	b.queue = ephemeralQueue
-	k.turn++
-	k.toFront(i, -k.turn)
 }
 
 // raise takes the class from a block that has turned out to be wanted.
@@ -286,7 +297,7 @@ func (k *keeper) raise(i int32) {
 	if b.flags&skipWrite != 0 && len(k.promoted) < len(k.blocks) {
 		k.promoted = append(k.promoted, Ref(i))
 	}
-	b.flags &^= ephemeral | skipWrite
+	b.flags &^= ephemeral | skipWrite | foremost
 	if b.state == Inactive {
 		k.refile(i)
 	}
@@ -322,7 +333,12 @@ func (k *keeper) hit(i int32, n uint32, known bool) {
 		b.flags |= foreign // whose it was is not known
 	}
 	k.tag(i, n)
-	if s := k.sessions[n]; !s.options.Ephemeral || b.flags&foreign != 0 {
+	switch {
+	case b.flags&foreign != 0:
+		k.raise(i)
+	case k.sessions[n].options.Ephemeral:
+	case b.flags&ephemeral == 0 && k.onlyOf(i, n): // it waits to be, and nobody else has come
+	default:
 		k.raise(i)
 	}
 }
@@ -335,10 +351,7 @@ func (k *keeper) Tag(id SessionID, refs []Ref) {
 	}
 	s := k.sessions[n]
 	for _, r := range refs {
-		i := int32(r)
-		if k.blocks[i].state == Duplicate {
-			i = k.blocks[i].up
-		}
+		i := k.original(r)
 		b := &k.blocks[i]
 		if !b.published() {
 			continue

@@ -220,6 +220,50 @@ func TestClosedGoesFirst(t *testing.T) {
 	}
 }
 
+// The same holds of a session that ends with its last request, whose blocks fall
+// idle only after that.
+func TestClosedWhileRunningGoesFirst(t *testing.T) {
+	p := kvcache.New(6)
+	refs := store(t, p, 11)
+	p.SetEphemeral(refs[0])
+	p.Release(refs)
+	for id := range kvcache.SessionID(2) {
+		_, end := start(t, p, 1+id, kvcache.SessionOptions{Ephemeral: true}, run(int(100+100*id), 2))
+		p.CloseSession(1 + id)
+		end()
+	}
+	if got, want := victims(p, 6), []kv.SeqHash{201, 200, 101, 100, 11}; !slices.Equal(got, want) {
+		t.Errorf("evicted %v, want %v", got, want)
+	}
+}
+
+// Whoever opens a session that is closing gets a new one, once the old one has
+// ended; closing it again is the end of that, too.
+func TestReopenedWhileClosing(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		p := kvcache.New(20)
+		_, end := start(t, p, 7, kvcache.SessionOptions{Ephemeral: true}, run(1, 3))
+		p.CloseSession(7)
+		if p.OpenSession(7, kvcache.SessionOptions{Timeout: time.Hour}) {
+			t.Error("a session that is closing was known")
+		}
+		if again {
+			p.CloseSession(7)
+		}
+		end()
+		want := kvcache.SessionIdle
+		if again {
+			want = kvcache.SessionUnknown
+		}
+		if s := p.SessionState(7); s != want || p.Held(7) != 0 || byClass(p, run(1, 3), kvcache.Ephemeral) != 3 {
+			t.Errorf("closed again %v: %v, want %v, holding %d", again, s, want, p.Held(7))
+		}
+		if p.Advance(time.Hour - 1); p.SessionState(7) != want {
+			t.Error("the new timeout does not count")
+		}
+	}
+}
+
 // A block that an anonymous request has stored is nobody's, and no session's end
 // makes it worthless.
 func TestWhatOthersStoredIsNotTheSessions(t *testing.T) {

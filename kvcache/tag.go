@@ -29,7 +29,7 @@ type TagCount struct {
 // Tags appends the sessions that a block is tagged with. Of a block that has had
 // more than eight at a time nothing is known.
 func (k *keeper) Tags(dst []TagCount, r Ref) []TagCount {
-	k.eachTag(int32(r), func(t *tag) bool {
+	k.eachTag(k.original(r), func(t *tag) bool {
 		dst = append(dst, TagCount{k.sessions[t.session-1].id, int(t.count)})
 		return true
 	})
@@ -37,7 +37,7 @@ func (k *keeper) Tags(dst []TagCount, r Ref) []TagCount {
 }
 
 // Shared reports whether a block has had more sessions than are counted.
-func (k *keeper) Shared(r Ref) bool { return k.blocks[r].flags&shared != 0 }
+func (k *keeper) Shared(r Ref) bool { return k.blocks[k.original(r)].flags&shared != 0 }
 
 func (k *keeper) eachTag(i int32, yield func(*tag) bool) {
 	if k.blocks[i].flags&tagged == 0 {

@@ -87,8 +87,16 @@ func (p *Pool) SetEphemeral(ref Ref) {
 // SetOnce lets a block be reset, and its hash forgotten, when its next use ends.
 // If it then has children it waits for them among those that go first.
 func (p *Pool) SetOnce(ref Ref) {
+	p.once(p.primary(ref))
+	p.check()
+}
+
+func (p *Pool) once(i int32) {
 	p.wish()
-	p.blocks[p.primary(ref)].flags |= once
+	b := &p.blocks[i]
+	if b.flags |= once; b.state == Inactive && p.kind == EvictRetention {
+		p.refile(i)
+	}
 }
 
 // Discard forgets what is published under a hash: at once if nobody uses it and
