@@ -25,8 +25,9 @@ import (
 const (
 	// unit is what the arena is divided into; shorter values stay on the heap.
 	unit = 4 << 10
-	// overhead is what an entry is taken to cost besides its bytes.
-	overhead = 256
+	// overhead is what an entry is taken to cost besides its key and bytes, with
+	// the longest tag, since a tag may grow where nothing can be evicted.
+	overhead = 256 + store.MaxTag
 	// maxKey bounds keys.
 	maxKey = 64 << 10
 )
@@ -151,7 +152,7 @@ func (e *entry) cost() int64 {
 	if size >= unit {
 		size = (size + unit - 1) / unit * unit
 	}
-	return size + overhead + int64(len(e.Key)+len(e.Tag))
+	return size + overhead + int64(len(e.Key))
 }
 
 // drop lets go of e, and frees its place if nobody else holds it.
@@ -266,9 +267,7 @@ func (s *Store) Retag(ctx context.Context, key string, tag []byte) error {
 	if err != nil {
 		return err
 	}
-	s.used -= e.cost()
 	e.Tag = bytes.Clone(tag)
-	s.used += e.cost()
 	return nil
 }
 

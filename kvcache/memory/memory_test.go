@@ -53,8 +53,16 @@ func TestSmallValuesCount(t *testing.T) {
 	for ; err == nil && n < 100_000; n++ {
 		err = s.Put(ctx, fmt.Sprintf("%08d", n), make([]byte, 100), nil)
 	}
-	if u := s.Usage(); !errors.Is(err, store.ErrFull) || u.Used > u.Capacity || n < 10_000 {
+	if u := s.Usage(); !errors.Is(err, store.ErrFull) || u.Used > u.Capacity || n < 9_000 {
 		t.Errorf("%d values, %+v, %v", n, u, err)
+	}
+	for i := range n - 1 {
+		if err := s.Retag(ctx, fmt.Sprintf("%08d", i), make([]byte, store.MaxTag)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if u := s.Usage(); u.Used > u.Capacity {
+		t.Errorf("with longer tags: %+v", u)
 	}
 }
 
