@@ -17,10 +17,12 @@ import (
 	"github.com/dynago/dynago/kvstore"
 )
 
-// kvstoreCommand keeps KV-cache values for engines, in memory that they share.
+// kvstoreCommand keeps KV-cache values for engines, in memory, on disk and in an
+// object store that they share.
 type kvstoreCommand struct {
 	File    fileSettings          `embed:"" group:"Files"`
 	Store   kvstoreSettings       `embed:"" group:"Store"`
+	Below   tierSettings          `embed:"" group:"Disk and object store"`
 	Observe observabilitySettings `embed:"" group:"Logs and metrics"`
 }
 
@@ -29,7 +31,7 @@ type kvstoreSettings struct {
 	HTTP         *string       `name:"http-listen" env:"DYN_KVSTORE_HTTP_LISTEN" placeholder:"HOST:PORT|off" help:"Answer over HTTP here: /healthz, /readyz, /metrics and /v1/kv/...; otherwise on 127.0.0.1:6880 if it is free."`
 	Memory       string        `name:"memory" env:"DYN_KVSTORE_MEMORY" default:"4GiB" placeholder:"SIZE" help:"How much main memory the values may take."`
 	Unchecked    bool          `name:"no-checksums" env:"DYN_KVSTORE_NO_CHECKSUMS" help:"Do not check values against their XXH3 when they are read."`
-	Namespaces   []string      `name:"namespace" sep:";" env:"DYN_KVSTORE_NAMESPACE" placeholder:"NAME[,KEY=VALUE]" help:"A set of keys of its own, with quota=SIZE, full=evict (its own values, beyond the quota) or full=deny, and token=TOKEN or token-file=PATH, which AUTH opens it by. Repeatable; otherwise one for everybody."`
+	Namespaces   []string      `name:"namespace" sep:";" secret:"token=" env:"DYN_KVSTORE_NAMESPACE" placeholder:"NAME[,KEY=VALUE]" help:"A set of keys of its own, with quota=SIZE, full=evict (its own values, beyond the quota) or full=deny, and token=TOKEN or token-file=PATH, which AUTH opens it by. Repeatable; otherwise one for everybody."`
 	MaxValue     string        `name:"max-value-size" env:"DYN_KVSTORE_MAX_VALUE_SIZE" default:"512MiB" placeholder:"SIZE" help:"Longest value, at most 512MiB."`
 	MaxConns     int           `name:"max-connections" env:"DYN_KVSTORE_MAX_CONNECTIONS" default:"1024" range:"1..1000000" placeholder:"N" help:"How many clients may be connected."`
 	MaxPending   string        `name:"max-pending-size" env:"DYN_KVSTORE_MAX_PENDING_SIZE" default:"1GiB" placeholder:"SIZE" help:"How much memory values may take while they are received; what comes beyond is refused."`
@@ -41,7 +43,7 @@ type kvstoreSettings struct {
 }
 
 // Run serves until it is told to stop.
-func (c *kvstoreCommand) Run(to outlet, parsed *config.Parsed) error {
+func (c *kvstoreCommand) Run(to outlet, parsed *config.Parsed) (err error) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
@@ -69,6 +71,12 @@ func (c *kvstoreCommand) Run(to outlet, parsed *config.Parsed) error {
 	}
 	defer driver.Close() //nolint:errcheck // its memory goes with the process
 	options.Driver = driver
+	below, err := c.Below.open(context.Background())
+	defer func() { err = errors.Join(err, below.close()) }()
+	if err != nil {
+		return err
+	}
+	options.Below = below.tiers
 	server, err := kvstore.New(options)
 	if err != nil {
 		return err
@@ -84,7 +92,9 @@ func (c *kvstoreCommand) Run(to outlet, parsed *config.Parsed) error {
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	fmt.Fprintf(to.out, "dynago %s stores KV values on redis://%s\n", versionName(), listener.Addr())
-	fmt.Fprintf(to.out, "  memory   %s\n", c.Store.Memory)
+	for _, line := range append([]string{"memory   " + c.Store.Memory}, below.lines...) {
+		fmt.Fprintf(to.out, "  %s\n", line)
+	}
 	if side != nil {
 		fmt.Fprintf(to.out, "  http     http://%s/v1/kv/stats\n", side.listener.Addr())
 	}
