@@ -128,7 +128,7 @@ func (b *server) list(ctx context.Context, prefix string) iter.Seq2[string, erro
 		defer cancel()
 		for info := range b.core.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{Prefix: prefix, Recursive: true}) {
 			if info.Err != nil {
-				yield("", answer(info.Err))
+				yield("", info.Err)
 				return
 			}
 			if !yield(info.Key, nil) {

@@ -6,12 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/dynago/dynago/kvcache/store"
 )
 
-// maxLock is how much of a lock is read.
-const maxLock = 4 << 10
+const (
+	// maxLock is how much of a lock is read.
+	maxLock = 4 << 10
+	// farewell bounds the time that a writer who was told to stop takes for that.
+	farewell = time.Second
+)
 
 // acquire takes the lock of key, or fails if another instance has it.
 func (s *Store) acquire(ctx context.Context, key string) error {
@@ -70,7 +75,15 @@ func (s *Store) writeLock(ctx context.Context, key string, when condition) error
 	})
 }
 
-// release gives the lock of key back.
-func (s *Store) release(ctx context.Context, key string) error {
-	return s.remove(ctx, s.name(key)+lockSuffix)
+// release gives the lock of key back, also for a writer who was told to stop and
+// waits for nothing long. Should it fail, that is counted, and the lock ends in
+// time.
+func (s *Store) release(ctx context.Context, key string) {
+	limit := s.opts.Transfer
+	if ctx.Err() != nil {
+		limit = min(limit, farewell)
+	}
+	s.ask(context.WithoutCancel(ctx), limit, func(ctx context.Context) error {
+		return s.bucket.remove(ctx, s.name(key)+lockSuffix)
+	})
 }

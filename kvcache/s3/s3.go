@@ -162,6 +162,11 @@ func (s *Store) ask(ctx context.Context, limit time.Duration, request func(conte
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	return s.judge(err)
+}
+
+// judge tells the breaker how a request went.
+func (s *Store) judge(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil || errors.Is(err, errNoObject) || errors.Is(err, errCondition) {
@@ -220,9 +225,9 @@ func (s *Store) Scan(ctx context.Context) iter.Seq2[store.Entry, error] {
 			return
 		}
 		var keys []string
-		for name, err := range s.bucket.list(ctx, s.opts.Prefix) {
+		for name, err := range s.names(ctx) {
 			if err != nil {
-				yield(store.Entry{}, cmp.Or(ctx.Err(), fmt.Errorf("kvcache/s3: listing: %w: %w", store.ErrUnavailable, err)))
+				yield(store.Entry{}, err)
 				return
 			}
 			if key, ok := s.keyOf(name); ok {
@@ -236,6 +241,33 @@ func (s *Store) Scan(ctx context.Context) iter.Seq2[store.Entry, error] {
 			}
 		}
 		s.describe(ctx, keys, yield)
+	}
+}
+
+// names yields the names of all objects, in order. A listing that stands still for
+// longer than a transfer may take is a failure.
+func (s *Store) names(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		within, cancel := context.WithCancel(ctx)
+		defer cancel()
+		late := time.AfterFunc(s.opts.Transfer, cancel)
+		defer late.Stop()
+		var failure error
+		for name, err := range s.bucket.list(within, s.opts.Prefix) {
+			if failure = err; err != nil {
+				break
+			}
+			late.Stop()
+			if !yield(name, nil) {
+				return
+			}
+			late.Reset(s.opts.Transfer)
+		}
+		if failure = cmp.Or(failure, within.Err()); ctx.Err() != nil {
+			yield("", ctx.Err())
+		} else if err := s.judge(failure); err != nil {
+			yield("", fmt.Errorf("kvcache/s3: listing: %w", err))
+		}
 	}
 }
 

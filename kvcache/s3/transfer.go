@@ -133,9 +133,7 @@ func (s *Store) Put(ctx context.Context, key string, value, tag []byte) error {
 	if err := s.acquire(ctx, key); err != nil {
 		return err
 	}
-	// Also a writer who is told to stop gives the lock back. Should that fail, it
-	// is counted, and the lock ends in time.
-	defer s.release(context.WithoutCancel(ctx), key)
+	defer s.release(ctx, key)
 	// Whoever had the lock before may have completed something since.
 	there, done, err := s.present(ctx, key, m)
 	if done || err != nil {
