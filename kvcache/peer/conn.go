@@ -18,17 +18,25 @@ type conn struct {
 	r *bufio.Reader
 }
 
-// exchange sends commands and returns their answers, of which the first one
-// begins within limit. A connection that was kept may have been closed
-// meanwhile; then a new one is tried.
-func (s *Store) exchange(ctx context.Context, limit time.Duration, commands ...net.Buffers) ([]reply, error) {
+// patience is for how long an exchange is waited for: until its answers begin, and
+// from there to their end, 0 = the same time.
+type patience struct{ first, rest time.Duration }
+
+// How long is waited for what.
+func (s *Store) forHeader() patience { return patience{first: s.opts.Lookup} }
+func (s *Store) forValue() patience  { return patience{s.opts.Lookup, s.opts.Transfer} }
+func (s *Store) forChange() patience { return patience{first: s.opts.Transfer} }
+
+// exchange sends commands and returns their answers. A connection that was kept
+// may have been closed meanwhile; then a new one is tried.
+func (s *Store) exchange(ctx context.Context, wait patience, commands ...net.Buffers) ([]reply, error) {
 	if err := s.allow(ctx); err != nil {
 		return nil, err
 	}
 	c := s.kept()
-	replies, err := s.tell(ctx, c, limit, commands)
+	replies, err := s.tell(ctx, c, wait, commands)
 	if late := net.Error(nil); c != nil && err != nil && ctx.Err() == nil && !errors.Is(err, errFault) && (!errors.As(err, &late) || !late.Timeout()) {
-		replies, err = s.tell(ctx, nil, limit, commands)
+		replies, err = s.tell(ctx, nil, wait, commands)
 	}
 	if err != nil && ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -75,14 +83,14 @@ func (s *Store) kept() *conn {
 
 // tell is one exchange on c, or on a new connection if c is nil. The connection
 // is kept if all answers came.
-func (s *Store) tell(ctx context.Context, c *conn, limit time.Duration, commands []net.Buffers) ([]reply, error) {
+func (s *Store) tell(ctx context.Context, c *conn, wait patience, commands []net.Buffers) ([]reply, error) {
 	if c == nil {
 		var err error
 		if c, err = s.dial(ctx); err != nil {
 			return nil, err
 		}
 	}
-	replies, err := s.converse(ctx, c, limit, commands)
+	replies, err := s.converse(ctx, c, wait, commands)
 	if err != nil && !errors.Is(err, errFault) {
 		c.Close()
 		return nil, err
@@ -95,10 +103,10 @@ func (s *Store) tell(ctx context.Context, c *conn, limit time.Duration, commands
 var errFault = errors.New("the peer refuses")
 
 // converse sends commands and reads all their answers.
-func (s *Store) converse(ctx context.Context, c *conn, limit time.Duration, commands []net.Buffers) ([]reply, error) {
+func (s *Store) converse(ctx context.Context, c *conn, wait patience, commands []net.Buffers) ([]reply, error) {
 	stop := context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(wait.first)); err != nil {
 		return nil, err
 	}
 	var all net.Buffers
@@ -111,8 +119,8 @@ func (s *Store) converse(ctx context.Context, c *conn, limit time.Duration, comm
 	if _, err := c.r.Peek(1); err != nil {
 		return nil, unexpected(err)
 	}
-	if limit < s.opts.Transfer {
-		if err := c.SetDeadline(time.Now().Add(s.opts.Transfer)); err != nil {
+	if wait.rest > 0 {
+		if err := c.SetDeadline(time.Now().Add(wait.rest)); err != nil {
 			return nil, err
 		}
 	}
@@ -120,8 +128,9 @@ func (s *Store) converse(ctx context.Context, c *conn, limit time.Duration, comm
 		return nil, ctx.Err()
 	}
 	replies, refused := make([]reply, len(commands)), error(nil)
+	left := budget(s.opts.MaxValue + slack)
 	for i := range commands {
-		r, err := readReply(c.r, s.opts.MaxValue, 0)
+		r, err := readReply(c.r, &left, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -155,7 +164,7 @@ func (s *Store) dial(ctx context.Context) (*conn, error) {
 	if s.opts.User != "" {
 		auth = command("AUTH", s.opts.User, s.opts.Password)
 	}
-	if _, err := s.converse(ctx, c, s.opts.Lookup, []net.Buffers{auth}); err != nil {
+	if _, err := s.converse(ctx, c, s.forHeader(), []net.Buffers{auth}); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("AUTH: %w", err)
 	}

@@ -11,7 +11,8 @@ import (
 
 // Reread reads an answer and returns it as it is on the wire.
 func Reread(b []byte) (string, error) {
-	r, err := readReply(bufio.NewReaderSize(bytes.NewReader(b), maxLine), 1<<20, 0)
+	left := budget(1 << 20)
+	r, err := readReply(bufio.NewReaderSize(bytes.NewReader(b), maxLine), &left, 0)
 	if err != nil {
 		return "", err
 	}

@@ -50,8 +50,8 @@ type Options struct {
 	// User and Password are sent with AUTH if there is a password; without a user,
 	// the password alone.
 	User, Password string
-	// Lookup bounds the time to the first byte of an answer to a reader, and to
-	// connect; Transfer all else. 0 means the defaults.
+	// Lookup bounds the time to connect, to look for a value, and to the first byte
+	// of one that is read; Transfer all else. 0 means the defaults.
 	Lookup, Transfer time.Duration
 	// MaxValue bounds values; 0 means the default.
 	MaxValue int64
@@ -150,7 +150,7 @@ func (s *Store) Put(ctx context.Context, key string, value, tag []byte) error {
 	lock.Lock()
 	defer lock.Unlock()
 	name := s.opts.Prefix + key
-	_, err := s.exchange(ctx, s.opts.Transfer,
+	_, err := s.exchange(ctx, s.forChange(),
 		// Should the connection break in between, there is no old header for new
 		// bytes.
 		command("DEL", name+headerSuffix),
@@ -194,7 +194,7 @@ func (s *Store) Get(ctx context.Context, key string) (*store.Value, error) {
 // read returns what lies under key. torn means that it is there and not whole.
 func (s *Store) read(ctx context.Context, key string) (v *store.Value, torn bool, err error) {
 	name := s.opts.Prefix + key
-	replies, err := s.exchange(ctx, s.opts.Lookup, command("MGET", name+headerSuffix, name+bytesSuffix))
+	replies, err := s.exchange(ctx, s.forValue(), command("MGET", name+headerSuffix, name+bytesSuffix))
 	if err != nil {
 		return nil, false, err
 	}
@@ -222,7 +222,7 @@ func (s *Store) Stat(ctx context.Context, key string) (store.Entry, error) {
 
 // header returns the header of key.
 func (s *Store) header(ctx context.Context, key string) (header, error) {
-	replies, err := s.exchange(ctx, s.opts.Lookup, command("GET", s.opts.Prefix+key+headerSuffix))
+	replies, err := s.exchange(ctx, s.forHeader(), command("GET", s.opts.Prefix+key+headerSuffix))
 	if err != nil {
 		return header{}, err
 	}
@@ -247,7 +247,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 
 func (s *Store) remove(ctx context.Context, key string) error {
 	name := s.opts.Prefix + key
-	_, err := s.exchange(ctx, s.opts.Transfer, command("DEL", name+headerSuffix), command("DEL", name+bytesSuffix))
+	_, err := s.exchange(ctx, s.forChange(), command("DEL", name+headerSuffix), command("DEL", name+bytesSuffix))
 	return err
 }
 
@@ -264,7 +264,7 @@ func (s *Store) Retag(ctx context.Context, key string, tag []byte) error {
 		return about("tagging", key, err)
 	}
 	h.tag = tag
-	_, err = s.exchange(ctx, s.opts.Transfer, command("SET", s.opts.Prefix+key+headerSuffix, h.encode()))
+	_, err = s.exchange(ctx, s.forChange(), command("SET", s.opts.Prefix+key+headerSuffix, h.encode()))
 	return about("tagging", key, err)
 }
 
@@ -273,7 +273,7 @@ func (s *Store) Scan(ctx context.Context) iter.Seq2[store.Entry, error] {
 	return func(yield func(store.Entry, error) bool) {
 		seen := map[string]bool{} // a server may name a key twice
 		for cursor := "0"; ; {
-			replies, err := s.exchange(ctx, s.opts.Transfer, command("SCAN", cursor, "MATCH", glob(s.opts.Prefix)+"*"+headerSuffix, "COUNT", "256"))
+			replies, err := s.exchange(ctx, s.forChange(), command("SCAN", cursor, "MATCH", glob(s.opts.Prefix)+"*"+headerSuffix, "COUNT", "256"))
 			if err != nil {
 				yield(store.Entry{}, about("listing", s.opts.Prefix, err))
 				return

@@ -238,6 +238,65 @@ func TestSilentPeer(t *testing.T) {
 	})
 }
 
+// A peer that begins an answer and then says nothing more holds up those who only
+// want to know whether something is there for 50 ms as well, and those who want it
+// for as long as a transfer may take.
+func TestPeerThatStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := peer.New(peer.Options{
+			Address: "peer:6379", Password: "secret",
+			Dial: func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				go func() {
+					b := make([]byte, 1024)
+					for {
+						n, err := theirs.Read(b)
+						if err != nil {
+							return
+						}
+						if strings.Contains(string(b[:n]), "AUTH") {
+							theirs.Write([]byte("+OK\r\n"))
+						} else {
+							theirs.Write([]byte("$"))
+						}
+					}
+				}()
+				return ours, nil
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		start := time.Now()
+		if _, err := s.Stat(t.Context(), "k"); !errors.Is(err, store.ErrUnavailable) || time.Since(start) != peer.Lookup {
+			t.Errorf("Stat: %v after %v", err, time.Since(start))
+		}
+		start = time.Now()
+		if _, err := s.Get(t.Context(), "k"); !errors.Is(err, store.ErrUnavailable) || time.Since(start) != peer.Transfer {
+			t.Errorf("Get: %v after %v", err, time.Since(start))
+		}
+	})
+}
+
+// The strings of one answer are bounded together, and what holds nothing as well.
+func TestAnswersWithoutEnd(t *testing.T) {
+	name := "$100000\r\n" + strings.Repeat("x", 100_000) + "\r\n"
+	for _, tt := range []struct {
+		answer string
+		fits   bool
+	}{
+		{"*2\r\n:0\r\n*9\r\n" + strings.Repeat(name, 9), true},
+		{"*2\r\n:0\r\n*11\r\n" + strings.Repeat(name, 11), false},
+		{"*2\r\n*6\r\n" + strings.Repeat(name, 6) + "*6\r\n" + strings.Repeat(name, 6), false},
+		{"*60000\r\n" + strings.Repeat("*0\r\n", 60_000), false},
+	} {
+		if _, err := peer.Reread([]byte(tt.answer)); (err == nil) != tt.fits {
+			t.Errorf("%.30q…, %d bytes: %v", tt.answer, len(tt.answer), err)
+		}
+	}
+}
+
 func TestOptions(t *testing.T) {
 	for want, opts := range map[string]peer.Options{
 		"want HOST:PORT":  {Address: "localhost"},

@@ -25,9 +25,22 @@ const (
 	maxLine  = 4 << 10
 	maxItems = 64 << 10
 	maxDepth = 4
+	// slack is what the answers of an exchange may have besides a value.
+	slack = 4 << 20
+	// itemCost is what each reply is taken to cost besides its bytes.
+	itemCost = 32
 	// stretch is how much memory is taken for a string before its bytes come.
 	stretch = 16 << 20
 )
+
+// budget is how many bytes the answers of an exchange may still have together.
+type budget int64
+
+// take reports whether n bytes were left.
+func (b *budget) take(n int64) bool {
+	*b -= budget(n)
+	return *b >= 0
+}
 
 var errProtocol = errors.New("not RESP")
 
@@ -51,11 +64,14 @@ func command(words ...any) net.Buffers {
 	return append(bufs, head)
 }
 
-// readReply reads one answer, of which no string is longer than most.
-func readReply(r *bufio.Reader, most int64, depth int) (reply, error) {
+// readReply reads one answer, as far as left goes.
+func readReply(r *bufio.Reader, left *budget, depth int) (reply, error) {
 	line, err := readLine(r)
 	if err != nil {
 		return nil, err
+	}
+	if !left.take(itemCost + int64(len(line))) {
+		return nil, fmt.Errorf("%w: an answer without end", errProtocol)
 	}
 	if len(line) == 0 {
 		return nil, fmt.Errorf("%w: an empty line", errProtocol)
@@ -76,10 +92,10 @@ func readReply(r *bufio.Reader, most int64, depth int) (reply, error) {
 		return number(n), nil
 	case line[0] == '$' && n == -1, line[0] == '*' && n == -1:
 		return nil, nil
-	case line[0] == '$' && n >= 0 && n <= most:
+	case line[0] == '$' && n >= 0 && left.take(n):
 		return readBulk(r, n)
 	case line[0] == '*' && n >= 0 && n <= maxItems && depth < maxDepth:
-		return readArray(r, n, most, depth)
+		return readArray(r, n, left, depth)
 	}
 	return nil, fmt.Errorf("%w: %q", errProtocol, line)
 }
@@ -123,10 +139,10 @@ func readBulk(r *bufio.Reader, n int64) (reply, error) {
 	return bulk(b), nil
 }
 
-func readArray(r *bufio.Reader, n, most int64, depth int) (reply, error) {
+func readArray(r *bufio.Reader, n int64, left *budget, depth int) (reply, error) {
 	items := array{}
 	for range n {
-		item, err := readReply(r, most, depth+1)
+		item, err := readReply(r, left, depth+1)
 		if err != nil {
 			return nil, err
 		}
