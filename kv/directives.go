@@ -1,6 +1,9 @@
 package kv
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Directives is what one request asks of the KV cache. The frontend fills it
 // once; router, worker and store read it. All of it is advice, except the
@@ -24,6 +27,12 @@ type Directives struct {
 	Class Class
 	// SkipWrite keeps the request's blocks from lower tiers.
 	SkipWrite bool
+	// Thinking, if not nil, lets reasoning go first: the next prompt leaves it out, so
+	// that neither it nor what follows it can be found again.
+	Thinking *Thinking
+	// Compacted says that the harness has replaced the session's history by a
+	// summary, with which this prompt begins.
+	Compacted bool
 	// NextIn is the expected time to the session's next request; 0 = unknown.
 	NextIn time.Duration
 	// EvictSession closes the session's KV when its last request has ended.
@@ -65,3 +74,23 @@ const (
 	ClassNormal    Class = iota
 	ClassEphemeral       // evicted first, never written through
 )
+
+// Thinking says how reasoning is spelled that the next prompt of a conversation will
+// leave out.
+type Thinking struct {
+	// Start and End are the ids of tokens, any of which begins or ends reasoning.
+	Start, End []uint32
+}
+
+// Open says whether an answer to the prompt begins within reasoning.
+func (t *Thinking) Open(prompt []uint32) bool {
+	for _, id := range slices.Backward(prompt) {
+		if slices.Contains(t.Start, id) {
+			return true
+		}
+		if slices.Contains(t.End, id) {
+			return false
+		}
+	}
+	return false
+}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/dynago/dynago/engine"
 )
@@ -97,7 +98,7 @@ func DefaultArgs() Args {
 // key it does not know is an error that names it.
 func ParseArgs(data []byte) (Args, error) {
 	a := DefaultArgs()
-	if err := json.Unmarshal(data, &a, json.RejectUnknownMembers(true)); err != nil {
+	if err := json.Unmarshal(renamed(data), &a, json.RejectUnknownMembers(true)); err != nil {
 		if se, ok := errors.AsType[*json.SemanticError](err); ok {
 			key := strings.TrimPrefix(string(se.JSONPointer), "/")
 			if errors.Is(err, json.ErrUnknownName) {
@@ -116,10 +117,31 @@ func ParseArgs(data []byte) (Args, error) {
 	return a, nil
 }
 
+// renamed gives the members of an object the names that they have here. Where one is
+// there under two names, that of other engines counts: ours may be a default.
+func renamed(data []byte) []byte {
+	var members map[string]jsontext.Value
+	if json.Unmarshal(data, &members) != nil {
+		return data // which is an error that names its place
+	}
+	changed := false
+	for alias, key := range tierAliases {
+		if v, ok := members[alias]; ok {
+			members[key], changed = v, true
+			delete(members, alias)
+		}
+	}
+	if !changed {
+		return data
+	}
+	data, _ = json.Marshal(members)
+	return data
+}
+
 // form says in words what JSON fits a type of this package.
 func form(t reflect.Type) string {
 	switch t.Kind() {
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		return "a whole number"
 	case reflect.Float64:
 		return "a number"

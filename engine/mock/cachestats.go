@@ -38,11 +38,49 @@ type TierStats struct {
 	PinnedSeconds float64
 }
 
-// CacheStats returns the present counts.
+// CacheStats returns the present counts. Tiers that are shared are told by each core
+// that shares them.
 func (c *Core) CacheStats() CacheStats {
-	var s CacheStats
-	d := &s.Tiers[kv.TierDevice]
-	n := c.pool.Stats()
-	d.Blocks, d.Used, d.Stored = n.Total, n.Used(), n.Primary+n.Inactive
+	s := c.stats
+	for k := range s.Tiers {
+		p := c.poolOf(kv.Tier(k))
+		if p == nil {
+			continue
+		}
+		t, n := &s.Tiers[k], p.Stats()
+		t.Blocks, t.Used, t.Stored = n.Total, n.Used(), n.Primary+n.Inactive
+		t.Evictions = p.Evictions()
+	}
+	if c.below != nil {
+		s.Loads, s.Prefetch, s.Ways = c.below.registry.LoadStats(), c.below.registry.PrefetchStats(), c.below.registry.Ways()
+	}
 	return s
+}
+
+// poolOf returns the pool of a tier, or nil.
+func (c *Core) poolOf(k kv.Tier) *kvcache.Pool {
+	if k == kv.TierDevice {
+		return c.pool
+	}
+	if c.below != nil {
+		if t := c.below.registry.Tier(k); t != nil {
+			return t.Pool()
+		}
+	}
+	return nil
+}
+
+// countPins adds up what was pinned until now.
+func (c *Core) countPins(now time.Duration) {
+	seconds := max(0, now-c.counted).Seconds()
+	c.counted = max(c.counted, now)
+	for k := range c.stats.Tiers {
+		p := c.poolOf(kv.Tier(k))
+		if p == nil {
+			continue
+		}
+		t := &c.stats.Tiers[k]
+		t.PinnedSeconds += float64(t.Pinned) * seconds
+		t.Pinned, _ = p.PinBudget()
+	}
 }

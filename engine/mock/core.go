@@ -17,12 +17,16 @@ import (
 // others where blocks are short, then admits from the queue what fits. It is
 // computed as a whole: Step returns when it ends and what it gives then.
 type Core struct {
-	args   Args
-	timing timing
-	pool   *kvcache.Pool
-	local  []kv.LocalHash // content of the published blocks, by slot
-	start  time.Duration  // of the last pass
-	end    time.Duration
+	args    Args
+	timing  timing
+	pool    *kvcache.Pool  // the device
+	local   []kv.LocalHash // content of its published blocks, by slot; nil if there is more below
+	below   *below         // or nil
+	asked   bool           // somebody has asked something of the cache
+	stats   CacheStats     // as far as it is counted here
+	counted time.Duration  // how far pins are
+	start   time.Duration  // of the last pass
+	end     time.Duration
 	// reports says that events are to come with what they stored.
 	reports bool
 
@@ -31,7 +35,8 @@ type Core struct {
 	waiting queue
 	running []*request // in order of admission
 
-	kept int // requests that have ended, and keep their blocks
+	arrivals uint64
+	kept     int // requests that have ended, and keep their blocks
 
 	hits, queries, preemptions int64
 
@@ -142,10 +147,11 @@ type Admission struct {
 
 type request struct {
 	Request
-	id    ID
-	local []kv.LocalHash // of the blocks that are complete
-	seq   []kv.SeqHash
-	out   []uint32 // generated so far
+	wishes *wishes // or nil
+	id     ID
+	local  []kv.LocalHash // of the blocks that are complete
+	seq    []kv.SeqHash
+	out    []uint32 // generated so far
 
 	blocks   []kvcache.Ref
 	sealed   int // leading blocks that are published
@@ -159,6 +165,13 @@ type request struct {
 	due       time.Duration
 	held      bool
 
+	arrived  uint64         // in what order
+	load     kvcache.LoadID // while it is parked
+	parkedAt time.Duration
+	loaded   bool      // as far as could be
+	base     int       // number of the first block that was loaded
+	from     []kv.Tier // where it and those after it came from
+
 	prev, next *request // in the waiting queue
 	waiting    bool
 }
@@ -166,15 +179,17 @@ type request struct {
 func (r *request) length() int { return len(r.Prompt) + len(r.out) }
 
 // NewCore returns an idle core. The arguments must be valid.
-func NewCore(a Args) *Core { return newCore(a, nil) }
+func NewCore(a Args) *Core { return newCore(a, nil, nil) }
 
-func newCore(a Args, _ *Shared) *Core {
-	return &Core{
-		args:   a,
-		timing: a.timing(),
-		pool:   kvcache.New(a.NumGPUBlocks),
-		local:  make([]kv.LocalHash, a.NumGPUBlocks),
+// newCore returns a core that has some of its tiers from elsewhere, or nil.
+func newCore(a Args, s *Shared, disk *kvcache.Tier) *Core {
+	c := &Core{args: a, timing: a.timing(), pool: kvcache.NewPool(a.pool(kv.TierDevice))}
+	if a.tiered() {
+		c.below = newBelow(&c.args, c.pool, s, disk)
+	} else {
+		c.local = make([]kv.LocalHash, a.NumGPUBlocks)
 	}
+	return c
 }
 
 // Submit puts a request into the queue. One that could never run is refused
@@ -193,6 +208,9 @@ func (c *Core) Submit(now time.Duration, r Request) (ID, error) {
 	if len(r.Pace) > 0 {
 		q.due = now + r.Pace[0].First
 	}
+	c.arrivals++
+	q.arrived = c.arrivals
+	c.heed(now, q)
 	c.waiting.pushBack(q)
 	return q.id, nil
 }
@@ -237,6 +255,8 @@ func (c *Core) Cancel(id ID) {
 	r := c.slots[i]
 	if k := slices.Index(c.running, r); r.waiting {
 		c.waiting.remove(r)
+	} else if r.load != 0 {
+		c.unpark(r)
 	} else if k >= 0 {
 		c.running = slices.Delete(c.running, k, k+1)
 	} else {
@@ -247,17 +267,24 @@ func (c *Core) Cancel(id ID) {
 
 // retire gives back everything of a request that is in no queue.
 func (c *Core) retire(r *request) {
-	c.pool.Release(r.blocks)
+	c.leaveTurn(r)
+	c.release(r.blocks)
 	*r = request{
 		id:    r.id + 1<<32,
-		local: r.local[:0], seq: r.seq[:0], out: r.out[:0], blocks: r.blocks[:0],
+		local: r.local[:0], seq: r.seq[:0], out: r.out[:0], blocks: r.blocks[:0], from: r.from[:0],
 	}
 	c.free = append(c.free, uint32(r.id))
 }
 
-// NextWake returns when a request that holds tokens back has the next one due.
-// It is false if nothing will happen by itself.
+// NextWake returns when there is something to do next: a request that holds tokens
+// back has one due, or something ends that is on its way between tiers. It is false
+// if nothing will happen by itself.
 func (c *Core) NextWake() (at time.Duration, ok bool) {
+	if b := c.below; b != nil {
+		if at, ok = b.carrier.Next(); len(b.written) > 0 && (!ok || c.end < at) {
+			at, ok = c.end, true
+		}
+	}
 	for _, r := range c.running {
 		if r.paced() && !r.held && (!ok || r.due < at) {
 			at, ok = r.due, true
@@ -269,10 +296,16 @@ func (c *Core) NextWake() (at time.Duration, ok bool) {
 // Load returns what the core has to do; its rank is left to the caller.
 func (c *Core) Load() engine.RankLoad {
 	s := c.pool.Stats()
+	parked, tokens := 0, 0
+	if c.below != nil {
+		for _, r := range c.below.loads {
+			parked, tokens = parked+1, tokens+r.length()
+		}
+	}
 	return engine.RankLoad{
 		Running:       int64(len(c.running)),
-		Waiting:       int64(c.waiting.fresh.N + c.waiting.preempted.N),
-		WaitingTokens: int64(c.waiting.fresh.Sum + c.waiting.preempted.Sum),
+		Waiting:       int64(c.waiting.fresh.N+c.waiting.preempted.N) + int64(parked),
+		WaitingTokens: int64(c.waiting.fresh.Sum+c.waiting.preempted.Sum) + int64(tokens),
 		UsedBlocks:    int64(s.Used()),
 		TotalBlocks:   int64(s.Total),
 		PrefixHits:    c.hits,
@@ -282,8 +315,11 @@ func (c *Core) Load() engine.RankLoad {
 }
 
 // Stored returns events that store everything the cache holds, parents before
-// children.
+// children: on all tiers, as the events told so far have it.
 func (c *Core) Stored() []kv.Event {
+	if c.below != nil {
+		return c.below.events.Snapshot()
+	}
 	var events []kv.Event
 	for run := range c.pool.Chains() {
 		e := kv.Event{Kind: kv.Stored, Blocks: make([]kv.Block, len(run))}

@@ -57,6 +57,9 @@ type Config struct {
 	Bootstrap net.Listener
 	// Clock is the real one if nil.
 	Clock Clock
+	// Shared is what the engine's caches share with others, or nil. All that share
+	// it have one clock.
+	Shared *Shared
 }
 
 // Engine is a live mock engine. It has goroutines only while requests run.
@@ -85,6 +88,10 @@ type Engine struct {
 var (
 	_ engine.Engine        = (*Engine)(nil)
 	_ engine.Disaggregator = (*Engine)(nil)
+	_ engine.Sessioner     = (*Engine)(nil)
+	_ engine.Pinner        = (*Engine)(nil)
+	_ engine.Retainer      = (*Engine)(nil)
+	_ engine.Prefetcher    = (*Engine)(nil)
 )
 
 // New returns an engine that is ready, or will be once its start-up time has
@@ -116,6 +123,9 @@ func newEngine(cfg Config) (*Engine, error) {
 	}
 	if e.clock == nil {
 		e.clock = newWall()
+		if cfg.Shared != nil {
+			e.clock = cfg.Shared.clock
+		}
 	}
 	e.ready = e.clock.Now() + time.Duration(cfg.Args.StartupTime*float64(time.Second))
 	e.ids = idRange{low: 1000, high: 2000, not: cfg.EOS}
@@ -133,14 +143,22 @@ func newEngine(cfg Config) (*Engine, error) {
 			e:       e,
 			wake:    make(chan struct{}, 1),
 			halt:    make(chan struct{}, 1),
-			core:    NewCore(cfg.Args),
+			mu:      &sync.Mutex{},
+			core:    cfg.Shared.NewCore(cfg.Args),
 			streams: make(map[*stream]struct{}),
+		}
+		if cfg.Shared != nil {
+			r.mu = &cfg.Shared.mu
 		}
 		r.journal.rank = uint32(i)
 		r.journal.restart(e.epoch.Load())
 		e.rank = append(e.rank, r)
 	}
-	return e, e.open()
+	if err := e.open(); err != nil {
+		return nil, err
+	}
+	cfg.Shared.join(e)
+	return e, nil
 }
 
 func (e *Engine) chooseSource() error {
@@ -248,6 +266,7 @@ func (e *Engine) Close() error {
 		e.meeting.close()
 	}
 	e.ranks.Wait()
+	e.cfg.Shared.leave(e)
 	return nil
 }
 

@@ -22,6 +22,7 @@ func (c *Core) Step(now time.Duration) *Result {
 		Preempted: c.result.Preempted[:0],
 		Admitted:  c.result.Admitted[:0],
 	}
+	c.advance(c.start)
 	for _, r := range c.running {
 		r.used = 0
 	}
@@ -31,13 +32,15 @@ func (c *Core) Step(now time.Duration) *Result {
 	}
 	c.measure()
 	scheduled := c.args.MaxNumBatchedTokens - c.budget
-	if scheduled == 0 && c.result.Work.Emitting == 0 && len(c.result.Preempted) == 0 {
+	if scheduled == 0 && c.result.Work.Emitting == 0 && len(c.result.Preempted) == 0 && !c.stuck() {
 		c.result.Idle = true
+		c.tell()
 		return &c.result
 	}
 	c.end = c.start + c.args.duration(c.timing, &c.result.Work)
 	c.result.End = c.end
 	c.emit()
+	c.tell()
 	return &c.result
 }
 
@@ -52,6 +55,9 @@ func (c *Core) continueRunning() {
 			break
 		}
 		for want > 0 && !c.grow(r, r.computed+want) {
+			if c.yield(nil) {
+				continue
+			}
 			victim := c.victim()
 			gone := c.running[victim]
 			c.preempt(victim)
@@ -75,10 +81,20 @@ func (c *Core) continueRunning() {
 // They never preempt anyone. What they compute is published at once, so that
 // the next one can share it in the same pass.
 func (c *Core) admit() {
-	for c.budget > 0 && len(c.running) < c.args.MaxNumSeqs {
+	for c.budget > 0 && len(c.running)+c.parked() < c.args.MaxNumSeqs {
 		r := c.waiting.head
-		if r == nil || !c.begin(r) {
+		if r == nil {
 			return
+		}
+		switch c.begin(r) {
+		case blocked:
+			// Requests that wait with blocks of theirs must not wait for each other.
+			if len(c.running) == 0 && c.yield(r) {
+				continue
+			}
+			return
+		case parked:
+			continue
 		}
 		c.waiting.remove(r)
 		c.running = append(c.running, r)
@@ -87,13 +103,24 @@ func (c *Core) admit() {
 }
 
 // begin gives a waiting request the blocks of its first chunk, those that are
-// cached and those that are new. It changes nothing if that cannot be.
-func (c *Core) begin(r *request) bool {
+// cached and those that are new, or parks it until more are cached. It changes
+// nothing if neither can be.
+func (c *Core) begin(r *request) beginning {
 	size := c.args.BlockSize
-	var found, idle int
+	var sequence []kv.SeqHash
+	var idle int
+	held := len(r.blocks) // by a load that has ended
+	found := held
 	if c.args.EnablePrefixCaching {
 		// At least one token is always computed: it gives the next one.
-		found, idle = c.pool.Prefix(r.seq[:min(len(r.seq), (r.length()-1)/size)])
+		sequence = r.seq[:min(len(r.seq), (r.length()-1)/size)]
+		more, inactive := c.pool.Prefix(sequence[held:])
+		found, idle = found+more, inactive
+		if c.below != nil {
+			if b := c.park(r, found, sequence); b != begun {
+				return b
+			}
+		}
 	}
 	have := found * size
 	if r.preempted == 0 {
@@ -101,25 +128,28 @@ func (c *Core) begin(r *request) bool {
 	}
 	remaining := r.length() - have
 	if remaining > c.budget && !c.args.EnableChunkedPrefill {
-		return false
+		return blocked
 	}
 	want := min(remaining, c.budget)
 	need := blocks(have+want, size) - found
 	if need > c.pool.Available()-idle {
-		return false
+		return blocked
 	}
-	r.blocks = c.pool.Match(r.blocks, r.seq[:found])
+	r.blocks = c.match(r.Session, r.blocks, sequence[held:found])
 	r.sealed, r.computed = found, have
+	if c.asked || c.below != nil {
+		c.claim(r, found)
+	}
 	c.grow(r, have+want)
 	if r.cached < 0 {
 		r.cached = found * size
 	}
 	c.queries += int64(r.length())
 	c.hits += int64(found * size)
-	c.result.Admitted = append(c.result.Admitted, Admission{ID: r.id, Owner: r.Owner, Cached: found * size})
+	c.result.Admitted = append(c.result.Admitted, Admission{ID: r.id, Owner: r.Owner, Cached: found * size, From: c.found(r, found)})
 	r.used = 0
 	c.charge(r, want)
-	return true
+	return begun
 }
 
 // want returns how many tokens of a running request this pass should compute,
@@ -155,19 +185,9 @@ func (c *Core) grow(r *request, upto int) bool {
 	if need <= 0 {
 		return true
 	}
-	var evicted []kv.SeqHash
 	var ok bool
-	if r.blocks, evicted, ok = c.pool.Allocate(r.blocks, need); !ok {
-		return false
-	}
-	if len(evicted) > 0 {
-		e := kv.Event{Kind: kv.Removed, Blocks: make([]kv.Block, len(evicted))}
-		for i, h := range evicted {
-			e.Blocks[i].Engine = kv.EngineHash(h)
-		}
-		c.happen(e, r.Namespace)
-	}
-	return true
+	r.blocks, ok = c.allocate(r.blocks, need, r.Namespace)
+	return ok
 }
 
 func blocks(tokens, size int) int { return (tokens + size - 1) / size }
@@ -193,8 +213,9 @@ func (c *Core) preempt(i int) {
 	r := c.running[i]
 	c.running = slices.Delete(c.running, i, i+1)
 	c.budget += r.used
-	c.pool.Release(r.blocks)
-	r.blocks = r.blocks[:0]
+	c.stats.Recomputed += int64(r.computed - r.used)
+	c.release(r.blocks)
+	r.blocks, r.from, r.loaded = r.blocks[:0], r.from[:0], false
 	r.sealed, r.computed, r.used = 0, 0, 0
 	r.recompute = true
 	r.preempted++
@@ -219,7 +240,13 @@ func (c *Core) seal(r *request, upto int) {
 		if k > 0 {
 			parent = r.blocks[k-1]
 		}
-		if !c.pool.Register(r.blocks[k], r.seq[k], parent) {
+		if c.below != nil {
+			c.mark(r, k, c.below.publish(c, r, k, parent))
+			continue
+		}
+		fresh := c.pool.Register(r.blocks[k], r.seq[k], parent)
+		c.mark(r, k, fresh)
+		if !fresh {
 			continue // known; what is new can only stand behind it
 		}
 		c.local[r.blocks[k]] = r.local[k]
@@ -235,6 +262,9 @@ func (c *Core) seal(r *request, upto int) {
 			store := &c.result.Stores[len(c.result.Stores)-1]
 			store.Tokens = append(store.Tokens, r.content(k, size)...)
 		}
+	}
+	if c.below != nil && c.args.WritePolicy == "write_through" {
+		c.below.written = append(c.below.written, slices.Clone(r.blocks[r.sealed:full]))
 	}
 	r.sealed = full
 }
@@ -323,6 +353,9 @@ func (c *Core) emit() {
 			continue
 		}
 		o := c.give(r)
+		if o.Finish != engine.Running {
+			c.conclude(r)
+		}
 		switch {
 		case r.Keep && o.Finish == engine.FinishLength:
 			c.kept++
@@ -348,6 +381,7 @@ func (c *Core) give(r *request) *Output {
 		}
 		id := r.Generator.Next()
 		r.out = append(r.out, id)
+		r.think(id)
 		var shown bool
 		o.Finish, shown = r.ends(id)
 		if shown {

@@ -24,6 +24,16 @@ func (q *queue) pushFront(r *request) {
 	q.insert(r, after)
 }
 
+// putBack puts a request that comes back with blocks where it stood: before all of
+// its priority that have come after it.
+func (q *queue) putBack(r *request) {
+	var after *request
+	for next := q.head; next != nil && (next.Priority > r.Priority || next.Priority == r.Priority && next.arrived < r.arrived); next = next.next {
+		after = next
+	}
+	q.insert(r, after)
+}
+
 // insert puts r behind after, or first if that is nil.
 func (q *queue) insert(r, after *request) {
 	r.waiting = true

@@ -16,7 +16,7 @@ type rank struct {
 	wake chan struct{} // something was submitted
 	halt chan struct{} // the pass that is waited for does not count any more
 
-	mu      sync.Mutex
+	mu      *sync.Mutex // of all ranks that share a tier
 	core    *Core
 	journal journal
 	hear    func(Report) // or nil
@@ -45,13 +45,18 @@ func (r *rank) submit(s *stream, q Request) error {
 	}
 	s.core, s.id, s.epoch = r.core, id, r.journal.epoch
 	r.streams[s] = struct{}{}
+	r.work()
+	return nil
+}
+
+// work makes sure that somebody does what there is to do. The lock must be held.
+func (r *rank) work() {
 	if r.driven {
 		nudge(r.wake)
-		return nil
+		return
 	}
 	r.driven = true
 	r.e.ranks.Go(r.drive)
-	return nil
 }
 
 // leave forgets a stream whose consumer has gone, whether it has ended or not.
@@ -81,7 +86,7 @@ func (r *rank) drive() {
 			return
 		case res.Idle:
 			posted.wake()
-			clock.Wait(next-now, r.wake)
+			clock.Wait(max(0, next-clock.Now()), r.wake)
 			continue
 		}
 		d := res.End - clock.Now()
@@ -129,23 +134,35 @@ func (r *rank) pass(now time.Duration) (res *Result, next time.Duration, ok bool
 	}
 	res = r.core.Step(start)
 	if res.Idle && start < now {
+		r.tell(res.Events, res.Stores)
 		res = r.core.Step(now)
 	}
+	r.tell(res.Events, res.Stores)
+	r.e.cfg.Shared.announce()
 	if r.busy = !res.Idle; !r.busy {
 		next, r.driven = r.core.NextWake()
 		return res, next, r.driven
 	}
 	r.end = res.End
-	if len(res.Events) > 0 {
-		r.journal.append(res.Events)
-		r.report(Report{Events: res.Events, Stores: res.Stores})
-		r.e.events.ring()
-	}
 	return res, 0, true
+}
+
+// tell tells of what has happened to the cache.
+func (r *rank) tell(events []kv.Event, stores []Store) {
+	if len(events) == 0 {
+		return
+	}
+	r.journal.append(events)
+	r.report(Report{Events: events, Stores: stores})
+	r.e.events.ring()
 }
 
 func (r *rank) deliver(o *Output, posted *readers) {
 	s := o.Owner.(*stream)
+	if o.Err != nil {
+		s.box.fail(o.Err)
+		return
+	}
 	if len(o.Tokens) > 0 || o.Finish != engine.Running {
 		s.box.post(o)
 		if s.told {
@@ -171,10 +188,13 @@ func (r *rank) reset(epoch uint64, err error) {
 		s.box.fail(err)
 	}
 	clear(r.streams)
-	r.core, r.busy = NewCore(r.e.cfg.Args), false
-	if r.hear != nil {
-		r.core.Report()
+	if now := r.e.clock.Now(); r.e.closed.Load() {
+		r.core.stop(now) // others go on with what is shared
+		r.core = NewCore(r.e.cfg.Args.untiered())
+	} else {
+		r.core = r.core.Restart(now)
 	}
+	r.busy = false
 	r.journal.restart(epoch)
 	r.report(Report{Fresh: true})
 	nudge(r.halt)
@@ -185,6 +205,7 @@ func (r *rank) reset(epoch uint64, err error) {
 func (r *rank) read(at *reader) []kv.Batch {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.tell(r.core.news())
 	return r.journal.read(at, func() []kv.Event { return r.core.Stored() })
 }
 

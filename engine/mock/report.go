@@ -1,8 +1,9 @@
 package mock
 
 import (
+	"time"
+
 	"github.com/dynago/dynago/kv"
-	"github.com/dynago/dynago/kvcache"
 )
 
 // Report is what one pass did to the cache of a rank. It is what engines tell of
@@ -39,13 +40,24 @@ func (c *Core) happen(e kv.Event, ns kv.Namespace) {
 	}
 }
 
-// Forget drops everything that is cached. It is false, and nothing happens, while
-// a request has blocks.
-func (c *Core) Forget() bool {
-	if c.pool.Stats().Used() > 0 {
+// Forget drops everything that is cached and is not shared. It is false, and nothing
+// happens, while a request has blocks.
+func (c *Core) Forget(now time.Duration) bool {
+	if len(c.running)+c.parked()+c.kept > 0 {
 		return false
 	}
-	c.pool = kvcache.New(c.args.NumGPUBlocks)
+	for r := c.waiting.head; r != nil; r = r.next {
+		if len(r.blocks) > 0 {
+			return false
+		}
+	}
+	var s *Shared
+	if c.below != nil {
+		c.below.end(max(now, c.end))
+		s = c.below.shared
+	}
+	fresh := newCore(c.args, s, nil)
+	c.pool, c.below = fresh.pool, fresh.below
 	return true
 }
 
@@ -86,7 +98,7 @@ func (e *Engine) Forget() bool {
 func (r *rank) forget() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.core.Forget() {
+	if !r.core.Forget(r.e.clock.Now()) {
 		return false
 	}
 	cleared := []kv.Event{{Kind: kv.Cleared}}

@@ -17,15 +17,16 @@ type Shared struct {
 	clock wall       // of engines that have none
 	mu    sync.Mutex // of all ranks of all engines
 
-	bells sync.Mutex
-	ring  map[*Engine]bool
+	joined sync.Mutex
+	using  map[*Engine]bool
+	told   uint64 // the Generation of which they know
 }
 
 // NewShared returns what engines with these arguments share, or nil if that is
 // nothing. Engines with other sizes may join it; its own hold.
 func NewShared(a Args) *Shared {
 	sizes := a.Tiers()
-	s := &Shared{clock: newWall()}
+	s := &Shared{clock: newWall(), using: map[*Engine]bool{}}
 	if a.DiskShared && sizes[kv.TierDisk] > 0 {
 		s.disk = kvcache.NewTier(kv.TierDisk, kvcache.NewPool(a.pool(kv.TierDisk)))
 	}
@@ -54,9 +55,34 @@ func (s *Shared) Generation() (n uint64) {
 
 // NewCore returns an idle core that shares s, which may be nil: then what would be
 // shared is its own. The arguments must be valid.
-func (s *Shared) NewCore(a Args) *Core { return newCore(a, s) }
+func (s *Shared) NewCore(a Args) *Core { return newCore(a, s, nil) }
 
-// News returns what has happened to the tiers of the core since the last pass, by
-// what was on its way or by others who share them. The slice is valid until the
-// next call and the next Step.
-func (c *Core) News() []kv.Event { return nil }
+func (s *Shared) join(e *Engine) {
+	if s != nil {
+		s.joined.Lock()
+		defer s.joined.Unlock()
+		s.using[e] = true
+	}
+}
+
+func (s *Shared) leave(e *Engine) {
+	if s != nil {
+		s.joined.Lock()
+		defer s.joined.Unlock()
+		delete(s.using, e)
+	}
+}
+
+// announce lets all engines tell their readers what has happened to what they share.
+// The lock of their ranks must be held.
+func (s *Shared) announce() {
+	if s == nil || s.told == s.Generation() {
+		return
+	}
+	s.told = s.Generation()
+	s.joined.Lock()
+	defer s.joined.Unlock()
+	for e := range s.using {
+		e.events.ring()
+	}
+}

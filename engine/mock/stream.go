@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/kvcache"
 )
 
 // stream is one request between its consumer and its rank.
@@ -77,6 +79,7 @@ func (e *Engine) submit(ctx context.Context, r *engine.Request) (*stream, error)
 	q := Request{
 		Prompt:    r.TokenIDs,
 		Namespace: r.KV.Namespace,
+		Session:   kvcache.SessionOf(kv.SessionKey{Model: e.cfg.Model, Salt: r.KV.Namespace.Salt, ID: r.KV.Session.ID}),
 		MaxTokens: r.Stop.MaxTokens,
 		MinTokens: r.Stop.MinTokens,
 		Stop:      r.Stop.IDs,
@@ -85,6 +88,9 @@ func (e *Engine) submit(ctx context.Context, r *engine.Request) (*stream, error)
 	}
 	if r.Priority != nil {
 		q.Priority = *r.Priority
+	}
+	if asks(&r.KV) {
+		q.Directives = &r.KV
 	}
 	if err := e.plan(s, &q); err != nil {
 		return nil, err
@@ -97,6 +103,12 @@ func (e *Engine) submit(ctx context.Context, r *engine.Request) (*stream, error)
 		return nil, err
 	}
 	return s, nil
+}
+
+// asks says whether directives ask for anything.
+func asks(d *kv.Directives) bool {
+	return d.Session != (kv.Session{}) || d.Priority != nil || len(d.Ranges) > 0 || d.DecodePriority != nil || len(d.Pins) > 0 ||
+		d.Class != kv.ClassNormal || d.SkipWrite || d.Thinking != nil || d.Compacted || d.NextIn > 0 || d.EvictSession
 }
 
 // check refuses what the card does not promise.

@@ -34,6 +34,7 @@ func (a *Args) Card(model string) *engine.Card {
 	if a.EnablePrefixCaching {
 		c.Features = append(c.Features, engine.FeatureEvents)
 	}
+	c.Features = append(c.Features, a.cacheFeatures()...)
 	if c.Role == engine.Prefill { // whoever decodes takes blocks in either way
 		c.Disagg.Style = styleSerial
 		c.Features = append(c.Features, engine.FeatureHandoff)

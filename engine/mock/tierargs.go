@@ -129,6 +129,13 @@ func (a *Args) tiered() bool {
 	return a.HostBlocks > 0 || a.DiskBlocks > 0 || a.DiskBytes > 0 || a.SharedBlocks > 0 || a.SharedBytes > 0
 }
 
+// untiered returns the arguments of the same engine with a device alone.
+func (a Args) untiered() Args {
+	a.HostBlocks, a.DiskBlocks, a.DiskBytes, a.DiskShared = 0, 0, 0, false
+	a.SharedBlocks, a.SharedBytes = 0, 0
+	return a
+}
+
 func (a *Args) validateTiers() error {
 	fault := func(key string, value any, want string) error {
 		return fmt.Errorf("engine arguments: %s is %v, want %s", key, value, want)

@@ -494,7 +494,9 @@ control wait `
 		t.Error(diff)
 	}
 	// An engine without the ability says so.
-	plain := serve(t, args(), remote.ServerConfig{})
+	bare := args()
+	bare.EnablePrefixCaching = false
+	plain := serve(t, bare, remote.ServerConfig{})
 	if _, err := plain.OpenSession(t.Context(), key, engine.SessionOptions{}); engine.KindOf(err) != engine.Unsupported {
 		t.Errorf("sessions of an engine that has none: %v", err)
 	}

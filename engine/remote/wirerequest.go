@@ -207,6 +207,9 @@ func formatOf(m *workerpb.Guided) *chat.OutputFormat {
 	return f
 }
 
+// compacted is the phase of a compaction that is over.
+const compacted = "done"
+
 func directivesMessage(d *kv.Directives) *workerpb.Directives {
 	m := &workerpb.Directives{
 		Lora: d.Namespace.LoRA, Salt: d.Namespace.Salt, Priority: d.Priority,
@@ -227,6 +230,12 @@ func directivesMessage(d *kv.Directives) *workerpb.Directives {
 	}
 	for _, p := range d.Pins {
 		m.Pins = append(m.Pins, &workerpb.Pin{Upto: p.UpTo, TtlMs: millis(p.TTL), Hard: p.Hard})
+	}
+	if t := d.Thinking; t != nil {
+		m.ThinkEphemeral, m.ThinkStart, m.ThinkEnd = true, t.Start, t.End
+	}
+	if d.Compacted {
+		m.Compaction = &workerpb.Compaction{Phase: compacted}
 	}
 	if d.NextIn > 0 {
 		n := millis(d.NextIn)
@@ -257,6 +266,10 @@ func directivesOf(m *workerpb.Directives) kv.Directives {
 		n := priority(*p.Priority)
 		d.DecodePriority = &n
 	}
+	if m.ThinkEphemeral {
+		d.Thinking = &kv.Thinking{Start: m.ThinkStart, End: m.ThinkEnd}
+	}
+	d.Compacted = m.GetCompaction().GetPhase() == compacted
 	for _, p := range m.Pins {
 		d.Pins = append(d.Pins, kv.Pin{UpTo: p.Upto, TTL: duration(p.TtlMs), Hard: p.Hard})
 	}

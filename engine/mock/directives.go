@@ -1,0 +1,191 @@
+package mock
+
+import (
+	"slices"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/kvcache"
+)
+
+// What requests ask of the cache is done where their blocks are stored and found.
+// A core of which nobody has asked anything does not come here.
+
+// wishes is what one request asks.
+type wishes struct {
+	plan kvcache.Plan
+	// thinking is the position of the first token of reasoning, -1 before there is
+	// one.
+	thinking int
+}
+
+// heed takes a request's directives and lets its turn begin.
+func (c *Core) heed(now time.Duration, r *request) {
+	d := r.Directives
+	if d == nil && r.Session == 0 {
+		return
+	}
+	c.asked = true
+	if d == nil {
+		d = &kv.Directives{}
+		r.Directives = d
+	}
+	r.wishes = &wishes{plan: kvcache.NewPlan(d, c.args.BlockSize, len(r.Prompt)), thinking: -1}
+	if t := d.Thinking; t != nil && c.args.ThinkEphemeral == "auto" && t.Open(r.Prompt) {
+		r.wishes.thinking = len(r.Prompt)
+	}
+	if r.Session == 0 || !c.args.EnablePrefixCaching {
+		return
+	}
+	c.pool.Advance(now)
+	c.pool.BeginTurn(r.Session, c.sessionOf(r), r.seq)
+	if d.Compacted {
+		c.pool.Compact(r.Session)
+	}
+}
+
+func (c *Core) sessionOf(r *request) kvcache.SessionOptions {
+	o := r.wishes.plan.Session()
+	o.Ephemeral = o.Ephemeral || c.args.SubagentEphemeral && r.Directives.Session.Parent != ""
+	return o
+}
+
+// claim applies what a request asks for blocks that it has found.
+func (c *Core) claim(r *request, blocks int) {
+	w := r.wishes
+	if c.below != nil {
+		for _, t := range c.below.lower {
+			t.Pool().Touch(r.seq[:blocks]) // they are as recent there, and their pins
+		}
+	}
+	if w == nil {
+		return
+	}
+	for k := range blocks {
+		keep, ok := w.plan.Retention(k, false)
+		if !ok {
+			continue
+		}
+		c.pool.Retain(r.blocks[k], keep)
+		if c.below != nil {
+			for _, t := range c.below.lower {
+				t.Pool().SetRetention(r.seq[k:k+1], keep)
+			}
+		}
+	}
+}
+
+// mark applies what a request asks for block k, which is stored now; it is fresh
+// if nobody had stored it before.
+func (c *Core) mark(r *request, k int, fresh bool) {
+	w := r.wishes
+	if w == nil {
+		return
+	}
+	ref := r.blocks[k]
+	if keep, ok := w.plan.Retention(k, fresh); ok {
+		c.pool.Retain(ref, keep)
+	}
+	c.pool.Tag(r.Session, r.blocks[k:k+1])
+	if !fresh {
+		return
+	}
+	switch {
+	case w.plan.Ephemeral():
+		c.pool.SetEphemeral(ref)
+	case r.Directives.SkipWrite, c.isThought(r, k):
+		c.pool.SetSkipWrite(ref)
+	}
+}
+
+// think notes where the reasoning of an answer begins.
+func (r *request) think(id uint32) {
+	w := r.wishes
+	if w == nil || w.thinking >= 0 || r.Directives.Thinking == nil {
+		return
+	}
+	if slices.Contains(r.Directives.Thinking.Start, id) {
+		w.thinking = r.length() - 1
+	}
+}
+
+// isThought says whether block k holds or follows reasoning that nobody will send
+// back.
+func (c *Core) isThought(r *request, k int) bool {
+	w := r.wishes
+	return c.args.ThinkEphemeral == "auto" && w.thinking >= 0 && k >= kvcache.ThinkingFrom(w.thinking, c.args.BlockSize)
+}
+
+// conclude does what is to be done when a request has been answered: its pins hold
+// from now on, its reasoning is given up, and what its session will want is fetched.
+func (c *Core) conclude(r *request) {
+	w := r.wishes
+	if w == nil || !c.args.EnablePrefixCaching {
+		return
+	}
+	thought := r.sealed
+	if c.args.ThinkEphemeral == "auto" && w.thinking >= 0 {
+		thought = min(thought, kvcache.ThinkingFrom(w.thinking, c.args.BlockSize))
+		c.pool.MarkThinking(r.Session, r.blocks[:r.sealed], thought, true)
+	}
+	for blocks, pin := range w.plan.Pins {
+		pin.Owner = r.Session
+		c.pin(r.seq[:min(blocks, len(r.seq))], pin)
+	}
+	if b := c.below; b != nil && r.Directives.NextIn > 0 {
+		b.registry.Prefetch(c.start, kvcache.PrefetchRequest{
+			Hashes: r.seq[:thought], Target: kv.TierDevice, Deadline: c.end + r.Directives.NextIn,
+		})
+	}
+}
+
+// leaveTurn ends a request's turn, before its blocks are released.
+func (c *Core) leaveTurn(r *request) {
+	if r.wishes == nil || r.Session == 0 || !c.args.EnablePrefixCaching {
+		return
+	}
+	c.pool.EndTurn(r.Session, r.blocks[:min(r.sealed, len(r.blocks))])
+	if r.Directives.EvictSession {
+		c.CloseSession(c.start, r.Session)
+	}
+}
+
+// longestPin is longer than any pin that frontends grant.
+const longestPin = 24 * time.Hour
+
+// pin pins a prefix wherever it lies.
+func (c *Core) pin(hashes []kv.SeqHash, pin kvcache.Pin) kvcache.PinResult {
+	res := kvcache.PinResult{Requested: len(hashes)}
+	if c.below == nil {
+		res = c.pool.Pin(hashes, pin)
+	} else {
+		// A session must be known where it is to end its pins, and no shorter than
+		// they last.
+		for _, t := range c.below.lower {
+			if pin.Owner != 0 && pin.TTL > 0 {
+				t.Pool().OpenSession(pin.Owner, kvcache.SessionOptions{Timeout: max(pin.TTL, longestPin)})
+			}
+		}
+		for _, p := range c.below.registry.Pin(c.start, hashes, pin) {
+			res.Pinned = max(res.Pinned, p.Pinned)
+		}
+	}
+	if pin.TTL > 0 {
+		switch {
+		case res.Pinned == res.Requested:
+			c.stats.PinsGranted++
+		case res.Pinned > 0:
+			c.stats.PinsPartial++
+		default:
+			c.stats.PinsDenied++
+		}
+	}
+	return res
+}
+
+func errNoRoom(c *Core) error {
+	e := engine.Errorf(engine.WorkerOverloaded, "there is no room for the request: what fills the %d KV blocks of the device is pinned", c.args.NumGPUBlocks)
+	e.Code = "insufficient_capacity"
+	return e
+}
