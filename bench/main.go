@@ -56,6 +56,7 @@ var figures = []figure{
 	{"B16", "soak", takeSoak},
 	{"B18", "parsers and codecs", takeCodecs},
 	{"B20", "pool of KV blocks, one core", takeBlocks},
+	{"B23", "kvstore, large values", takeValues},
 }
 
 // bench is what all figures share.

@@ -153,6 +153,7 @@ var plan = []room{
 	{name: "bench/stats", outside: true, seenBy: []string{"bench", "bench/index", "bench/loadgen", "bench/virtual"}},
 	{name: "bench/virtual", outside: true, sees: []string{"bench/data", "bench/stats", "engine/mock", "router", "router/thompson", "sim", "sim/agenttrace", "sim/trace"}, seenBy: []string{}},
 	{name: "bench/tokens", outside: true, sees: []string{"chat", "prompt", "tokenizer"}, seenBy: []string{}},
+	{name: "bench/values", outside: true, seenBy: []string{}},
 	{name: "bench/baseline", outside: true, seenBy: []string{}},
 	{name: "bench/proxy", outside: true, seenBy: []string{}},
 	{name: "e2e", outside: true, seenBy: []string{}},
