@@ -23,7 +23,7 @@ import (
 )
 
 // orphaned is the age at which a file that was never renamed is taken for one
-// whose writer has died.
+// whose writer has died, and a record without its file for one whose file has gone.
 const orphaned = time.Hour
 
 // Options says what a directory is to be.
@@ -36,9 +36,10 @@ type Options struct {
 	// two blocks the one with the lower rank goes first, whenever they were used.
 	// A block without a record has a nil one. Without Rank all are equal.
 	Rank func(record []byte, now time.Time) int
-	// Stored and Removed, if not nil, are told of blocks that a sweep finds
-	// complete for the first time, and of blocks of which it finds files missing
-	// or removes them. They are called during Sweep, in the order in which blocks would go.
+	// Stored and Removed, if not nil, are told of blocks that a sweep finds whole
+	// for the first time, or again, and of such of which it then finds files missing
+	// or removes them. They are called during Sweep, in the order in which blocks
+	// would go.
 	Stored, Removed func(Block)
 }
 
@@ -50,14 +51,23 @@ type Block struct {
 	// Group tells apart the parts that engines store of one hash: vLLM's group of
 	// caches, SGLang's further pools.
 	Group string
+	// Ranks is of how many files the block is whole, as their names say; 0 = as many
+	// as any of its model and group has had.
+	Ranks int
 }
 
 // Janitor is for one directory. Its methods must not overlap.
 type Janitor struct {
 	opts  Options
 	root  *os.Root
-	known map[Block]*held
+	known map[Block]*held // by the last sweep
+	told  map[Block]bool  // as stored
+	// fullest is how many files a block has had at most.
+	fullest map[kind]int
 }
+
+// kind is what blocks have in common that are whole with equally many files.
+type kind struct{ model, group string }
 
 // held is what lies in the directory of a block.
 type held struct {
@@ -76,7 +86,8 @@ type Swept struct {
 	// Blocks and Bytes are what is left.
 	Blocks int
 	Bytes  int64
-	// Evicted counts blocks, Orphans files that were never renamed.
+	// Evicted counts blocks, Orphans files that were never renamed and records whose
+	// file has gone.
 	Evicted, Orphans int
 }
 
@@ -89,7 +100,7 @@ func Open(opts Options) (*Janitor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kvcache/janitor: %w", err)
 	}
-	return &Janitor{opts: opts, root: root, known: map[Block]*held{}}, nil
+	return &Janitor{opts: opts, root: root, known: map[Block]*held{}, told: map[Block]bool{}, fullest: map[kind]int{}}, nil
 }
 
 // Close lets go of the directory.
@@ -147,6 +158,7 @@ func (j *Janitor) Sweep(ctx context.Context, now time.Time) (Swept, error) {
 // look returns what lies in the directory, and files that were left behind.
 func (j *Janitor) look(ctx context.Context, now time.Time) (found map[Block]*held, orphans []string, err error) {
 	found = map[Block]*held{}
+	var last string // the block's file that was found last
 	err = fs.WalkDir(j.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil // gone since it was listed
@@ -163,11 +175,14 @@ func (j *Janitor) look(ctx context.Context, now time.Time) (found map[Block]*hel
 		}
 		b, ok := j.opts.Layout(name)
 		if !ok {
-			if j.unfinished(name) && now.Sub(info.ModTime()) > orphaned {
+			// The record of a file comes right behind it.
+			left := j.unfinished(name) || j.isSidecar(name) && strings.TrimSuffix(name, sidecar) != last
+			if left && now.Sub(info.ModTime()) > orphaned {
 				orphans = append(orphans, name)
 			}
 			return nil
 		}
+		last = name
 		h := found[b]
 		if h == nil {
 			h = &held{Block: b}
@@ -193,28 +208,39 @@ func (j *Janitor) unfinished(name string) bool {
 	return ok && (strings.HasSuffix(name[end:], ".tmp") || strings.HasPrefix(name[end:], ".tmp."))
 }
 
-// tell tells of the difference to what was known. A block that lost a file is
-// gone, and there again when it is whole.
+// tell tells of the difference to what was known.
 func (j *Janitor) tell(found map[Block]*held, order []*held) {
+	for b, h := range found {
+		k := kind{b.Model, b.Group}
+		j.fullest[k] = max(j.fullest[k], len(h.files))
+	}
 	for b, old := range j.known {
-		h := found[b]
-		if h == nil || len(h.files) < len(old.files) {
+		if h := found[b]; h == nil || len(h.files) < len(old.files) || !j.whole(h) {
 			j.forget(b)
 		}
 	}
 	for _, h := range order {
-		if j.known[h.Block] == nil && j.opts.Stored != nil {
-			j.opts.Stored(h.Block)
-		}
 		j.known[h.Block] = h
+		if j.whole(h) && !j.told[h.Block] {
+			j.told[h.Block] = true
+			if j.opts.Stored != nil {
+				j.opts.Stored(h.Block)
+			}
+		}
 	}
+}
+
+// whole reports whether a block has all of its files.
+func (j *Janitor) whole(h *held) bool {
+	return len(h.files) >= cmp.Or(h.Ranks, j.fullest[kind{h.Model, h.Group}])
 }
 
 func (j *Janitor) forget(b Block) {
 	delete(j.known, b)
-	if j.opts.Removed != nil {
+	if j.told[b] && j.opts.Removed != nil {
 		j.opts.Removed(b)
 	}
+	delete(j.told, b)
 }
 
 // evict unlinks the files of a block. Once one of them is gone the block is.

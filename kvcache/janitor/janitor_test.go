@@ -34,11 +34,15 @@ func TestLayouts(t *testing.T) {
 		name   string
 		want   block // none if zero
 	}{
-		{janitor.SGLang, hash + "_m.bin", block{Model: "m", Hash: hash}},
-		{janitor.SGLang, hash + "_m_1_2.bin", block{Model: "m", Hash: hash}},
-		{janitor.SGLang, hash + "_m_1_2_4_0.bin", block{Model: "m", Hash: hash}},
-		{janitor.SGLang, hash + "_m_1_2_4_0_cp1_2.bin", block{Model: "m", Hash: hash}},
-		{janitor.SGLang, hash + ".index_a_b-7_0_1.bin", block{Model: "a_b-7", Hash: hash, Group: "index"}},
+		{janitor.SGLang, hash + "_m.bin", block{Model: "m", Hash: hash, Ranks: 1}},
+		{janitor.SGLang, hash + "_m_1_2.bin", block{Model: "m", Hash: hash, Ranks: 2}},
+		{janitor.SGLang, hash + "_m_1_2_4_0.bin", block{Model: "m", Hash: hash, Ranks: 8}},
+		{janitor.SGLang, hash + "_m_1_2_4_0_cp1_2.bin", block{Model: "m", Hash: hash, Ranks: 16}},
+		{janitor.SGLang, hash + "_m_4_3.bin", block{Model: "m", Hash: hash, Ranks: 4}},
+		{janitor.SGLang, hash + "_m_4_4.bin", block{Model: "m_4_4", Hash: hash, Ranks: 1}},
+		{janitor.SGLang, hash + "_m_0_99999999999999999999.bin", block{Model: "m_0_99999999999999999999", Hash: hash, Ranks: 1}},
+		{janitor.SGLang, hash + "_1_2.bin", block{Model: "1_2", Hash: hash, Ranks: 1}},
+		{janitor.SGLang, hash + ".index_a_b-7_0_1.bin", block{Model: "a_b-7", Hash: hash, Group: "index", Ranks: 1}},
 		{janitor.SGLang, hash + "_m.bin.tmp", block{}},
 		{janitor.SGLang, hash + ".bin", block{}},
 		{janitor.SGLang, hash[1:] + "_m.bin", block{}},
@@ -156,18 +160,49 @@ func TestSweep(t *testing.T) {
 				t.Errorf("events %q, want %q", events, want)
 			}
 
-			// One that loses a file by other hands is gone, and is there again.
-			events = nil
+			// One that loses a file by other hands is gone until it is whole again, and
+			// a new one is not there before it has its second file.
+			sweep := func(want ...string) {
+				t.Helper()
+				events = nil
+				if _, err := j.Sweep(t.Context(), now); err != nil {
+					t.Fatal(err)
+				}
+				if !slices.Equal(events, want) {
+					t.Errorf("events %q, want %q", events, want)
+				}
+			}
 			if err := os.Remove(filepath.Join(dir, layout.name(3, 0))); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := j.Sweep(t.Context(), now); err != nil {
-				t.Fatal(err)
-			}
-			if want := []string{"-0003", "+0003"}; !slices.Equal(events, want) {
-				t.Errorf("events %q, want %q", events, want)
-			}
+			sweep("-0003")
+			put(t, dir, layout.name(5, 1), 100, now)
+			sweep()
+			put(t, dir, layout.name(3, 0), 100, now)
+			sweep("+0003")
+			put(t, dir, layout.name(5, 0), 100, now)
+			sweep("+0005", "-0000")
 		})
+	}
+}
+
+// A record whose file has gone goes too, in time; one that lies beside its file
+// stays, and so does one that was written before its file.
+func TestRecordsThatAreLeft(t *testing.T) {
+	dir, start := t.TempDir(), time.Unix(1e9, 0)
+	put(t, dir, sg(1, 0), 100, start)
+	put(t, dir, sg(1, 0)+".ret", 40, start)
+	put(t, dir, sg(1, 0)+".ret.new", 40, start)
+	put(t, dir, sg(2, 0)+".ret", 40, start)
+	put(t, dir, sg(3, 0)+".ret", 40, start.Add(2*time.Hour))
+	put(t, dir, "notes.ret", 40, start)
+	got, err := open(t, janitor.Options{Dir: dir, Layout: janitor.SGLang, Capacity: 1000}).Sweep(t.Context(), start.Add(2*time.Hour))
+	if want := (janitor.Swept{Blocks: 1, Bytes: 100, Orphans: 2}); err != nil || got != want {
+		t.Errorf("swept %+v, %v; want %+v", got, err, want)
+	}
+	want := []string{sg(1, 0), sg(1, 0) + ".ret", sg(3, 0) + ".ret", "notes.ret"}
+	if left := files(t, dir); !slices.Equal(left, want) {
+		t.Errorf("left are %q, want %q", left, want)
 	}
 }
 

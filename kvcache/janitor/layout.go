@@ -2,12 +2,16 @@ package janitor
 
 import (
 	"path"
+	"strconv"
 	"strings"
 )
 
 // Layout tells which block a file belongs to, by its path in the directory, with
 // slashes. ok is false for files that are no blocks.
 type Layout func(name string) (b Block, ok bool)
+
+// maxRanks is more than any engine has of one kind.
+const maxRanks = 4096
 
 var (
 	_ Layout = SGLang
@@ -28,23 +32,40 @@ func SGLang(name string) (b Block, ok bool) {
 	if !ok || len(hash) != 64 || !isHex(hash) {
 		return Block{}, false
 	}
-	return Block{Model: withoutRanks(model), Hash: hash, Group: pool}, true
+	model, ranks := cutRanks(model)
+	return Block{Model: model, Hash: hash, Group: pool, Ranks: ranks}, true
 }
 
-// withoutRanks returns a name without the numbers of ranks at its end:
-// _<rank>_<size> of tensors, then of pipelines and of contexts.
-func withoutRanks(name string) string {
+// cutRanks returns a name without the numbers of ranks at its end, and how many
+// files that makes: _<rank>_<size> of tensors, then _<size>_<rank> of pipelines,
+// then _cp<rank>_<size> of contexts, each of them only if there are such.
+func cutRanks(name string) (model string, ranks int) {
 	parts := strings.Split(name, "_")
-	n := len(parts)
-	if n > 2 && isNumber(parts[n-1]) && strings.HasPrefix(parts[n-2], "cp") && isNumber(parts[n-2][2:]) {
-		n -= 2
-	}
-	for range 2 {
-		if n > 2 && isNumber(parts[n-1]) && isNumber(parts[n-2]) {
-			n -= 2
+	ranks = 1
+	cut := func(rank, size string) bool {
+		r, s := number(rank), number(size)
+		if r < 0 || r >= s || s > maxRanks {
+			return false
 		}
+		ranks *= s
+		parts = parts[:len(parts)-2]
+		return true
 	}
-	return strings.Join(parts[:n], "_")
+	last := func() (a, b string) {
+		if len(parts) < 3 {
+			return "", ""
+		}
+		return parts[len(parts)-2], parts[len(parts)-1]
+	}
+	if a, b := last(); strings.HasPrefix(a, "cp") {
+		cut(a[len("cp"):], b)
+	}
+	a, b := last()
+	if cut(b, a) {
+		a, b = last()
+	}
+	cut(a, b)
+	return strings.Join(parts, "_"), ranks
 }
 
 // VLLM is the layout of its fs tier:
@@ -74,4 +95,13 @@ func cutLast(s, sep string) (before, after string, found bool) {
 
 func isHex(s string) bool { return s != "" && strings.Trim(s, "0123456789abcdef") == "" }
 
-func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+func isNumber(s string) bool { return number(s) >= 0 }
+
+// number returns the number that s is, or -1.
+func number(s string) int {
+	n, err := strconv.ParseUint(s, 10, 31)
+	if err != nil {
+		return -1
+	}
+	return int(n)
+}

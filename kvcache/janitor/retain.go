@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/dynago/dynago/kvcache/store"
 )
@@ -14,6 +15,8 @@ const (
 	// its block; where the file system has none, it lies in a file beside it.
 	attribute = "user.kv.retention"
 	sidecar   = ".ret"
+	// unfinishedRecord ends the name of such a file until it is whole.
+	unfinishedRecord = ".new"
 )
 
 // Retain puts a retention record beside the files of a block that the last
@@ -47,9 +50,19 @@ func (j *Janitor) writeRecord(name string, record []byte) error {
 	return j.writeSidecar(name, record)
 }
 
+// isSidecar reports whether name is that of a record beside a block's file, or of
+// one that was not finished.
+func (j *Janitor) isSidecar(name string) bool {
+	file, ok := strings.CutSuffix(strings.TrimSuffix(name, unfinishedRecord), sidecar)
+	if ok {
+		_, ok = j.opts.Layout(file)
+	}
+	return ok
+}
+
 // writeSidecar writes the file beside another, whole or not at all.
 func (j *Janitor) writeSidecar(name string, record []byte) error {
-	const fresh = sidecar + ".new"
+	const fresh = sidecar + unfinishedRecord
 	if err := j.root.WriteFile(name+fresh, record, 0o600); err != nil {
 		return err
 	}
