@@ -88,7 +88,7 @@ func (b *below) end(now time.Duration) {
 // Restart ends a core, as a crash does, and returns that of the next life: what was
 // in memory is gone, and what lay on a disk or is shared is still there.
 func (c *Core) Restart(now time.Duration) *Core {
-	c.stop(now)
+	c.Close(now)
 	if c.below == nil {
 		return c.next(nil, nil)
 	}
@@ -105,8 +105,9 @@ func (c *Core) next(s *Shared, disk *kvcache.Tier) *Core {
 	return next
 }
 
-// stop lets go of everything, for ever.
-func (c *Core) stop(now time.Duration) {
+// Close lets go of everything, for ever. Others go on with what they share with the
+// core.
+func (c *Core) Close(now time.Duration) {
 	if c.below == nil {
 		return
 	}

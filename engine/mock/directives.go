@@ -119,10 +119,11 @@ func (c *Core) isThought(r *request, k int) bool {
 
 // conclude does what is to be done when a request has been answered: its pins hold
 // from now on, its reasoning is given up, and what its session will want is fetched.
-func (c *Core) conclude(r *request) {
+// It returns how many blocks the pins hold.
+func (c *Core) conclude(r *request) (pinned int) {
 	w := r.wishes
 	if w == nil || !c.args.EnablePrefixCaching {
-		return
+		return 0
 	}
 	thought := r.sealed
 	if c.args.ThinkEphemeral == "auto" && w.thinking >= 0 {
@@ -131,13 +132,14 @@ func (c *Core) conclude(r *request) {
 	}
 	for blocks, pin := range w.plan.Pins {
 		pin.Owner = r.Session
-		c.pin(r.seq[:min(blocks, len(r.seq))], pin)
+		pinned = max(pinned, c.pin(r.seq[:min(blocks, len(r.seq))], pin).Pinned)
 	}
 	if b := c.below; b != nil && r.Directives.NextIn > 0 {
 		b.registry.Prefetch(c.start, kvcache.PrefetchRequest{
 			Hashes: r.seq[:thought], Target: kv.TierDevice, Deadline: c.end + r.Directives.NextIn,
 		})
 	}
+	return pinned
 }
 
 // leaveTurn ends a request's turn, before its blocks are released.

@@ -354,7 +354,7 @@ func (c *Core) emit() {
 		}
 		o := c.give(r)
 		if o.Finish != engine.Running {
-			c.conclude(r)
+			o.Pinned = c.conclude(r)
 		}
 		switch {
 		case r.Keep && o.Finish == engine.FinishLength:

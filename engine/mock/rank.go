@@ -189,7 +189,7 @@ func (r *rank) reset(epoch uint64, err error) {
 	}
 	clear(r.streams)
 	if now := r.e.clock.Now(); r.e.closed.Load() {
-		r.core.stop(now) // others go on with what is shared
+		r.core.Close(now) // others go on with what is shared
 		r.core = NewCore(r.e.cfg.Args.untiered())
 	} else {
 		r.core = r.core.Restart(now)
