@@ -1,10 +1,7 @@
 package kvevent
 
 import (
-	"bytes"
-	"cmp"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/zeebo/xxh3"
@@ -53,6 +50,12 @@ const (
 	// replayBackoff the time between.
 	replayAttempts = 3
 	replayBackoff  = 100 * time.Millisecond
+	// replayPatience is how long the state before a gap is believed while a replay
+	// brings nothing. The publishers of stock engines look for requests ten times a
+	// second, so that even an idle one answers in a fraction of it.
+	replayPatience = 500 * time.Millisecond
+	// longestAbsence is how long the state is believed while nothing is connected.
+	longestAbsence = 2 * time.Second
 	// replayCooldown is how long no replay is tried after all that failed.
 	replayCooldown    = 30 * time.Second
 	longestCooldown   = 10 * time.Minute
@@ -83,6 +86,11 @@ type OrderConfig struct {
 // must come again in the replay. Whatever is in doubt is settled by a replay,
 // and where there is none, by forgetting.
 //
+// While a replay runs messages wait, and the state is that of a while ago: what
+// the engine has let go of since still counts. That is borne for a moment, in
+// which most replays have come. Then the state is void, the messages count as
+// they come, and the replay has to bring everything.
+//
 // It is plain data and not safe for concurrent use; time comes in as an
 // argument.
 type Order struct {
@@ -112,9 +120,16 @@ type Order struct {
 	ask      ask
 	attempts int       // replays without progress
 	at       time.Time // of the next attempt, while waiting
+	// aged is when the state began to be that of a while ago, zero if it is not:
+	// live messages wait, or do not arrive. Each message of a replay makes it young
+	// again.
+	aged     time.Time
 	cooldown time.Time // until when no replay is tried
 	pause    time.Duration
 	mend     bool // a later replay may mend a partial state
+	// keeps is how many messages the engine had for the last replay that began too
+	// late, 0 if none did.
+	keeps uint64
 }
 
 // phase is what an order is doing.
@@ -131,9 +146,10 @@ const (
 type ask struct {
 	from   uint64
 	resume bool // begins with the newest message applied
-	mend   bool // of a state that is good as far as it goes
+	mend   bool // of a state that is good as far as it goes, and kept up meanwhile
 	heard  bool // something has come
 	flawed bool // and was not what was asked for
+	late   bool // its beginning was missing
 	holed  bool // something was missing in its midst
 	gained bool // something was applied
 	// target is the first message held when the request was made: it was sent
@@ -169,12 +185,15 @@ func (o *Order) Partial() bool { return !o.whole }
 // Deadline returns when [Order.Tick] is to be called, if ever.
 func (o *Order) Deadline() (at time.Time, ok bool) {
 	switch {
-	case o.phase == waiting:
-		return o.at, true
 	case o.phase == live && o.mend && !o.whole:
 		return o.cooldown, true
+	case o.phase == waiting:
+		at, ok = o.at, true
 	}
-	return time.Time{}, false
+	if void, ages := o.voidAt(); ages && (!ok || void.Before(at)) {
+		return void, true
+	}
+	return at, ok
 }
 
 // Connected says that from now on the engine's messages arrive, for the first
@@ -186,27 +205,30 @@ func (o *Order) Connected(now time.Time) {
 		o.fx.Stop()
 	}
 	if o.mayReplay(now) {
-		o.replay(false)
+		o.aged = now
+		o.replay(now, false)
 		return
 	}
-	// Whether this is still the life that was followed cannot be known.
+	// Whether this is still the life that was followed cannot be known, nor whether
+	// a replay would bring less than is there.
 	o.forget(kv.GapLost)
-	o.phase = live
+	o.phase, o.mend = live, o.config.Replays
 }
 
 // Disconnected says that no more messages arrive until it is connected again.
-func (o *Order) Disconnected() {
+func (o *Order) Disconnected(now time.Time) {
 	if o.phase == asking {
 		o.fx.Stop()
 	}
 	o.drop()
-	o.phase = idle
+	o.phase, o.ask.mend = idle, false
+	o.age(now)
 }
 
 // Restarted says that the engine has begun another life. Nothing is expected
 // until it is connected again.
-func (o *Order) Restarted() {
-	o.Disconnected()
+func (o *Order) Restarted(now time.Time) {
+	o.Disconnected(now)
 	o.restart()
 }
 
@@ -219,7 +241,9 @@ func (o *Order) Live(now time.Time, m Message) {
 	case o.phase == live:
 		o.advance(now, m)
 	case o.phase != idle:
-		o.hold(now, m)
+		if o.hold(now, m) && o.mending() {
+			o.advance(now, m)
+		}
 	}
 }
 
@@ -229,9 +253,10 @@ func (o *Order) Replayed(now time.Time, m Message) {
 		return
 	}
 	o.stats.Replayed++
+	o.aged = now
 	switch {
 	case !o.ask.heard:
-		if !o.opens(m) {
+		if !o.opens(now, m) {
 			return
 		}
 	case m.Seq < o.next:
@@ -248,6 +273,7 @@ func (o *Order) Replayed(now time.Time, m Message) {
 	}
 	o.ask.gained = true
 	o.apply(m)
+	o.aged = now // but held ones still wait
 }
 
 // ReplayEnded says that all of the replay has come.
@@ -259,9 +285,9 @@ func (o *Order) ReplayEnded(now time.Time) {
 	case !o.ask.heard && o.ask.resume:
 		// The life that was followed would have sent its newest message.
 		o.restart()
-		o.replay(false)
+		o.replay(now, false)
 		return
-	case !o.ask.heard && o.ask.hasTarget:
+	case !o.ask.heard && (o.ask.hasTarget || o.ask.mend && len(o.held) > 0):
 		o.giveUp(now, ReplayEmpty)
 		return
 	case o.ask.hasTarget && o.next <= o.ask.target:
@@ -270,7 +296,7 @@ func (o *Order) ReplayEnded(now time.Time) {
 	case len(o.held) > 0 && o.held[0].Seq > o.next:
 		// More is missing, between what was replayed and what came live since.
 		o.stats.Gaps++
-		o.replay(false)
+		o.replay(now, false)
 		return
 	case !o.ask.heard:
 		// The engine has published nothing yet, whatever it did in lives before.
@@ -282,6 +308,9 @@ func (o *Order) ReplayEnded(now time.Time) {
 	}
 	if !o.ask.flawed {
 		o.stats.Replays[ReplayComplete]++
+	}
+	if o.ask.late && !o.ask.holed {
+		o.keeps = o.next - o.first
 	}
 	o.attempts, o.pause = 0, 0
 	switch {
@@ -303,13 +332,15 @@ func (o *Order) ReplayFailed(now time.Time) {
 
 // Tick does what was to be done at [Order.Deadline].
 func (o *Order) Tick(now time.Time) {
-	at, ok := o.Deadline()
-	switch {
+	if at, ok := o.voidAt(); ok && !now.Before(at) {
+		o.void(now)
+	}
+	switch at, ok := o.Deadline(); {
 	case !ok || now.Before(at):
 	case o.phase == waiting:
-		o.replay(o.ask.mend)
+		o.replay(now, o.ask.mend)
 	default:
-		o.replay(true)
+		o.replay(now, true)
 	}
 }
 
@@ -345,8 +376,14 @@ func (o *Order) advance(now time.Time, m Message) {
 // another life.
 func (o *Order) leap(now time.Time, m Message) {
 	if o.mayReplay(now) {
+		if o.tooFar(m) {
+			// What the engine still has is all that can be known.
+			o.missed(m.Seq)
+			o.forget(kv.GapLost)
+		}
+		o.age(now)
 		o.hold(now, m)
-		o.replay(false)
+		o.replay(now, false)
 		return
 	}
 	o.missed(m.Seq)
@@ -354,49 +391,6 @@ func (o *Order) leap(now time.Time, m Message) {
 	o.base(m.Seq)
 	o.linked = true
 	o.apply(m)
-}
-
-// opens takes the first message of a replay, and says whether it is to be
-// applied.
-func (o *Order) opens(m Message) bool {
-	resumes := o.ask.resume && m.Seq+1 == o.next
-	switch {
-	case o.ask.resume && m.Seq+1 < o.next:
-		return false // more than was asked for
-	case resumes && o.applied(m):
-		o.ask.heard = true
-		return false // the same life goes on
-	case resumes:
-		o.restart()
-		o.replay(false)
-		return false
-	case o.ask.resume, m.Seq != 0:
-		// The engine keeps too little. What it has is true as far as it goes.
-		o.missed(m.Seq)
-		o.incomplete(ReplayStartedLate)
-		o.base(m.Seq)
-	default:
-		o.forget(kv.GapLost)
-		o.base(0)
-		o.whole, o.dirty = true, true
-		o.fx.Rebuild()
-	}
-	o.ask.heard, o.ask.mend = true, false
-	return true
-}
-
-// meets compares a replayed message with the one of its number that is held,
-// and lets go of those that it makes superfluous.
-func (o *Order) meets(m Message) bool {
-	for len(o.held) > 0 && o.held[0].Seq <= m.Seq {
-		same := o.held[0].Seq != m.Seq || bytes.Equal(o.held[0].Payload, m.Payload)
-		if !same {
-			return false
-		}
-		o.linked = o.linked || o.held[0].Seq == m.Seq
-		o.unhold()
-	}
-	return true
 }
 
 // apply takes the message expected.
@@ -428,7 +422,7 @@ func (o *Order) lose(reason kv.GapReason) {
 		o.fx.Clear(reason)
 		o.stats.Cleared++
 	}
-	o.whole, o.told, o.dirty = false, false, false
+	o.whole, o.told, o.dirty, o.aged = false, false, false, time.Time{}
 }
 
 // forget voids everything, also the place in the sequence.
@@ -441,13 +435,7 @@ func (o *Order) forget(reason kv.GapReason) {
 func (o *Order) restart() {
 	o.stats.Restarts++
 	o.forget(kv.GapRestart)
-}
-
-// incomplete counts a replay that does not tell everything.
-func (o *Order) incomplete(why ReplayOutcome) {
-	o.stats.Replays[why]++
-	o.ask.flawed = true
-	o.forget(kv.GapLost)
+	o.mend = o.mend || o.config.Replays // of this one all may be kept
 }
 
 // missed counts the messages from the one expected up to number seq, which will
@@ -472,127 +460,4 @@ func (o *Order) known(seq uint64) bool {
 // must be known.
 func (o *Order) applied(m Message) bool {
 	return o.digests[m.Seq%rememberedDigests] == xxh3.Hash(m.Payload)
-}
-
-func (o *Order) mayReplay(now time.Time) bool {
-	return o.config.Replays && !now.Before(o.cooldown)
-}
-
-// replay asks for what is missing. With mend the state as it is stays until
-// something better comes.
-func (o *Order) replay(mend bool) {
-	o.phase, o.linked = asking, false
-	o.ask = ask{mend: mend, resume: !mend && o.based && o.next > 0}
-	if o.ask.resume {
-		o.ask.from = o.next - 1
-	}
-	if len(o.held) > 0 {
-		o.ask.target, o.ask.hasTarget = o.held[0].Seq, true
-	}
-	o.fx.Replay(o.ask.from)
-}
-
-// retry plans the next attempt at a replay, if there is one.
-func (o *Order) retry(now time.Time, progress bool) {
-	if progress {
-		o.attempts = 0
-	}
-	if o.attempts++; o.attempts >= replayAttempts {
-		o.giveUp(now, ReplayFailed)
-		return
-	}
-	o.phase, o.at = waiting, now.Add(replayBackoff)
-}
-
-// giveUp goes on without what is missing, and leaves the engine alone for a
-// while.
-func (o *Order) giveUp(now time.Time, why ReplayOutcome) {
-	o.pause = min(max(2*o.pause, replayCooldown), longestCooldown)
-	o.cooldown, o.mend, o.attempts = now.Add(o.pause), true, 0
-	if o.ask.mend {
-		o.stats.Replays[why]++
-	} else {
-		if len(o.held) > 0 {
-			o.missed(o.held[0].Seq)
-		}
-		o.incomplete(why)
-	}
-	o.resumeLive(now)
-}
-
-// mixed takes note that replay and live messages are not of one life, or not of
-// one publisher. The live ones count; the next attempt will tell.
-func (o *Order) mixed(now time.Time) {
-	o.stats.Mixed++
-	if o.phase == asking {
-		o.fx.Stop()
-	}
-	o.restart()
-	o.retry(now, false)
-}
-
-// resumeLive goes on with the messages that were held.
-func (o *Order) resumeLive(now time.Time) {
-	o.phase = live
-	held, spilled := o.held, o.spilled
-	o.drop()
-	for _, m := range held {
-		if o.phase == live {
-			o.advance(now, m)
-		} else {
-			o.hold(now, m)
-		}
-	}
-	switch {
-	case !spilled:
-	case o.phase != live:
-		o.spilled = true
-	case o.mayReplay(now):
-		o.replay(false)
-	}
-}
-
-// hold keeps a live message until the replay is over.
-func (o *Order) hold(now time.Time, m Message) {
-	n := len(o.held)
-	switch {
-	case o.known(m.Seq) && o.applied(m), o.holds(m):
-		o.stats.Duplicates++
-	case o.known(m.Seq), n > 0 && m.Seq <= o.held[n-1].Seq:
-		// It is of another life than what was applied or held so far.
-		o.drop()
-		o.keep(m)
-		o.mixed(now)
-	case o.spilled, n >= o.config.HeldMessages, n > 0 && o.heldBytes+len(m.Payload) > o.config.HeldBytes:
-		o.spilled = true
-		o.stats.Spilled++
-	default:
-		o.keep(m)
-	}
-}
-
-// holds says whether m is among the messages held, which ascend.
-func (o *Order) holds(m Message) bool {
-	i, ok := slices.BinarySearchFunc(o.held, m.Seq, func(h Message, seq uint64) int { return cmp.Compare(h.Seq, seq) })
-	return ok && bytes.Equal(o.held[i].Payload, m.Payload)
-}
-
-func (o *Order) keep(m Message) {
-	m.Payload = bytes.Clone(m.Payload)
-	o.held = append(o.held, m)
-	o.heldBytes += len(m.Payload)
-}
-
-// unhold lets go of the oldest message held.
-func (o *Order) unhold() {
-	o.heldBytes -= len(o.held[0].Payload)
-	o.held[0] = Message{}
-	if o.held = o.held[1:]; len(o.held) == 0 {
-		o.held = nil
-	}
-}
-
-// drop lets go of all messages held.
-func (o *Order) drop() {
-	o.held, o.heldBytes, o.spilled = nil, 0, false
 }

@@ -55,6 +55,12 @@ func change(cache uint64, payload string) (after uint64, cleared bool) {
 	return cache, cleared
 }
 
+// clockOf returns the time of a message.
+func clockOf(m kvevent.Message) (at int) {
+	fmt.Sscanf(string(m.Payload), "@%d", &at) //nolint:errcheck // all have one
+	return at
+}
+
 // item is what comes over the connection for live messages: one of them, or the
 // news that the connection is a new one.
 type item struct {
@@ -80,6 +86,14 @@ type world struct {
 	replay    []kvevent.Message // on their way; the last one is the end of it
 	answered  bool
 
+	// behind is since when the receiver has been without something that was
+	// published, or had nobody to hear it from; each message of a replay is a step
+	// forward. patience is how long that may be so and what is gone still be believed.
+	behind   time.Time
+	patience time.Duration
+	applied  int // the time of the newest message applied
+	newest   int // that of the newest live message of the connection
+
 	view     uint64
 	state    string // what the receiver takes its view for
 	spoilt   bool   // this life has published something that cannot be read
@@ -96,6 +110,9 @@ func newWorld(keeps int, c kvevent.OrderConfig) *world {
 // Apply, Clear, Rebuild, Complete, Replay and Stop implement [kvevent.Effects].
 
 func (w *world) Apply(m kvevent.Message) (bool, error) {
+	if w.applied = max(w.applied, clockOf(m)); w.newest <= w.applied {
+		w.behind = time.Time{}
+	}
 	if strings.Contains(string(m.Payload), "?") {
 		return false, kvevent.ErrMalformed
 	}
@@ -178,9 +195,22 @@ func (w *world) deliver() {
 	next := w.live[0]
 	w.live = w.live[1:]
 	if next.connected {
+		w.newest = 0
 		w.order.Connected(w.now)
 	} else {
+		w.newest = max(w.newest, clockOf(next.m))
 		w.order.Live(w.now, next.m)
+	}
+	w.lag()
+}
+
+// lag notes whether the receiver is behind.
+func (w *world) lag() {
+	switch {
+	case w.newest == 0 && !w.requested, w.newest > 0 && w.newest <= w.applied:
+		w.behind = time.Time{}
+	case w.behind.IsZero():
+		w.behind, w.patience = w.now, 500*time.Millisecond
 	}
 }
 
@@ -205,9 +235,13 @@ func (w *world) deliverReplay() {
 	}
 	m := w.replay[0]
 	w.replay = w.replay[1:]
+	if !w.behind.IsZero() {
+		w.behind = w.now
+	}
 	if m.Seq == 1<<64-1 {
 		w.requested, w.answered = false, false
 		w.order.ReplayEnded(w.now)
+		w.lag()
 		return
 	}
 	w.order.Replayed(w.now, m)
@@ -243,7 +277,9 @@ func (w *world) settle() {
 			if !ok {
 				return
 			}
-			w.now = at
+			if at.After(w.now) {
+				w.now = at
+			}
 			w.order.Tick(w.now)
 		}
 	}
@@ -274,6 +310,9 @@ func (w *world) check() error {
 func (w *world) possible() error {
 	if len(w.problems) > 0 {
 		return fmt.Errorf("%s", strings.Join(w.problems, "; "))
+	}
+	if gone := w.view &^ w.engine.cache; !w.behind.IsZero() && w.now.Sub(w.behind) >= w.patience && gone != 0 {
+		return fmt.Errorf("behind for %v, and still %b is believed, which is gone", w.now.Sub(w.behind), gone)
 	}
 	if partial := w.order.Stats().Partial; (w.state == "partial") != partial {
 		return fmt.Errorf("the receiver takes its view for %s, and partial is %t", w.state, partial)
@@ -322,7 +361,8 @@ func (w *world) step(draw func(n int) int) error {
 	case d == 32:
 		w.disconnect(draw(4))
 		if draw(2) == 0 && len(w.live) == 0 {
-			w.order.Disconnected()
+			w.order.Disconnected(w.now)
+			w.behind, w.patience = w.now, 2*time.Second
 		}
 	case d < 35:
 		if !w.connected {
@@ -332,7 +372,7 @@ func (w *world) step(draw func(n int) int) error {
 		w.restart(draw(4))
 	case d == 36:
 		w.restart(0)
-		w.order.Restarted()
+		w.order.Restarted(w.now)
 		w.requested, w.answered, w.replay = false, false, nil
 		w.connect()
 	case d == 37: // what a proxy might send twice

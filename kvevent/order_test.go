@@ -93,9 +93,9 @@ func run(t *testing.T, c kvevent.OrderConfig, commands string) (*kvevent.Order, 
 		case "fail":
 			o.ReplayFailed(now)
 		case "disconnect":
-			o.Disconnected()
+			o.Disconnected(now)
 		case "restart":
-			o.Restarted()
+			o.Restarted(now)
 		case "wait":
 			d, err := time.ParseDuration(words[1])
 			if err != nil {
@@ -200,7 +200,7 @@ func TestOrder(t *testing.T) {
 		},
 		{
 			"progress counts attempts anew", replays,
-			"connect; fail; wait 1s; fail; wait 1s; replayed 0; fail; wait 1s; fail; wait 1s; replayed 0; replayed 1; end",
+			"connect; fail; wait 1s; fail; wait 1s; replayed 0; fail; wait 100ms; fail; wait 100ms; replayed 0; replayed 1; end",
 			"replay 0; replay 0; replay 0; rebuild; apply 0; replay 0; replay 0; apply 1; complete", false,
 		},
 		{
@@ -210,7 +210,7 @@ func TestOrder(t *testing.T) {
 		{
 			"what is there stays until there is better", replays,
 			"connect; live 3; fail; wait 1s; fail; wait 1s; fail; wait 30s; live 4; fail; wait 1s; fail; wait 1s; fail; live 5; wait 59s; live 6; wait 1s",
-			"replay 0; replay 0; replay 0; apply 3; replay 0; replay 0; replay 0; apply 4; apply 5; apply 6; replay 0", true,
+			"replay 0; replay 0; replay 0; apply 3; replay 0; apply 4; replay 0; replay 0; apply 5; apply 6; replay 0", true,
 		},
 
 		{
@@ -226,7 +226,7 @@ func TestOrder(t *testing.T) {
 		},
 		{
 			"left alone again, no longer than at first", replays,
-			"connect; fail; wait 1s; fail; wait 1s; fail; wait 30s; end; connect; fail; wait 1s; fail; wait 1s; fail; wait 30s",
+			"connect; fail; wait 1s; fail; wait 1s; fail; wait 30s; end; connect; fail; wait 100ms; fail; wait 100ms; fail; wait 30s",
 			"replay 0; replay 0; replay 0; replay 0; complete; replay 0; replay 0; replay 0; clear lost; replay 0", true,
 		},
 		{
@@ -245,13 +245,69 @@ func TestOrder(t *testing.T) {
 		},
 		{
 			"better, and broken off", replays,
-			"connect; live 3; fail; wait 1s; fail; wait 1s; fail; wait 30s; replayed 0; replayed 1; fail; wait 1s; replayed 1; replayed 2; end",
+			"connect; live 3; fail; wait 1s; fail; wait 1s; fail; wait 30s; replayed 0; replayed 1; fail; wait 100ms; replayed 1; replayed 2; end",
 			"replay 0; replay 0; replay 0; apply 3; replay 0; clear lost; rebuild; apply 0; apply 1; replay 1; apply 2; complete", false,
 		},
 		{
 			"better, and then not", replays,
 			"connect; live 3; fail; wait 1s; fail; wait 1s; fail; wait 30s; live 4; replayed 0; replayed 1; end; replayed 1; end; live 5",
-			"replay 0; replay 0; replay 0; apply 3; replay 0; clear lost; rebuild; apply 0; apply 1; replay 1; clear lost; apply 4; apply 5", true,
+			"replay 0; replay 0; replay 0; apply 3; replay 0; apply 4; clear lost; rebuild; apply 0; apply 1; replay 1; clear lost; apply 4; apply 5", true,
+		},
+
+		// What is believed while a replay runs, or nothing is connected.
+		{
+			"void after a while", replays, "connect; end; live 0; live 2; wait 499ms; live 3; wait 1ms; live 4; replayed 0; replayed 1; replayed 2; replayed 3; replayed 4; end; live 5",
+			"replay 0; complete; apply 0; replay 0; clear lost; replay 0; apply 2; apply 3; apply 4; clear lost; rebuild; apply 0; apply 1; apply 2; apply 3; apply 4; complete; apply 5", false,
+		},
+		{
+			"each message of a replay gives it time", replays, "connect; end; live 0; live 3; wait 400ms; replayed 0; wait 400ms; replayed 1; wait 400ms; replayed 2; wait 499ms; replayed 3; end",
+			"replay 0; complete; apply 0; replay 0; apply 1; apply 2; apply 3", false,
+		},
+		{
+			"void between two attempts", replays, "connect; end; live 0; live 2; wait 450ms; fail; wait 50ms; live 3; wait 50ms; fail; wait 100ms; fail; live 4",
+			"replay 0; complete; apply 0; replay 0; clear lost; apply 2; apply 3; replay 0; replay 0; apply 4", true,
+		},
+		{
+			"nothing is void where nothing was told", replays, "connect; live 2; wait 1s; replayed 0; replayed 1; replayed 2; end",
+			"replay 0; rebuild; apply 0; apply 1; apply 2; complete", false,
+		},
+		{
+			"gone for a moment", replays, "connect; end; live 0; disconnect; wait 1999ms; connect; replayed 0; end",
+			"replay 0; complete; apply 0; replay 0", false,
+		},
+		{
+			"gone for too long", replays, "connect; end; live 0; disconnect; wait 2s; connect; replayed 0; end",
+			"replay 0; complete; apply 0; clear lost; replay 0; rebuild; apply 0; complete", false,
+		},
+		{
+			"connected, and no replay comes", replays, "connect; end; live 0; disconnect; wait 1s; connect; wait 500ms; live 1",
+			"replay 0; complete; apply 0; replay 0; clear lost; replay 0; apply 1", true,
+		},
+		{
+			// What the first one brings is shown to be all that there will be.
+			"void at once where too little is kept", replays,
+			"connect; end; live 0; live 9; replayed 7; replayed 8; replayed 9; end; live 13; replayed 11; replayed 12; replayed 13; end; live 15; replayed 13; replayed 14; replayed 15; end",
+			"replay 0; complete; apply 0; replay 0; clear lost; apply 7; apply 8; apply 9; clear lost; replay 0; apply 11; apply 12; apply 13; replay 13; apply 14; apply 15", true,
+		},
+		{
+			"too many waited, and there is no replay after all",
+			kvevent.OrderConfig{Replays: true, HeldMessages: 1},
+			"connect; live 3; live 4; fail; wait 1s; fail; wait 1s; fail",
+			"replay 0; replay 0; replay 0; apply 3; clear lost", true,
+		},
+		{
+			"an empty replay of what goes on", replays, "connect; live 3; fail; wait 1s; fail; wait 1s; fail; wait 30s; live 4; end; live 5",
+			"replay 0; replay 0; replay 0; apply 3; replay 0; apply 4; apply 5", true,
+		},
+		{
+			"another life, of which all may be kept", replays,
+			"connect; live 3; fail; wait 1s; fail; wait 1s; fail; live 4; wait 30s; replayed 4; live 4 b; wait 1m; replayed 0 b",
+			"replay 0; replay 0; replay 0; apply 3; apply 4; replay 0; stop; clear restart; apply 4; replay 0; clear lost; rebuild; apply 0", false,
+		},
+		{
+			"better than what a replay would bring", replays,
+			"connect; live 3; fail; wait 1s; fail; wait 1s; fail; live 4; live 5; wait 30s; replayed 4; replayed 5; end; live 6; wait 1h",
+			"replay 0; replay 0; replay 0; apply 3; apply 4; apply 5; replay 0; stop; apply 6", true,
 		},
 
 		// Connections.
@@ -396,5 +452,17 @@ func TestOrderHeldBytes(t *testing.T) {
 	}
 	if got := o.Stats(); got.Spilled != 1 || got.Mixed != 0 {
 		t.Errorf("counted %+v", got)
+	}
+}
+
+// What goes on while a replay is tried is not told again when that has failed.
+func TestOrderTellsOnce(t *testing.T) {
+	o, did := run(t, kvevent.OrderConfig{Replays: true},
+		"connect; end; live 0; live 2; wait 500ms; live 3; fail; wait 1s; live 4; fail; wait 1s; fail; live 5")
+	if !strings.HasSuffix(did, "apply 2; apply 3; replay 0; apply 4; replay 0; apply 5") {
+		t.Errorf("did %s", did)
+	}
+	if s := o.Stats(); s.Duplicates != 0 || s.Voided != 1 || s.Missed != 1 {
+		t.Errorf("counted %+v", s)
 	}
 }

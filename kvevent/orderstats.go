@@ -34,6 +34,7 @@ type OrderStats struct {
 	Restarts   uint64 // lives of the engine that were seen to begin
 	Mixed      uint64 // replays that were of another life than the live messages
 	Cleared    uint64 // times that the receiver had to forget the rank
+	Voided     uint64 // of those, the times that a replay did not come soon enough
 	// Replays counts them by outcome.
 	Replays [replayOutcomes]uint64
 	// Partial says that the engine may hold more than was told.
@@ -52,6 +53,7 @@ func (s *OrderStats) Add(o OrderStats) {
 	s.Restarts += o.Restarts
 	s.Mixed += o.Mixed
 	s.Cleared += o.Cleared
+	s.Voided += o.Voided
 	for i, n := range o.Replays {
 		s.Replays[i] += n
 	}

@@ -133,7 +133,7 @@ func (r *sourceRank) begin(ctx context.Context, out chan<- kv.Batch, from []kv.C
 func (r *sourceRank) end() {
 	r.busy <- struct{}{}
 	r.peer, r.joined = nil, false
-	r.order.Disconnected()
+	r.order.Disconnected(time.Now())
 	r.timer.Stop()
 	r.note()
 	r.leave()
@@ -147,7 +147,7 @@ func (r *sourceRank) connect(ctx context.Context) {
 	}
 	if r.isRestarted() {
 		r.peer, r.joined = nil, false
-		r.order.Restarted()
+		r.order.Restarted(time.Now())
 		r.note()
 	}
 	r.leave()
@@ -204,7 +204,7 @@ func (r *sourceRank) hear(m zmtp.Message) {
 		if m.Peer == r.peer {
 			r.log.Info("publisher of KV events is gone", "error", m.Err)
 			r.peer, r.joined = nil, false
-			r.order.Disconnected()
+			r.order.Disconnected(time.Now())
 		}
 	case zmtp.Subscribed:
 		if m.Peer == r.peer {
