@@ -25,13 +25,14 @@ var (
 // that is written, or told to go, is busy: whoever wants to change it waits, and
 // it is not evicted. All that may end in an eviction gives the lock away meanwhile.
 type cache struct {
-	tiers   []*tier
-	later   places // the tiers that are told later
-	log     *slog.Logger
-	now     func() time.Time
-	zero    time.Time
-	lease   time.Duration
-	changed func(Change)
+	tiers    []*tier
+	later    places // the tiers that are told later
+	lastSync int    // the last one that is not
+	log      *slog.Logger
+	now      func() time.Time
+	zero     time.Time
+	lease    time.Duration
+	changed  func(Change)
 
 	mu     sync.Mutex
 	idle   sync.Cond // some unit is no longer busy, or a tier is
@@ -60,10 +61,12 @@ func newCache(o Options) *cache {
 		c.tiers = append(c.tiers, &tier{Tier: t})
 		if t.Later {
 			c.later = c.later.with(i)
+		} else {
+			c.lastSync = i
 		}
 	}
 	for _, n := range o.Namespaces {
-		c.named = append(c.named, newSpace(n, c.tiers, o.HardPins))
+		c.named = append(c.named, c.newSpace(n, o.HardPins))
 	}
 	c.spaces = slices.Clone(c.named)
 	return c
@@ -137,7 +140,7 @@ func (c *cache) set(ctx context.Context, sp *space, key string, value []byte, on
 	if on.ttl > 0 {
 		v.expires = now + on.ttl
 	}
-	at, err := c.place(ctx, u, p, v)
+	at, barred, err := c.place(ctx, u, p, v)
 	if at == 0 {
 		c.failed(u, p, more, fresh)
 		return false, err
@@ -147,6 +150,9 @@ func (c *cache) set(ctx context.Context, sp *space, key string, value []byte, on
 		c.counts.replaced++
 	}
 	u.version[p], u.expires[p] = v.version, v.expires
+	if p == whole {
+		u.barred = barred
+	}
 	c.settle(u, p, size, at)
 	if v.expires > 0 {
 		sp.expire(u, v.expires)
@@ -184,69 +190,96 @@ type content struct {
 }
 
 // place puts a value in all tiers that have it before its client is told, and
-// returns those that do. The others have nothing of it any more.
-func (c *cache) place(ctx context.Context, u *unit, p part, v content) (at places, err error) {
-	tag := c.tag(u, p, v.version, v.expires)
+// returns those that do, and those that never can. The others have nothing of it
+// any more.
+func (c *cache) place(ctx context.Context, u *unit, p part, v content) (at, barred places, err error) {
+	key, tag := u.key(p), c.tag(u, p, v.version, v.expires)
+	from := v.bytes
 	for i, t := range c.tiers {
 		if t.Later {
 			continue
 		}
-		failure := c.put(ctx, i, u.key(p), v.bytes, tag)
+		// What lies in a lower tier as well is not worth a pin or a lease.
+		kept, failure := c.put(ctx, i, key, from, tag, i < c.lastSync)
 		if failure == nil {
 			at = at.with(i)
+			if kept != nil {
+				defer kept.Release()
+				from = kept.Bytes // which begin at a page
+			}
 			continue
+		}
+		if errors.Is(failure, store.ErrTooLarge) {
+			barred = barred.with(i)
 		}
 		t.counts.failed++
 		if err = errors.Join(err, failure); u.at[p].has(i) {
 			c.erase(u, [2]places{whole: only(i), metadata: only(i)}, []part{p})
 		}
 	}
-	if at == 0 {
-		if errors.Is(err, errFull) {
-			c.counts.full++
-			return 0, errFull
+	if at == 0 && c.lastSync > 0 && !barred.has(0) {
+		kept, failure := c.put(ctx, 0, key, v.bytes, tag, false)
+		if failure == nil {
+			defer kept.Release()
+			return only(0), barred, nil
 		}
-		return 0, fmt.Errorf("ERR value not stored: %w", err)
 	}
-	return at, nil
+	switch {
+	case at != 0:
+		return at, barred, nil
+	case errors.Is(err, errFull):
+		c.counts.full++
+		return 0, barred, errFull
+	}
+	return 0, barred, fmt.Errorf("ERR value not stored: %w", err)
 }
 
-// put gives value to a driver, which gets room as long as there is any to be had.
-// The lock is not held meanwhile.
-func (c *cache) put(ctx context.Context, tier int, key string, value, tag []byte) error {
+// put gives value to a driver, which gets room as long as there is any to be had,
+// or any that nobody cares for. It returns the value as it lies there, to be
+// released, if it lies in memory. The lock is not held meanwhile.
+func (c *cache) put(ctx context.Context, tier int, key string, value, tag []byte, gently bool) (v *store.Value, err error) {
 	t := c.tiers[tier]
+	filler, fills := t.Driver.(store.Filler)
+	fills = fills && tier < c.lastSync // else nobody wants it back
 	for {
 		c.mu.Unlock()
-		err := t.Driver.Put(ctx, key, value, tag)
+		if fills {
+			v, err = filler.Fill(ctx, key, int64(len(value)), tag, func(b []byte) (uint64, error) {
+				copy(b, value)
+				return store.Sum(value), nil
+			})
+		} else {
+			err = t.Driver.Put(ctx, key, value, tag)
+		}
 		c.mu.Lock()
 		switch {
 		case err == nil:
 			t.counts.stored++
-			return nil
-		case !errors.Is(err, store.ErrFull):
+			return v, nil
+		case errors.Is(err, store.ErrFull):
+			if !c.makeRoom(tier, gently) {
+				return nil, errFull
+			}
+		default:
 			if !errors.Is(err, store.ErrTooLarge) || len(c.tiers) == 1 {
 				c.log.Warn("value not stored", "tier", t.Name, "key", key, "bytes", len(value), "error", err)
 			}
-			return err
-		}
-		// To keep what somebody may ask for is worth less than to store what somebody
-		// sends; but what is in a lower tier anyway is not worth a pin or a lease.
-		if !c.makeRoom(tier, tier < len(c.tiers)-1) {
-			return errFull
+			return nil, err
 		}
 	}
 }
 
 // use tells that u was asked for.
-func (c *cache) use(u *unit, now time.Duration) {
+func (c *cache) use(u *unit, p part, now time.Duration) {
 	if c.lease > 0 {
 		u.sp.leaseUntil(u, now+c.lease)
 	}
-	u.eachOrder(func(o *kvcache.Order) { o.Hit(0, u.ref) })
+	u.eachOrder(func(_ int, o *kvcache.Order) { o.Hit(0, u.ref) })
 	if u.wished > 0 && now-u.wished >= retell {
 		u.wished = now
 		c.retellAll(u)
 	}
+	c.remindAll(u, p)
 }
 
 // have returns the unit that has what key names, or nil.
@@ -258,75 +291,6 @@ func (sp *space) have(key string) (*unit, part) {
 	return nil, p
 }
 
-// get returns what lies under key, to be released, or nil.
-func (c *cache) get(ctx context.Context, sp *space, key string) *store.Value {
-	now := c.begin()
-	defer c.mu.Unlock()
-	u, p := sp.have(key)
-	if u != nil {
-		c.use(u, now)
-	}
-	for tried := places(0); u != nil && u.at[p]&^tried != 0; u, p = sp.have(key) {
-		tier := (u.at[p] &^ tried).first()
-		tried = tried.with(tier)
-		if v := c.fetch(ctx, u, p, tier); v != nil {
-			c.counts.hits++
-			c.tiers[tier].counts.hits++
-			return v
-		}
-	}
-	c.counts.misses++
-	return nil
-}
-
-// fetch reads a part of u from a tier. What it no longer has, or no longer as it
-// was, it has lost; what cannot be had just now is nil, too.
-func (c *cache) fetch(ctx context.Context, u *unit, p part, tier int) *store.Value {
-	t, id, version := c.tiers[tier], u.key(p), u.version[p]
-	c.mu.Unlock()
-	v, err := t.Driver.Get(ctx, id)
-	lost := errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrNotFound)
-	if err != nil && !lost && !t.Later {
-		_, known := t.Driver.Stat(ctx, id)
-		lost = errors.Is(known, store.ErrNotFound)
-	}
-	c.mu.Lock()
-	switch {
-	case err == nil:
-		c.promote(ctx, u, p, version, tier, v)
-		return v
-	case errors.Is(err, store.ErrCorrupt):
-		c.counts.corrupt++
-		c.log.Warn("value dropped: it is not what was stored", "tier", t.Name, "key", u.name, "error", err)
-	case !errors.Is(err, store.ErrNotFound):
-		c.log.Warn("value not read", "tier", t.Name, "key", u.name, "error", err)
-	}
-	if lost && u.sp.units[u.ref] == u && !u.busy && u.version[p] == version && u.at[p].has(tier) {
-		t.counts.lost++
-		if p == whole && u.at[p] == only(tier) {
-			c.expel(u)
-		} else {
-			c.withdraw(u, only(tier), p)
-		}
-	}
-	return nil
-}
-
-// promote copies what was read from a tier into the faster ones, if nobody changes
-// it meanwhile.
-func (c *cache) promote(ctx context.Context, u *unit, p part, version int64, from int, v *store.Value) {
-	for i, t := range c.tiers[:from] {
-		if t.Later || u.sp.units[u.ref] != u || u.busy || u.version[p] != version || u.at[p].has(i) {
-			continue
-		}
-		c.seize(u)
-		if err := c.put(ctx, i, u.key(p), v.Bytes, c.tag(u, p, version, u.expires[p])); err == nil {
-			c.settle(u, p, u.size[p], u.at[p].with(i))
-		}
-		c.let(u)
-	}
-}
-
 // size returns the length of what lies under key.
 func (c *cache) size(sp *space, key string) (n int64, ok bool) {
 	now := c.begin()
@@ -335,7 +299,7 @@ func (c *cache) size(sp *space, key string) (n int64, ok bool) {
 	if u == nil {
 		return 0, false
 	}
-	c.use(u, now)
+	c.use(u, p, now)
 	return u.size[p], true
 }
 

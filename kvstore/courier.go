@@ -35,6 +35,8 @@ type lag struct {
 	running map[job]bool
 }
 
+func (l *lag) has(j job) bool { return l.waiting[j] || l.running[j] }
+
 func (l *lag) len() int { return len(l.waiting) + len(l.running) }
 
 // next takes the first job that is not being done already.
@@ -99,12 +101,19 @@ func (c *cache) remind(tier int, j job) {
 
 // remindAll lets the lower tiers that have not got a part of u have it.
 func (c *cache) remindAll(u *unit, p part) {
+	missing := places(1<<len(c.tiers)-1) &^ (u.at[p] | u.barred | only(0))
+	if missing == 0 || c.ephemeral(u) {
+		return
+	}
 	for i := range c.tiers {
-		if !u.at[p].has(i) {
+		if missing.has(i) {
 			c.remind(i, job{u.sp, u.name, p})
 		}
 	}
 }
+
+// ephemeral says whether u is not worth the way to a lower tier.
+func (c *cache) ephemeral(u *unit) bool { return u.sp.order.Record(u.ref, c.zero).Ephemeral }
 
 // retellAll lets the lower tiers know what is asked for u.
 func (c *cache) retellAll(u *unit) {
@@ -210,17 +219,22 @@ func (c *cache) tell(tier int, j job) (again bool) {
 
 // copyDown copies a part of u to a tier that has not got it.
 func (c *cache) copyDown(u *unit, p part, tier int) error {
-	t, key, version := c.tiers[tier], u.key(p), u.version[p]
-	if u.sp.order.Record(u.ref, c.zero).Ephemeral {
-		return nil // it is not worth the way
-	}
-	from := c.tiers[u.at[p].first()]
-	tag := c.tag(u, p, version, u.expires[p])
-	for t.Capacity > 0 && t.used+u.size[p] > t.Capacity {
-		if u.size[p] > t.Capacity || !c.makeRoom(tier, false) {
+	t, key, version, size := c.tiers[tier], u.key(p), u.version[p], u.size[p]
+	same := func() bool { return u.sp.units[u.ref] == u && u.version[p] == version && u.has[p] }
+	for t.Capacity > 0 && t.used+size > t.Capacity {
+		if size > t.Capacity {
+			u.barred = u.barred.with(tier)
+			return store.ErrTooLarge
+		}
+		if !c.makeRoom(tier, false) {
 			return errFull
 		}
 	}
+	if !same() || c.ephemeral(u) {
+		return nil
+	}
+	from := c.tiers[u.at[p].first()]
+	tag := c.tag(u, p, version, u.expires[p])
 	c.mu.Unlock()
 	v, err := from.Driver.Get(c.ctx, key)
 	c.mu.Lock()
@@ -228,15 +242,18 @@ func (c *cache) copyDown(u *unit, p part, tier int) error {
 		return nil //nolint:nilerr // whoever asks for it will see
 	}
 	defer v.Release()
-	if err := c.put(c.ctx, tier, key, v.Bytes, tag); err != nil {
+	_, err = c.put(c.ctx, tier, key, v.Bytes, tag, false)
+	switch {
+	case errors.Is(err, store.ErrTooLarge) && same():
+		u.barred = u.barred.with(tier)
+		fallthrough
+	case err != nil:
 		t.counts.failed++
 		return err
-	}
-	switch {
-	case u.sp.units[u.ref] == u && u.version[p] == version && u.has[p]:
-		c.settle(u, p, u.size[p], u.at[p].with(tier))
-	case t.Later:
-		c.remind(tier, job{u.sp, u.name, p})
+	case same():
+		c.settle(u, p, size, u.at[p].with(tier))
+	default:
+		c.remind(tier, job{u.sp, u.name, p}) // it has become another, or has gone
 	}
 	return nil
 }

@@ -150,13 +150,13 @@ func (c *cache) expel(u *unit) {
 // seize makes u busy: nobody else changes it, and nothing evicts it.
 func (c *cache) seize(u *unit) {
 	u.busy = true
-	u.eachOrder(func(o *kvcache.Order) { o.Hold(u.ref) })
+	u.eachOrder(func(_ int, o *kvcache.Order) { o.Hold(u.ref) })
 }
 
 // let ends what seize began.
 func (c *cache) let(u *unit) {
 	if u.sp.units[u.ref] == u {
-		u.eachOrder(func(o *kvcache.Order) { o.Release(u.ref) })
+		u.eachOrder(func(_ int, o *kvcache.Order) { o.Release(u.ref) })
 		u.busy = false
 		if u.lost {
 			c.expel(u)

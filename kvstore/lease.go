@@ -1,10 +1,13 @@
 package kvstore
 
-import (
-	"time"
+import "time"
 
-	"github.com/dynago/dynago/kvcache"
-)
+// leases keep what was read from leaving the store for a while. In memory it need
+// not stay, if it lies below that as well.
+type leases struct {
+	tier  int     // the lowest one that is not told later
+	queue []lease // the earliest first, but for those renewed since
+}
 
 // lease keeps a unit from going until then, or longer if it was renewed.
 type lease struct {
@@ -19,15 +22,23 @@ func (sp *space) leaseUntil(u *unit, until time.Duration) {
 		return
 	}
 	u.leased = true
-	u.eachOrder(func(o *kvcache.Order) { o.Hold(u.ref) })
-	sp.leases = append(sp.leases, lease{until, u})
+	u.eachHold(func(tier int) { sp.orderOf(tier).Hold(u.ref) })
+	sp.leases.queue = append(sp.leases.queue, lease{until, u})
+}
+
+// eachHold calls do for the orders that hold u while it is leased.
+func (u *unit) eachHold(do func(tier int)) {
+	do(all)
+	if last := u.sp.leases.tier; len(u.sp.shelves) > 1 && u.places().has(last) {
+		do(last)
+	}
 }
 
 // endLeases ends the leases that are over by now.
 func (sp *space) endLeases(now time.Duration) {
-	for len(sp.leases) > 0 && sp.leases[0].until <= now {
-		if u := sp.takeLease(); u.leased && u.lease > now {
-			sp.leases = append(sp.leases, lease{u.lease, u})
+	for l := &sp.leases; len(l.queue) > 0 && l.queue[0].until <= now; {
+		if u := l.take(); u.leased && u.lease > now {
+			l.queue = append(l.queue, lease{u.lease, u})
 		} else {
 			u.endLease()
 		}
@@ -37,36 +48,37 @@ func (sp *space) endLeases(now time.Duration) {
 // breakLease ends the lease that is over next, and reports whether there was one
 // to end.
 func (sp *space) breakLease() bool {
+	l := &sp.leases
 	// In the first round those that were renewed learn until when.
-	for range 2 * len(sp.leases) {
-		first := sp.leases[0]
-		u := sp.takeLease()
+	for range 2 * len(l.queue) {
+		first := l.queue[0]
+		u := l.take()
 		switch {
 		case !u.leased:
 		case u.busy || first.until < u.lease:
-			sp.leases = append(sp.leases, lease{u.lease, u})
+			l.queue = append(l.queue, lease{u.lease, u})
 		default:
 			u.endLease()
 			return true
 		}
-		if len(sp.leases) == 0 {
+		if len(l.queue) == 0 {
 			return false
 		}
 	}
 	return false
 }
 
-func (sp *space) takeLease() *unit {
-	u := sp.leases[0].u
-	sp.leases[0].u = nil
-	sp.leases = sp.leases[1:]
+func (l *leases) take() *unit {
+	u := l.queue[0].u
+	l.queue[0].u = nil
+	l.queue = l.queue[1:]
 	return u
 }
 
 // endLease lets u go, if it was leased.
 func (u *unit) endLease() {
 	if u.leased {
+		u.eachHold(func(tier int) { u.sp.orderOf(tier).Release(u.ref) })
 		u.leased = false
-		u.eachOrder(func(o *kvcache.Order) { o.Release(u.ref) })
 	}
 }

@@ -92,8 +92,12 @@ func (c *cache) adopt(tier int, e store.Entry) error {
 	switch {
 	case u == nil && p == metadata:
 		return errNotOurs
+	case c.tiers[tier].lag.has(job{sp, name, p}):
+		return nil // what is there is about to change
+	case u != nil && u.at[p].has(tier):
+		return nil
 	case u != nil && u.has[p]:
-		if u.at[p].has(tier) || u.version[p] != n.version || u.size[p] != e.Size {
+		if u.version[p] != n.version || u.size[p] != e.Size {
 			c.remind(tier, job{sp, name, p}) // what is there is older, or newer than that
 			return nil
 		}
@@ -135,7 +139,7 @@ func (c *cache) spaceOf(name string) *space {
 			return sp
 		}
 	}
-	sp := newSpace(Namespace{Name: name}, c.tiers, false)
+	sp := c.newSpace(Namespace{Name: name}, false)
 	sp.closed = true
 	c.spaces = append(c.spaces, sp)
 	return sp

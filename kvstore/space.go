@@ -20,7 +20,7 @@ type space struct {
 	free    []kvcache.Ref
 	chunks  map[chunk]int // pairs that are complete
 	dues    dues
-	leases  []lease // the earliest first, but for those renewed since
+	leases  leases
 	keys    int
 	used    int64 // bytes of the values, each once, those that are being written included
 	may     int64 // what used may come to, as far as is known
@@ -43,23 +43,26 @@ type unit struct {
 	epoch   uint32           // of what was asked for it
 	wished  time.Duration    // when a lower tier was told of that last; 0 = nothing was asked
 
+	barred places // tiers that can never have it
+
 	busy   bool // being written
+	rising bool // being read into memory
 	lost   bool // to be removed once it is not
 	leased bool
 	lease  time.Duration // when that ends
 }
 
-func newSpace(n Namespace, tiers []*tier, hardPins bool) *space {
-	sp := &space{Namespace: n, names: map[string]*unit{}, chunks: map[chunk]int{}}
+func (c *cache) newSpace(n Namespace, hardPins bool) *space {
+	sp := &space{Namespace: n, names: map[string]*unit{}, chunks: map[chunk]int{}, leases: leases{tier: c.lastSync}}
 	var budget int64
-	for _, t := range tiers {
+	for _, t := range c.tiers {
 		sh := newShelf(t, n.Quota, hardPins)
 		sp.shelves = append(sp.shelves, sh)
 		sp.may = max(sp.may, sh.may)
 		_, most := sh.order.PinBudget()
 		budget = max(budget, most)
 	}
-	if len(tiers) == 1 {
+	if len(c.tiers) == 1 {
 		sp.order = sp.shelves[0].order
 		return sp
 	}
@@ -107,7 +110,7 @@ func (sp *space) insert(name string, paired bool, size int64) *unit {
 // vacate forgets a unit that lies nowhere any more. Whoever holds it in the order
 // does so no longer.
 func (sp *space) vacate(u *unit) {
-	takeOut(sp.order, u)
+	u.takeOut(all)
 	delete(sp.names, u.name)
 	sp.units[u.ref] = nil
 	sp.free = append(sp.free, u.ref)

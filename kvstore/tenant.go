@@ -182,7 +182,7 @@ func (c *cache) retain(sp *space, key string, w Wish, now time.Duration) Outcome
 		sp.eachOrder(func(o *kvcache.Order) { o.OpenSession(owner, kvcache.SessionOptions{}) })
 	}
 	granted := Granted
-	u.eachOrder(func(o *kvcache.Order) {
+	u.eachOrder(func(tier int, o *kvcache.Order) {
 		o.Tag(owner, []kvcache.Ref{u.ref})
 		if w.Priority != nil {
 			o.Retain(u.ref, kvcache.Retention{Priority: *w.Priority, TTL: w.TTL})
@@ -194,10 +194,14 @@ func (c *cache) retain(sp *space, key string, w Wish, now time.Duration) Outcome
 			return
 		}
 		r := o.Pin([]kvcache.Ref{u.ref}, kvcache.Pin{Owner: owner, TTL: *w.Pin})
-		if o == sp.order && *w.Pin > 0 && r.Pinned < r.Requested {
+		if tier == all && *w.Pin > 0 && r.Pinned < r.Requested {
 			granted = NoRoom
 		}
 	})
+	if memory := only(0); w.Ephemeral && c.ephemeral(u) && u.at[whole].has(0) {
+		c.withdraw(u, ^memory, metadata, whole) // it is not worth more
+		return granted
+	}
 	c.remember(u, now)
 	return granted
 }

@@ -124,25 +124,32 @@ func newShelf(t *tier, quota int64, hardPins bool) shelf {
 // share is how much of what it may have the namespace has.
 func (sh *shelf) share() float64 { return float64(sh.used) / float64(sh.may) }
 
-// holds is how often each order that u is in is told to hold it.
-func (u *unit) holds() (n int) {
-	for _, held := range []bool{u.busy, u.leased} {
-		if held {
-			n++
-		}
+// all is the number of the order of all that a namespace has, among those of its
+// tiers.
+const all = -1
+
+// holds is how often an order that u is in is told to hold it. A lease keeps u in
+// the store, but not in memory.
+func (u *unit) holds(tier int) (n int) {
+	if u.busy {
+		n++
+	}
+	if u.leased && (tier == all || tier == u.sp.leases.tier) {
+		n++
 	}
 	return n
 }
 
-// eachOrder calls do for the orders that u is in.
-func (u *unit) eachOrder(do func(*kvcache.Order)) {
-	do(u.sp.order)
+// eachOrder calls do for the orders that u is in: that of its namespace, and those
+// of tiers.
+func (u *unit) eachOrder(do func(tier int, o *kvcache.Order)) {
+	do(all, u.sp.order)
 	if len(u.sp.shelves) == 1 {
 		return
 	}
 	for i := range u.sp.shelves {
 		if u.places().has(i) {
-			do(u.sp.shelves[i].order)
+			do(i, u.sp.shelves[i].order)
 		}
 	}
 }
@@ -151,20 +158,29 @@ func (u *unit) eachOrder(do func(*kvcache.Order)) {
 func (u *unit) places() places { return u.at[whole] | u.at[metadata] }
 
 // putIn adds u to an order.
-func (c *cache) putIn(o *kvcache.Order, u *unit, size int64, r kvcache.Record) {
+func (c *cache) putIn(tier int, u *unit, size int64, r kvcache.Record) {
+	o := u.sp.orderOf(tier)
 	o.Insert(u.ref, kvcache.Root, size)
 	o.Inherit(u.ref, r, c.zero)
-	for range u.holds() {
+	for range u.holds(tier) {
 		o.Hold(u.ref)
 	}
 }
 
 // takeOut takes u out of an order.
-func takeOut(o *kvcache.Order, u *unit) {
-	for range u.holds() {
+func (u *unit) takeOut(tier int) {
+	o := u.sp.orderOf(tier)
+	for range u.holds(tier) {
 		o.Release(u.ref)
 	}
 	o.Remove(u.ref)
+}
+
+func (sp *space) orderOf(tier int) *kvcache.Order {
+	if tier == all {
+		return sp.order
+	}
+	return sp.shelves[tier].order
 }
 
 // settle notes where a part of u lies by now, and how long it is. Nowhere is that
@@ -195,20 +211,19 @@ func (c *cache) settle(u *unit, p part, size int64, at places) {
 	}
 	if grown {
 		r := sp.order.Record(u.ref, c.zero)
-		takeOut(sp.order, u)
-		c.putIn(sp.order, u, size, r)
+		u.takeOut(all)
+		c.putIn(all, u, size, r)
 	}
 	if len(c.tiers) == 1 {
 		return
 	}
 	is := u.places()
 	for i := range c.tiers {
-		o := sp.shelves[i].order
 		if was.has(i) && (grown || !is.has(i)) {
-			takeOut(o, u)
+			u.takeOut(i)
 		}
 		if is.has(i) && (grown || !was.has(i)) {
-			c.putIn(o, u, max(u.size[whole], u.size[metadata]), sp.order.Record(u.ref, c.zero))
+			c.putIn(i, u, max(u.size[whole], u.size[metadata]), sp.order.Record(u.ref, c.zero))
 		}
 	}
 }

@@ -88,6 +88,7 @@ type Store struct {
 
 var (
 	_ store.Driver   = (*Store)(nil)
+	_ store.Loader   = (*Store)(nil)
 	_ store.Retagger = (*Store)(nil)
 	_ store.Measured = (*Store)(nil)
 )

@@ -10,23 +10,65 @@ import (
 
 // Get implements [store.Driver]. An entry that cannot be read, or is not what
 // was put, is removed.
-func (s *Store) Get(ctx context.Context, key string) (*store.Value, error) {
+func (s *Store) Get(ctx context.Context, key string) (v *store.Value, err error) {
+	err = s.get(ctx, key, func(r *record) error {
+		bytes, release := r.inline, func() {}
+		if len(r.runs) > 0 {
+			bytes, release = buffer(int(r.pages() * page))
+		}
+		if err := s.read(ctx, r, bytes); err != nil {
+			release()
+			return err
+		}
+		v = store.NewValue((&entry{record: *r}).described(), bytes[:r.size], release)
+		return nil
+	})
+	return v, err
+}
+
+// Load implements [store.Loader], as Get does.
+func (s *Store) Load(ctx context.Context, key string, b []byte) (sum uint64, err error) {
+	err = s.get(ctx, key, func(r *record) error {
+		n := int(r.pages() * page)
+		sum = r.sum
+		switch {
+		case int64(len(b)) != r.size:
+			return fmt.Errorf("a value of %d bytes where there is room for %d: %w", r.size, len(b), store.ErrTooLarge)
+		case n == 0:
+			copy(b, r.inline)
+			return s.read(ctx, r, b)
+		case isAligned(b) && cap(b) >= n:
+			return s.read(ctx, r, b[:n])
+		}
+		aside, release := buffer(n)
+		defer release()
+		err := s.read(ctx, r, aside)
+		copy(b, aside)
+		return err
+	})
+	return sum, err
+}
+
+// get lets read have what lies under key, and removes the entry if it fails.
+func (s *Store) get(ctx context.Context, key string, read func(*record) error) error {
 	if err := s.enter(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	defer s.calls.Done()
 	e, r := s.hold(key)
 	if e == nil {
-		return nil, store.ErrNotFound
+		return store.ErrNotFound
 	}
 	defer s.letGo(e)
 
-	v, err := s.read(ctx, &r)
-	if err == nil {
-		return v, nil
-	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
+	err := read(&r)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, store.ErrTooLarge):
+		return fmt.Errorf("kvcache/disk: reading %q: %w", key, err)
 	}
 	lock := s.key(key)
 	lock.Lock()
@@ -39,7 +81,7 @@ func (s *Store) Get(ctx context.Context, key string) (*store.Value, error) {
 	}
 	s.mu.Unlock()
 	err = errors.Join(err, s.remove(key, e))
-	return nil, fmt.Errorf("kvcache/disk: reading %q: %w", key, err)
+	return fmt.Errorf("kvcache/disk: reading %q: %w", key, err)
 }
 
 // hold returns what lies under key with one more reader, and its record as it
@@ -55,29 +97,21 @@ func (s *Store) hold(key string) (*entry, record) {
 	return e, e.record
 }
 
-// read returns the value that r describes, checked.
-func (s *Store) read(ctx context.Context, r *record) (*store.Value, error) {
-	bytes, release := r.inline, func() {}
-	if len(r.runs) > 0 {
-		bytes, release = buffer(int(r.pages() * page))
-	}
+// read reads the pages of r into bytes, and checks the value.
+func (s *Store) read(ctx context.Context, r *record, bytes []byte) error {
 	at := 0
 	for _, run := range r.runs {
 		if err := ctx.Err(); err != nil {
-			release()
-			return nil, err
+			return err
 		}
 		part := bytes[at : at+int(run.Units)*page]
 		at += len(part)
 		if n, err := s.values.ReadAt(part, int64(run.Start)*page); n < len(part) {
-			release()
-			return nil, unavailable(fmt.Errorf("%d of %d bytes: %w", n, len(part), err))
+			return unavailable(fmt.Errorf("%d of %d bytes: %w", n, len(part), err))
 		}
 	}
-	bytes = bytes[:r.size]
-	if store.Sum(bytes) != r.sum {
-		release()
-		return nil, store.ErrCorrupt
+	if store.Sum(bytes[:r.size]) != r.sum {
+		return store.ErrCorrupt
 	}
-	return store.NewValue((&entry{record: *r}).described(), bytes, release), nil
+	return nil
 }

@@ -57,6 +57,7 @@ type Store struct {
 
 var (
 	_ store.Driver   = (*Store)(nil)
+	_ store.Filler   = (*Store)(nil)
 	_ store.Retagger = (*Store)(nil)
 	_ store.Measured = (*Store)(nil)
 )
@@ -87,29 +88,47 @@ func New(opts Options) (*Store, error) {
 
 // Put implements [store.Driver].
 func (s *Store) Put(ctx context.Context, key string, value, tag []byte) error {
-	if err := ctx.Err(); err != nil {
+	v, err := s.Fill(ctx, key, int64(len(value)), tag, func(b []byte) (sum uint64, err error) {
+		if !s.opts.Unchecked {
+			sum = store.Sum(value)
+		}
+		copy(b, value)
+		return sum, nil
+	})
+	if err != nil {
 		return err
+	}
+	v.Release()
+	return nil
+}
+
+// Fill implements [store.Filler].
+func (s *Store) Fill(ctx context.Context, key string, size int64, tag []byte, fill func(b []byte) (sum uint64, err error)) (*store.Value, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
 	e := &entry{
-		Entry: store.Entry{Key: key, Size: int64(len(value)), Tag: bytes.Clone(tag), Stored: time.Now().Truncate(time.Millisecond)},
-		refs:  1,
+		Entry: store.Entry{Key: key, Size: size, Tag: bytes.Clone(tag), Stored: time.Now().Truncate(time.Millisecond)},
+		refs:  2,
 	}
 	if len(key) > maxKey || len(tag) > store.MaxTag || e.cost() > s.opts.Capacity {
-		return fmt.Errorf("kvcache/memory: a key of %d bytes, a tag of %d, a value of %d: %w", len(key), len(tag), len(value), store.ErrTooLarge)
-	}
-	if !s.opts.Unchecked {
-		e.sum = store.Sum(value)
+		return nil, fmt.Errorf("kvcache/memory: a key of %d bytes, a tag of %d, a value of %d: %w", len(key), len(tag), size, store.ErrTooLarge)
 	}
 	if err := s.reserve(e); err != nil {
-		return err
+		return nil, err
 	}
-	copy(e.bytes, value)
+	var err error
+	e.sum, err = fill(e.bytes)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
+		err = store.ErrClosed
+	}
+	if err != nil {
+		e.refs = 1
 		s.drop(e)
-		return store.ErrClosed
+		return nil, err
 	}
 	s.seq++
 	e.seq = s.seq
@@ -117,7 +136,7 @@ func (s *Store) Put(ctx context.Context, key string, value, tag []byte) error {
 		s.drop(old)
 	}
 	s.entries[key] = e
-	return nil
+	return s.held(e, e.Entry), nil
 }
 
 // reserve finds the place of e's bytes.
@@ -139,7 +158,7 @@ func (s *Store) reserve(e *entry) error {
 		}
 		e.run = run
 		from := int64(run.Start) * unit
-		e.bytes = s.arena[from : from+e.Size : from+e.Size]
+		e.bytes = s.arena[from : from+e.Size : from+int64(run.Units)*unit]
 	}
 	s.used += e.cost()
 	s.holds++
@@ -195,11 +214,16 @@ func (s *Store) Get(ctx context.Context, key string) (*store.Value, error) {
 		}
 		return nil, fmt.Errorf("kvcache/memory: value of %q: %w", key, store.ErrCorrupt)
 	}
-	return store.NewValue(described, e.bytes, func() {
+	return s.held(e, described), nil
+}
+
+// held returns e as one that a reader has, who drops it.
+func (s *Store) held(e *entry, described store.Entry) *store.Value {
+	return store.NewValue(described, e.bytes[:e.Size:e.Size], func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.drop(e)
-	}), nil
+	})
 }
 
 // hold returns what lies under key with one more reader, and what it is now.

@@ -69,6 +69,23 @@ type Retagger interface {
 	Retag(ctx context.Context, key string, tag []byte) error
 }
 
+// Filler is a driver that lets a value be written where it will lie.
+type Filler interface {
+	// Fill is a Put of size bytes that fill writes into b, and returns the checksum
+	// of. B begins at a page of 4 KiB, and has the capacity of whole pages, if size
+	// is a page or more. The value is returned as by Get. An error of fill is
+	// returned as it is, and the key has what it had before.
+	Fill(ctx context.Context, key string, size int64, tag []byte, fill func(b []byte) (sum uint64, err error)) (*Value, error)
+}
+
+// Loader is a driver that can read a value to where the caller wants it.
+type Loader interface {
+	// Load is a Get that reads the value into b, and returns its checksum. It fails
+	// with ErrTooLarge if the value is not as long as b. It is quick if b begins at
+	// a page of 4 KiB, and has the capacity of whole pages.
+	Load(ctx context.Context, key string, b []byte) (sum uint64, err error)
+}
+
 // Measured is a driver that knows how much it holds, and of how much it can.
 type Measured interface {
 	Usage() Usage
