@@ -26,7 +26,7 @@ type Config struct {
 	PrefillEngine mock.Args
 	Transfer      Transfer
 	// PlainEngines know no priorities: what has come to one waits there in the order
-	// in which it came.
+	// in which it came. Nor do they know of anything that is asked of caches.
 	PlainEngines bool
 	// GPUs is how many each worker has, and PrefillGPUs each prefill worker; 0 is 1.
 	// They are for the report alone.

@@ -16,7 +16,7 @@ type Distribution struct {
 func percentile(p float64, n int) int { return int(math.Round(float64(n-1) * p / 100)) }
 
 // distribute sums up the values f(x) of sorted xs, where f never falls.
-func distribute(sorted []time.Duration, f func(time.Duration) float64) Distribution {
+func distribute[T any](sorted []T, f func(T) float64) Distribution {
 	n := len(sorted)
 	if n == 0 {
 		return Distribution{}

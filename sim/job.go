@@ -3,6 +3,8 @@ package sim
 import (
 	"time"
 
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/kvcache"
 	"github.com/dynago/dynago/router"
 	"github.com/dynago/dynago/sim/trace"
 )
@@ -34,6 +36,8 @@ type job struct {
 	class                                                 string        // that the router put it into; "": none
 	predicted, cached, reused                             int           // tokens of the prompt: by the router, at first, at best
 	given                                                 int           // tokens of the answer
+	from                                                  [tiers]int    // what was cached, by where it was
+	pinned                                                int           // tokens of the prompt, when it was answered
 	where                                                 *rank         // that admitted it first
 	decoder                                               *rank         // that had its decode leg last
 	err                                                   error
@@ -61,9 +65,12 @@ func (j *job) ask(c *Config) *router.Query {
 	if j.tokens == nil {
 		j.tokens = j.Prompt.Append(make([]uint32, 0, j.Prompt.Len()))
 		j.answer = j.Answer.Append(make([]uint32, 0, j.Answer.Len()))
+		if j.Thinking > 0 {
+			j.KV.Thinking = &kv.Thinking{Start: j.answer[:1]} // its first token is one that begins it
+		}
 	}
 	j.query = router.Query{
-		ID: j.ID, Model: c.Model, Tokens: j.tokens, Choices: 1,
+		ID: j.ID, Model: c.Model, Tokens: j.tokens, Namespace: j.KV.Namespace, Choices: 1,
 		Priority: j.Priority, StrictPriority: j.StrictPriority, Class: j.Class,
 		Session: router.Session{ID: j.Session, Parent: j.Parent, Final: j.Final, Input: router.UserInput},
 		Exclude: j.lost,
@@ -75,6 +82,15 @@ func (j *job) ask(c *Config) *router.Query {
 		j.query.Expected = uint32(len(j.answer) - j.given)
 	}
 	return &j.query
+}
+
+// session returns the session that its blocks belong to.
+func (j *job) session(c *Config) kvcache.SessionID {
+	k := &j.KV.Session
+	if k.ID == "" {
+		k.ID, k.Parent = j.Session, j.Parent
+	}
+	return kvcache.SessionOf(kv.SessionKey{Model: c.Model, Salt: j.KV.Namespace.Salt, ID: k.ID})
 }
 
 // Next gives the core the next token of the answer.

@@ -59,6 +59,7 @@ func (r *Report) MarshalJSONTo(to *jsontext.Encoder) error {
 	}
 	o.add("targets", r.Targets)
 	o.add("classes", r.Classes)
+	o.add("caches", &r.Caches)
 	o.add("router", map[string]float64{
 		"decisions": float64(r.Router.Decisions), "refused": float64(r.Router.Refused),
 		"non_max_overlap": float64(r.Router.NonMaxOverlap), "overlap_blocks_lost": r.Router.OverlapBlocksLost,

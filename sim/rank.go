@@ -16,9 +16,10 @@ type rank struct {
 	core   *mock.Core
 	events uint64 // number of the last one told in this life
 
-	waiting bool         // to be started when the moment is over
-	pass    *mock.Result // that it is in, or nil
-	finish  func() error // ends a pass of this life
+	waiting bool          // to be started when the moment is over
+	alarm   time.Duration // when it is woken next if nobody wakes it before; 0 = never
+	pass    *mock.Result  // that it is in, or nil
+	finish  func() error  // ends a pass of this life
 	jobs    map[*job]bool
 
 	requests, computed int // requests that have run, and what of their prompts was not cached
@@ -29,9 +30,12 @@ type rank struct {
 // send gives a request to a rank.
 func (s *Simulation) send(j *job, r *rank) error {
 	q := mock.Request{
-		Prompt: j.tokens, Generator: j, MaxTokens: len(j.answer) - j.given, Owner: j,
+		Prompt: j.tokens, Namespace: j.KV.Namespace, Generator: j, MaxTokens: len(j.answer) - j.given, Owner: j,
+		Session: j.session(&s.cfg), Directives: &j.KV,
 	}
-	if !s.cfg.PlainEngines {
+	if s.cfg.PlainEngines {
+		q.Directives = nil
+	} else {
 		q.Priority = int32(min(max(j.Priority, math.MinInt32), math.MaxInt32))
 	}
 	switch j.asked = j.given; j.leg {
@@ -64,7 +68,14 @@ func (s *Simulation) begin(r *rank) error {
 	}
 	now := s.clock.elapsed
 	pass := r.core.Step(now)
+	if err := r.tell(pass.Events); err != nil {
+		return err
+	}
+	if err := s.spread(r); err != nil {
+		return err
+	}
 	if pass.Idle {
+		s.setAlarm(r)
 		return nil
 	}
 	r.pass = pass
@@ -80,16 +91,53 @@ func (s *Simulation) begin(r *rank) error {
 			continue
 		}
 		if !j.ran {
-			j.ran, j.admitted, j.cached, j.where = true, now, a.Cached, r
+			j.ran, j.admitted, j.cached, j.from, j.where = true, now, a.Cached, a.From, r
 			r.requests++
 			r.computed += j.Prompt.Len() - a.Cached
 		}
 		j.reused = max(j.reused, min(a.Cached, j.Prompt.Len()))
 	}
-	if err := r.tell(pass.Events); err != nil {
-		return err
-	}
 	s.agenda.add(pass.End, passes, r.finish)
+	return nil
+}
+
+// setAlarm wakes an idle rank when something happens there by itself: blocks have
+// come for which a request waits.
+func (s *Simulation) setAlarm(r *rank) {
+	at, ok := r.core.NextWake()
+	if at = max(at, s.clock.elapsed+1); !ok || r.alarm == at {
+		return
+	}
+	r.alarm = at
+	core := r.core
+	s.agenda.add(at, passes, func() error {
+		if r.alarm == at {
+			r.alarm = 0
+		}
+		if r.core == core {
+			s.wake(r)
+		}
+		return nil
+	})
+}
+
+// spread lets the ranks that share tiers with r tell what it has done there.
+func (s *Simulation) spread(r *rank) error {
+	g := s.shared.Generation()
+	if g == s.generation {
+		return nil
+	}
+	s.generation = g
+	for _, w := range s.workers {
+		for _, o := range w.ranks {
+			if o == r || o.core == nil {
+				continue
+			}
+			if err := o.tell(o.core.News()); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
@@ -122,6 +170,13 @@ func (s *Simulation) finish(r *rank) error {
 func (s *Simulation) deliver(r *rank, o *mock.Output) {
 	j := o.Owner.(*job)
 	b := j.booking
+	if o.Err != nil {
+		delete(r.jobs, j)
+		b.Failed()
+		j.release()
+		s.ended(j, o.Err)
+		return
+	}
 	if !j.begun {
 		j.begun = true
 		b.Prefilled()
@@ -136,6 +191,7 @@ func (s *Simulation) deliver(r *rank, o *mock.Output) {
 		return
 	}
 	delete(r.jobs, j)
+	j.pinned = o.Pinned * r.worker.args.BlockSize
 	if j.leg != decode { // it was told what to have
 		b.Cached(o.Cached)
 	}

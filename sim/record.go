@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/dynago/dynago/kv"
 )
 
 // Record is what came of one request. Times count from the start of the
@@ -16,6 +18,10 @@ type Record struct {
 	// Predicted tokens of the prompt were expected by the router to be cached,
 	// Cached were when it was admitted first, and Reused at best.
 	Predicted, Cached, Reused int
+	// From says on which tiers Cached lay.
+	From [tiers]int
+	// Pinned tokens of the prompt were when it was answered, from the first one on.
+	Pinned int
 
 	Arrived  time.Duration
 	Parked   time.Duration // by the router; 0: it was placed at once
@@ -37,7 +43,7 @@ func recordOf(j *job) *Record {
 	r := &Record{
 		ID: j.ID, Session: j.Session, Class: cmp.Or(j.class, j.Class),
 		Input: j.Prompt.Len(), Output: j.given,
-		Predicted: j.predicted, Cached: j.cached, Reused: j.reused,
+		Predicted: j.predicted, Cached: j.cached, Reused: j.reused, From: j.from, Pinned: j.pinned,
 		Arrived: j.arrived, Parked: j.parked, Placed: j.placed, Admitted: j.admitted,
 		First: j.first, Second: j.second, Last: j.last, Ended: j.ended,
 		Migrations: len(j.lost), Err: j.err,
@@ -72,7 +78,13 @@ func (r *Record) MarshalJSONTo(to *jsontext.Encoder) error {
 		o.add("first_admit_ms", milliseconds(r.Admitted))
 		o.add("predicted_cached_tokens", r.Predicted)
 		o.add("cached_tokens", r.Cached)
+		if from := below(r.From); len(from) > 0 {
+			o.add("loaded_tokens", from)
+		}
 		o.add("reused_input_tokens", r.Reused)
+	}
+	if r.Pinned > 0 {
+		o.add("pinned_tokens", r.Pinned)
 	}
 	if r.Decoder != "" {
 		o.add("decode_worker_id", r.Decoder)
@@ -103,4 +115,16 @@ func (r *Record) MarshalJSONTo(to *jsontext.Encoder) error {
 		o.add("error", r.Err.Error())
 	}
 	return o.end()
+}
+
+// below returns what of the cached tokens lay below the device, by the names of the
+// tiers.
+func below(from [tiers]int) map[string]int {
+	byTier := map[string]int{}
+	for i, n := range from {
+		if kv.Tier(i) > kv.TierDevice && n > 0 {
+			byTier[kv.Tier(i).String()] = n
+		}
+	}
+	return byTier
 }

@@ -61,6 +61,7 @@ type Report struct {
 	// Classes are those that the router put requests into, or where requests never
 	// wait those that they asked for, in the order of their names.
 	Classes []ClassReport
+	Caches  CacheReport
 	Router  router.Counters
 
 	Goodput    Goodput
@@ -157,6 +158,7 @@ func (s *Simulation) report() *Report {
 	r.PredictionError = share(missed, r.InputTokens)
 	s.reportTargets(r)
 	s.reportClasses(r)
+	s.reportCaches(r)
 	return r
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/sim"
 	"github.com/dynago/dynago/sim/trace"
 )
@@ -49,6 +50,8 @@ func TestReport(t *testing.T) {
 	}
 	want.Failed, want.Router = r.Failed, r.Router
 	want.Classes = []sim.ClassReport{{Requests: 4, TTFT: want.TTFT}}
+	// 6 blocks of each of the first two, in a cache that is large enough.
+	want.Caches.Tiers[kv.TierDevice] = sim.TierReport{Blocks: args.NumGPUBlocks, Stored: 12, HitTokens: 192}
 	if len(r.Failed) > 0 || r.Router.Decisions != 4 {
 		t.Errorf("failed %v, %d decisions", r.Failed, r.Router.Decisions)
 	}
@@ -88,7 +91,7 @@ func TestReportKeys(t *testing.T) {
 			t.Errorf("%s is %s, want a number", name, got[name])
 		}
 	}
-	ours := strings.Fields("failed_requests prediction imbalance targets classes router")
+	ours := strings.Fields("failed_requests prediction imbalance targets classes caches router")
 	for name := range got {
 		if !slices.Contains(want, name) && !slices.Contains(ours, name) {
 			t.Errorf("%s is in the report, and no tool knows it", name)

@@ -54,6 +54,11 @@ type Simulation struct {
 	byID    map[uint64]*worker
 	awake   []*rank // may begin a pass when the moment is over
 	intake  intake
+	// shared is what the workers have together below their own tiers, or nil, and
+	// generation what of it all of them have told.
+	shared     *mock.Shared
+	generation uint64
+	past       caches // what caches have done in lives that have ended
 	// admitting says that requests are being let in further up the stack.
 	admitting bool
 	gaps      []time.Duration // between tokens, of all requests
@@ -88,7 +93,8 @@ func New(cfg Config) (*Simulation, error) {
 	s := &Simulation{
 		cfg: cfg, clock: cfg.Clock, byID: make(map[uint64]*worker),
 		// Who comes back is there at once: being left alone takes real time.
-		fleet: fleet.New(fleet.Config{Inhibit: -1}),
+		fleet:  fleet.New(fleet.Config{Inhibit: -1}),
+		shared: mock.NewShared(cfg.Engine),
 	}
 	c := cfg.Router
 	c.Now = s.clock.Now

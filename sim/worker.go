@@ -53,7 +53,7 @@ func (s *Simulation) addWorker(args mock.Args, role engine.Role) (int, error) {
 	}
 	w.card.Role = role
 	for i := range args.DPSize {
-		w.ranks = append(w.ranks, &rank{worker: w, number: uint32(i)})
+		w.ranks = append(w.ranks, &rank{worker: w, number: uint32(i), core: s.shared.NewCore(args)})
 	}
 	s.workers = append(s.workers, w)
 	s.byID[w.id] = w
@@ -83,7 +83,11 @@ func (s *Simulation) RemoveWorker(n int) error {
 		return err
 	}
 	w.gone, w.left = true, s.clock.elapsed
-	lost := w.clear()
+	lost := s.clear(w)
+	for _, r := range w.ranks {
+		r.core.Close(s.clock.elapsed)
+		r.core = nil
+	}
 	s.fleet.Remove(w.id)
 	s.migrate(w, lost)
 	return nil
@@ -96,7 +100,10 @@ func (s *Simulation) RestartWorker(n int) error {
 	if err != nil {
 		return err
 	}
-	lost := w.clear()
+	lost := s.clear(w)
+	for _, r := range w.ranks {
+		r.core = r.core.Restart(s.clock.elapsed)
+	}
 	s.live(w)
 	s.migrate(w, lost)
 	return nil
@@ -114,9 +121,8 @@ func (s *Simulation) worker(n int) (*worker, error) {
 func (s *Simulation) live(w *worker) {
 	w.epoch++
 	for _, r := range w.ranks {
-		r.core = mock.NewCore(w.args)
 		r.core.SetSpeed(w.args.SpeedupRatio * w.speed)
-		r.jobs, r.events = make(map[*job]bool), 0
+		r.jobs, r.events, r.alarm = make(map[*job]bool), 0, 0
 		core := r.core
 		r.finish = func() error {
 			if r.core != core {
@@ -149,11 +155,12 @@ func (w *worker) become(state engine.State) {
 
 // clear ends a life of a worker, and returns what ran there in the order of the
 // workload.
-func (w *worker) clear() []*job {
+func (s *Simulation) clear(w *worker) []*job {
 	var lost []*job
 	for _, r := range w.ranks {
 		lost = slices.AppendSeq(lost, maps.Keys(r.jobs))
-		r.core, r.pass, r.jobs = nil, nil, nil
+		s.end(r)
+		r.pass, r.jobs = nil, nil
 	}
 	slices.SortFunc(lost, func(a, b *job) int { return cmp.Compare(a.n, b.n) })
 	return lost

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/sim/trace"
 )
 
@@ -58,6 +59,14 @@ type Config struct {
 	// two thirds of its turns are done; it goes on with one of Compacted. The
 	// results of tools are as long as that takes.
 	Full, Compacted int
+
+	// What agents ask of caches; nothing by default. Pinned is the share of leads,
+	// evenly spread, that let each of their prompts stay for PinTTL after the answer.
+	// Tell lets last requests end their session, and those that begin with a summary
+	// say so; Foresee lets requests say how long their tools will take.
+	Pinned        float64
+	PinTTL        time.Duration
+	Tell, Foresee bool
 }
 
 // Default returns the agents that the project's figures are taken with.
@@ -98,6 +107,8 @@ func (c *Config) Check() error {
 		{"pauses", c.MinPause > 0 && c.MaxPause >= c.MinPause, [2]time.Duration{c.MinPause, c.MaxPause}, "from more than 0 to as much"},
 		{"compacted", c.Compacted > head+taskTokens, c.Compacted, fmt.Sprintf("more than the %d tokens that a prompt begins with", head+taskTokens)},
 		{"full", c.Full > c.Compacted, c.Full, "more than compacted"},
+		{"pinned", c.Pinned >= 0 && c.Pinned <= 1, c.Pinned, "0 to 1"},
+		{"time of pins", c.PinTTL > 0 || c.Pinned == 0, c.PinTTL, "more than 0"},
 	} {
 		if !p.ok {
 			return fmt.Errorf("agent trace: %s: got %v, want %s", p.name, p.got, p.want)
@@ -158,17 +169,22 @@ func (l *lead) run(at time.Duration) bool {
 	r := trace.Request{Session: name, At: at, Prompt: append(slices.Clone(begin), piece(name+": task", l.logNormal(taskTokens, 0.6)))}
 	full := turns * between(l.rand, 60, 75) / 100
 	sizes := l.sizes(r.Prompt.Len(), turns, full)
-	for turn := range turns {
+	for turn := 0; ; turn++ {
 		r.ID = fmt.Sprintf("%s, turn %d", name, turn)
 		r.Answer = l.answer(r.ID)
-		r.Final = turn == turns-1
+		if r.Final = turn == turns-1; r.Final {
+			return l.hand(r)
+		}
+		pause := l.spawnsOrPauses()
+		r.KV.NextIn = 0
+		if c.Foresee {
+			r.KV.NextIn = pause
+		}
 		if !l.hand(r) {
 			return false
 		}
-		if r.Final {
-			break
-		}
-		results, ok := l.results(&r, sizes[turn])
+		r.KV.Compacted = false
+		results, ok := l.results(&r, sizes[turn], pause)
 		if !ok {
 			return false
 		}
@@ -177,7 +193,6 @@ func (l *lead) run(at time.Duration) bool {
 			return false
 		}
 	}
-	return true
 }
 
 // sizes returns how many tokens the prompt has after each turn: from begin up to
@@ -226,21 +241,32 @@ func (l *lead) compact(r *trace.Request, begin trace.Text) bool {
 	r.ID = r.Session + ", compaction"
 	r.Prompt = append(r.Prompt, piece(r.Session+": summarise", summariseTokens))
 	r.Answer = trace.Text{piece(r.ID+": answer", rest*3/4)}
+	r.KV.NextIn = 0
 	if !l.hand(*r) {
 		return false
 	}
+	r.KV.Compacted = l.cfg.Tell
 	// Beside the summary a harness attaches anew what it needs at hand.
 	r.Prompt = append(slices.Clone(begin), r.Answer[0], piece(r.Session+": attached", rest-r.Answer.Len()))
 	r.After, r.Delay, r.Tool = []string{r.ID}, 0, false
 	return true
 }
 
+// spawnsOrPauses returns how long the tools of a turn take, or 0 if it sends out
+// sub-agents instead.
+func (l *lead) spawnsOrPauses() time.Duration {
+	if l.rand.Float64() < l.cfg.Spawn {
+		return 0
+	}
+	return l.pause()
+}
+
 // results makes what comes back to a turn, as much as lets the prompt grow to
-// size: the results of tools, after a pause, or besides those of sub-agents,
-// whose requests it yields.
-func (l *lead) results(r *trace.Request, size int) (got results, ok bool) {
+// size: the results of tools, after a pause, or without one besides those of
+// sub-agents, whose requests it yields.
+func (l *lead) results(r *trace.Request, size int, pause time.Duration) (got results, ok bool) {
 	c := l.cfg
-	if l.rand.Float64() < c.Spawn {
+	if pause == 0 {
 		for range between(l.rand, 1, c.Team) {
 			last, ok := l.subAgent(r)
 			if !ok {
@@ -250,7 +276,7 @@ func (l *lead) results(r *trace.Request, size int) (got results, ok bool) {
 			got.text = append(got.text, l.shown(last.Answer)...)
 		}
 	} else {
-		got.after, got.delay = []string{r.ID}, l.pause()
+		got.after, got.delay = []string{r.ID}, pause
 	}
 	tokens := size - r.Prompt.Len() - l.shown(r.Answer).Len() - got.text.Len()
 	got.text = append(got.text, piece(r.ID+": results", max(tokens, 1)))
@@ -283,9 +309,20 @@ func (l *lead) subAgent(r *trace.Request) (trace.Request, bool) {
 	return a, true
 }
 
-// hand yields a request that nobody's later appending changes.
+// hand yields a request that nobody's later appending changes, with what it asks of
+// caches.
 func (l *lead) hand(r trace.Request) bool {
+	c := l.cfg
 	r.Prompt = slices.Clip(r.Prompt)
+	if !c.KeepThinking {
+		r.Thinking = int(l.thinking(r.Answer[0]))
+	}
+	r.KV.EvictSession = c.Tell && r.Final
+	// Evenly spread: with a fifth of them every fifth.
+	pins := math.Floor(float64(l.n+1)*c.Pinned) > math.Floor(float64(l.n)*c.Pinned)
+	if pins && r.Parent == "" && !r.Final {
+		r.KV.Pins = []kv.Pin{{UpTo: uint32(r.Prompt.Len()), TTL: c.PinTTL}}
+	}
 	return l.yield(r, nil)
 }
 
@@ -304,12 +341,17 @@ func (l *lead) shown(answer trace.Text) trace.Text {
 		return answer
 	}
 	p := answer[0]
-	p.From = uint32(math.Round(float64(p.Len) * l.cfg.Thinking))
+	p.From = l.thinking(p)
 	p.Len -= p.From
 	if p.Len == 0 {
 		return nil
 	}
 	return trace.Text{p}
+}
+
+// thinking returns how many tokens an answer begins with that are reasoning.
+func (l *lead) thinking(answer trace.Piece) uint32 {
+	return uint32(math.Round(float64(answer.Len) * l.cfg.Thinking))
 }
 
 func (l *lead) pause() time.Duration {

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/sim/agenttrace"
 	"github.com/dynago/dynago/sim/trace"
 )
@@ -38,11 +41,51 @@ func few() agenttrace.Config {
 func TestSameEachTime(t *testing.T) {
 	digest := sha256.New()
 	for _, r := range collect(t, agenttrace.Default().Requests()) {
-		fmt.Fprintf(digest, "%+v\n", r)
+		fmt.Fprintln(digest, r.ID, r.Session, r.Parent, r.Final, r.At, r.After, r.Delay, r.Prompt, r.Answer, r.Thinking, r.Tool)
 	}
-	const want = "cc8a77bc7eb4189cac67a85602aa9a8420cf559d09ea3751397c8cb8f9dfca17"
+	const want = "ba4f13725c05829decd862a9bd64c845f9e10802bd51d66cc34852ec237f8ff9"
 	if got := fmt.Sprintf("%x", digest.Sum(nil)); got != want {
 		t.Errorf("the default workload has digest\n%s, want\n%s", got, want)
+	}
+}
+
+// Agents ask caches for what they are told to, and the requests stay the same.
+func TestAsk(t *testing.T) {
+	c := few()
+	plain := collect(t, c.Requests())
+	c.Pinned, c.PinTTL, c.Tell, c.Foresee = 0.25, time.Minute, true, true
+	asking := collect(t, c.Requests())
+	pinned, compacted, next := map[string]bool{}, 0, map[string]time.Duration{}
+	for i := range asking {
+		r := &asking[i]
+		if len(r.KV.Pins) > 0 {
+			pinned[r.Session] = true
+			if p := r.KV.Pins[0]; p != (kv.Pin{UpTo: uint32(r.Prompt.Len()), TTL: time.Minute}) || r.Final {
+				t.Errorf("%s pins %+v of %d tokens", r.ID, p, r.Prompt.Len())
+			}
+		}
+		if r.KV.EvictSession != r.Final {
+			t.Errorf("%s, which is the last one: %v, ends its session: %v", r.ID, r.Final, r.KV.EvictSession)
+		}
+		if r.KV.Compacted {
+			compacted++
+			if !strings.HasSuffix(r.After[0], "compaction") {
+				t.Errorf("%s does not begin with a summary", r.ID)
+			}
+		}
+		if want := next[r.Session]; r.Parent == "" && want > 0 && r.Delay != want {
+			t.Errorf("%s comes after %v, and %v was foreseen", r.ID, r.Delay, want)
+		}
+		if next[r.Session] = r.KV.NextIn; r.KV.NextIn < 0 {
+			t.Errorf("%s foresees %v", r.ID, r.KV.NextIn)
+		}
+		r.KV = kv.Directives{}
+	}
+	if len(pinned) != 2 || !pinned["lead 3"] || !pinned["lead 7"] || compacted != c.Leads {
+		t.Errorf("%v pin, want leads 3 and 7; %d compactions, want one of each lead", pinned, compacted)
+	}
+	if diff := cmp.Diff(plain, asking); diff != "" {
+		t.Errorf("what is asked has changed the requests:\n%s", diff)
 	}
 }
 
@@ -177,6 +220,8 @@ func TestCheck(t *testing.T) {
 		"compacted":      func(c *agenttrace.Config) { c.Compacted = 32_000 },
 		"full":           func(c *agenttrace.Config) { c.Full = 40_000 },
 		"chance of sub-": func(c *agenttrace.Config) { c.Spawn = 2 },
+		"pinned":         func(c *agenttrace.Config) { c.Pinned = -0.5 },
+		"time of pins":   func(c *agenttrace.Config) { c.Pinned = 0.5 },
 	} {
 		c := agenttrace.Default()
 		change(&c)

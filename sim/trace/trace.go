@@ -42,6 +42,10 @@ type Request struct {
 	Class          string
 	Tool           bool // the newest turn brings the results of tools
 
+	// Thinking is how many tokens of the answer, from its first on, no later prompt
+	// repeats, so that nothing behind them can be found again; 0 where nobody knows.
+	Thinking int
+
 	// KV is what it asks of caches. Without a session there, Session is the one
 	// that its blocks belong to.
 	KV kv.Directives
