@@ -40,6 +40,9 @@ type cache struct {
 	spaces []*space  // and those of earlier lives
 	counts counts
 	last   int64 // version that was given last
+	// beside is how many bytes of values are sent, from lower tiers, that do not lie
+	// in memory, and mostBeside what that may come to.
+	beside, mostBeside int64
 	couriers
 }
 
@@ -52,10 +55,11 @@ type counts struct {
 	full, denied     int64
 	evictedAs        [kvcache.HardPinned + 1]int64
 	orphans          int64 // metadata that came after its bytes had gone
+	busy             int64 // values that were there, but memory to send them was not
 }
 
 func newCache(o Options) *cache {
-	c := &cache{log: o.Log, now: o.Now, zero: o.Now(), lease: o.Lease, changed: o.Changed}
+	c := &cache{log: o.Log, now: o.Now, zero: o.Now(), lease: o.Lease, changed: o.Changed, mostBeside: o.MaxPending}
 	c.idle.L = &c.mu
 	for i, t := range append([]Tier{{Name: MemoryTier, Driver: o.Driver, PinBudget: o.PinBudget}}, o.Below...) {
 		c.tiers = append(c.tiers, &tier{Tier: t})

@@ -127,7 +127,6 @@ func (c *cache) retellAll(u *unit) {
 // remember writes what is asked for u beside it, before whoever asked is told: in
 // the tiers that have what they are told when they are told. The others learn it.
 func (c *cache) remember(u *unit, now time.Duration) {
-	u.epoch++
 	u.wished = max(now, 1)
 	c.seize(u)
 	defer c.let(u)

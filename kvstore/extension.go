@@ -10,7 +10,7 @@ import (
 
 // kvRetain says how long a value is worth keeping:
 //
-//	KV.RETAIN key PRIO n [DURATION ms] [PIN ms] [SESSION id] [CLASS eph|norm]
+//	KV.RETAIN key PRIO n [DURATION ms] [PIN ms] [SESSION id] [CLASS eph|norm] [EPOCH n]
 //
 // with at least one of them. It answers 1, or 0 if there is no such value. A PIN
 // for which the budget has no room is an error, after the rest was done.
@@ -72,8 +72,15 @@ func readWish(args []string) (w Wish, err error) {
 			default:
 				return w, errors.New("CLASS " + printable(value) + ": want eph or norm")
 			}
+		case "EPOCH":
+			n, err := strconv.ParseUint(value, 10, 32)
+			if err != nil {
+				return w, errors.New("EPOCH " + printable(value) + ": want 0 to 4294967295")
+			}
+			e := uint32(n)
+			w.Epoch = &e
 		default:
-			return w, errors.New(printable(name) + ": want PRIO, DURATION, PIN, SESSION or CLASS")
+			return w, errors.New(printable(name) + ": want PRIO, DURATION, PIN, SESSION, CLASS or EPOCH")
 		}
 	}
 	if w.TTL > 0 && w.Priority == nil {

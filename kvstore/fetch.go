@@ -7,10 +7,6 @@ import (
 	"github.com/dynago/dynago/kvcache/store"
 )
 
-// page is what a value must have at least to be read straight to where it is to
-// lie.
-const page = 4 << 10
-
 // get returns what lies under key, to be released, or nil. Of many who want what
 // comes up from a lower tier, one reads it and the others wait.
 func (c *cache) get(ctx context.Context, sp *space, key string) *store.Value {
@@ -52,14 +48,41 @@ func (c *cache) fetch(ctx context.Context, u *unit, p part, tier int) *store.Val
 			return nil
 		}
 	}
+	size := u.size[p]
+	if tier > 0 && !c.aside(size) {
+		c.counts.busy++
+		return nil
+	}
 	c.mu.Unlock()
 	v, err := t.Driver.Get(ctx, id)
 	c.mu.Lock()
+	if err == nil && tier > 0 {
+		e, b, release := v.Entry, v.Bytes, v.Release
+		return store.NewValue(e, b, func() {
+			release()
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.beside -= size
+		})
+	}
+	if tier > 0 {
+		c.beside -= size
+	}
 	if err != nil {
 		c.missed(ctx, u, p, version, tier, err)
 		return nil
 	}
 	return v
+}
+
+// aside says whether there is memory for n more bytes of values that are sent from
+// a lower tier while memory has no room for them, and takes it.
+func (c *cache) aside(n int64) bool {
+	if c.beside > 0 && c.beside+n > c.mostBeside {
+		return false
+	}
+	c.beside += n
+	return true
 }
 
 // raise reads a part of u, which is not busy, from a tier into memory, where it

@@ -57,7 +57,8 @@ type Options struct {
 	MaxValue int64
 	MaxConns int
 	// MaxPending bounds the memory, in bytes, of values that are being received,
-	// over all connections; 0 means 1 GiB. What comes beyond is refused.
+	// over all connections, and of those that are sent and have no place in Driver;
+	// 0 means 1 GiB. What comes beyond is refused, or is a miss.
 	MaxPending int64
 	// Stall is how long a client may take for 1 MiB of a request or an answer that
 	// has begun; 0 means 30 s.

@@ -333,7 +333,7 @@ func TestRetention(t *testing.T) {
 		{"KV.RETAIN dear DURATION 1", "-ERR KV.RETAIN: DURATION without PRIO"},
 		{"KV.RETAIN dear PIN -1", "-ERR KV.RETAIN: PIN -1: want milliseconds, 0 to those of a year"},
 		{"KV.RETAIN dear CLASS x", "-ERR KV.RETAIN: CLASS x: want eph or norm"},
-		{"KV.RETAIN dear WISH x", "-ERR KV.RETAIN: WISH: want PRIO, DURATION, PIN, SESSION or CLASS"},
+		{"KV.RETAIN dear WISH x", "-ERR KV.RETAIN: WISH: want PRIO, DURATION, PIN, SESSION, CLASS or EPOCH"},
 	}...)
 	c.do("SET", "dear", value+"!") // what was asked for outlives what it was asked for
 	for _, k := range []string{"a", "b", "c", "d"} {

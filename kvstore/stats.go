@@ -24,6 +24,7 @@ type Stats struct {
 	Corrupt              int64
 	Full, Denied         int64 // values refused: no room, no quota
 	Orphans              int64 // metadata that came after its bytes had gone
+	Busy                 int64 // values that were there, but no memory to send them
 	Looked, Found        int64 // keys that EXISTS asked for, and those that were there
 	PrefixAsked          int64 // hashes that KV.PREFIX asked for
 	PrefixFound          int64 // and those that began a prompt
@@ -77,7 +78,7 @@ func (c *cache) stats() Stats {
 	n := c.counts
 	st := Stats{
 		Hits: n.hits, Misses: n.misses, Stored: n.stored, Replaced: n.replaced, Evicted: n.evicted, Expired: n.expired,
-		Corrupt: n.corrupt, Full: n.full, Denied: n.denied, Orphans: n.orphans,
+		Corrupt: n.corrupt, Full: n.full, Denied: n.denied, Orphans: n.orphans, Busy: n.busy,
 	}
 	for class, values := range n.evictedAs {
 		st.EvictedAs = append(st.EvictedAs, ClassCount{kvcache.Class(class), values})

@@ -43,8 +43,9 @@ func (t *Tenant) Stats() NamespaceStats {
 // Entry is a value as it is kept.
 type Entry struct {
 	Key     string
-	Size    int64 // bytes of all its parts
-	Pair    bool  // of bytes and metadata
+	Tiers   []string // where its bytes lie, the fastest first
+	Size    int64    // bytes of all its parts
+	Pair    bool     // of bytes and metadata
 	Leased  bool
 	Class   kvcache.Class
 	Expires time.Time // zero: never
@@ -69,6 +70,12 @@ func (c *cache) entry(u *unit) Entry {
 	e := Entry{
 		Key: u.name, Size: u.size[whole] + u.size[metadata], Pair: u.paired, Leased: u.leased,
 		Class: u.sp.order.Class(u.ref), Retention: u.sp.order.Record(u.ref, c.zero),
+	}
+	e.Retention.Epoch = u.epoch
+	for i, t := range c.tiers {
+		if u.at[whole].has(i) {
+			e.Tiers = append(e.Tiers, t.Name)
+		}
 	}
 	for _, at := range u.expires {
 		if when := c.zero.Add(at); at > 0 && (e.Expires.IsZero() || when.Before(e.Expires)) {
@@ -113,6 +120,9 @@ type Wish struct {
 	Session string
 	// Ephemeral lets it go before all that are not.
 	Ephemeral bool
+	// Epoch, if set, orders the wishes of many: one that is older than what the
+	// value has already is overtaken, and nothing is done. Nil is newer than all.
+	Epoch *uint32
 }
 
 const (
@@ -143,7 +153,7 @@ type Outcome uint8
 // The outcomes.
 const (
 	Absent  Outcome = iota // there is no such value
-	Granted                // all was done
+	Granted                // all was done, or something newer has been
 	NoRoom                 // all but the pin, for which the budget has no room
 )
 
@@ -175,6 +185,12 @@ func (c *cache) retain(sp *space, key string, w Wish, now time.Duration) Outcome
 	u := c.find(sp, name)
 	if u == nil || !u.has[p] {
 		return Absent
+	}
+	if w.Epoch != nil && *w.Epoch < u.epoch {
+		return Granted
+	}
+	if u.epoch++; w.Epoch != nil {
+		u.epoch = *w.Epoch
 	}
 	var owner kvcache.SessionID
 	if w.Session != "" {
