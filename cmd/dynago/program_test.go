@@ -33,8 +33,12 @@ type program struct {
 // start starts a command and waits until it has printed a line with some text.
 func start(t *testing.T, last string, args ...string) *program {
 	t.Helper()
-	p := &program{t: t, log: &syncBuffer{}}
-	p.cmd = exec.Command(os.Args[0], args...)
+	return startCommand(t, last, exec.Command(os.Args[0], args...))
+}
+
+func startCommand(t *testing.T, last string, cmd *exec.Cmd) *program {
+	t.Helper()
+	p := &program{t: t, cmd: cmd, log: &syncBuffer{}}
 	p.cmd.Env = append(os.Environ(), asProgram+"=1")
 	p.cmd.Stderr = p.log
 	out, err := p.cmd.StdoutPipe()
