@@ -259,14 +259,15 @@ func (c *cache) put(ctx context.Context, tier int, key string, value, tag []byte
 		switch {
 		case err == nil:
 			t.counts.stored++
+			c.well(t)
 			return v, nil
 		case errors.Is(err, store.ErrFull):
 			if !c.makeRoom(tier, gently) {
 				return nil, errFull
 			}
 		default:
-			if !errors.Is(err, store.ErrTooLarge) || len(c.tiers) == 1 {
-				c.log.Warn("value not stored", "tier", t.Name, "key", key, "bytes", len(value), "error", err)
+			if !errors.Is(err, store.ErrTooLarge) {
+				c.ails(t, err)
 			}
 			return nil, err
 		}

@@ -159,8 +159,8 @@ func (c *cache) missed(ctx context.Context, u *unit, p part, version int64, tier
 	case errors.Is(err, store.ErrCorrupt):
 		c.counts.corrupt++
 		c.log.Warn("value dropped: it is not what was stored", "tier", t.Name, "key", u.name, "error", err)
-	case !errors.Is(err, store.ErrNotFound):
-		c.log.Warn("value not read", "tier", t.Name, "key", u.name, "error", err)
+	case !lost:
+		c.ails(t, err)
 	}
 	if !lost || u.sp.units[u.ref] != u || u.busy || u.version[p] != version || !u.at[p].has(tier) {
 		return

@@ -55,6 +55,7 @@ type tier struct {
 	Tier
 	used   int64
 	lag    lag
+	ails   bool // the last value did not go into it, or come out
 	counts tierCounts
 }
 
@@ -76,13 +77,31 @@ type TierStats struct {
 	Lost           int64 // values that it no longer had, or not as they were
 	Waiting        int   // changes that it has yet to be told of
 	Late           int64 // values that were not copied to it, as too many waited
+	Failing        bool  // the last value did not go into it, or come out of it
 }
 
 func (t *tier) stats() TierStats {
 	n := t.counts
 	return TierStats{
 		Name: t.Name, Used: t.used, Capacity: t.capacity(), Hits: n.hits, Stored: n.stored, Evicted: n.evicted,
-		Failed: n.failed, Lost: n.lost, Waiting: t.lag.len(), Late: n.late,
+		Failed: n.failed, Lost: n.lost, Waiting: t.lag.len(), Late: n.late, Failing: t.ails,
+	}
+}
+
+// ails says, once, that a tier does not do what it should. Values that it has not
+// taken are offered again.
+func (c *cache) ails(t *tier, err error) {
+	if !t.ails {
+		t.ails = true
+		c.log.Warn("a tier fails, and the store goes on without", "tier", t.Name, "error", err)
+	}
+}
+
+// well says that a tier which has failed does its work again.
+func (c *cache) well(t *tier) {
+	if t.ails {
+		t.ails = false
+		c.log.Info("a tier is back", "tier", t.Name)
 	}
 }
 

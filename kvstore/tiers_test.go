@@ -315,7 +315,8 @@ func TestEphemeralStaysAbove(t *testing.T) {
 	c := dial(t, h.address)
 	key := fmt.Sprintf(chunkKey, 1)
 	c.want([][2]string{
-		{"SET " + key + "kv_bytes v", "+OK"}, {"SET " + key + "metadata m", "+OK"},
+		{"SET " + key + "kv_bytes v", "+OK"},
+		{"SET " + key + "metadata m", "+OK"},
 		{"KV.RETAIN " + key + "kv_bytes CLASS eph SESSION s", ":1"},
 	}...)
 	if got := h.tiers(key + "kv_bytes"); got != "memory" {
