@@ -172,6 +172,22 @@ func (p *Pool) Prefix(hashes []kv.SeqHash) (present, inactive int) {
 	return present, inactive
 }
 
+// SpareIn says how many of the leading hashes that are present lie idle and count in
+// [Pool.Spare], so that taking them would leave fewer.
+func (p *Pool) SpareIn(hashes []kv.SeqHash) (blocks int) {
+	for _, h := range hashes {
+		i := p.find(h)
+		if i == none {
+			break
+		}
+		b := &p.blocks[i]
+		if b.state == Inactive && (b.flags&noted == 0 || p.notes.at(p.noteOf[i]).locks[byAny] == 0) {
+			blocks++
+		}
+	}
+	return blocks
+}
+
 // Match appends a reference for each of the leading hashes that are present,
 // stopping at the first one that is not. Soft pins of these blocks are renewed.
 func (p *Pool) Match(dst []Ref, hashes []kv.SeqHash) []Ref { return p.MatchFor(0, dst, hashes) }
