@@ -132,7 +132,7 @@ func (c *Core) begin(r *request) beginning {
 	}
 	want := min(remaining, c.budget)
 	need := blocks(have+want, size) - found
-	if need > c.pool.Available()-idle {
+	if need > c.pool.Available()-idle || c.asked && c.breaksPins(r, found, sequence[held:found]) {
 		return blocked
 	}
 	r.blocks = c.match(r.Session, r.blocks, sequence[held:found])
