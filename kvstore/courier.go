@@ -260,12 +260,11 @@ func (c *cache) copyDown(u *unit, p part, tier int) error {
 // close lets the lower tiers know all that they do not yet, as long as ctx lasts,
 // and ends the couriers.
 func (c *cache) close(ctx context.Context) {
-	if c.ctx == nil {
+	if c.ctx == nil || c.ctx.Err() != nil {
 		return
 	}
 	c.mu.Lock()
 	c.hurry = true
-	c.idle.Broadcast()
 	c.mu.Unlock()
 	defer context.AfterFunc(ctx, func() {
 		c.mu.Lock()

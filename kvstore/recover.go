@@ -2,7 +2,6 @@ package kvstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -52,54 +51,49 @@ func (c *cache) lookThrough(ctx context.Context, tier int) error {
 			tales = append(tales, e)
 			continue
 		}
-		if err := c.takeOver(ctx, tier, e); err != nil {
-			return err
-		}
+		c.takeOver(ctx, tier, e)
 	}
 	for _, e := range tales {
-		if err := c.takeOver(ctx, tier, e); err != nil {
-			return err
-		}
+		c.takeOver(ctx, tier, e)
 	}
 	return nil
 }
 
-var errNotOurs = errors.New("not an entry that is wanted")
-
 // takeOver makes an entry of a tier known, or removes it.
-func (c *cache) takeOver(ctx context.Context, tier int, e store.Entry) error {
+func (c *cache) takeOver(ctx context.Context, tier int, e store.Entry) {
 	c.begin()
-	err := c.adopt(tier, e)
+	wanted := c.adopt(tier, e)
 	c.mu.Unlock()
-	if err == nil {
-		return nil
+	if wanted {
+		return
 	}
 	if err := c.tiers[tier].Driver.Delete(ctx, e.Key); err != nil {
 		c.log.Warn("value not deleted", "tier", c.tiers[tier].Name, "key", e.Key, "error", err)
 	}
-	return nil
 }
 
-func (c *cache) adopt(tier int, e store.Entry) error {
+// adopt makes an entry known, unless it is not wanted: it has expired, or is but
+// half of something.
+func (c *cache) adopt(tier int, e store.Entry) (wanted bool) {
 	namespace, key, ok := strings.Cut(e.Key, " ")
 	n := readTag(e.Tag)
 	if !ok || namespace == "" || n.expires > 0 && n.expires <= c.now().UnixMilli() {
-		return errNotOurs
+		return false
 	}
 	sp := c.spaceOf(namespace)
 	name, p, paired := splitKey(key)
 	u := c.find(sp, name)
 	switch {
 	case u == nil && p == metadata:
-		return errNotOurs
+		return false
 	case c.tiers[tier].lag.has(job{sp, name, p}):
-		return nil // what is there is about to change
+		return true // what is there is about to change
 	case u != nil && u.at[p].has(tier):
-		return nil
+		return true
 	case u != nil && u.has[p]:
 		if u.version[p] != n.version || u.size[p] != e.Size {
 			c.remind(tier, job{sp, name, p}) // what is there is older, or newer than that
-			return nil
+			return true
 		}
 	case u == nil:
 		u = sp.insert(name, paired, e.Size)
@@ -115,7 +109,7 @@ func (c *cache) adopt(tier int, e store.Entry) error {
 		u.expires[p] = max(time.UnixMilli(n.expires).Sub(c.zero), 1)
 		sp.expire(u, u.expires[p])
 	}
-	return nil
+	return true
 }
 
 // wishAgain asks for u what was asked for it in an earlier life. Its session goes

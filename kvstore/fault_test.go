@@ -1,0 +1,456 @@
+package kvstore_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dynago/dynago/kvcache/disk"
+	"github.com/dynago/dynago/kvcache/memory"
+	"github.com/dynago/dynago/kvcache/store"
+	"github.com/dynago/dynago/kvstore"
+)
+
+// broken is a driver that fails as long as fail says so.
+type broken struct {
+	*disk.Store
+	fail  atomic.Bool
+	tried atomic.Int64
+}
+
+func (b *broken) failure() error {
+	if b.fail.Load() {
+		b.tried.Add(1)
+		return fmt.Errorf("the disk is broken: %w", store.ErrUnavailable)
+	}
+	return nil
+}
+
+func (b *broken) Put(ctx context.Context, key string, value, tag []byte) error {
+	if err := b.failure(); err != nil {
+		return err
+	}
+	return b.Store.Put(ctx, key, value, tag)
+}
+
+func (b *broken) Load(ctx context.Context, key string, into []byte) (uint64, error) {
+	if err := b.failure(); err != nil {
+		return 0, err
+	}
+	return b.Store.Load(ctx, key, into)
+}
+
+func (b *broken) Get(ctx context.Context, key string) (*store.Value, error) {
+	if err := b.failure(); err != nil {
+		return nil, err
+	}
+	return b.Store.Get(ctx, key)
+}
+
+func (b *broken) Retag(ctx context.Context, key string, tag []byte) error {
+	if err := b.failure(); err != nil {
+		return err
+	}
+	return b.Store.Retag(ctx, key, tag)
+}
+
+// While the disk fails, the store goes on in memory; when it is back, it gets what
+// it has missed, and no client has seen an error.
+func TestDiskFailsForAWhile(t *testing.T) {
+	h := &house{t: t, memory: 1 << 20, disk: disk.Options{Dir: t.TempDir(), Capacity: 16 << 20, Step: 1 << 20}, options: kvstore.Options{Lease: -1}}
+	d, err := disk.Open(t.Context(), h.disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &broken{Store: d}
+	h.over(b)
+	t.Cleanup(func() { h.end() })
+	c := dial(t, h.address)
+	ok := func(got, want string) {
+		t.Helper()
+		if got != want {
+			t.Fatalf("%.60q, want %.60q", got, want)
+		}
+	}
+	for i := range 20 {
+		ok(c.do("SET", fmt.Sprint("k", i), value(i, 100_000)), "+OK")
+	}
+	b.fail.Store(true)
+	for i := range 5 {
+		ok(c.do("SET", fmt.Sprint("n", i), value(i, 100_000)), "+OK")
+		ok(c.do("GET", fmt.Sprint("n", i)), value(i, 100_000))
+		ok(c.do("GET", fmt.Sprint("k", i)), "nil")
+	}
+	ok(c.do("SET", "k19", "new"), "+OK") // of which the disk has an older value
+	ok(c.do("GET", "k19"), "new")
+	ok(c.do("KV.RETAIN", "n0", "PRIO", "80"), ":1")
+	if d := h.tier("disk"); !d.Failing || d.Failed == 0 {
+		t.Errorf("of a disk that fails: %+v", d)
+	}
+	b.fail.Store(false)
+	h.until("written when the disk is back", func() bool { return h.tiers("n0") == "memory disk" && h.tiers("k19") == "memory disk" })
+	for i := range 19 {
+		ok(c.do("GET", fmt.Sprint("k", i)), value(i, 100_000))
+	}
+	if d := h.tier("disk"); d.Failing {
+		t.Errorf("of a disk that is back: %+v", d)
+	}
+	c = h.again()
+	ok(c.do("GET", "k19"), "new")
+	ok(c.do("GET", "n0"), value(0, 100_000))
+	if e, _ := h.Tenant("", "").Look("n0"); e.Retention.Priority != 80 {
+		t.Errorf("what was asked for it: %+v", e)
+	}
+}
+
+// A server that ends while the disk fails ends, and does not bring back what was
+// replaced.
+func TestEndWhileDiskFails(t *testing.T) {
+	h := &house{t: t, memory: 1 << 20, disk: disk.Options{Dir: t.TempDir(), Capacity: 16 << 20, Step: 1 << 20}, options: kvstore.Options{Lease: -1}}
+	d, err := disk.Open(t.Context(), h.disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &broken{Store: d}
+	h.over(b)
+	t.Cleanup(func() { h.end() })
+	c := dial(t, h.address)
+	c.want([2]string{"SET a old", "+OK"})
+	b.fail.Store(true)
+	c.want([][2]string{{"SET a new", "+OK"}, {"SET b new", "+OK"}, {"GET a", "new"}}...)
+	c = h.again()
+	c.want([2]string{"MGET a b", "[nil nil]"})
+}
+
+// Flipped bits, wherever they are, cost values and change none.
+func TestFlippedBits(t *testing.T) {
+	h := home(t, 1<<20, 16<<20, kvstore.Options{Lease: -1})
+	c := dial(t, h.address)
+	fill := func() {
+		for i := range 60 {
+			c.do("SET", fmt.Sprintf(chunkKey, i)+"kv_bytes", value(i, 100_000))
+			c.do("SET", fmt.Sprintf(chunkKey, i)+"metadata", value(i, 28))
+		}
+	}
+	check := func() (missed int) {
+		t.Helper()
+		for i := range 60 {
+			key := fmt.Sprintf(chunkKey, i)
+			for part, want := range map[string]string{"metadata": value(i, 28), "kv_bytes": value(i, 100_000)} {
+				switch got := c.do("GET", key+part); got {
+				case want:
+				case "nil":
+					missed++
+				default:
+					t.Errorf("%s of chunk %d is not what was put: %.60q", part, i, got)
+				}
+			}
+		}
+		return missed
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	flip := func(name string, times int) {
+		t.Helper()
+		f, err := os.OpenFile(filepath.Join(h.disk.Dir, name), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range times {
+			at := random.Int64N(info.Size())
+			var b [1]byte
+			if _, err := f.ReadAt(b[:], at); err != nil {
+				t.Fatal(err)
+			}
+			b[0] ^= 1 << random.IntN(8)
+			if _, err := f.WriteAt(b[:], at); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	fill()
+	flip("values.v1", 40) // under a running server
+	if missed := check(); missed == 0 || h.Stats().Corrupt == 0 {
+		t.Errorf("%d values missed, %+v", missed, h.Stats())
+	}
+	if missed := check(); missed == 0 {
+		t.Error("what was lost is there again")
+	}
+	fill()
+	for range 5 {
+		h.end()
+		flip("values.v1", 10)
+		flip("records.v1", 30)
+		h.begin()
+		c = dial(t, h.address)
+		check()
+	}
+	fill()
+	if missed := check(); missed > 0 {
+		t.Errorf("%d values missed after they were put again", missed)
+	}
+}
+
+// Files of another version, or of another program, are none of ours.
+func TestForeignFiles(t *testing.T) {
+	h := home(t, 1<<20, 4<<20, kvstore.Options{})
+	c := dial(t, h.address)
+	c.want([2]string{"SET a 1", "+OK"})
+	h.end()
+	noise := strings.Repeat("a file of something else ", 10_000)
+	for _, name := range []string{"records.v1", "records.v2", "values.v2"} {
+		if err := os.WriteFile(filepath.Join(h.disk.Dir, name), []byte(noise), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.begin()
+	c = dial(t, h.address)
+	c.want([][2]string{{"DBSIZE", ":0"}, {"SET a 2", "+OK"}}...)
+	c = h.again()
+	c.want([2]string{"GET a", "2"})
+	if b, err := os.ReadFile(filepath.Join(h.disk.Dir, "records.v2")); err != nil || string(b) != noise {
+		t.Errorf("a file of another version was touched: %v", err)
+	}
+}
+
+// A tag that makes no sense is that of a value for which nothing was asked, and a
+// key that makes none is removed.
+func TestForeignEntries(t *testing.T) {
+	h := home(t, 1<<20, 4<<20, kvstore.Options{})
+	h.end()
+	d, err := disk.Open(t.Context(), h.disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, tag := range map[string]string{
+		"default a": "", "default b": strings.Repeat("\xff", 56), "default c": "short", "nospace": "",
+		"default " + fmt.Sprintf(chunkKey, 1) + "metadata": "",
+	} {
+		if err := d.Put(t.Context(), key, []byte("v"), []byte(tag)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h.begin()
+	c := dial(t, h.address)
+	c.want([][2]string{{"MGET a b c", "[v v v]"}, {"DBSIZE", ":3"}}...)
+	if e, ok := h.Tenant("", "").Look("b"); !ok || e.Retention.Priority != 35 || !e.Expires.IsZero() {
+		t.Errorf("with a tag that makes no sense: %+v", e)
+	}
+	if used := h.tier("disk"); used.Used != 3 {
+		t.Errorf("on disk: %+v", used)
+	}
+}
+
+// What a lower tier has lost is a miss, or comes from another one.
+func TestLostBelow(t *testing.T) {
+	far, err := memory.New(memory.Options{Capacity: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{t: t, memory: 1 << 20, disk: disk.Options{Dir: t.TempDir(), Capacity: 16 << 20, Step: 1 << 20}, options: kvstore.Options{Lease: -1}, later: far}
+	d, err := disk.Open(t.Context(), h.disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.over(d)
+	t.Cleanup(func() { h.end() })
+	c := dial(t, h.address)
+	for i := range 20 {
+		c.do("SET", fmt.Sprint("k", i), value(i, 100_000))
+	}
+	h.until("copied", func() bool { return h.tier("external").Waiting == 0 })
+	for i := range 4 {
+		if err := d.Delete(t.Context(), fmt.Sprint("default k", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := 2; i < 6; i++ {
+		if err := far.Delete(t.Context(), fmt.Sprint("default k", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 20 {
+		want := value(i, 100_000)
+		if i == 2 || i == 3 {
+			want = "nil" // lost in both
+		}
+		if got := c.do("GET", fmt.Sprint("k", i)); got != want {
+			t.Errorf("value %d: %.40q", i, got)
+		}
+	}
+	c.want([][2]string{{"EXISTS k2", ":0"}, {"DBSIZE", ":18"}}...)
+	if lost := h.tier("disk").Lost; lost != 4 {
+		t.Errorf("the disk has lost %d", lost)
+	}
+}
+
+// stuck is a driver that answers nothing before its context ends, or release.
+type stuck struct {
+	store.Driver
+	release chan struct{}
+	waiting atomic.Int64
+}
+
+func (s *stuck) wait(ctx context.Context) error {
+	s.waiting.Add(1)
+	defer s.waiting.Add(-1)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.release:
+		return nil
+	}
+}
+
+func (s *stuck) Put(ctx context.Context, key string, value, tag []byte) error {
+	if err := s.wait(ctx); err != nil {
+		return err
+	}
+	return s.Driver.Put(ctx, key, value, tag)
+}
+
+func (s *stuck) Delete(ctx context.Context, key string) error {
+	if err := s.wait(ctx); err != nil {
+		return err
+	}
+	return s.Driver.Delete(ctx, key)
+}
+
+// An object store that hangs holds nobody up, not even the end.
+func TestLaterTierHangs(t *testing.T) {
+	far, err := memory.New(memory.Options{Capacity: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hangs := &stuck{Driver: far, release: make(chan struct{})}
+	h := &house{t: t, memory: 1 << 20, disk: disk.Options{Dir: t.TempDir(), Capacity: 4 << 20, Step: 1 << 20}, options: kvstore.Options{Lease: -1}, later: hangs}
+	h.begin()
+	t.Cleanup(func() { h.end() })
+	c := dial(t, h.address)
+	for round := range 2 {
+		for i := range 60 {
+			if got := c.do("SET", fmt.Sprint("k", i), value(i+round, 100_000)); got != "+OK" {
+				t.Fatal(got)
+			}
+			if got := c.do("GET", fmt.Sprint("k", i)); got != value(i+round, 100_000) {
+				t.Fatalf("value %d: %.40q", i, got)
+			}
+			c.do("DEL", fmt.Sprint("k", i-10))
+		}
+	}
+	h.until("it is being told", func() bool { return hangs.waiting.Load() > 0 })
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	begun := time.Now()
+	if err := h.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the end: %v", err)
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("the end took %v", took)
+	}
+	h.end()
+	close(hangs.release)
+	c = h.again()
+	h.until("it has what it should", func() bool { return h.tier("external").Waiting == 0 })
+	for i := 51; i < 60; i++ {
+		if got := c.do("GET", fmt.Sprint("k", i)); got != value(i+1, 100_000) {
+			t.Errorf("value %d: %.40q", i, got)
+		}
+	}
+}
+
+// A client that goes in the middle of a value leaves nothing of it anywhere.
+func TestHalfAValue(t *testing.T) {
+	h := home(t, 1<<20, 16<<20, kvstore.Options{})
+	liar := dial(t, h.address)
+	fmt.Fprintf(liar, "*3\r\n$3\r\nSET\r\n$1\r\na\r\n$8000000\r\n%s", strings.Repeat("v", 7_999_000))
+	liar.Close()
+	longer := dial(t, h.address)
+	fmt.Fprintf(longer, "*3\r\n$3\r\nSET\r\n$1\r\nb\r\n$5000000\r\n%s", strings.Repeat("v", 6_000_000))
+	io.ReadAll(longer) //nolint:errcheck // it is cut off
+	c := dial(t, h.address)
+	c.want([][2]string{{"DBSIZE", ":0"}, {"EXISTS a b", ":0"}}...)
+	if used := h.tier("disk").Used; used != 0 {
+		t.Errorf("%d bytes on disk", used)
+	}
+}
+
+// What many do at once, with little room in both tiers, never gives bytes that
+// nobody put, and the books are right in the end.
+func TestManyClientsInTiers(t *testing.T) {
+	far, err := memory.New(memory.Options{Capacity: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{t: t, memory: 1 << 20, disk: disk.Options{Dir: t.TempDir(), Capacity: 2 << 20, Step: 1 << 20}, options: kvstore.Options{Lease: time.Millisecond, PinBudget: 0.25}, later: far}
+	h.begin()
+	t.Cleanup(func() { h.end() })
+	var all sync.WaitGroup
+	for n := range 6 {
+		c := dial(t, h.address)
+		all.Go(func() {
+			for i := range 300 {
+				key := fmt.Sprintf(chunkKey, (i*7+n*3)%30)
+				value := key + strings.Repeat(string(rune('a'+n)), 40_000+n*9000)
+				switch (i + n) % 8 {
+				case 0, 1:
+					c.do("SET", key+"kv_bytes", value)
+					c.do("SET", key+"metadata", key, "PX", "60000")
+				case 2, 3, 4:
+					if m := c.do("GET", key+"metadata"); m != "nil" && m != key {
+						t.Errorf("metadata of %s: %q", key, m)
+					}
+					got := c.do("GET", key+"kv_bytes")
+					rest, ok := strings.CutPrefix(got, key)
+					if got != "nil" && (!ok || strings.Trim(rest, rest[:1]) != "") {
+						t.Errorf("bytes of %s are not what anybody stored", key)
+					}
+				case 5:
+					c.do("KV.RETAIN", key+"kv_bytes", "PRIO", "60", "PIN", "5000", "SESSION", key)
+				case 6:
+					c.do("KV.RETAIN", key+"kv_bytes", "CLASS", "eph")
+				case 7:
+					c.do("DEL", key+"kv_bytes")
+				}
+			}
+		})
+	}
+	all.Wait()
+	c := h.again()
+	for i := range 30 {
+		key := fmt.Sprintf(chunkKey, i)
+		if c.do("EXISTS", key+"metadata") == ":1" && c.do("EXISTS", key+"kv_bytes") == ":0" {
+			t.Errorf("metadata of %s without its bytes", key)
+		}
+		c.do("DEL", key+"kv_bytes")
+	}
+	h.until("all is gone", func() bool { return h.tier("external").Waiting == 0 })
+	st := h.Stats()
+	for _, tier := range st.Tiers {
+		if tier.Used != 0 {
+			t.Errorf("nothing is left, and yet %+v", tier)
+		}
+	}
+	if n := st.Namespaces[0]; n.Keys != 0 || n.Values != 0 || n.Used != 0 {
+		t.Errorf("nothing is left, and yet %+v", n)
+	}
+	if far.Usage().Entries != 0 {
+		t.Errorf("the third tier has %d entries", far.Usage().Entries)
+	}
+}
