@@ -232,12 +232,17 @@ func (c *Core) allocate(dst []kvcache.Ref, n int, ns kv.Namespace) ([]kvcache.Re
 	return dst, ok
 }
 
-// match appends references to leading blocks that are on the device.
-func (c *Core) match(s kvcache.SessionID, dst []kvcache.Ref, hashes []kv.SeqHash) []kvcache.Ref {
+// match appends references to leading blocks that are on the device, which a request
+// uses.
+func (c *Core) match(r *request, dst []kvcache.Ref, hashes []kv.SeqHash) []kvcache.Ref {
+	quiet := c.quiet(r, hashes)
 	if c.below != nil {
-		return c.below.device.Match(s, dst, hashes)
+		dst = c.below.device.Match(r.Session, dst, hashes)
+	} else {
+		dst = c.pool.MatchFor(r.Session, dst, hashes)
 	}
-	return c.pool.MatchFor(s, dst, hashes)
+	c.hush(quiet)
+	return dst
 }
 
 func (c *Core) release(refs []kvcache.Ref) {

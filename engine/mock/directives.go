@@ -23,7 +23,7 @@ type wishes struct {
 // heed takes a request's directives and lets its turn begin.
 func (c *Core) heed(now time.Duration, r *request) {
 	d := r.Directives
-	if d == nil && r.Session == 0 {
+	if r.Session == 0 && (d == nil || !asks(d)) {
 		return
 	}
 	c.asked = true
@@ -43,6 +43,12 @@ func (c *Core) heed(now time.Duration, r *request) {
 	if d.Compacted {
 		c.pool.Compact(r.Session)
 	}
+}
+
+// asks says whether directives ask for anything.
+func asks(d *kv.Directives) bool {
+	return d.Priority != nil || len(d.Ranges) > 0 || d.DecodePriority != nil || len(d.Pins) > 0 ||
+		d.Class != kv.ClassNormal || d.SkipWrite || d.Thinking != nil || d.Compacted || d.NextIn > 0 || d.EvictSession
 }
 
 func (c *Core) sessionOf(r *request) kvcache.SessionOptions {
@@ -72,6 +78,29 @@ func (c *Core) claim(r *request, blocks int) {
 			for _, t := range c.below.lower {
 				t.Pool().SetRetention(r.seq[k:k+1], keep)
 			}
+		}
+	}
+}
+
+// quiet returns which blocks are ephemeral and stay so although a request uses them,
+// because it is such a one itself.
+func (c *Core) quiet(r *request, hashes []kv.SeqHash) (still []kv.SeqHash) {
+	if r.wishes == nil || !r.wishes.plan.Ephemeral() {
+		return nil
+	}
+	for _, h := range hashes {
+		if ref, ok := c.pool.Find(h); ok && c.pool.Class(ref) == kvcache.Ephemeral {
+			still = append(still, h)
+		}
+	}
+	return still
+}
+
+// hush makes blocks ephemeral again.
+func (c *Core) hush(hashes []kv.SeqHash) {
+	for _, h := range hashes {
+		if ref, ok := c.pool.Find(h); ok {
+			c.pool.SetEphemeral(ref)
 		}
 	}
 }

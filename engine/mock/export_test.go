@@ -51,6 +51,22 @@ func (c *Core) Check() error {
 	}
 	var held, mutable, duplicate int
 	primary := make(map[kvcache.Ref]bool)
+	hold := func(r *request) {
+		for _, ref := range r.blocks {
+			held++
+			primary[ref] = true
+		}
+	}
+	for r := c.waiting.head; r != nil; r = r.next {
+		hold(r)
+	}
+	if c.below != nil {
+		for id, r := range c.below.loads {
+			if hold(r); r.load != id || r.waiting {
+				return fmt.Errorf("request %d is parked for load %d, and waits for %d: %v", r.id, id, r.load, r.waiting)
+			}
+		}
+	}
 	for _, r := range c.running {
 		if r.computed > r.length() || len(r.blocks)*size < r.computed || len(r.blocks) > blocks(r.length(), size) {
 			return fmt.Errorf("request %d: %d of %d tokens computed in %d blocks", r.id, r.computed, r.length(), len(r.blocks))
@@ -80,6 +96,12 @@ func (c *Core) Check() error {
 		}
 	}
 	s := c.pool.Stats()
+	if b := c.below; b != nil && (len(b.loads) > 0 || b.busy()) {
+		if s.Mutable < mutable || s.Duplicate != duplicate || s.Primary < len(primary) {
+			return fmt.Errorf("%d blocks held in lists (%d mutable, %d duplicate, %d primary) and %+v in the pool", held, mutable, duplicate, len(primary), s)
+		}
+		return c.checkQueue()
+	}
 	// A primary that is in no list is held by duplicates or children.
 	if s.Mutable != mutable || s.Duplicate != duplicate || s.Primary < len(primary) || duplicate == 0 && s.Primary != len(primary) {
 		return fmt.Errorf("%d blocks held in lists (%d mutable, %d duplicate, %d primary) and %+v in the pool", held, mutable, duplicate, len(primary), s)
@@ -87,15 +109,26 @@ func (c *Core) Check() error {
 	return c.checkQueue()
 }
 
+// busy says whether slots are held for what is on its way.
+func (b *below) busy() bool {
+	for _, w := range b.registry.Ways() {
+		if w.Moving > 0 {
+			return true
+		}
+	}
+	p := b.registry.PrefetchStats()
+	return p.Requests > p.States[kvcache.PrefetchDone]+p.States[kvcache.PrefetchCancelled]+p.States[kvcache.PrefetchExpired]
+}
+
 func (c *Core) checkQueue() error {
 	n := 0
 	var fresh, preempted Moments
 	for r := c.waiting.head; r != nil; r = r.next {
 		n++
-		if len(r.blocks) != 0 || r.computed != 0 {
+		if len(r.blocks) != 0 && !r.loaded || r.computed != 0 || r.load != 0 {
 			return fmt.Errorf("request %d waits with %d blocks", r.id, len(r.blocks))
 		}
-		if p := r.prev; p != nil && (p.Priority < r.Priority || p.Priority == r.Priority && p.preempted == 0 && r.preempted > 0) {
+		if p := r.prev; p != nil && (p.Priority < r.Priority || p.Priority == r.Priority && p.preempted == 0 && !p.loaded && r.preempted > 0) {
 			return fmt.Errorf("request %d stands behind request %d", r.id, p.id)
 		}
 		if r.preempted > 0 {
@@ -107,7 +140,7 @@ func (c *Core) checkQueue() error {
 	if fresh != c.waiting.fresh || preempted != c.waiting.preempted {
 		return fmt.Errorf("waiting lengths are %+v and %+v, booked %+v and %+v", fresh, preempted, c.waiting.fresh, c.waiting.preempted)
 	}
-	if live := len(c.slots) - len(c.free); live != n+len(c.running)+c.kept {
+	if live := len(c.slots) - len(c.free); live != n+len(c.running)+c.kept+c.parked() {
 		return fmt.Errorf("%d requests live, %d in queues", live, n+len(c.running))
 	}
 	return nil

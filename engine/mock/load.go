@@ -40,19 +40,22 @@ func (c *Core) park(r *request, found int, sequence []kv.SeqHash) beginning {
 		return begun
 	}
 	held := len(r.blocks)
-	r.blocks = b.device.Match(r.Session, r.blocks, sequence[held:found])
+	r.blocks = c.match(r, r.blocks, sequence[held:found])
 	base := kvcache.Root
 	if found > 0 {
 		base = r.blocks[found-1]
 	}
 	id, n, ok := b.registry.Load(c.start, rest, base)
-	if !ok {
+	for !ok && len(c.running)+len(b.loads) == 0 && c.yield(r) {
+		id, n, ok = b.registry.Load(c.start, rest, base)
+	}
+	if !ok || n == 0 {
 		b.device.Release(r.blocks[held:])
 		r.blocks = r.blocks[:held]
 		if len(c.running)+len(b.loads) > 0 {
 			return blocked
 		}
-		r.loaded = true
+		r.loaded = true // there is room for it in parts, if at all
 		return begun
 	}
 	r.base, r.from = found, r.from[:0]
@@ -98,7 +101,7 @@ func (c *Core) collect() {
 			continue
 		}
 		delete(b.loads, l.ID)
-		r.blocks = b.device.Match(r.Session, r.blocks, r.seq[r.base:r.base+len(l.Refs)])
+		r.blocks = c.match(r, r.blocks, r.seq[r.base:r.base+len(l.Refs)])
 		b.device.Release(l.Refs)
 		r.from = r.from[:len(l.Refs)]
 		r.load, r.loaded = 0, true

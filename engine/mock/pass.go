@@ -89,7 +89,7 @@ func (c *Core) admit() {
 		switch c.begin(r) {
 		case blocked:
 			// Requests that wait with blocks of theirs must not wait for each other.
-			if len(c.running) == 0 && c.yield(r) {
+			if len(c.running)+c.parked() == 0 && c.yield(r) {
 				continue
 			}
 			return
@@ -135,7 +135,7 @@ func (c *Core) begin(r *request) beginning {
 	if need > c.pool.Available()-idle || c.asked && c.breaksPins(r, found, sequence[held:found]) {
 		return blocked
 	}
-	r.blocks = c.match(r.Session, r.blocks, sequence[held:found])
+	r.blocks = c.match(r, r.blocks, sequence[held:found])
 	r.sealed, r.computed = found, have
 	if c.asked || c.below != nil {
 		c.claim(r, found)
@@ -240,12 +240,15 @@ func (c *Core) seal(r *request, upto int) {
 		if k > 0 {
 			parent = r.blocks[k-1]
 		}
+		quiet := c.quiet(r, r.seq[k:k+1])
 		if c.below != nil {
 			c.mark(r, k, c.below.publish(c, r, k, parent))
+			c.hush(quiet)
 			continue
 		}
 		fresh := c.pool.Register(r.blocks[k], r.seq[k], parent)
 		c.mark(r, k, fresh)
+		c.hush(quiet)
 		if !fresh {
 			continue // known; what is new can only stand behind it
 		}

@@ -85,12 +85,11 @@ func (e *Engine) submit(ctx context.Context, r *engine.Request) (*stream, error)
 		Stop:      r.Stop.IDs,
 		Hidden:    r.Stop.Hidden,
 		Owner:     s,
+
+		Directives: &r.KV,
 	}
 	if r.Priority != nil {
 		q.Priority = *r.Priority
-	}
-	if asks(&r.KV) {
-		q.Directives = &r.KV
 	}
 	if err := e.plan(s, &q); err != nil {
 		return nil, err
@@ -103,12 +102,6 @@ func (e *Engine) submit(ctx context.Context, r *engine.Request) (*stream, error)
 		return nil, err
 	}
 	return s, nil
-}
-
-// asks says whether directives ask for anything.
-func asks(d *kv.Directives) bool {
-	return d.Session != (kv.Session{}) || d.Priority != nil || len(d.Ranges) > 0 || d.DecodePriority != nil || len(d.Pins) > 0 ||
-		d.Class != kv.ClassNormal || d.SkipWrite || d.Thinking != nil || d.Compacted || d.NextIn > 0 || d.EvictSession
 }
 
 // check refuses what the card does not promise.

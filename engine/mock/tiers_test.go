@@ -1,0 +1,280 @@
+package mock_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/kvcache"
+)
+
+// cores are several in virtual time, each of which works as soon as it can.
+type cores struct {
+	t     testing.TB
+	now   time.Duration
+	cores []*mock.Core
+	done  map[mock.ID]mock.Output // by the first core
+	from  map[any][4]int          // tokens found, by the owner of the request and tier
+	took  map[any]time.Duration   // until the first token
+	folds []tierView
+}
+
+// tierView is what events say lies on each tier.
+type tierView [4]map[kv.EngineHash]bool
+
+func (v *tierView) apply(t interface{ Fatalf(string, ...any) }, events []kv.Event) {
+	for _, e := range events {
+		if v[e.Tier] == nil {
+			v[e.Tier] = map[kv.EngineHash]bool{}
+		}
+		for _, b := range e.Blocks {
+			switch {
+			case e.Kind == kv.Stored && v[e.Tier][b.Engine]:
+				t.Fatalf("block %x stored twice on %s", b.Engine, e.Tier)
+			case e.Kind == kv.Removed && !v[e.Tier][b.Engine]:
+				t.Fatalf("block %x removed from %s and not there", b.Engine, e.Tier)
+			case e.Kind == kv.Stored:
+				v[e.Tier][b.Engine] = true
+			default:
+				delete(v[e.Tier], b.Engine)
+			}
+		}
+	}
+}
+
+// tiered returns arguments of a small engine with a constant pace: a block is 16
+// bytes, and takes 16 ms from or to the host, 32 ms from or to what lies below.
+func tiered(device, host, disk int) mock.Args {
+	a := mock.DefaultArgs()
+	a.NumGPUBlocks, a.HostBlocks, a.DiskBlocks, a.BlockSize, a.KVBytesPerToken = device, host, disk, 4, 4
+	a.TimingModel, a.PrefillMS, a.DecodeMS = "constant", 100, 10
+	a.BandwidthG1G2, a.BandwidthG2G1, a.BandwidthG2G3, a.BandwidthG3G2, a.BandwidthG4 = 1e-6, 1e-6, 5e-7, 5e-7, 5e-7
+	return a
+}
+
+func newCores(t testing.TB, args ...mock.Args) *cores {
+	w := &cores{t: t, done: map[mock.ID]mock.Output{}, from: map[any][4]int{}, took: map[any]time.Duration{}, folds: make([]tierView, len(args))}
+	shared := mock.NewShared(args[0])
+	for _, a := range args {
+		if err := a.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		w.cores = append(w.cores, shared.NewCore(a))
+	}
+	return w
+}
+
+// submit gives a request to core n.
+func (w *cores) submit(n int, name string, prompt []uint32, most int, change ...func(*mock.Request)) {
+	r := mock.Request{Prompt: prompt, MaxTokens: most, Generator: &counter{90000}, Owner: name}
+	for _, f := range change {
+		f(&r)
+	}
+	if _, err := w.cores[n].Submit(w.now, r); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// run lets all cores work until nothing is left to do, or for some time.
+func (w *cores) run(within time.Duration) {
+	end := w.now + within
+	busy := make([]time.Duration, len(w.cores))
+	for {
+		for i, c := range w.cores {
+			if busy[i] > w.now {
+				continue
+			}
+			res := c.Step(w.now)
+			w.folds[i].apply(w.t, res.Events)
+			if res.Idle {
+				busy[i] = -1
+				if at, ok := c.NextWake(); ok {
+					busy[i] = max(at, w.now+1)
+				}
+				continue
+			}
+			for _, a := range res.Admitted {
+				w.from[a.Owner] = a.From
+				sum := 0
+				for _, n := range a.From {
+					sum += n
+				}
+				if sum != a.Cached {
+					w.t.Fatalf("%v: %d tokens cached, %v by tier", a.Owner, a.Cached, a.From)
+				}
+			}
+			for _, o := range res.Outputs {
+				if _, ok := w.took[o.Owner]; !ok {
+					w.took[o.Owner] = res.End
+				}
+				if o.Err != nil {
+					w.t.Fatal(o.Err)
+				}
+			}
+			busy[i] = max(res.End, w.now+1)
+		}
+		next := time.Duration(-1)
+		for _, at := range busy {
+			if at > w.now && (next < 0 || at < next) {
+				next = at
+			}
+		}
+		if next < 0 || next > end {
+			if within < long {
+				w.now = end
+			}
+			break
+		}
+		w.now = next
+	}
+	for i, c := range w.cores {
+		w.folds[i].apply(w.t, c.News())
+		if err := c.Check(); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *cores) wants(name string, from [4]int) {
+	w.t.Helper()
+	if got := w.from[name]; got != from {
+		w.t.Errorf("%s found %v tokens, want %v", name, got, from)
+	}
+}
+
+func (w *cores) stats(n int) mock.CacheStats { return w.cores[n].CacheStats() }
+
+const long = time.Hour
+
+// A prompt that was evicted from the device comes back from the host, and from the
+// disk where that has only it; what is loaded counts as cached.
+func TestLoadsWhatWasEvicted(t *testing.T) {
+	w := newCores(t, tiered(8, 6, 64))
+	w.submit(0, "first", ids(0, 20), 1) // five blocks
+	w.run(long)
+	w.submit(0, "flood", ids(1000, 20), 1)
+	w.run(long)
+	// The host has room for six of ten blocks: four of the flood pushed its oldest out.
+	w.submit(0, "again", ids(0, 21), 1)
+	w.run(long)
+	if got := w.from["again"]; got[kv.TierHost]+got[kv.TierDisk]+got[kv.TierDevice] != 20 || got[kv.TierDisk] == 0 {
+		t.Errorf("again found %v, want 20 tokens of which some are on the disk", got)
+	}
+	if s := w.stats(0); s.Parked != 1 || s.LoadWait <= 0 || s.Loads.Truncated != 0 {
+		t.Errorf("%d parked for %v, %+v", s.Parked, s.LoadWait, s.Loads)
+	}
+}
+
+// A request that loads is parked, and others are computed meanwhile.
+func TestLoadsOverlapWithComputing(t *testing.T) {
+	a := tiered(16, 64, 0)
+	a.LoadBias = 10
+	w := newCores(t, a)
+	w.submit(0, "first", ids(0, 40), 1)
+	w.run(long)
+	w.submit(0, "flood", ids(1000, 60), 1)
+	w.run(long)
+	w.now += time.Second
+	began := w.now
+	w.submit(0, "again", ids(0, 41), 1) // at most ten blocks, 16 ms each
+	w.submit(0, "other", ids(2000, 8), 1)
+	w.run(long)
+	w.wants("other", [4]int{})
+	if n := w.from["again"][kv.TierHost]; n == 0 {
+		t.Fatalf("nothing was loaded: %v", w.from["again"])
+	}
+	if got := w.took["other"] - began; got != 100*time.Millisecond {
+		t.Errorf("the other took %v, want 100ms as if it were alone", got)
+	}
+	if w.took["again"] <= w.took["other"] {
+		t.Errorf("again was there at %v, before the other at %v", w.took["again"]-began, w.took["other"]-began)
+	}
+}
+
+// Where computing is faster than loading, it is computed.
+func TestLoadsOnlyWhatIsWorthIt(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(*mock.Args)
+		loads  bool
+	}{
+		{"fast enough", func(*mock.Args) {}, true},
+		{"too slow", func(a *mock.Args) { a.BandwidthG2G1 = 1e-7 }, false},
+		{"slow and wanted", func(a *mock.Args) { a.BandwidthG2G1, a.LoadBias = 1e-7, 100 }, true},
+		{"too few", func(a *mock.Args) { a.LoadBackThreshold = 6 }, false},
+		{"never", func(a *mock.Args) { a.LoadBias = 0 }, false},
+		{"no time", func(a *mock.Args) { a.SpeedupRatio, a.LoadBias = 0, 0 }, true},
+		{"not written", func(a *mock.Args) { a.WritePolicy = "none" }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := tiered(8, 64, 0)
+			tt.change(&a)
+			w := newCores(t, a)
+			w.submit(0, "first", ids(0, 20), 1)
+			w.run(long)
+			w.submit(0, "flood", ids(1000, 28), 1)
+			w.run(long)
+			w.submit(0, "again", ids(0, 21), 1)
+			w.run(long)
+			if loaded := w.from["again"][kv.TierHost] > 0; loaded != tt.loads {
+				t.Errorf("found %v, want loaded: %v", w.from["again"], tt.loads)
+			}
+		})
+	}
+}
+
+// Four agents with one prefix: with a store that they share, one computes it and
+// three load it; without, each computes it.
+func TestSubAgentsShareAPrefix(t *testing.T) {
+	prefix := ids(0, 64)
+	play := func(change func(*mock.Args)) *cores {
+		var args []mock.Args
+		for range 4 {
+			a := tiered(64, 64, 0)
+			change(&a)
+			args = append(args, a)
+		}
+		w := newCores(t, args...)
+		for i, name := range []string{"a", "b", "c", "d"} {
+			w.submit(i, name, append(prefix[:64:64], ids(uint32(1000*(i+1)), 8)...), 4)
+			w.run(long)
+		}
+		return w
+	}
+	w := play(func(a *mock.Args) { a.SharedBlocks, a.LoadBias = 256, 1e6 })
+	w.wants("a", [4]int{})
+	for _, name := range []string{"b", "c", "d"} {
+		w.wants(name, [4]int{kv.TierShared: 64})
+	}
+	alone := play(func(*mock.Args) {})
+	for _, name := range []string{"a", "b", "c", "d"} {
+		alone.wants(name, [4]int{})
+	}
+}
+
+// What all tiers tell folds to what lies on them.
+func (w *cores) folded() {
+	w.t.Helper()
+	for i, c := range w.cores {
+		var now tierView
+		now.apply(w.t, c.Stored())
+		for k := range now {
+			if len(now[k]) != len(w.folds[i][k]) {
+				w.t.Errorf("core %d: events fold to %d blocks on %s, the snapshot has %d", i, len(w.folds[i][k]), kv.Tier(k), len(now[k]))
+			}
+		}
+		s := w.stats(i)
+		for k := range s.Tiers {
+			if s.Tiers[k].Stored != len(now[k]) {
+				w.t.Errorf("core %d: %d blocks on %s, %d told", i, s.Tiers[k].Stored, kv.Tier(k), len(now[k]))
+			}
+		}
+	}
+}
+
+var (
+	_ = kvcache.Root
+	_ engine.Finish
+)
