@@ -78,7 +78,7 @@ func (k *keeper) check() (filed int) {
 			}
 		}
 		if k.plain {
-			if b.state == Inactive != (where[i] == inList) || b.flags != 0 {
+			if b.state == Inactive != (where[i] == inList) || b.flags&^(tagged|foreign|shared) != 0 {
 				panic(fmt.Sprintf("kvcache: plain block %d is %s, found at %d, flags %b", i, b.state, where[i], b.flags))
 			}
 			continue
@@ -204,16 +204,13 @@ func (k *keeper) checkLocks(kind int, locks [][2]int32) (idle int) {
 func (k *keeper) checkSessions() {
 	live := make(map[uint32]int)
 	for i := range k.blocks {
-		k.eachTag(int32(i), func(t *tag) bool {
-			if live[t.session-1]++; k.sessions[t.session-1] == nil {
-				panic(fmt.Sprintf("kvcache: block %d is tagged with a session that has ended", i))
-			}
-			return true
-		})
+		for _, t := range k.tagsOf(int32(i)) {
+			live[uint32(t-1)]++
+		}
 	}
-	for id, n := range k.byID {
-		if s := k.sessions[n]; s.id != id || s.live != live[n] {
-			panic(fmt.Sprintf("kvcache: session %x has %d blocks, booked %d", id, live[n], s.live))
+	for n, s := range k.sessions {
+		if s == nil && live[uint32(n)] > 0 || s != nil && (s.live != live[uint32(n)] || s.ended && s.live == 0) {
+			panic(fmt.Sprintf("kvcache: session number %d has %d blocks, booked %+v", n, live[uint32(n)], s))
 		}
 	}
 }

@@ -33,7 +33,7 @@ type kept struct {
 	ttl, until time.Duration
 	turn       int64
 	pins       []pinned
-	tags       []kvcache.TagCount
+	tags       []kvcache.SessionID
 
 	foreign, shared, ephemeral, skip, once, foremost bool
 }
@@ -403,9 +403,7 @@ func (m *keeper) raise(i int) {
 	s.skip, s.ephemeral, s.foremost = false, false, false
 }
 
-func (s *kept) tagOf(id kvcache.SessionID) int {
-	return slices.IndexFunc(s.tags, func(t kvcache.TagCount) bool { return t.Session == id })
-}
+func (s *kept) tagOf(id kvcache.SessionID) int { return slices.Index(s.tags, id) }
 
 func (m *keeper) tag(i int, id kvcache.SessionID) {
 	s := &m.slots[i]
@@ -413,12 +411,11 @@ func (m *keeper) tag(i int, id kvcache.SessionID) {
 	switch {
 	case s.shared:
 	case k >= 0:
-		s.tags[k].Count++
 	case len(s.tags) == 8:
 		s.tags, s.shared = nil, true
 		m.raise(i)
 	default:
-		s.tags = append(s.tags, kvcache.TagCount{Session: id, Count: 1})
+		s.tags = append(s.tags, id)
 		b := &m.sessions[id].blocks
 		*b = append(slices.DeleteFunc(*b, func(j int) bool { return i == j }), i)
 	}
@@ -486,7 +483,7 @@ func (m *keeper) only(i int, id kvcache.SessionID) bool {
 		return false
 	}
 	for _, t := range s.tags {
-		if t.Session != id {
+		if t != id {
 			return false
 		}
 	}

@@ -115,8 +115,9 @@ type keeper struct {
 	sessions  []*session
 	byID      map[SessionID]uint32
 	vacant    []uint32
-	tags      []tags
-	moreTags  slab[moreTags]
+	tags      []tag // by block; nil before the first one
+	tagSets   slab[tagSet]
+	seen      []uint64 // a bit for each block; all 0 but for the while of a prune
 	timeouts  minHeap
 	timeout   time.Duration
 	promoted  []Ref

@@ -234,8 +234,14 @@ func TestNothingAskedIsLRU(t *testing.T) {
 			"retention": kvcache.New(12),
 			"lru":       kvcache.NewPool(kvcache.PoolConfig{Blocks: 12, Eviction: kvcache.EvictLRU}),
 		}
-		pools["retention"].OpenSession(1, kvcache.SessionOptions{})
-		pools["lru"].OpenSession(1, kvcache.SessionOptions{})
+		for name, p := range pools {
+			refs, _, _ := p.Allocate(nil, 1)
+			p.Register(refs[0], 1000, kvcache.Root)
+			p.SetOnce(refs[0])
+			if p.Release(refs); p.Plain() {
+				t.Fatalf("%s has not been asked", name)
+			}
+		}
 		for range 40 {
 			seq := path(t)
 			_, want := request(plain, seq, nil)

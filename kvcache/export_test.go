@@ -5,7 +5,7 @@ func (p *Pool) Plain() bool { return p.plain }
 
 // Footprint counts what is kept of sessions, tags and notes beside the blocks.
 func (p *Pool) Footprint() int {
-	n := len(p.sessions) + len(p.byID) + len(p.timeouts.items) + len(p.expiry.items) + len(p.notes.records) + len(p.pinnings.records) + len(p.moreTags.records) + len(p.promoted)
+	n := len(p.sessions) + len(p.byID) + len(p.timeouts.items) + len(p.expiry.items) + len(p.notes.records) + len(p.pinnings.records) + len(p.tagSets.records) + len(p.promoted)
 	for _, s := range p.sessions {
 		if s != nil {
 			n += len(s.blocks) + len(s.pins) + len(s.sequence) + len(s.thinking) + len(s.superseded)

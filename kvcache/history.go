@@ -110,6 +110,7 @@ func (k *keeper) deferThinking(s *session, refs []Ref, from int) {
 	} else if from < len(refs) {
 		k.settleThinking(s)
 	}
+	k.wish()
 	var marks []held
 	for at, r := range refs[from:] {
 		i := k.original(r)
@@ -138,15 +139,6 @@ func (k *keeper) thinksIn(s *session, refs []Ref) bool {
 	}
 	first := s.thinking[0]
 	return k.holds(first) && k.original(refs[s.thinkingAt]) == first.slot
-}
-
-// ownedBy reports whether nobody but a session, or nobody at all, has used a
-// block.
-func (k *keeper) ownedBy(i int32, id SessionID) bool {
-	if n, ok := k.byID[id]; ok {
-		return k.onlyOf(i, n)
-	}
-	return k.blocks[i].flags&(tagged|foreign|shared) == 0
 }
 
 // ThinkingFrom returns the first block of a sequence that is not wholly before

@@ -56,7 +56,7 @@ func (p *plainLRU) allocate(dst []Ref, n int) []Ref {
 			p.pull(&p.idle, i)
 			b := &p.blocks[i]
 			p.evicted = append(p.evicted, b.hash)
-			p.index.remove(p.blocks, b.hash)
+			p.index.remove(b.hash, i)
 			b.up = none
 		} else {
 			p.pull(&p.free, i)

@@ -269,16 +269,12 @@ func (x *machine) publish(t *rapid.T, r kvcache.Ref, h kv.SeqHash, parent kvcach
 		t.Fatalf("publish %d: %d, model has it in %d", h, outcome, i)
 	}
 	m.settle()
-	if i >= 0 && len(m.slots[i].tags) == 0 && x.wished() {
+	if i >= 0 && len(m.slots[i].tags) == 0 {
 		m.slots[i].foreign = true
 		m.raise(i)
 	}
 	return got
 }
-
-// wished reports whether anything can have been asked of any block, before which
-// the pool does not look at who else has stored one.
-func (x *machine) wished() bool { return !x.p.Plain() }
 
 func (x *machine) end(t *rapid.T) {
 	if len(x.turns) == 0 {
@@ -454,13 +450,8 @@ func (x *machine) check(t *rapid.T) {
 		if got, want := p.Shared(r), s.shared; got != want || p.SkipWrite(r) != s.skip {
 			t.Fatalf("slot %d: shared %v, skips %v, want %v, %v", i, got, p.SkipWrite(r), want, s.skip)
 		}
-		tags := p.Tags(nil, r)
-		byID := func(a, b kvcache.TagCount) int { return int(a.Session) - int(b.Session) }
-		slices.SortFunc(tags, byID)
-		want := slices.Clone(s.tags)
-		slices.SortFunc(want, byID)
-		if !slices.Equal(tags, want) {
-			t.Fatalf("slot %d has tags %v, want %v", i, tags, want)
+		if tags := p.Tags(nil, r); !slices.Equal(tags, s.tags) {
+			t.Fatalf("slot %d has tags %v, want %v", i, tags, s.tags)
 		}
 	}
 	for id := range kvcache.SessionID(12) {

@@ -93,7 +93,7 @@ func (k *keeper) notePins(s *session, path []int32) {
 	if len(s.pins) <= s.manyPins {
 		return
 	}
-	s.pins = prune(s.pins, func(i int32) bool { return k.pinningOf(i, s.id) != none })
+	s.pins = k.prune(s.pins, func(i int32) bool { return k.pinningOf(i, s.id) != none })
 	s.manyPins = 2*len(s.pins) + 64
 }
 

@@ -7,7 +7,7 @@ import "github.com/dynago/dynago/kv"
 // lines of the index and of the blocks, and the fewer instructions lie between
 // two such waits, the more of them overlap.
 
-// takePlain takes n blocks, of which there are enough.
+// takePlain takes n blocks, of which there are enough, as take does.
 func (p *Pool) takePlain(dst []Ref, n int) []Ref {
 	for ; n > 0 && p.free.head != none; n-- {
 		i := p.free.head
@@ -21,7 +21,10 @@ func (p *Pool) takePlain(dst []Ref, n int) []Ref {
 		b := &p.blocks[i]
 		l.head = b.next
 		p.gone = append(p.gone, b.hash)
-		p.index.remove(p.blocks, b.hash)
+		if b.flags != 0 {
+			p.dropTags(i)
+			b.flags = 0
+		}
 		b.hash, b.up, b.refs, b.state = 0, none, 1, Mutable
 		dst = append(dst, Ref(i))
 	}
@@ -34,24 +37,31 @@ func (p *Pool) takePlain(dst []Ref, n int) []Ref {
 	return dst
 }
 
-// matchPlain holds the leading blocks that are present.
-func (p *Pool) matchPlain(dst []Ref, hashes []kv.SeqHash) []Ref {
+// matchPlain holds the leading blocks that are present, for a session if known is
+// true.
+func (p *Pool) matchPlain(dst []Ref, hashes []kv.SeqHash, session uint32, known bool) []Ref {
 	l := &p.queues[neutralQueue].list
 	woken := 0
-	for _, h := range hashes {
-		i := p.index.get(p.blocks, h)
-		if i == none {
-			break
-		}
-		dst = append(dst, Ref(i))
-		for ; i != none; i = p.blocks[i].up {
-			b := &p.blocks[i]
-			if b.refs++; b.state != Inactive {
-				break
+	var slots [atOnce]int32
+	for n := atOnce; n == atOnce; hashes = hashes[n:] {
+		n = p.index.leading(p.blocks, hashes, &slots)
+		for _, i := range slots[:n] {
+			dst = append(dst, Ref(i))
+			switch f := p.blocks[i].flags; {
+			case f == 0 && !known:
+			case f&^foreign == tagged && known && p.tags[i] == tag(session+1):
+			default:
+				p.hit(i, session, known)
 			}
-			p.unlink(l, i)
-			b.state = Primary
-			woken++
+			for ; i != none; i = p.blocks[i].up {
+				b := &p.blocks[i]
+				if b.refs++; b.state != Inactive {
+					break
+				}
+				p.unlink(l, i)
+				b.state = Primary
+				woken++
+			}
 		}
 	}
 	p.count[Inactive] -= woken

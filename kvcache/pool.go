@@ -148,6 +148,7 @@ func (p *Pool) allocate(dst []Ref, n, available int) (refs []Ref, evicted []kv.S
 	} else {
 		dst = p.take(dst, n)
 	}
+	p.index.removeAll(p.gone, dst[len(dst)-len(p.gone):])
 	p.count[Mutable] += n
 	p.count[Inactive] -= len(p.gone)
 	p.count[Reset] -= n - len(p.gone)
@@ -159,11 +160,7 @@ func (p *Pool) allocate(dst []Ref, n, available int) (refs []Ref, evicted []kv.S
 // are inactive, so that taking them would leave fewer blocks to allocate. It
 // touches nothing.
 func (p *Pool) Prefix(hashes []kv.SeqHash) (present, inactive int) {
-	for _, h := range hashes {
-		i := p.find(h)
-		if i == none {
-			break
-		}
+	for i := range p.leading(hashes) {
 		present++
 		if p.blocks[i].state == Inactive {
 			inactive++
@@ -175,11 +172,7 @@ func (p *Pool) Prefix(hashes []kv.SeqHash) (present, inactive int) {
 // SpareIn says how many of the leading hashes that are present lie idle and count in
 // [Pool.Spare], so that taking them would leave fewer.
 func (p *Pool) SpareIn(hashes []kv.SeqHash) (blocks int) {
-	for _, h := range hashes {
-		i := p.find(h)
-		if i == none {
-			break
-		}
+	for i := range p.leading(hashes) {
 		b := &p.blocks[i]
 		if b.state == Inactive && (b.flags&noted == 0 || p.notes.at(p.noteOf[i]).locks[byAny] == 0) {
 			blocks++
@@ -196,19 +189,15 @@ func (p *Pool) Match(dst []Ref, hashes []kv.SeqHash) []Ref { return p.MatchFor(0
 // tagged with the session. A block that was ephemeral for others is so no more;
 // see [Pool.TakePromoted].
 func (p *Pool) MatchFor(id SessionID, dst []Ref, hashes []kv.SeqHash) []Ref {
+	session, known := p.number(id)
 	if p.plain {
-		dst = p.matchPlain(dst, hashes)
+		dst = p.matchPlain(dst, hashes, session, known)
 		p.check()
 		return dst
 	}
-	n, known := p.number(id)
-	for _, h := range hashes {
-		i := p.find(h)
-		if i == none {
-			break
-		}
+	for i := range p.leading(hashes) {
 		p.hold(i)
-		p.hit(i, n, known)
+		p.hit(i, session, known)
 		dst = append(dst, Ref(i))
 	}
 	p.check()
@@ -224,9 +213,7 @@ func (p *Pool) MatchScattered(id SessionID, dst []Ref, hashes []kv.SeqHash) []Re
 		i := p.find(h)
 		if i != none {
 			p.hold(i)
-			if !p.plain {
-				p.hit(i, n, known)
-			}
+			p.hit(i, n, known)
 		}
 		dst = append(dst, Ref(i)) // none is Root
 	}
@@ -329,7 +316,7 @@ func (p *Pool) Publish(r Ref, hash kv.SeqHash, parent Ref) (Ref, Outcome) {
 func (p *Pool) double(r Ref, i int32) (Ref, Outcome) {
 	p.hold(i)
 	x, b := &p.blocks[i], &p.blocks[r]
-	if !p.plain && x.flags&tagged == 0 {
+	if len(p.owners(i)) == 0 {
 		x.flags |= foreign
 		p.raise(i)
 	}
@@ -392,6 +379,21 @@ func (p *Pool) Chains() iter.Seq[[]Ref] {
 	}
 }
 
+// leading yields the slots of the leading hashes that are present.
+func (p *Pool) leading(hashes []kv.SeqHash) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		var slots [atOnce]int32
+		for n := atOnce; n == atOnce; hashes = hashes[n:] {
+			n = p.index.leading(p.blocks, hashes, &slots)
+			for _, i := range slots[:n] {
+				if !yield(i) {
+					return
+				}
+			}
+		}
+	}
+}
+
 func (p *Pool) find(h kv.SeqHash) int32 { return p.index.get(p.blocks, h) }
 
 // primary returns the published block that r is, or is a duplicate of.
@@ -433,10 +435,8 @@ func (p *Pool) drop(i int32) {
 		case b.state != Primary:
 			p.reset(i)
 		case b.flags&once != 0 && b.kids == 0 && !p.isPinned(i):
-			p.removed = append(p.removed, b.hash)
 			p.unwish(i)
-			p.index.remove(p.blocks, b.hash)
-			p.reset(i)
+			p.unpublish(i)
 		default:
 			p.move(b, Inactive)
 			p.fall(i)
@@ -445,8 +445,8 @@ func (p *Pool) drop(i int32) {
 	}
 }
 
-// take takes n blocks, of which there are enough, and leaves counting to its
-// caller.
+// take takes n blocks, of which there are enough, free ones first, and leaves
+// counts and index to its caller.
 func (p *Pool) take(dst []Ref, n int) []Ref {
 	for range n {
 		i := p.free.head
@@ -456,25 +456,22 @@ func (p *Pool) take(dst []Ref, n int) []Ref {
 			i = p.victim()
 			p.evicted[p.classOf(i)]++
 			p.gone = append(p.gone, p.blocks[i].hash)
-			p.remove(i)
+			p.forget(i)
 		}
 		b := &p.blocks[i]
-		b.refs, b.state = 1, Mutable
+		b.hash, b.up, b.refs, b.state = 0, none, 1, Mutable
 		dst = append(dst, Ref(i))
 	}
 	return dst
 }
 
-// remove takes an idle block without children out of every list.
-func (p *Pool) remove(i int32) {
-	b := &p.blocks[i]
-	if p.plain {
-		p.unlink(&p.queues[neutralQueue].list, i)
-	} else {
-		p.forget(i)
-	}
-	p.index.remove(p.blocks, b.hash)
-	b.hash, b.up = 0, none
+// unpublish makes the slot of a block free that is idle and in no list, and not
+// because another one needs it.
+func (p *Pool) unpublish(i int32) {
+	h := p.blocks[i].hash
+	p.removed = append(p.removed, h)
+	p.index.remove(h, i)
+	p.reset(i)
 }
 
 // reset makes a slot free that is in no list.

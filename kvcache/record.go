@@ -99,7 +99,9 @@ func (k *keeper) Record(r Ref, zero time.Time) Record {
 	b := &k.blocks[i]
 	x := NeutralRecord
 	x.Ephemeral, x.SkipWrite = b.flags&ephemeral != 0, b.flags&skipWrite != 0
-	k.eachTag(i, func(t *tag) bool { x.Session = k.sessions[t.session-1].id; return false })
+	if tags := k.owners(i); len(tags) > 0 {
+		x.Session = k.sessions[tags[0]-1].id
+	}
 	if b.flags&noted == 0 {
 		return x
 	}

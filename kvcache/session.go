@@ -67,7 +67,8 @@ type session struct {
 	turn     int64           // of the deadline, for equal ones
 	at       int32           // in timeouts
 	live     int             // blocks tagged with it
-	blocks   []int32         // every such block, and some that no longer are
+	ended    bool            // and only here until they are not
+	blocks   []int32         // of an ephemeral session, every such block, and some that no longer are
 	pins     []int32         // where it has pinned, likewise
 	manyPins int             // length of pins at which to look through it
 	history
@@ -97,7 +98,6 @@ func (k *keeper) OpenSession(id SessionID, o SessionOptions) (known bool) {
 	if id == 0 {
 		return false
 	}
-	k.wish()
 	if o.Timeout <= 0 {
 		o.Timeout = k.timeout
 	}
@@ -231,23 +231,30 @@ func (k *keeper) Sessions() int { return len(k.byID) }
 func (k *keeper) end(s *session) {
 	n := k.byID[s.id]
 	k.settleThinking(s)
-	for _, i := range prune(s.blocks, func(i int32) bool { return k.find(i, n) != nil }) {
+	for _, i := range k.prune(s.blocks, func(i int32) bool { return k.isOf(i, n) }) {
 		if k.untag(i, n) && s.options.Ephemeral {
 			k.lower(i, true)
 		}
 	}
-	for _, i := range prune(s.pins, func(i int32) bool { return k.pinningOf(i, s.id) != none }) {
+	for _, i := range k.prune(s.pins, func(i int32) bool { return k.pinningOf(i, s.id) != none }) {
 		k.unpinOwner(i, s.id)
 	}
 	if s.at != none {
 		k.timeouts.remove(s.at)
 	}
 	delete(k.byID, s.id)
-	k.sessions[n] = nil
-	k.vacant = append(k.vacant, n)
+	k.sessions[n] = &session{id: s.id, live: s.live, ended: true, at: none}
+	if s.live == 0 {
+		k.vacate(n)
+	}
 	if s.reopened != nil {
 		k.OpenSession(s.id, *s.reopened)
 	}
+}
+
+func (k *keeper) vacate(n uint32) {
+	k.sessions[n] = nil
+	k.vacant = append(k.vacant, n)
 }
 
 // timeOut looks at the session that comes up first. If nothing was due so early,
@@ -323,21 +330,21 @@ func (k *keeper) hit(i int32, n uint32, known bool) {
 		k.refresh(i)
 	}
 	if !known {
-		if b.flags&(tagged|ephemeral|skipWrite) != 0 {
+		if len(k.owners(i)) > 0 || b.flags&(ephemeral|skipWrite) != 0 {
 			b.flags |= foreign
 			k.raise(i)
 		}
 		return
 	}
-	if b.flags&tagged == 0 {
+	if len(k.owners(i)) == 0 {
 		b.flags |= foreign // whose it was is not known
 	}
 	k.tag(i, n)
-	switch {
+	switch s := k.sessions[n]; {
 	case b.flags&foreign != 0:
 		k.raise(i)
-	case k.sessions[n].options.Ephemeral:
-	case b.flags&ephemeral == 0 && k.onlyOf(i, n): // it waits to be, and nobody else has come
+	case s.options.Ephemeral:
+	case b.flags&ephemeral == 0 && k.ownedBy(i, s.id): // it waits to be, and nobody else has come
 	default:
 		k.raise(i)
 	}
@@ -350,39 +357,49 @@ func (k *keeper) Tag(id SessionID, refs []Ref) {
 		return
 	}
 	s := k.sessions[n]
+	k.makeTags()
 	for _, r := range refs {
 		i := k.original(r)
 		b := &k.blocks[i]
-		if !b.published() {
+		switch f := b.flags &^ noted; {
+		case !b.published():
+			continue
+		case f == tagged && k.tags[i] == tag(n+1):
+			continue
+		case f == 0 && !s.options.Ephemeral: // the most frequent case
+			k.tags[i], b.flags = tag(n+1), b.flags|tagged
+			s.live++
 			continue
 		}
-		alone := b.flags&(tagged|foreign|shared) == 0
+		alone := b.flags&(foreign|shared) == 0 && len(k.owners(i)) == 0
 		k.tag(i, n)
 		switch {
 		case s.options.Ephemeral && alone:
 			k.lower(i, false)
 		case !s.options.Ephemeral && b.flags&ephemeral != 0:
-			if !k.onlyOf(i, n) {
+			if !k.ownedBy(i, id) {
 				k.raise(i)
 			}
 		}
-	}
-	if len(s.blocks) > 2*s.live+64 {
-		s.blocks = prune(s.blocks, func(i int32) bool { return k.find(i, n) != nil })
 	}
 }
 
 // prune leaves each block of a list once, where it was entered last, if it is
 // still to be there.
-func prune(blocks []int32, keep func(int32) bool) []int32 {
-	seen := make(map[int32]bool)
+func (k *keeper) prune(blocks []int32, keep func(int32) bool) []int32 {
+	if n := (len(k.blocks) + 63) / 64; len(k.seen) < n {
+		k.seen = make([]uint64, n)
+	}
 	kept := len(blocks)
 	for _, i := range slices.Backward(blocks) {
-		if !seen[i] && keep(i) {
-			seen[i] = true
+		if bit := uint64(1) << (i & 63); k.seen[i>>6]&bit == 0 && keep(i) {
+			k.seen[i>>6] |= bit
 			kept--
 			blocks[kept] = i
 		}
+	}
+	for _, i := range blocks[kept:] {
+		k.seen[i>>6] = 0
 	}
 	return slices.Delete(blocks, 0, kept)
 }

@@ -36,14 +36,7 @@ func (p *Pool) Pin(hashes []kv.SeqHash, pin Pin) PinResult {
 		return PinResult{Requested: len(hashes)}
 	}
 	room := p.Spare() > 0
-	p.path = p.path[:0]
-	for _, h := range hashes {
-		i := p.find(h)
-		if i == none {
-			break
-		}
-		p.path = append(p.path, i)
-	}
+	p.path = slices.AppendSeq(p.path[:0], p.leading(hashes))
 	n := p.pinPath(p.path, pin, room)
 	p.check()
 	return PinResult{len(hashes), n}
@@ -114,9 +107,8 @@ func (p *Pool) Discard(h kv.SeqHash) (gone bool) {
 		p.check()
 		return false
 	}
-	p.remove(i)
-	p.removed = append(p.removed, h)
-	p.reset(i)
+	p.forget(i)
+	p.unpublish(i)
 	p.check()
 	return true
 }
