@@ -108,10 +108,11 @@ func kvPrefix(c *conn, _ context.Context, args [][]byte) {
 // was counted over all of them.
 func kvStats(c *conn, _ context.Context, _ [][]byte) {
 	all, own := c.s.Stats(), c.tenant().Stats()
-	table := []struct {
+	type row struct {
 		name string
 		n    int64
-	}{
+	}
+	table := []row{
 		{"keys", int64(own.Keys)},
 		{"values", int64(own.Values)},
 		{"bytes", own.Used},
@@ -128,6 +129,9 @@ func kvStats(c *conn, _ context.Context, _ [][]byte) {
 		{"full", all.Full},
 		{"quota_denied", all.Denied},
 		{"orphans", all.Orphans},
+	}
+	for _, t := range all.Tiers {
+		table = append(table, row{t.Name + "_bytes", t.Used}, row{t.Name + "_hits", t.Hits}, row{t.Name + "_lost", t.Lost}, row{t.Name + "_waiting", int64(t.Waiting)})
 	}
 	c.out.dictionary(len(table))
 	for _, row := range table {
