@@ -56,6 +56,8 @@ var figures = []figure{
 	{"B16", "soak", takeSoak},
 	{"B18", "parsers and codecs", takeCodecs},
 	{"B20", "pool of KV blocks, one core", takeBlocks},
+	{"B21", "pins, virtual", takePins},
+	{"B22", "a prefix that sub-agents share, virtual", takeShared},
 	{"B23", "kvstore, large values", takeValues},
 }
 

@@ -6,6 +6,8 @@
 //	virtual routing -workload agents
 //	virtual queue -load 1.1
 //	virtual workflow
+//	virtual pins
+//	virtual subagents
 //
 // Everything is seeded: the same command prints the same numbers on every
 // machine.
@@ -20,6 +22,8 @@ import (
 	"os"
 )
 
+const measurements = "place, routing, queue, workflow, pins or subagents"
+
 func main() {
 	if err := run(os.Args[1:], os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "virtual:", err)
@@ -29,7 +33,7 @@ func main() {
 
 func run(args []string, out io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("want place, routing, queue or workflow")
+		return errors.New("want " + measurements)
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	workload := flags.String("workload", "agents", "what is replayed: "+workloadNames())
@@ -56,6 +60,10 @@ func measure(what, workload, timing string, load float64, short bool) (any, erro
 		return overloaded(load, short)
 	case "workflow":
 		return workflow(short)
+	case "pins":
+		return pins(short)
+	case "subagents":
+		return subAgents(short)
 	}
-	return nil, fmt.Errorf("no measurement %q: want place, routing, queue or workflow", what)
+	return nil, fmt.Errorf("no measurement %q: want %s", what, measurements)
 }

@@ -15,7 +15,7 @@ import (
 
 func TestRefusals(t *testing.T) {
 	for args, want := range map[string]string{
-		"":                              "want place, routing, queue or workflow",
+		"":                              "want place, routing, queue, workflow, pins or subagents",
 		"races":                         `"races"`,
 		"routing -workload tides":       `"tides": want conversation, synthetic, agents, one-prefix, long-answers`,
 		"routing -short -timing guess":  "timing_model",
@@ -152,6 +152,87 @@ func TestRouterPutsFirst(t *testing.T) {
 	for _, tier := range q.Tiers {
 		if first := tier.Tier == "strict" || tier.Tier == "high"; first && tier.P50 > 0.2*tier.FCFS50 || tier.Longest > q.Bound {
 			t.Errorf("%+v, want a fifth for those in a hurry, and nobody to wait for more than %.0f s", tier, q.Bound)
+		}
+	}
+}
+
+// One cache of blocks by hand: a is asked for at 0, ends at 2, is asked for again as
+// the beginning of b at 5, and of c, which begins before b has anything.
+func TestHistory(t *testing.T) {
+	const block = historyBlock
+	piece := func(stream uint64, blocks int) trace.Piece {
+		return trace.Piece{Stream: stream, Len: uint32(blocks * block)}
+	}
+	answer := trace.Text{{Stream: 9, Len: block}}
+	h := newHistory([]trace.Request{
+		{ID: "a", Prompt: trace.Text{piece(1, 4), {Stream: 2, Len: 1}}, Answer: trace.Text{{Stream: 2, From: 1, Len: block}}},
+		{ID: "b", Prompt: trace.Text{piece(1, 4), piece(2, 2)}, Answer: answer}, // with the answer to a, whose last token is another one's
+		{ID: "c", Prompt: trace.Text{piece(1, 4), piece(2, 2)}, Answer: answer},
+	})
+	at := func(id string, admitted, first, ended time.Duration, cached int) *sim.Record {
+		return &sim.Record{ID: id, Admitted: admitted * time.Second, First: first * time.Second, Ended: ended * time.Second, Cached: cached * block}
+	}
+	records := []*sim.Record{at("a", 0, 1, 2, 0), at("b", 5, 7, 8, 1), at("c", 6, 9, 9, 5)}
+	// b could have had the prompt of a and what was answered, c as much.
+	if got := h.again(records); got["a"] != 0 || got["b"] != 4*block || got["c"] != 0 {
+		t.Errorf("computed again: %v", got)
+	}
+	// The blocks of the first prompt are of use from 0 to 6, the answer from 5 to 6.
+	if got := h.workingSet(records); got != 5 {
+		t.Errorf("a working set of %d blocks, want 5", got)
+	}
+	if got := h.common(0, 1); got != 4*block {
+		t.Errorf("a and b have %d tokens in common, want %d", got, 4*block)
+	}
+	p := h.judge([]*sim.Record{
+		{ID: "a", Session: "s", Input: 4*block + 1, Pinned: 3 * block},
+		{ID: "b", Session: "s", Input: 6 * block, Cached: 2 * block, Admitted: time.Second, Arrived: time.Second, First: 2 * time.Second},
+		{ID: "c", Input: 6 * block, Cached: 3 * block, Admitted: time.Second},
+	}, map[string]bool{"s": true})
+	if p.Pauses != 1 || p.Present != 2.0/3 || p.HitOthers != 0.5 || p.TTFTPinned != 1000 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// What is pinned is there after a pause, and others hardly pay for it.
+func TestPinsHold(t *testing.T) {
+	var out strings.Builder
+	if err := run([]string{"pins", "-short"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	var p pinned
+	if err := json.Unmarshal([]byte(out.String()), &p); err != nil {
+		t.Fatal(err)
+	}
+	lru, pins := p.Runs[0], p.Runs[2]
+	if p.Pinned == 0 || pins.Pauses == 0 || pins.Present < 0.99 || pins.AgainPinned > lru.AgainPinned/3 || pins.HitOthers < lru.HitOthers-0.05 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// With a store that all share the prefix of sub-agents is computed once.
+func TestSubAgentsShare(t *testing.T) {
+	var out strings.Builder
+	if err := run([]string{"subagents"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	var s sharing
+	if err := json.Unmarshal([]byte(out.String()), &s); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][2]float64{ // prefills without the store and with it
+		"together, after their parent":          {4, 1},
+		"two seconds apart":                     {4, 1},
+		"together, and cold":                    {4, 4},
+		"together, after their parent, by cost": {1, 1},
+	}
+	for _, r := range s.Runs {
+		i := 0
+		if r.Store {
+			i = 1
+		}
+		if got := r.Prefills; got != want[r.Begin][i] {
+			t.Errorf("%s, with a store: %v: %v prefills, want %v", r.Begin, r.Store, got, want[r.Begin][i])
 		}
 	}
 }
