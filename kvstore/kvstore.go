@@ -3,15 +3,16 @@
 //
 // The one idea: it is a cache and no database. A value is there whole and as it
 // was put, or it is a miss, and the store is free to turn the one into the other
-// at any time, in the order in which the values are worth keeping. So nothing
-// waits in memory for slow clients: values are read into what a connection may
-// hold, and written from where they lie. What a client stores in two parts, as
-// LMCache does, is one value: its parts go together, and the one that announces
-// the other goes first.
+// at any time, in the order in which the values are worth keeping. A value lies in
+// one tier or in several, memory and what is below: it is written to all of them
+// before its client is told, but for those that are told later, and so to leave a
+// tier costs nothing. What was asked for a value lies beside it and is there again
+// with it. What a client stores in two parts, as LMCache does, is one value: its
+// parts go together, and the one that announces the other goes first.
 //
-//	client ── RESP ──▶ conn ──▶ space (namespace) ──▶ store.Driver
-//	                              │ order: who goes next
-//	                              │ quota, leases, pairs, expiry
+//	client ── RESP ──▶ conn ──▶ space (namespace) ──▶ memory ──▶ disk ┄┄▶ external
+//	                              │ quota, leases,      │          │           │
+//	                              │ pairs, expiry       └── order: who leaves next
 package kvstore
 
 import (
@@ -34,8 +35,8 @@ const DefaultLease = 10 * time.Second
 
 // Options says what a server is to be like. Only Driver must be given.
 type Options struct {
-	// Driver keeps the bytes, and is the caller's to close. It should be quick to
-	// delete: it is asked to while everyone waits. It is empty at first.
+	// Driver keeps the bytes in memory, and is the caller's to close, after Shutdown.
+	// It is empty at first.
 	Driver store.Driver
 	// Below are tiers below that, the fastest first. They need not be empty: what an
 	// earlier life has left in them is there again, with what was asked for it.
@@ -45,8 +46,8 @@ type Options struct {
 	Changed func(Change)
 	// Namespaces are who may use the store; nil means one, "default", of anyone.
 	Namespaces []Namespace
-	// PinBudget is the part of what a namespace may hold that may be pinned,
-	// 0 to 1. HardPins allows pins that nothing breaks.
+	// PinBudget is the part of what a namespace may hold in memory that may be
+	// pinned, 0 to 1. HardPins allows pins that nothing breaks.
 	PinBudget float64
 	HardPins  bool
 	// Lease is how long what was read, or asked for, is kept from eviction as long
