@@ -1,12 +1,8 @@
 package httpapi
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"math"
 	"net"
 	"net/http"
 	"slices"
@@ -34,46 +30,49 @@ type direct struct {
 	expiry *time.Timer
 }
 
-// link is one connection, of one request at a time.
-type link struct {
-	net.Conn
-	in    *bufio.Reader
-	left  int64     // bytes that may still be read
-	since time.Time // unused; zero for one that is new
-}
-
-// Read implements io.Reader.
-func (l *link) Read(p []byte) (int, error) {
-	if l.left <= 0 {
-		return 0, errors.New("the head of the answer is too long")
-	}
-	n, err := l.Conn.Read(p[:min(int64(len(p)), l.left)])
-	l.left -= int64(n)
-	return n, err
-}
-
-// mostHead bounds what stands before the body of an answer.
-const mostHead = 1 << 20
-
 // take returns a connection: the one used last, unless a new one is wanted.
 func (d *direct) take(ctx context.Context, fresh bool) (*link, error) {
-	for !fresh {
-		l := d.pop()
-		if l == nil {
-			break
-		}
-		if time.Since(l.since) < idleTimeout && quiet(l.Conn) {
+	if !fresh {
+		if l := d.kept(); l != nil {
 			return l, nil
 		}
-		l.Close()
 	}
 	conn, err := d.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{Conn: conn}
-	l.in = bufio.NewReader(l)
-	return l, nil
+	return &link{Conn: conn, raw: rawOf(conn)}, nil
+}
+
+// kept returns a connection that can be used again, or nil: the one used last whose
+// answer has come whole. If there is none, the end of one is waited for.
+func (d *direct) kept() *link {
+	var owing []*link
+	defer func() {
+		for _, l := range owing {
+			d.put(l)
+		}
+	}()
+	for l := d.pop(); l != nil; l = d.pop() {
+		switch {
+		case time.Since(l.since) >= idleTimeout || !l.collect() || l.owed == "" && !quiet(l.raw):
+			l.Close()
+		case l.owed != "":
+			owing = slices.Insert(owing, 0, l)
+		default:
+			return l
+		}
+	}
+	if len(owing) == 0 {
+		return nil
+	}
+	l := owing[0]
+	owing = owing[1:]
+	if !l.await(restTimeout) || !quiet(l.raw) {
+		l.Close()
+		return nil
+	}
+	return l
 }
 
 func (d *direct) pop() *link {
@@ -92,6 +91,10 @@ func (d *direct) pop() *link {
 // give keeps a connection for another request.
 func (d *direct) give(l *link) {
 	l.since = time.Now()
+	d.put(l)
+}
+
+func (d *direct) put(l *link) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.idle) >= mostIdle {
@@ -136,7 +139,7 @@ func (d *direct) close() {
 
 // send sends a request and reads the head of its answer. Until the body is read to
 // its end or closed, the end of ctx closes the connection.
-func (d *direct) send(ctx context.Context, over *connection, fresh bool, r request) (*http.Response, error) {
+func (d *direct) send(ctx context.Context, over *connection, fresh bool, r request) (*reply, error) {
 	head := heads.Get().(*[]byte)
 	defer heads.Put(head)
 	var err error
@@ -151,94 +154,17 @@ func (d *direct) send(ctx context.Context, over *connection, fresh bool, r reque
 	if over.kept = !l.since.IsZero(); over.kept {
 		over.idle = over.taken.Sub(l.since)
 	}
-	a := &answering{link: l, to: d, unwatch: context.AfterFunc(ctx, func() { l.Close() })}
-	resp, err := l.exchange(over, *head, r.body)
-	if err != nil {
+	a := &answering{link: l, to: d, unwatch: context.AfterFunc(ctx, l.hangUp)}
+	a.cancel = l.hangUp
+	if err := a.exchange(over, *head, r.body); err != nil {
 		a.Close()
 		return nil, err
 	}
-	a.lasts = !resp.Close && resp.StatusCode >= 200
-	if a.body = resp.Body; resp.ContentLength == 0 {
-		a.end()
-	}
-	resp.Body = a
-	return resp, nil
+	return &a.reply, nil
 }
 
 // heads are buffers for what stands before the body of a request.
 var heads = sync.Pool{New: func() any { return new(make([]byte, 0, 4<<10)) }}
-
-// exchange writes a request and reads the head of the answer.
-func (l *link) exchange(over *connection, head, body []byte) (*http.Response, error) {
-	l.left = mostHead
-	var wrote error
-	if len(body) <= cap(head)-len(head) {
-		_, wrote = l.Write(append(head, body...))
-	} else {
-		_, wrote = (&net.Buffers{head, body}).WriteTo(l.Conn)
-	}
-	// A server may refuse a request before it has come whole.
-	if _, err := l.in.Peek(1); err != nil {
-		if wrote != nil {
-			return nil, wrote
-		}
-		return nil, err
-	}
-	over.answered.Store(true)
-	for {
-		resp, err := http.ReadResponse(l.in, nil)
-		if err != nil {
-			return nil, err
-		}
-		if resp.StatusCode/100 != 1 || resp.StatusCode == http.StatusSwitchingProtocols {
-			l.left = math.MaxInt64
-			resp.Close = resp.Close || wrote != nil
-			return resp, nil
-		}
-	}
-}
-
-// answering is the body of an answer, and its connection.
-type answering struct {
-	*link
-	to      *direct
-	body    io.Reader
-	unwatch func() bool // stops watching the context, and says whether that has not ended
-	lasts   bool        // the connection may be used again
-	ended   bool
-}
-
-// Read implements io.Reader.
-func (a *answering) Read(p []byte) (int, error) {
-	if a.ended {
-		return 0, io.EOF
-	}
-	n, err := a.body.Read(p)
-	if err == io.EOF {
-		a.end()
-	}
-	return n, err
-}
-
-// end gives the connection back behind a whole answer.
-func (a *answering) end() {
-	a.ended = true
-	if !a.unwatch() || !a.lasts || a.in.Buffered() > 0 {
-		a.link.Close()
-		return
-	}
-	a.to.give(a.link)
-}
-
-// Close implements io.Closer. A connection in the middle of an answer is lost.
-func (a *answering) Close() error {
-	if a.ended {
-		return nil
-	}
-	a.ended = true
-	a.unwatch()
-	return a.link.Close()
-}
 
 // request is what is asked of a server.
 type request struct {
@@ -267,7 +193,7 @@ func (d *direct) appendHead(dst []byte, r request) ([]byte, error) {
 	dst = append(dst, "\r\n"...)
 	for i, header := range r.header {
 		for name, values := range header {
-			if has(r.header[i+1:], name) || slices.Contains(framing, name) {
+			if has(r.header[i+1:], name) || slices.Contains(ofConnection, name) {
 				continue
 			}
 			for _, value := range values {
@@ -281,22 +207,33 @@ func (d *direct) appendHead(dst []byte, r request) ([]byte, error) {
 	return append(dst, "\r\n"...), nil
 }
 
-// framing are headers that only the connection may set.
-var framing = []string{"Host", "Content-Length", "Transfer-Encoding", "Trailer"}
+// ofConnection are headers that only the connection may set.
+var ofConnection = []string{"Host", "Content-Length", "Transfer-Encoding", "Trailer"}
 
 func has(headers []http.Header, name string) bool {
 	return slices.ContainsFunc(headers, func(h http.Header) bool { _, ok := h[name]; return ok })
 }
 
-func isToken(name string) bool {
-	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
-		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`()<>@,;:\"/[]?={}`, r)
-	})
+// tokens are the characters of names in HTTP.
+var tokens = func() (t [256]bool) {
+	for c := '!'; c < 0x7f; c++ {
+		t[c] = !strings.ContainsRune(`()<>@,;:\"/[]?={}`, c)
+	}
+	return t
+}()
+
+func isToken[T string | []byte](name T) bool {
+	for i := range len(name) {
+		if !tokens[name[i]] {
+			return false
+		}
+	}
+	return len(name) > 0
 }
 
-func isValue(value string) bool {
-	for _, c := range []byte(value) {
-		if c < ' ' && c != '\t' || c == 0x7f {
+func isValue[T string | []byte](value T) bool {
+	for i := range len(value) {
+		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {
 			return false
 		}
 	}

@@ -122,27 +122,27 @@ func (c *Client) Close() {
 	}
 }
 
-// Do sends a request and returns an answer of a 2xx status, whose body the caller
-// closes. Anything else is an *engine.Error. header may be nil; body may be nil
-// for none. A request that met a kept connection just as the engine closed it is
-// sent once more: nobody has read it. One that may have been read never is.
-func (c *Client) Do(ctx context.Context, method, path string, header http.Header, body []byte) (*http.Response, error) {
-	resp, err := c.send(ctx, method, path, header, body)
+// ask sends a request and returns an answer of a 2xx status, whose body the caller
+// closes. Anything else is an *engine.Error. header may be nil; body may be nil for
+// none. A request that met a kept connection just as the engine closed it is sent once
+// more: nobody has read it. One that may have been read never is.
+func (c *Client) ask(ctx context.Context, method, path string, header http.Header, body []byte) (*reply, error) {
+	r, err := c.send(ctx, method, path, header, body)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, engine.CauseOf(ctx, err)
 		}
 		return nil, unreachable(err)
 	}
-	if resp.StatusCode/100 == 2 {
-		return resp, nil
+	if r.status/100 == 2 {
+		return r, nil
 	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, mostErrorText))
+	defer r.body.Close()
+	text, err := io.ReadAll(io.LimitReader(r.body, mostErrorText))
 	if err != nil && ctx.Err() != nil {
 		return nil, engine.CauseOf(ctx, err)
 	}
-	e := ErrorOf(resp.StatusCode, resp.Header, text)
+	e := ErrorOf(r.status, r.header, text)
 	if e.Message == "" { // as of a gateway: no word would say what went wrong
 		e.Op = fmt.Sprintf("%s %s: status %d", method, path, e.Status)
 	}
@@ -152,22 +152,22 @@ func (c *Client) Do(ctx context.Context, method, path string, header http.Header
 // mostErrorText is how much of an error's body is read.
 const mostErrorText = 64 << 10
 
-func (c *Client) send(ctx context.Context, method, path string, header http.Header, body []byte) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, method, path string, header http.Header, body []byte) (*reply, error) {
 	r := request{method: method, path: path, header: []http.Header{c.header, header}, body: body}
 	if body != nil {
 		r.header = append(r.header, ofJSON)
 	}
 	for again := false; ; again = true {
 		over := connection{again: method == http.MethodGet}
-		var resp *http.Response
+		var answer *reply
 		var err error
 		if c.direct != nil && plain(path) {
-			resp, err = c.direct.send(ctx, &over, again, r)
+			answer, err = c.direct.send(ctx, &over, again, r)
 		} else {
-			resp, err = c.round(ctx, &over, r)
+			answer, err = c.round(ctx, &over, r)
 		}
 		if err == nil || again || ctx.Err() != nil || !over.missed(err) {
-			return resp, err
+			return answer, err
 		}
 	}
 }
@@ -175,15 +175,36 @@ func (c *Client) send(ctx context.Context, method, path string, header http.Head
 var ofJSON = http.Header{"Content-Type": {"application/json"}}
 
 // round sends a request by the transport of net/http.
-func (c *Client) round(ctx context.Context, over *connection, r request) (*http.Response, error) {
+func (c *Client) round(ctx context.Context, over *connection, r request) (*reply, error) {
+	ctx, cancel := context.WithCancel(ctx)
 	req, err := http.NewRequestWithContext(over.trace(ctx), r.method, c.base+r.path, bytes.NewReader(r.body))
 	if err != nil {
+		cancel()
 		return nil, err
 	}
 	for _, h := range r.header {
 		maps.Copy(req.Header, h)
 	}
-	return c.http.RoundTrip(req)
+	resp, err := c.http.RoundTrip(req)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return &reply{
+		status: resp.StatusCode, header: resp.Header, kind: mediaType([]byte(resp.Header.Get("Content-Type"))),
+		size: resp.ContentLength, body: cancelling{resp.Body, cancel}, cancel: cancel,
+	}, nil
+}
+
+// cancelling is a body that ends its request when it is closed.
+type cancelling struct {
+	io.ReadCloser
+	cancel func()
+}
+
+func (c cancelling) Close() error {
+	defer c.cancel()
+	return c.ReadCloser.Close()
 }
 
 // unreachable classifies a request that brought no answer.
@@ -206,24 +227,32 @@ func unreachable(err error) error {
 
 // Get reads a small answer whole.
 func (c *Client) Get(ctx context.Context, path string) ([]byte, error) {
-	return c.whole(ctx, http.MethodGet, path, nil, nil)
+	return c.Call(ctx, http.MethodGet, path, nil, nil)
 }
 
 // Post sends a JSON body and reads the answer whole.
 func (c *Client) Post(ctx context.Context, path string, header http.Header, body []byte) ([]byte, error) {
-	return c.whole(ctx, http.MethodPost, path, header, body)
+	return c.Call(ctx, http.MethodPost, path, header, body)
 }
 
 // mostAnswer bounds an answer that is read whole: metrics, models, a document.
 const mostAnswer = 64 << 20
 
-func (c *Client) whole(ctx context.Context, method, path string, header http.Header, body []byte) ([]byte, error) {
-	resp, err := c.Do(ctx, method, path, header, body)
+// Call sends a request by any method and reads the answer whole. header and body may
+// be nil for none. An answer that is no success is an *[engine.Error].
+func (c *Client) Call(ctx context.Context, method, path string, header http.Header, body []byte) ([]byte, error) {
+	r, err := c.ask(ctx, method, path, header, body)
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, mostAnswer+1))
+	defer r.body.Close()
+	var answer []byte
+	if 0 <= r.size && r.size <= mostAnswer {
+		answer = make([]byte, r.size)
+		_, err = io.ReadFull(r.body, answer)
+	} else {
+		answer, err = io.ReadAll(io.LimitReader(r.body, mostAnswer+1))
+	}
 	switch {
 	case err != nil:
 		return nil, lost(ctx, path, err)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"io"
 	"iter"
-	"mime"
 	"net/http"
 
 	"github.com/dynago/dynago/engine"
@@ -17,17 +16,17 @@ import (
 // engine tells inside of the stream is a line like any other, see [Told].
 func (c *Client) Lines(ctx context.Context, path string, header http.Header, body []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		resp, err := c.Do(ctx, http.MethodPost, path, header, body)
+		r, err := c.ask(ctx, http.MethodPost, path, header, body)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		defer resp.Body.Close()
-		if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind != "application/x-ndjson" {
-			yield(nil, notAStream(resp))
+		defer r.body.Close()
+		if r.kind != "application/x-ndjson" {
+			yield(nil, notAStream(r))
 			return
 		}
-		for line, err := range lines(resp.Body) {
+		for line, err := range lines(r.body) {
 			if err != nil {
 				yield(nil, lost(ctx, path, err))
 				return

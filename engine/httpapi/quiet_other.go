@@ -2,9 +2,16 @@
 
 package httpapi
 
-import "net"
+import (
+	"net"
+	"syscall"
+)
 
 // peeks says that quiet cannot tell: there the transport of net/http is used.
 const peeks = false
 
-func quiet(net.Conn) bool { return false }
+func rawOf(net.Conn) syscall.RawConn { return nil }
+
+func quiet(syscall.RawConn) bool { return false }
+
+func receive(syscall.RawConn, []byte) (n int, open bool) { return 0, false }

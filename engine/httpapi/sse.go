@@ -19,12 +19,12 @@ const longestLine = 64 << 20
 // [DONE]. What is yielded may be used until the next is asked for.
 func Events(r io.Reader) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		for events, err := range bunches(r) {
+		for bunch, err := range bunches(r) {
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			for _, data := range events {
+			for _, data := range bunch.Events {
 				if !yield(data, nil) {
 					return
 				}
@@ -33,22 +33,29 @@ func Events(r io.Reader) iter.Seq2[[]byte, error] {
 	}
 }
 
+// Bunch is the data of events that have come together, in their order.
+type Bunch struct {
+	Events [][]byte
+	// Last says that [DONE] is there as well.
+	Last bool
+}
+
 // bunches yields what Events does, and together what is there at once: nothing
 // waits for what is still to come.
-func bunches(r io.Reader) iter.Seq2[[][]byte, error] {
-	return func(yield func([][]byte, error) bool) {
-		in := intake{r: r, buf: intakes.Get().(*[]byte)}
-		var bunch [][]byte
+func bunches(r io.Reader) iter.Seq2[Bunch, error] {
+	return func(yield func(Bunch, error) bool) {
+		in := intakes.Get().(*intake)
+		in.r = r
 		var event []byte                          // lies in what in has read
 		begun, apart, done := false, false, false // apart: it has a place of its own
 		for !done {
 			line, ok := in.line()
 			if !ok {
-				if len(bunch) > 0 {
-					if !yield(bunch, nil) {
+				if len(in.bunch) > 0 {
+					if !yield(Bunch{Events: in.bunch}, nil) {
 						return // whoever leaves may hold on to the events
 					}
-					bunch = bunch[:0]
+					in.bunch = in.bunch[:0]
 				}
 				// Most events come whole. This one is put aside while more is read.
 				if begun && !apart {
@@ -64,7 +71,7 @@ func bunches(r io.Reader) iter.Seq2[[][]byte, error] {
 			if len(line) == 0 {
 				done = begun && string(event) == "[DONE]"
 				if begun && !done {
-					bunch = append(bunch, event)
+					in.bunch = append(in.bunch, event)
 				}
 				begun = false
 				continue
@@ -84,15 +91,15 @@ func bunches(r io.Reader) iter.Seq2[[][]byte, error] {
 			event = append(append(event, '\n'), data...)
 		}
 		if !done && in.err != io.EOF {
-			yield(nil, in.err)
+			yield(Bunch{}, in.err)
 			return
 		}
 		// The last event of a stream that was cut has no blank line behind it: it
 		// is whole only if nothing of it is missing, which its reader will see.
 		if begun && string(event) != "[DONE]" {
-			bunch = append(bunch, event)
+			in.bunch = append(in.bunch, event)
 		}
-		if len(bunch) > 0 && !yield(bunch, nil) {
+		if len(in.bunch) > 0 && !yield(Bunch{in.bunch, done}, nil) {
 			return
 		}
 		in.release()
@@ -102,20 +109,24 @@ func bunches(r io.Reader) iter.Seq2[[][]byte, error] {
 // intake cuts what it reads into lines, where it lies.
 type intake struct {
 	r      io.Reader
-	buf    *[]byte
+	buf    []byte
 	unread []byte // of buf
 	looked int    // bytes of unread that have no line end
 	err    error  // that ended the reading
+	bunch  [][]byte
 }
 
-// intakes are the buffers of streams that have ended.
-var intakes = sync.Pool{New: func() any { return new(make([]byte, 4<<10)) }}
+// intakes are those of streams that have ended.
+var intakes = sync.Pool{New: func() any { return &intake{buf: make([]byte, 4<<10)} }}
 
-// release gives the buffer back, unless one long line has made it large.
+// release gives an intake back, unless one long line has made it large.
 func (in *intake) release() {
-	if len(*in.buf) <= 64<<10 {
-		intakes.Put(in.buf)
+	if len(in.buf) > 64<<10 || cap(in.bunch) > 1<<10 {
+		return
 	}
+	clear(in.bunch)
+	*in = intake{buf: in.buf, bunch: in.bunch[:0]}
+	intakes.Put(in)
 }
 
 // line returns the next line that is there, without its end. It may be used until
@@ -143,20 +154,20 @@ func (in *intake) fill() bool {
 	if in.err != nil {
 		return false
 	}
-	held := copy(*in.buf, in.unread)
-	if held == len(*in.buf) {
+	held := copy(in.buf, in.unread)
+	if held == len(in.buf) {
 		if held >= longestLine {
 			in.unread, in.err = nil, bufio.ErrTooLong
 			return false
 		}
 		larger := make([]byte, min(2*held, longestLine))
 		copy(larger, in.unread)
-		in.buf = &larger
+		in.buf = larger
 	}
 	for range 100 {
-		n, err := in.r.Read((*in.buf)[held:])
+		n, err := in.r.Read(in.buf[held:])
 		in.err = err
-		if in.unread = (*in.buf)[:held+n]; n > 0 || err != nil {
+		if in.unread = in.buf[:held+n]; n > 0 || err != nil {
 			return n > 0
 		}
 	}

@@ -3,7 +3,6 @@ package sglang
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"net/http"
 
 	"github.com/dynago/dynago/engine"
@@ -77,23 +76,11 @@ func (e *Engine) Control(ctx context.Context, name string, args json.RawMessage)
 	return answer, nil
 }
 
-// mostAnswer bounds what a control answers with.
-const mostAnswer = 1 << 20
-
 func (e *Engine) call(ctx context.Context, method, path string, args json.RawMessage) ([]byte, error) {
 	if len(args) == 0 && method != http.MethodGet {
 		args = json.RawMessage(`{}`)
 	}
-	resp, err := e.http.Do(ctx, method, path, nil, args)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, mostAnswer))
-	if err != nil {
-		return nil, engine.CauseOf(ctx, &engine.Error{Kind: engine.Disconnected, Op: "read " + path, Err: err})
-	}
-	return answer, nil
+	return e.http.Call(ctx, method, path, nil, args)
 }
 
 func statusOf(err error) int {

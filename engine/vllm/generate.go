@@ -62,7 +62,8 @@ func (e *Engine) run(ctx context.Context, r *engine.Request, now *life) iter.Seq
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		defer context.AfterFunc(e.closed, func() { cancel(context.Cause(e.closed)) })()
-		if err := e.generate(ctx, legOf(r), now, yield); err != nil {
+		a := asking{r: legOf(r), now: now, yield: yield, stop: func() { cancel(nil) }}
+		if err := e.generate(ctx, &a); err != nil {
 			yield(engine.Delta{}, ofLeg(r, err))
 		}
 	}
@@ -126,17 +127,22 @@ func formFeature(f *chat.OutputFormat) engine.Feature {
 	return engine.Feature("guided:" + string(f.Kind))
 }
 
+// asking is a request that is being served.
+type asking struct {
+	r     *engine.Request
+	now   *life
+	yield func(engine.Delta, error) bool
+	begun bool   // something was yielded
+	stop  func() // ends what is left of it
+}
+
 // generate posts the request and yields the answer. It returns the error that
 // ends it, or nil if it has ended or the consumer has left.
-func (e *Engine) generate(ctx context.Context, r *engine.Request, now *life, yield func(engine.Delta, error) bool) error {
-	begun := false
-	watched := func(d engine.Delta, err error) bool {
-		begun = true
-		return yield(d, err)
-	}
+func (e *Engine) generate(ctx context.Context, q *asking) error {
+	r, now := q.r, q.now
 	d, card := now.dialect, now.status.Card
-	err := e.attempt(ctx, r, card, &d, watched)
-	if err == nil || begun || ctx.Err() != nil {
+	err := e.attempt(ctx, q, card, &d)
+	if err == nil || q.begun || ctx.Err() != nil {
 		return err
 	}
 	// Nothing has run yet: what was refused can be said otherwise.
@@ -153,7 +159,7 @@ func (e *Engine) generate(ctx context.Context, r *engine.Request, now *life, yie
 	default:
 		return err
 	}
-	return e.attempt(ctx, r, card, &d, yield)
+	return e.attempt(ctx, q, card, &d)
 }
 
 // refused returns what a request was refused for although the card has it, or "".
@@ -198,19 +204,19 @@ func isMissing(err error) bool {
 	return false
 }
 
-func (e *Engine) attempt(ctx context.Context, r *engine.Request, card *engine.Card, d *dialect, yield func(engine.Delta, error) bool) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+func (e *Engine) attempt(ctx context.Context, q *asking, card *engine.Card, d *dialect) error {
+	r := q.r
 	a := answer{r: r, tellsCached: card.Features.Has(engine.FeatureCachedTokens)}
 	var err error
 	var tail *time.Timer // runs once the answer has finished
-	for pieces, failed := range e.answers(ctx, r, card, d) {
+	for bunch, failed := range e.answers(ctx, r, card, d) {
 		if err = failed; err != nil {
 			break
 		}
-		delta, failed := a.take(pieces)
+		delta, failed := a.take(bunch.Events)
 		if len(delta.TokenIDs) > 0 || delta.PromptLogprobs != nil {
-			if !yield(delta, nil) {
+			q.begun = true
+			if !q.yield(delta, nil) {
 				e.abort(r.ID, d, &a)
 				return nil
 			}
@@ -218,8 +224,8 @@ func (e *Engine) attempt(ctx context.Context, r *engine.Request, card *engine.Ca
 		if failed != nil {
 			return failed
 		}
-		if a.finished() && tail == nil {
-			tail = time.AfterFunc(httpapi.LastWords, stop)
+		if a.finished() && !bunch.Last && tail == nil {
+			tail = time.AfterFunc(httpapi.LastWords, q.stop)
 			defer tail.Stop()
 		}
 	}
@@ -244,19 +250,19 @@ func (e *Engine) attempt(ctx context.Context, r *engine.Request, card *engine.Ca
 	if a.cachedSeen() {
 		e.cached.Store(true)
 	}
-	yield(delta, nil)
+	q.yield(delta, nil)
 	return nil
 }
 
 // answers yields the pieces of an answer, those together that have come together;
 // one that is given whole is one piece.
-func (e *Engine) answers(ctx context.Context, r *engine.Request, c *engine.Card, d *dialect) iter.Seq2[[][]byte, error] {
+func (e *Engine) answers(ctx context.Context, r *engine.Request, c *engine.Card, d *dialect) iter.Seq2[httpapi.Bunch, error] {
 	if streams(r) {
 		return e.client.Bunches(ctx, d.path(), d.header(r, c), d.body(r, c))
 	}
-	return func(yield func([][]byte, error) bool) {
+	return func(yield func(httpapi.Bunch, error) bool) {
 		whole, err := e.client.Post(ctx, d.path(), d.header(r, c), d.body(r, c))
-		yield([][]byte{whole}, err)
+		yield(httpapi.Bunch{Events: [][]byte{whole}, Last: true}, err)
 	}
 }
 
