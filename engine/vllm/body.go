@@ -5,8 +5,10 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
@@ -45,21 +47,27 @@ func (d *dialect) path() string {
 
 // header returns what stands outside of the body.
 func (d *dialect) header(r *engine.Request, c *engine.Card) http.Header {
-	h := http.Header{}
+	var h http.Header
+	set := func(name, value string) {
+		if h == nil {
+			h = http.Header{}
+		}
+		h.Set(name, value)
+	}
 	if id := r.KV.Session.ID; id != "" && d.session && d.generate {
-		h.Set("X-Session-Id", id) // the body has no place for it
+		set("X-Session-Id", id) // the body has no place for it
 	}
 	if r.DPRank != nil && c.Features.Has(engine.FeatureDPRank) {
-		h.Set("X-Data-Parallel-Rank", strconv.FormatUint(uint64(*r.DPRank), 10))
+		set("X-Data-Parallel-Rank", strconv.FormatUint(uint64(*r.DPRank), 10))
 	}
 	if r.Disagg.Phase != engine.PhaseWhole {
-		h.Set("X-Request-Id", r.ID) // connectors find the legs of a request by it
+		set("X-Request-Id", r.ID) // connectors find the legs of a request by it
 	}
 	if r.Trace.Parent != "" {
-		h.Set("Traceparent", r.Trace.Parent)
+		set("Traceparent", r.Trace.Parent)
 	}
 	if r.Trace.State != "" {
-		h.Set("Tracestate", r.Trace.State)
+		set("Tracestate", r.Trace.State)
 	}
 	return h
 }
@@ -208,7 +216,7 @@ func (o *object) name(name string) {
 	} else {
 		o.b = append(o.b, ',')
 	}
-	o.b = append(strconv.AppendQuote(o.b, name), ':')
+	o.b = append(append(append(o.b, '"'), name...), '"', ':')
 }
 
 func (o *object) raw(name string, value []byte) {
@@ -223,6 +231,22 @@ func (o *object) ids(name string, ids []uint32) {
 
 // value adds what is always possible in JSON, up to numbers that are none.
 func (o *object) value(name string, v any) {
+	switch v := v.(type) {
+	case bool:
+		o.name(name)
+		o.b = strconv.AppendBool(o.b, v)
+		return
+	case int:
+		o.name(name)
+		o.b = strconv.AppendInt(o.b, int64(v), 10)
+		return
+	case string:
+		if utf8.ValidString(v) {
+			o.name(name)
+			o.b, _ = jsontext.AppendQuote(o.b, v)
+			return
+		}
+	}
 	text, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {
 		text = []byte("null")

@@ -18,7 +18,7 @@ type told struct {
 // not know by heart it leaves to the decoder of all pieces, which reads ten times
 // as long; where both read, they read the same. Ids are put where there is room.
 func quick(data []byte, room []uint32) (t told, ok bool) {
-	s := scan{rest: data, room: room}
+	s := scan{text: data, room: room}
 	chosen := false
 	ok = s.object(func(name []byte) bool {
 		switch string(name) {
@@ -31,7 +31,7 @@ func quick(data []byte, room []uint32) (t told, ok bool) {
 		case "error", "usage", "prompt_logprobs", "kv_transfer_params":
 			return s.null()
 		case "object":
-			object, ok := s.text()
+			object, ok := s.string()
 			return ok && string(object) != "error"
 		}
 		return s.skip()
@@ -53,7 +53,7 @@ func (s *scan) choice(t *told) bool {
 			t.ids, ok = s.ids()
 			return ok
 		case "text":
-			text, ok := s.text()
+			text, ok := s.string()
 			t.text = len(text) > 0
 			return ok
 		case "finish_reason":
@@ -61,7 +61,7 @@ func (s *scan) choice(t *told) bool {
 				t.reason = ""
 				return true
 			}
-			reason, ok := s.text()
+			reason, ok := s.string()
 			t.reason = string(reason)
 			return ok && utf8.Valid(reason)
 		case "logprobs", "prompt_logprobs":
@@ -74,19 +74,18 @@ func (s *scan) choice(t *told) bool {
 // scan is a place in a JSON text. Its methods step over what they name, and say no
 // where something else stands.
 type scan struct {
-	rest []byte
+	text []byte
+	at   int
 	room []uint32
 }
 
-// peek returns the first byte that is no blank, or 0 at the end.
+// peek returns the next byte that is no blank, or 0 at the end.
 func (s *scan) peek() byte {
-	for i, c := range s.rest {
-		if c != ' ' && c != '\n' && c != '\t' && c != '\r' {
-			s.rest = s.rest[i:]
+	for ; s.at < len(s.text); s.at++ {
+		if c := s.text[s.at]; c != ' ' && c != '\n' && c != '\t' && c != '\r' {
 			return c
 		}
 	}
-	s.rest = nil
 	return 0
 }
 
@@ -94,7 +93,7 @@ func (s *scan) next(c byte) bool {
 	if s.peek() != c {
 		return false
 	}
-	s.rest = s.rest[1:]
+	s.at++
 	return true
 }
 
@@ -107,7 +106,7 @@ func (s *scan) object(member func(name []byte) bool) bool {
 		if !first && !s.next(',') {
 			return false
 		}
-		name, ok := s.text()
+		name, ok := s.string()
 		if !ok || !s.next(':') || !member(name) {
 			return false
 		}
@@ -136,39 +135,37 @@ func (s *scan) ids() (ids []uint32, ok bool) {
 	return ids, true
 }
 
-// text steps over a string without escapes. A quote inside of one has one.
-func (s *scan) text() (text []byte, ok bool) {
+// string steps over a string without escapes. A quote inside of one has one.
+func (s *scan) string() (text []byte, ok bool) {
 	if !s.next('"') {
 		return nil, false
 	}
-	end := bytes.IndexByte(s.rest, '"')
-	if end < 0 {
-		return nil, false
-	}
-	text, s.rest = s.rest[:end], s.rest[end+1:]
-	for _, c := range text {
-		if c < ' ' || c == '\\' {
+	for from := s.at; s.at < len(s.text); s.at++ {
+		switch c := s.text[s.at]; {
+		case c == '"':
+			s.at++
+			return s.text[from : s.at-1], true
+		case c < ' ' || c == '\\':
 			return nil, false
 		}
 	}
-	return text, true
+	return nil, false
 }
 
 // number steps over a number that is written in digits alone.
 func (s *scan) number() (n uint64, ok bool) {
 	const most = 18 // digits
 	s.peek()
-	i := 0
-	for ; i < len(s.rest) && '0' <= s.rest[i] && s.rest[i] <= '9'; i++ {
-		n = 10*n + uint64(s.rest[i]-'0')
-		if i >= most {
+	from := s.at
+	for ; s.at < len(s.text) && '0' <= s.text[s.at] && s.text[s.at] <= '9'; s.at++ {
+		n = 10*n + uint64(s.text[s.at]-'0')
+		if s.at-from >= most {
 			return 0, false
 		}
 	}
-	if i == 0 || i > 1 && s.rest[0] == '0' {
+	if s.at == from || s.at-from > 1 && s.text[from] == '0' {
 		return 0, false
 	}
-	s.rest = s.rest[i:]
 	switch s.peek() {
 	case ',', ']', '}':
 		return n, true
@@ -178,17 +175,17 @@ func (s *scan) number() (n uint64, ok bool) {
 
 func (s *scan) null() bool {
 	s.peek()
-	rest, ok := bytes.CutPrefix(s.rest, []byte("null"))
-	if ok {
-		s.rest = rest
+	if !bytes.HasPrefix(s.text[s.at:], []byte("null")) {
+		return false
 	}
-	return ok
+	s.at += len("null")
+	return true
 }
 
 func (s *scan) skip() bool {
 	switch s.peek() {
 	case '"':
-		_, ok := s.text()
+		_, ok := s.string()
 		return ok
 	case 'n':
 		return s.null()
