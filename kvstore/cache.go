@@ -35,7 +35,7 @@ type cache struct {
 	changed  func(Change)
 
 	mu     sync.Mutex
-	idle   sync.Cond // some unit is no longer busy, or a tier is
+	idle   sync.Cond // some unit is no longer busy, or a tier has been told all
 	named  []*space  // those of the options, in their order
 	spaces []*space  // and those of earlier lives
 	counts counts

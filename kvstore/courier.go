@@ -28,11 +28,12 @@ type job struct {
 
 func (j job) key() string { return (&unit{sp: j.sp, name: j.name}).key(j.p) }
 
-// lag is what a tier has yet to be told. The zero value is nothing.
+// lag is what a tier has yet to be told.
 type lag struct {
 	queue   []job
 	waiting map[job]bool
 	running map[job]bool
+	more    sync.Cond // there is something to do, or no more ever
 }
 
 func (l *lag) has(j job) bool { return l.waiting[j] || l.running[j] }
@@ -57,7 +58,8 @@ type couriers struct {
 	ctx     context.Context
 	stop    context.CancelFunc
 	all     sync.WaitGroup
-	hurry   bool // the server ends: nothing is tried twice
+	hurry   context.Context // ended: the server ends, and nothing is tried twice
+	hasten  context.CancelFunc
 	stopped bool
 }
 
@@ -67,7 +69,9 @@ func (c *cache) startCouriers() {
 		return
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
+	c.hurry, c.hasten = context.WithCancel(c.ctx)
 	for i, t := range c.tiers[1:] {
+		t.lag.more.L = &c.mu
 		n := 1
 		if t.Later {
 			n = width
@@ -96,7 +100,7 @@ func (c *cache) remind(tier int, j job) {
 	}
 	l.waiting[j] = true
 	l.queue = append(l.queue, j)
-	c.idle.Broadcast()
+	l.more.Signal()
 }
 
 // remindAll lets the lower tiers that have not got a part of u have it.
@@ -165,17 +169,20 @@ func (c *cache) carry(tier int) {
 	for !c.stopped {
 		j, ok := l.next()
 		if !ok {
-			c.idle.Wait()
+			l.more.Wait()
 			continue
 		}
 		again := c.tell(tier, j)
 		delete(l.running, j)
-		c.idle.Broadcast()
+		l.more.Signal() // the same job may have come again meanwhile
+		if l.len() == 0 {
+			c.idle.Broadcast()
+		}
 		if !again {
 			pause.Succeeded()
 			continue
 		}
-		if c.hurry {
+		if c.hurry.Err() != nil {
 			continue
 		}
 		c.remind(tier, j)
@@ -184,7 +191,7 @@ func (c *cache) carry(tier int) {
 		c.mu.Unlock()
 		select {
 		case <-time.After(pause.Pause(now)):
-		case <-c.ctx.Done():
+		case <-c.hurry.Done():
 		}
 		c.mu.Lock()
 	}
@@ -263,9 +270,7 @@ func (c *cache) close(ctx context.Context) {
 	if c.ctx == nil || c.ctx.Err() != nil {
 		return
 	}
-	c.mu.Lock()
-	c.hurry = true
-	c.mu.Unlock()
+	c.hasten()
 	defer context.AfterFunc(ctx, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -279,7 +284,9 @@ func (c *cache) close(ctx context.Context) {
 	}
 	c.stopped = true
 	c.stop()
-	c.idle.Broadcast()
+	for _, t := range c.tiers[1:] {
+		t.lag.more.Broadcast()
+	}
 	c.mu.Unlock()
 	c.all.Wait()
 	c.sealTags()
