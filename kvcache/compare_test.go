@@ -40,6 +40,7 @@ type kept struct {
 
 type pinned struct {
 	owner      kvcache.SessionID
+	tenant     kvcache.TenantID
 	until, ttl time.Duration
 	hard       bool
 }
@@ -318,27 +319,52 @@ func (m *keeper) pinned() (n int64) {
 }
 
 func (m *keeper) pin(hashes []kv.SeqHash, pin kvcache.Pin) int {
-	room := m.available(true) > 0
 	var path []int
-	used := m.pinned()
 	for _, h := range hashes {
 		i := m.find(h)
 		if i < 0 {
 			break
 		}
-		if len(m.slots[i].pins) == 0 {
-			if used++; !room || used > m.budget {
-				break
-			}
-		}
 		path = append(path, i)
+	}
+	return m.pinPath(path, pin)
+}
+
+func (s *kept) pinnedFor(t kvcache.TenantID) bool {
+	return slices.ContainsFunc(s.pins, func(p pinned) bool { return p.tenant == t })
+}
+
+func (m *keeper) pinnedFor(t kvcache.TenantID) (n int64) {
+	for i := range m.slots {
+		if m.slots[i].pinnedFor(t) {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *keeper) pinPath(path []int, pin kvcache.Pin) int {
+	room := m.available(true) > 0
+	used, theirs := m.pinned(), m.pinnedFor(pin.Tenant)
+	for n, i := range path {
+		if len(m.slots[i].pins) == 0 {
+			used++
+		}
+		if pin.Tenant != 0 && !m.slots[i].pinnedFor(pin.Tenant) {
+			theirs++
+		}
+		if len(m.slots[i].pins) == 0 && (!room || used > m.budget) ||
+			pin.Tenant != 0 && !m.slots[i].pinnedFor(pin.Tenant) && theirs > int64(pin.Share*float64(m.budget)) {
+			path = path[:n]
+			break
+		}
 	}
 	for _, i := range slices.Backward(path) {
 		s := &m.slots[i]
-		k := slices.IndexFunc(s.pins, func(p pinned) bool { return p.owner == pin.Owner })
+		k := slices.IndexFunc(s.pins, func(p pinned) bool { return p.owner == pin.Owner && p.tenant == pin.Tenant })
 		if k < 0 {
 			k = len(s.pins)
-			s.pins = append(s.pins, pinned{owner: pin.Owner})
+			s.pins = append(s.pins, pinned{owner: pin.Owner, tenant: pin.Tenant})
 		}
 		p := &s.pins[k]
 		if m.now+pin.TTL >= p.until {
@@ -369,6 +395,7 @@ func (m *keeper) open(id kvcache.SessionID, o kvcache.SessionOptions) *known {
 		return s
 	default:
 		s.o.Timeout = o.Timeout
+		s.o.Hold = s.o.Hold || o.Hold
 	}
 	m.rest(s)
 	return s
@@ -613,6 +640,13 @@ func (m *keeper) endTurn(id kvcache.SessionID, refs []kvcache.Ref) {
 	if m.thinks(s, refs) {
 		m.later(id, s, refs, len(refs))
 	}
+	if s.o.Hold && !s.closing {
+		var path []int
+		for _, w := range s.sequence {
+			path = append(path, w.slot)
+		}
+		m.pinPath(path, kvcache.Pin{Owner: id, TTL: s.o.Timeout})
+	}
 	if s.running--; s.running == 0 && s.closing {
 		m.end(id)
 		return
@@ -638,13 +672,13 @@ func (m *keeper) close(id kvcache.SessionID) kvcache.SessionState {
 func (m *keeper) end(id kvcache.SessionID) {
 	s := m.sessions[id]
 	m.think(id, s)
+	for _, i := range s.pins {
+		m.unpin(&m.slots[i], func(p pinned) bool { return p.owner == id }, false)
+	}
 	for _, i := range s.blocks {
 		if m.untag(i, id) && s.o.Ephemeral {
 			m.lower(i, true)
 		}
-	}
-	for _, i := range s.pins {
-		m.unpin(&m.slots[i], func(p pinned) bool { return p.owner == id }, false)
 	}
 	delete(m.sessions, id)
 	if s.reopened != nil {

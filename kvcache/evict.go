@@ -108,9 +108,12 @@ type keeper struct {
 	pinnings slab[pinning]
 	expiry   minHeap // blocks by the next deadline of their notes, or earlier
 	budget   int64
-	hard     bool  // hard pins are allowed
-	pinned   int64 // size of all pinned blocks
+	hard     bool        // hard pins are allowed
+	room     func() bool // for more pins, but for the budget
+	pinned   int64       // size of all pinned blocks
+	tenants  map[TenantID]int64
 	locked   [2]int
+	path     []int32 // scratch
 
 	sessions  []*session
 	byID      map[SessionID]uint32

@@ -76,10 +76,10 @@ func path(t *rapid.T) []kv.SeqHash {
 	return seq
 }
 
-// session draws a session, or none. Odd ones are ephemeral.
+// session draws a session, or none. Odd ones are ephemeral, and some are held.
 func session(t *rapid.T) (kvcache.SessionID, kvcache.SessionOptions) {
 	id := kvcache.SessionID(rapid.IntRange(0, 11).Draw(t, "session"))
-	return id, kvcache.SessionOptions{Timeout: time.Duration(5+10*(id%3)) * 10 * time.Second, Ephemeral: id%2 == 1}
+	return id, kvcache.SessionOptions{Timeout: time.Duration(5+10*(id%3)) * 10 * time.Second, Ephemeral: id%2 == 1, Hold: id%5 == 0}
 }
 
 func ttl(t *rapid.T) time.Duration {
@@ -316,7 +316,15 @@ func (x *machine) retain(t *rapid.T) {
 func (x *machine) pin(t *rapid.T) {
 	id, _ := session(t)
 	seq := path(t)
-	pin := kvcache.Pin{Owner: id, TTL: ttl(t) + time.Second, Hard: rapid.Bool().Draw(t, "hard")}
+	pin := kvcache.Pin{
+		Owner: id, TTL: ttl(t), Hard: rapid.Bool().Draw(t, "hard"),
+		Tenant: kvcache.TenantID(rapid.IntRange(0, 2).Draw(t, "tenant")), Share: rapid.Float64Range(0, 1).Draw(t, "share"),
+	}
+	if pin.TTL == 0 {
+		x.p.Pin(seq, pin)
+		x.unpinAll(seq, func(p pinned) bool { return p.owner == pin.Owner && p.tenant == pin.Tenant })
+		return
+	}
 	got := x.p.Pin(seq, pin)
 	if want := (kvcache.PinResult{Requested: len(seq), Pinned: x.m.pin(seq, pin)}); got != want {
 		t.Fatalf("pin %v: %+v, want %+v", seq, got, want)
@@ -326,17 +334,25 @@ func (x *machine) pin(t *rapid.T) {
 func (x *machine) unpin(t *rapid.T) {
 	id, _ := session(t)
 	seq := path(t)
-	got, want := x.p.Unpin(seq, id), 0
-	for _, h := range slices.Backward(seq) {
-		if i := x.m.find(h); i >= 0 {
-			had := len(x.m.slots[i].pins)
-			x.m.unpin(&x.m.slots[i], func(p pinned) bool { return p.owner == id }, false)
-			want += had - len(x.m.slots[i].pins)
-		}
-	}
-	if got != want {
+	got := x.p.Unpin(seq, id)
+	if want := x.unpinAll(seq, func(p pinned) bool { return p.owner == id }); got != want {
 		t.Fatalf("unpinned %d of %v, want %d", got, seq, want)
 	}
+}
+
+// unpinAll ends pins in the model and returns of how many blocks.
+func (x *machine) unpinAll(seq []kv.SeqHash, ends func(pinned) bool) (blocks int) {
+	for _, h := range slices.Backward(seq) {
+		i := x.m.find(h)
+		if i < 0 {
+			continue
+		}
+		had := len(x.m.slots[i].pins)
+		if x.m.unpin(&x.m.slots[i], ends, false); len(x.m.slots[i].pins) < had {
+			blocks++
+		}
+	}
+	return blocks
 }
 
 func (x *machine) open(t *rapid.T) {
@@ -475,6 +491,11 @@ func (x *machine) check(t *rapid.T) {
 	}
 	if got, _ := p.PinBudget(); got != m.pinned() {
 		t.Fatalf("pinned %d, want %d", got, m.pinned())
+	}
+	for tenant := range kvcache.TenantID(3) {
+		if got, want := p.PinnedFor(tenant), m.pinnedFor(tenant); tenant > 0 && got != want {
+			t.Fatalf("pinned %d for tenant %d, want %d", got, tenant, want)
+		}
 	}
 	for i := range m.slots {
 		if s := &m.slots[i]; s.published() && p.Class(kvcache.Ref(i)) != s.class() {

@@ -24,6 +24,7 @@ type Order struct {
 func NewOrder(c PoolConfig) *Order {
 	o := &Order{}
 	o.init(c)
+	o.room = func() bool { return true }
 	o.wish()
 	return o
 }
@@ -124,11 +125,11 @@ func (o *Order) Pin(refs []Ref, pin Pin) PinResult {
 	}
 	if pin.TTL <= 0 {
 		for _, i := range slices.Backward(path) {
-			o.unpinOwner(i, pin.Owner)
+			o.unpinIdle(i, func(x *pinning) bool { return x.is(pin) })
 		}
 		return PinResult{Requested: len(refs)}
 	}
-	n := o.pinPath(path, pin, true)
+	n := o.pinPath(path, pin, o.room())
 	o.check()
 	return PinResult{len(refs), n}
 }
@@ -145,7 +146,7 @@ func (o *Order) SetEphemeral(r Ref) {
 // restart. Zero is the moment from which the order's time is counted.
 func (o *Order) Inherit(ref Ref, r Record, zero time.Time) {
 	o.entry(ref)
-	o.inherit(int32(ref), r, zero, true)
+	o.inherit(int32(ref), r, zero)
 	o.check()
 }
 

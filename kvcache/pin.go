@@ -13,7 +13,14 @@ type Pin struct {
 	// Hard pins are never evicted, soft ones only where nothing else is left.
 	// Where hard pins are not allowed they are soft.
 	Hard bool
+	// Tenant is on whose account the pin goes, 0 for nobody's: what is pinned for
+	// one tenant may come to Share of the budget, 0 to 1.
+	Tenant TenantID
+	Share  float64
 }
+
+// TenantID names a tenant: any number of the caller's but 0.
+type TenantID uint64
 
 // PinResult says how many blocks of a prefix were asked for, and how many of
 // them, from the first one on, are now pinned.
@@ -32,17 +39,23 @@ func (r PinResult) Outcome() string {
 
 // pinning is one owner's pin on a block, in the list that its note begins.
 type pinning struct {
-	owner SessionID
-	until time.Duration
-	ttl   time.Duration
-	hard  bool
-	next  int32
+	owner  SessionID
+	tenant TenantID
+	until  time.Duration
+	ttl    time.Duration
+	hard   bool
+	next   int32
 }
+
+func (p *pinning) is(pin Pin) bool { return p.owner == pin.Owner && p.tenant == pin.Tenant }
 
 // PinBudget returns the size of all pinned blocks, and what it may be at most.
 func (k *keeper) PinBudget() (used, budget int64) {
 	return k.pinned, k.budget
 }
+
+// PinnedFor returns the size of what is pinned for a tenant.
+func (k *keeper) PinnedFor(t TenantID) int64 { return k.tenants[t] }
 
 // SetPinBudget changes what the pinned blocks may come to together. What is
 // pinned beyond a lower budget stays so until it expires.
@@ -65,14 +78,20 @@ func (k *keeper) isPinned(i int32) bool {
 	return k.blocks[i].flags&noted != 0 && k.notes.at(k.noteOf[i]).pin != none
 }
 
-// pinPath pins the leading blocks of a path that the budget has room for, or, if
-// room is false, those that are pinned already. Children go before their parents,
-// because that is how they are to expire.
+// pinPath pins the leading blocks of a path that the budget and the tenant's share
+// of it have room for, or, if room is false, those that are pinned already. Children
+// go before their parents, because that is how they are to expire.
 func (k *keeper) pinPath(path []int32, pin Pin, room bool) int {
-	n, used := 0, k.pinned
+	n := 0
+	used, theirs, share := k.pinned, k.tenants[pin.Tenant], int64(pin.Share*float64(k.budget))
 	for _, i := range path {
 		if !k.isPinned(i) {
 			if used += k.size(i); !room || used > k.budget {
+				break
+			}
+		}
+		if pin.Tenant != 0 && !k.hasPin(i, func(p *pinning) bool { return p.tenant == pin.Tenant }) {
+			if theirs += k.size(i); theirs > share {
 				break
 			}
 		}
@@ -93,20 +112,37 @@ func (k *keeper) notePins(s *session, path []int32) {
 	if len(s.pins) <= s.manyPins {
 		return
 	}
-	s.pins = k.prune(s.pins, func(i int32) bool { return k.pinningOf(i, s.id) != none })
+	s.pins = k.prune(s.pins, func(i int32) bool { return k.hasPin(i, s.owns) })
 	s.manyPins = 2*len(s.pins) + 64
 }
 
-// pinningOf returns an owner's pin on a block, or none.
-func (k *keeper) pinningOf(i int32, owner SessionID) int32 {
+func (s *session) owns(p *pinning) bool { return p.owner == s.id }
+
+// pinning returns the first pin on a block of which is is true, or none.
+func (k *keeper) pinning(i int32, is func(*pinning) bool) int32 {
 	if k.blocks[i].flags&noted == 0 {
 		return none
 	}
 	p := k.notes.at(k.noteOf[i]).pin
-	for p != none && k.pinnings.at(p).owner != owner {
+	for p != none && !is(k.pinnings.at(p)) {
 		p = k.pinnings.at(p).next
 	}
 	return p
+}
+
+func (k *keeper) hasPin(i int32, is func(*pinning) bool) bool { return k.pinning(i, is) != none }
+
+// charge counts a block for a tenant who has no pin on it.
+func (k *keeper) charge(i int32, t TenantID, by int64) {
+	if t == 0 || k.hasPin(i, func(p *pinning) bool { return p.tenant == t }) {
+		return
+	}
+	if k.tenants == nil {
+		k.tenants = make(map[TenantID]int64)
+	}
+	if k.tenants[t] += by * k.size(i); k.tenants[t] == 0 {
+		delete(k.tenants, t)
+	}
 }
 
 func (k *keeper) pin(i int32, pin Pin) {
@@ -114,10 +150,11 @@ func (k *keeper) pin(i int32, pin Pin) {
 	_, wasHard := k.pinOf(i)
 	n := k.noteFor(i)
 	first := n.pin == none
-	p := k.pinningOf(i, pin.Owner)
+	p := k.pinning(i, func(p *pinning) bool { return p.is(pin) })
 	if p == none {
+		k.charge(i, pin.Tenant, 1)
 		p = k.pinnings.take()
-		*k.pinnings.at(p) = pinning{owner: pin.Owner, next: n.pin}
+		*k.pinnings.at(p) = pinning{owner: pin.Owner, tenant: pin.Tenant, next: n.pin}
 		n.pin = p
 	}
 	x := k.pinnings.at(p)
@@ -174,7 +211,9 @@ func (k *keeper) unpin(i int32, drop func(*pinning) bool) {
 			continue
 		}
 		*link = x.next
+		tenant := x.tenant
 		k.pinnings.give(p)
+		k.charge(i, tenant, -1)
 	}
 	if _, hard := k.pinOf(i); wasHard && !hard {
 		k.lock(i, byHard, -1)
@@ -185,24 +224,26 @@ func (k *keeper) unpin(i int32, drop func(*pinning) bool) {
 	}
 }
 
-// unpinOwner takes one owner's pins from a block, which goes to the end of the
-// queue where it then belongs, and reports whether there were any.
+// unpinOwner takes one owner's pins from a block and reports whether there were
+// any.
 func (k *keeper) unpinOwner(i int32, owner SessionID) bool {
-	before, wasHard := k.pinOf(i)
-	found := false
-	k.unpin(i, func(p *pinning) bool {
-		if p.owner == owner {
-			found = true
-			return true
-		}
+	return k.unpinIdle(i, func(p *pinning) bool { return p.owner == owner })
+}
+
+// unpinIdle is unpin for blocks that may be idle: one that is goes to the end of the
+// queue where it then belongs. It reports whether there was anything to drop.
+func (k *keeper) unpinIdle(i int32, drop func(*pinning) bool) bool {
+	if !k.hasPin(i, drop) {
 		return false
-	})
+	}
+	before, wasHard := k.pinOf(i)
+	k.unpin(i, drop)
 	after, isHard := k.pinOf(i)
 	k.tidy(i)
 	if k.blocks[i].state == Inactive && (before != after || wasHard != isHard) {
 		k.refile(i)
 	}
-	return found
+	return true
 }
 
 // refresh renews the soft pins of a block that was hit.

@@ -217,3 +217,44 @@ func TestHardPinsNotAllowedAreSoft(t *testing.T) {
 		t.Errorf("%s, available %d", c, p.Available())
 	}
 }
+
+// A tenant's pins come to its share of the budget and no more. A block counts once
+// for each tenant, however many sessions of it ask.
+func TestTenantShare(t *testing.T) {
+	const one, two = kvcache.TenantID(1), kvcache.TenantID(2)
+	p := pinning(40, 20)
+	seq := run(1, 15)
+	p.Release(store(t, p, seq...))
+	pin := func(owner kvcache.SessionID, tenant kvcache.TenantID, share float64, n int) int {
+		return p.Pin(seq[:n], kvcache.Pin{Owner: owner, TTL: time.Minute, Tenant: tenant, Share: share}).Pinned
+	}
+	for _, c := range []struct {
+		owner     kvcache.SessionID
+		tenant    kvcache.TenantID
+		share     float64
+		n, pinned int
+		one, two  int64
+	}{
+		{1, one, 0.25, 10, 5, 5, 0},
+		{2, one, 0.25, 10, 5, 5, 0},
+		{1, two, 0.5, 15, 10, 5, 10},
+		{0, two, 0.5, 10, 10, 5, 10},
+		{0, one, 0, 5, 5, 5, 10},
+		{0, one, 0, 6, 5, 5, 10},
+		{0, 0, 0, 15, 15, 5, 10},
+	} {
+		if got := pin(c.owner, c.tenant, c.share, c.n); got != c.pinned || p.PinnedFor(one) != c.one || p.PinnedFor(two) != c.two {
+			t.Errorf("%+v: pinned %d, for one %d, for two %d", c, got, p.PinnedFor(one), p.PinnedFor(two))
+		}
+	}
+	if p.Pin(seq, kvcache.Pin{Tenant: two}); p.PinnedFor(two) != 10 {
+		t.Errorf("without the pins of nobody in particular: %d for two", p.PinnedFor(two))
+	}
+	if p.Unpin(seq, 1); p.PinnedFor(one) != 5 || p.PinnedFor(two) != 0 {
+		t.Errorf("without those of session 1: %d for one, %d for two", p.PinnedFor(one), p.PinnedFor(two))
+	}
+	p.Advance(time.Minute)
+	if used, _ := p.PinBudget(); used != 0 || p.PinnedFor(one) != 0 {
+		t.Errorf("at the end: %d pinned, %d for one", used, p.PinnedFor(one))
+	}
+}

@@ -54,7 +54,6 @@ type Pool struct {
 	gone   []kv.SeqHash // scratch of Allocate
 	keeper
 	removed []kv.SeqHash // went otherwise, and were not yet told
-	path    []int32      // scratch
 }
 
 // New returns a pool of n free slots with the default order and no room for pins.
@@ -71,6 +70,7 @@ func NewPool(c PoolConfig) *Pool {
 	p := &Pool{index: newIndex(n), free: list{none, none}, reject: c.Reject}
 	p.blocks = make([]block, n)
 	p.init(c)
+	p.room = func() bool { return p.Spare() > 0 }
 	for i := range p.blocks {
 		p.blocks[i] = block{up: none, prev: none, next: none}
 		p.pushFree(int32(i))

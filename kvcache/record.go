@@ -93,7 +93,7 @@ func DecodeRecord(b []byte) (Record, error) {
 }
 
 // Record returns what is to travel with a published block. Zero is the moment
-// from which the pool's time is counted. Epoch and Parent are left to the caller.
+// from which the pool's time is counted. Parent is left to the caller.
 func (k *keeper) Record(r Ref, zero time.Time) Record {
 	i := k.original(r)
 	b := &k.blocks[i]
@@ -106,7 +106,7 @@ func (k *keeper) Record(r Ref, zero time.Time) Record {
 		return x
 	}
 	n := k.notes.at(k.noteOf[i])
-	x.Priority = n.priority
+	x.Priority, x.Epoch = n.priority, n.epoch
 	switch {
 	case n.until > 0:
 		x.PriorityDeadline = unixMilli(zero, n.until)
@@ -121,17 +121,41 @@ func (k *keeper) Record(r Ref, zero time.Time) Record {
 
 func unixMilli(zero time.Time, at time.Duration) int64 { return max(zero.Add(at).UnixMilli(), 1) }
 
-// inherit applies a record to a block that has just been loaded.
-func (k *keeper) inherit(i int32, r Record, zero time.Time, room bool) {
-	left := func(deadline int64) time.Duration {
-		const farthest = time.Duration(1<<63 - 1)
-		ms := deadline - zero.UnixMilli()
-		if ms > int64(farthest/time.Millisecond) {
-			return farthest / 2
-		}
-		return time.Duration(ms)*time.Millisecond - k.now
+// epochOf returns the epoch of the latest record that was applied to a block.
+func (k *keeper) epochOf(i int32) uint32 {
+	if k.blocks[i].flags&noted == 0 {
+		return 0
 	}
-	if ttl := left(r.PriorityDeadline); r.PriorityDeadline == 0 {
+	return k.notes.at(k.noteOf[i]).epoch
+}
+
+// update applies a later record to a block, and takes away what it does not ask for.
+func (k *keeper) update(i int32, r Record, zero time.Time) bool {
+	if r.Epoch <= k.epochOf(i) {
+		return false
+	}
+	if !r.Ephemeral && !r.SkipWrite {
+		k.raise(i)
+	}
+	if r.PinDeadline == 0 || k.timeTo(r.PinDeadline, zero) <= 0 {
+		k.unpinOwner(i, r.Session)
+	}
+	if r.PriorityDeadline > 0 && k.timeTo(r.PriorityDeadline, zero) <= 0 {
+		k.retain(i, Retention{Priority: Neutral})
+	}
+	k.inherit(i, r, zero)
+	return true
+}
+
+// inherit applies a record to a block, unless it has a later one.
+func (k *keeper) inherit(i int32, r Record, zero time.Time) {
+	if r.Epoch < k.epochOf(i) {
+		return
+	}
+	if r.Epoch > 0 {
+		k.noteFor(i).epoch = r.Epoch
+	}
+	if ttl := k.timeTo(r.PriorityDeadline, zero); r.PriorityDeadline == 0 {
 		k.retain(i, Retention{Priority: r.Priority})
 	} else if ttl > 0 {
 		k.retain(i, Retention{Priority: r.Priority, TTL: ttl})
@@ -142,10 +166,19 @@ func (k *keeper) inherit(i int32, r Record, zero time.Time, room bool) {
 		k.wish()
 		k.blocks[i].flags |= skipWrite
 	}
-	if ttl := left(r.PinDeadline); r.PinDeadline > 0 && ttl > 0 {
-		k.pinPath([]int32{i}, Pin{Owner: r.Session, TTL: ttl, Hard: r.HardPin}, room)
+	if ttl := k.timeTo(r.PinDeadline, zero); r.PinDeadline > 0 && ttl > 0 {
+		k.pinPath([]int32{i}, Pin{Owner: r.Session, TTL: ttl, Hard: r.HardPin}, k.room())
 	}
 	if n, ok := k.byID[r.Session]; ok && r.Session != 0 {
 		k.tag(i, n)
 	}
+}
+
+// timeTo returns how much time there is until a deadline of a record.
+func (k *keeper) timeTo(deadline int64, zero time.Time) time.Duration {
+	ms := deadline - zero.UnixMilli()
+	if ms > int64(never/time.Millisecond) {
+		return never
+	}
+	return time.Duration(ms)*time.Millisecond - k.now
 }

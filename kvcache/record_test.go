@@ -168,3 +168,65 @@ func TestRecordOfPriority(t *testing.T) {
 		t.Errorf("ephemeral: %+v", got)
 	}
 }
+
+// What has been asked for bytes that lie on several workers reaches all of them, in
+// any order and more than once: the latest epoch wins.
+func TestUpdatesArriveInAnyOrder(t *testing.T) {
+	zero := time.Unix(1_700_000_000, 0)
+	at := func(d time.Duration) int64 { return zero.Add(d).UnixMilli() }
+	updates := []kvcache.Record{
+		{Epoch: 1, Priority: 80, Session: 7, SoftPin: true, PinDeadline: at(time.Hour)},
+		{Epoch: 2, Priority: 80, PriorityDeadline: at(time.Minute), Session: 7},
+		{Epoch: 3, Priority: kvcache.Neutral, Session: 7, Ephemeral: true, SkipWrite: true},
+		{Epoch: 4, Priority: 20, Session: 7},
+	}
+	classes := []kvcache.Class{kvcache.SoftPinned, kvcache.High, kvcache.Ephemeral, kvcache.Low}
+	for last := range updates {
+		for _, order := range [][]int{{0, 1, 2, 3}, {3, 2, 1, 0}, {2, 0, 3, 1, 2}} {
+			p := pinning(8, 4)
+			p.OpenSession(7, kvcache.SessionOptions{})
+			p.Release(store(t, p, 1, 2, 3))
+			applied, latest := 0, uint32(0)
+			for _, k := range order {
+				if k > last {
+					continue
+				}
+				want := 0
+				if updates[k].Epoch > latest {
+					latest, want = updates[k].Epoch, 2
+				}
+				if got := p.Update([]kv.SeqHash{1, 2, 99}, updates[k], zero); got != want {
+					t.Errorf("update %d of %v up to %d: %d blocks, want %d", k, order, last, got, want)
+				}
+				applied++
+			}
+			r, _ := p.Find(2)
+			if got := p.Class(r); applied > 0 && got != classes[last] {
+				t.Errorf("%v up to %d: %v, want %v", order, last, got, classes[last])
+			}
+			if got := p.Record(r, zero); got != updates[last] && last > 0 {
+				t.Errorf("%v up to %d: travels on as %+v, want %+v", order, last, got, updates[last])
+			}
+			if other, _ := p.Find(3); p.Class(other) != kvcache.Plain {
+				t.Errorf("%v: a block that was not named is %v", order, p.Class(other))
+			}
+		}
+	}
+}
+
+// Bytes that come from below with an older record change nothing.
+func TestOldRecordIsNotInherited(t *testing.T) {
+	zero := time.Unix(1_700_000_000, 0)
+	p := kvcache.New(4)
+	refs := store(t, p, 1)
+	p.Inherit(refs[0], kvcache.Record{Epoch: 5, Priority: 80}, zero)
+	p.Inherit(refs[0], kvcache.Record{Epoch: 4, Priority: 10}, zero)
+	if got := p.Record(refs[0], zero); got.Priority != 80 || got.Epoch != 5 {
+		t.Errorf("%+v", got)
+	}
+	p.Release(refs)
+	p.Discard(1)
+	if got := p.Record(store(t, p, 1)[0], zero); got != kvcache.NeutralRecord {
+		t.Errorf("stored anew: %+v", got)
+	}
+}

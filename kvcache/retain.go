@@ -18,7 +18,8 @@ type Retention struct {
 
 // note is what only blocks with a wish have.
 type note struct {
-	priority uint8 // Neutral if nothing was asked
+	priority uint8  // Neutral if nothing was asked
+	epoch    uint32 // of the latest record
 	ttl      time.Duration
 	until    time.Duration // deadline of the priority of an idle block; 0 = none
 	pin      int32         // first pinning, or none
@@ -143,7 +144,7 @@ func (k *keeper) tidy(i int32) {
 	if k.blocks[i].flags&noted == 0 {
 		return
 	}
-	if n := k.notes.at(k.noteOf[i]); n.priority == Neutral && n.pin == none && n.locks == [2]int32{} {
+	if n := k.notes.at(k.noteOf[i]); n.priority == Neutral && n.epoch == 0 && n.pin == none && n.locks == [2]int32{} {
 		k.dropNote(i)
 	}
 }

@@ -37,6 +37,9 @@ type SessionOptions struct {
 	// Ephemeral sessions leave nothing behind: blocks that only they use go
 	// before all others and are not written to lower tiers.
 	Ephemeral bool
+	// Hold pins the sequence of each request that ends until the timeout, anew with
+	// each hit, as far as the budget for pins goes. The session's end is theirs.
+	Hold bool
 }
 
 // SessionState is where a session is in its life.
@@ -91,8 +94,8 @@ func (k *keeper) number(id SessionID) (n uint32, known bool) {
 }
 
 // OpenSession begins a session, or changes the options of one: the newest
-// timeout counts. A session that has been ephemeral stays so, and one that has
-// not does not become so. One that is closing is not known any more: it ends with
+// timeout counts, and one that was not may be held from now on. A session that has
+// been ephemeral stays so, and one that has not does not become so. One that is closing is not known any more: it ends with
 // its last request, and a new one begins.
 func (k *keeper) OpenSession(id SessionID, o SessionOptions) (known bool) {
 	if id == 0 {
@@ -108,6 +111,7 @@ func (k *keeper) OpenSession(id SessionID, o SessionOptions) (known bool) {
 		return false
 	default:
 		s.options.Timeout = o.Timeout
+		s.options.Hold = s.options.Hold || o.Hold
 		k.idleSince(s)
 		return true
 	}
@@ -172,6 +176,9 @@ func (k *keeper) EndTurn(id SessionID, refs []Ref) {
 	}
 	k.Tag(id, refs)
 	k.remember(s, refs)
+	if s.options.Hold && !s.closing {
+		k.holdSequence(s)
+	}
 	if s.running--; s.running > 0 {
 		return
 	}
@@ -180,6 +187,16 @@ func (k *keeper) EndTurn(id SessionID, refs []Ref) {
 		return
 	}
 	k.idleSince(s)
+}
+
+// holdSequence pins what a session remembers of its last request.
+func (k *keeper) holdSequence(s *session) {
+	room := k.room()
+	k.path = k.path[:0]
+	for _, h := range s.sequence {
+		k.path = append(k.path, h.slot)
+	}
+	k.pinPath(k.path, Pin{Owner: s.id, TTL: s.options.Timeout}, room)
 }
 
 // CloseSession ends a session, at once or, if a request of it is running, with
@@ -231,13 +248,13 @@ func (k *keeper) Sessions() int { return len(k.byID) }
 func (k *keeper) end(s *session) {
 	n := k.byID[s.id]
 	k.settleThinking(s)
+	for _, i := range k.prune(s.pins, func(i int32) bool { return k.hasPin(i, s.owns) }) {
+		k.unpinOwner(i, s.id)
+	}
 	for _, i := range k.prune(s.blocks, func(i int32) bool { return k.isOf(i, n) }) {
-		if k.untag(i, n) && s.options.Ephemeral {
+		if k.untag(i, n) {
 			k.lower(i, true)
 		}
-	}
-	for _, i := range k.prune(s.pins, func(i int32) bool { return k.pinningOf(i, s.id) != none }) {
-		k.unpinOwner(i, s.id)
 	}
 	if s.at != none {
 		k.timeouts.remove(s.at)

@@ -32,10 +32,15 @@ func (p *Pool) Retain(ref Ref, r Retention) {
 // has room for. While every idle block is pinned no more are.
 func (p *Pool) Pin(hashes []kv.SeqHash, pin Pin) PinResult {
 	if pin.TTL <= 0 {
-		p.Unpin(hashes, pin.Owner)
+		for _, h := range slices.Backward(hashes) {
+			if i := p.find(h); i != none {
+				p.unpinIdle(i, func(x *pinning) bool { return x.is(pin) })
+			}
+		}
+		p.check()
 		return PinResult{Requested: len(hashes)}
 	}
-	room := p.Spare() > 0
+	room := p.room()
 	p.path = slices.AppendSeq(p.path[:0], p.leading(hashes))
 	n := p.pinPath(p.path, pin, room)
 	p.check()
@@ -56,8 +61,22 @@ func (p *Pool) Unpin(hashes []kv.SeqHash, owner SessionID) (unpinned int) {
 // Inherit applies the record that came with the bytes of a block that has just
 // been published. Zero is the moment from which the pool's time is counted.
 func (p *Pool) Inherit(ref Ref, r Record, zero time.Time) {
-	p.inherit(p.primary(ref), r, zero, p.Spare() > 0)
+	p.inherit(p.primary(ref), r, zero)
 	p.check()
+}
+
+// Update applies a record to those of the blocks that are present and have none that
+// is as late, and returns how many these were: what has changed about bytes that
+// others keep, too. Unlike Inherit it also takes away what the record does not ask
+// for any more.
+func (p *Pool) Update(hashes []kv.SeqHash, r Record, zero time.Time) (updated int) {
+	for _, h := range slices.Backward(hashes) {
+		if i := p.find(h); i != none && p.update(i, r, zero) {
+			updated++
+		}
+	}
+	p.check()
+	return updated
 }
 
 // SkipWrite reports whether a published block is to be kept from lower tiers.
