@@ -24,13 +24,14 @@ type Booking struct {
 	expected    uint32
 	blockSize   int
 	room        int  // blocks that the target can hold
-	shown       int  // leading blocks that counted as cached because of earlier answers
+	shown       int  // leading blocks that counted as cached though the index does not know them
 	stores      bool // it computes blocks of which the worker is to tell
 	trackOutput bool
 	// begun says that the first token has come, told that it is known how much of
 	// the prompt was cached.
 	begun, told atomic.Bool
 	witness     *witness // or nil
+	note        *note    // or nil
 	lease       *lease   // of its session's binding, or nil
 
 	// How it has gone so far, for those who learn from it.
@@ -69,6 +70,7 @@ func (b *Booking) Prefilled() {
 	b.first.Store(max(1, int64(now.Sub(b.placed))))
 	r.mu.Lock()
 	r.books.prefilled(b, now)
+	r.note(b, b.prompt/b.blockSize, now)
 	r.mu.Unlock()
 	r.drainAt(&b.decision.Target)
 }
@@ -87,7 +89,7 @@ func (b *Booking) Cached(tokens int) {
 	b.cached.Store(int64(a.reported) + 1)
 	v := r.watch.tell(t, b.load.life, a, b.witness, now)
 	wrong := a.reported/b.blockSize+1 < min(b.shown, (b.prompt-1)/b.blockSize)
-	if v.judgement != asBefore || v.news != nil || wrong {
+	if v.judgement != asBefore || v.news != nil || wrong || b.note != nil {
 		r.learn(b, v, wrong, now)
 	}
 	if v.judgement == doubt || v.judgement == again {

@@ -86,13 +86,16 @@ func (r *Router) credit(s *scratch) {
 			p = &s.prompts[s.sides[i].prompt]
 		}
 		c.Device, c.Host, c.Disk, c.Shared = 0, 0, 0, 0
-		believed := !doubts || r.watch.believes(c.Target)
-		if held := p.found.of(c.Target); held != nil && believed {
+		counts := true
+		if doubts {
+			_, counts = r.watch.believes(c.Target)
+		}
+		if held := p.found.of(c.Target); held != nil && counts {
 			c.Device = int(held[kv.TierDevice])
 			c.Host = int(held[kv.TierHost])
 			c.Disk = int(held[kv.TierDisk]) + int(held[kv.TierShared])
 		}
-		if held := p.ahead.of(c.Target); held != nil && believed {
+		if held := p.ahead.of(c.Target); held != nil && counts {
 			c.expect(int(held[kv.TierDevice]))
 		}
 		if held := p.instead.of(c.Target); held != nil {
@@ -117,7 +120,8 @@ type evidence struct {
 
 // evidence returns what the credit of a target rests on.
 func (r *Router) evidence(t kv.Target, p *prompt) evidence {
-	e := evidence{doubted: !r.watch.believes(t)}
+	believed, _ := r.watch.believes(t)
+	e := evidence{doubted: !believed}
 	if held := p.found.find(t); held != nil {
 		e.device = int(held[kv.TierDevice])
 		e.told = e.device + int(held[kv.TierHost]) + int(held[kv.TierDisk]) + int(held[kv.TierShared])

@@ -227,7 +227,7 @@ func TestRestartsUnderLoad(t *testing.T) {
 					time.Sleep(time.Duration(i%7*100) * time.Millisecond)
 					b.Prefilled()
 					b.Output(int(i % 30))
-					b.Cached(int(i % 40))
+					b.Cached(b.Decision().CachedTokens)
 					b.Release()
 				}
 			})
@@ -406,6 +406,7 @@ func TestDoubtAndBelief(t *testing.T) {
 		ask := func(p []uint32, cached int) {
 			t.Helper()
 			b := h.route(router.Query{Model: "m", Tokens: p})
+			b.Prefilled()
 			b.Cached(cached)
 			b.Release()
 			time.Sleep(time.Second)
@@ -438,6 +439,82 @@ func TestDoubtAndBelief(t *testing.T) {
 		}
 		if got := h.devices(routed)[0]; got != 0 {
 			t.Errorf("of what was routed %d blocks still count", got)
+		}
+	})
+}
+
+// What a worker told before some of its events were lost for good counts no more.
+// What it computes from then on does, until all that it holds is known again.
+func TestLostForGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, router.Config{})
+		defer h.fleet.Close()
+		h.join(1, card(func(c *engine.Card) { c.Features = append(c.Features, engine.FeatureCachedTokens) }))
+		before, after, gone := count(0, 42), count(1000, 42), count(2000, 42)
+		expect := func(when string, want ...int) {
+			t.Helper()
+			if got := []int{h.devices(before)[0], h.devices(after)[0], h.devices(gone)[0]}; !slices.Equal(got, want) {
+				t.Errorf("%s: %v blocks count, want %v", when, got, want)
+			}
+		}
+		tell := func(b kv.Batch) {
+			t.Helper()
+			b.Epoch = 1
+			h.engines[1].events <- b
+			synctest.Wait()
+		}
+		h.caches(1, 1, kv.TierDevice, before)
+		expect("told", 10, 0, 0)
+		tell(kv.Batch{Gap: kv.GapLost})
+		expect("lost", 0, 0, 0)
+		b := h.route(router.Query{Model: "m", Tokens: after})
+		left := h.route(router.Query{Model: "m", Tokens: gone})
+		left.Release()
+		expect("not computed yet", 0, 0, 0)
+		b.Prefilled()
+		b.Cached(0)
+		b.Release()
+		expect("computed", 0, 10, 0)
+		tell(kv.Batch{Gap: kv.GapLost})
+		expect("lost again", 0, 10, 0)
+
+		b = h.route(router.Query{Model: "m", Tokens: before})
+		b.Cached(24)
+		b.Release()
+		expect("shown by an answer", 6, 10, 0)
+		b = h.route(router.Query{Model: "m", Tokens: after})
+		b.Cached(16)
+		b.Release()
+		expect("belied by an answer", 0, 4, 0)
+		tell(kv.Batch{Snapshot: kv.SnapshotEnd})
+		expect("known", 0, 0, 0)
+		b = h.route(router.Query{Model: "m", Tokens: after})
+		b.Prefilled()
+		b.Release()
+		expect("the worker will tell", 0, 0, 0)
+	})
+}
+
+// An index that lacks much is doubted, and what it does say counts all the same.
+func TestAnIndexThatOnlyLacksCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, router.Config{})
+		defer h.fleet.Close()
+		h.join(1, card(func(c *engine.Card) { c.Features = append(c.Features, engine.FeatureCachedTokens) }))
+		told, hidden := count(0, 42), count(1000, 42)
+		for i := 0; i < 30 && (i == 0 || !h.router.CacheViews()[0].Doubted); i++ {
+			b := h.route(router.Query{Model: "m", Tokens: hidden})
+			b.Cached(40)
+			b.Release()
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		h.caches(1, 1, kv.TierDevice, told)
+		if v, got := h.router.CacheViews()[0], h.devices(told)[0]; !v.Doubted || v.Missing > 0 || got != 10 {
+			t.Errorf("%d blocks count of what it told, want 10; %+v", got, v)
+		}
+		if got := h.devices(hidden)[0]; got != 10 {
+			t.Errorf("%d blocks count of what answers have shown, want 10", got)
 		}
 	})
 }

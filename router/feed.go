@@ -56,13 +56,22 @@ func (f feed) Apply(t kv.Target, b kv.Batch) {
 		f.index.Reserve(t, blocksTold(card))
 	}
 	f.watch.told(t, fewer)
+	whole := false // nothing else is there
+	if b.Snapshot == kv.SnapshotEnd {
+		whole, _ = f.watch.believes(t)
+	}
+	if !anew && !lost && !whole {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if anew || lost {
-		f.mu.Lock()
-		defer f.mu.Unlock()
 		f.ahead.removeTarget(t)
-		if anew {
-			f.instead.Load().removeTarget(t)
-		}
+	}
+	if anew || whole {
+		f.instead.Load().removeTarget(t)
+	} else {
+		f.lack(t, f.now())
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -80,9 +81,9 @@ type Router struct {
 	monitor                  *monitor
 	prefilled                map[string]bool // models of which prefill workers have been seen
 	routed                   *kvindex.Routed
-	// ahead is what workers will tell of, if they are predicted; instead is what
-	// answers have shown that the index does not know, and, of workers that are
-	// not believed, what was routed there. It is nil until there is something.
+	// ahead is what workers will tell of, if they are predicted; instead is what was
+	// routed to workers that are not believed, or have more than the index knows. It
+	// is nil until there is one.
 	ahead   *guess
 	instead atomic.Pointer[guess]
 	watch   *watch
@@ -460,16 +461,17 @@ func (r *Router) predict(times, tokens, cached int) prefill {
 func (r *Router) remember(q *Query, b *Booking, card *engine.Card, p *prompt, now time.Time) {
 	t, hears := b.decision.Target, r.hears(card)
 	e := r.evidence(t, p)
-	if b.room = room(card); !e.doubted {
-		b.shown = e.shown
-	}
+	b.room, b.shown = room(card), e.shown
 	if !hears {
 		r.routed.Add(t, p.local, p.seq, b.room, now)
 	} else if r.ahead != nil {
 		r.ahead.routed.Add(t, p.local, p.seq, b.room, now)
 	}
-	if g := r.instead.Load(); e.doubted && g != nil {
-		g.routed.Add(t, p.local, p.seq, b.room, now)
+	if e.doubted {
+		r.lack(t, now)
+	}
+	if g := r.instead.Load(); g.lacks(t, now) {
+		b.note = &note{slices.Clone(p.local), slices.Clone(p.seq)}
 	}
 	// Who decodes may tell nothing of blocks that another has computed.
 	b.stores = hears && e.told < len(p.local) && !q.Recompute && b.role != engine.Decode

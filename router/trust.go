@@ -5,14 +5,18 @@ import "time"
 // trust is whether what a target tells of its cache is believed. Answers show
 // how much of their prompts really was cached; where that keeps contradicting
 // what the index said, the target is doubted: the index is rebuilt, and until it
-// has been right for a while, what was routed to the target counts instead.
+// has been right for a while, what was routed to the target counts instead. An
+// index that only lacks something still counts as far as it goes.
 //
 // It is plain data. The zero value believes, and has seen nothing.
 type trust struct {
 	// drift is the share of the blocks, expected or found, about which answers
 	// and index disagree, of late.
 	drift float64
-	seen  int // answers that drift rests on, up to enough
+	// claims is the share of those blocks that the index said to be there and that
+	// were not, of late. A rebuilt index has to live it down.
+	claims float64
+	seen   int // answers that drift rests on, up to enough
 	// doubted is when belief ended; zero while it lasts.
 	doubted time.Time
 	// patience is how long the next doubt lasts at least, and lately how often
@@ -46,12 +50,18 @@ const (
 
 func (t *trust) believed() bool { return t.doubted.IsZero() }
 
-// answer notes that of so many blocks, expected or found, so many were wrong.
-func (t *trust) answer(wrong, blocks int, now time.Time) judgement {
+// truthful says that what the index says to be there is, however much it lacks.
+func (t *trust) truthful() bool { return t.believed() || t.claims < rightAgain }
+
+// answer notes that of so many blocks, expected or found, so many were expected
+// and missing, and so many found that were not expected.
+func (t *trust) answer(missing, more, blocks int, now time.Time) judgement {
 	if blocks <= 0 {
 		return asBefore
 	}
-	t.drift += weight * (float64(min(wrong, blocks))/float64(blocks) - t.drift)
+	share := func(n int) float64 { return float64(min(n, blocks)) / float64(blocks) }
+	t.drift += weight * (share(missing+more) - t.drift)
+	t.claims += weight * (share(missing) - t.claims)
 	t.seen = min(t.seen+1, enough)
 	if t.seen < enough {
 		return asBefore

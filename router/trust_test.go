@@ -26,7 +26,8 @@ func TestTrust(t *testing.T) {
 					agree = 0
 				}
 			}
-			switch tr.answer(wrong, blocks, now) {
+			missing := rapid.IntRange(0, wrong).Draw(t, "missing")
+			switch tr.answer(missing, wrong-missing, blocks, now) {
 			case doubt:
 				if !believed || tr.believed() {
 					t.Fatalf("doubt: believed before %v, now %v, %d blocks wrong", believed, tr.believed(), wrong)
@@ -73,7 +74,7 @@ func TestTrustInTheLongRun(t *testing.T) {
 			var tr trust
 			doubts := 0
 			for i := range 3600 {
-				if tr.answer(tc.wrong(i), 10, time.Unix(int64(i), 0)) == doubt {
+				if tr.answer(tc.wrong(i), 0, 10, time.Unix(int64(i), 0)) == doubt {
 					doubts++
 				}
 			}
@@ -91,7 +92,7 @@ func TestTrustBetween(t *testing.T) {
 	now := time.Unix(0, 0)
 	at := func(wrong int) judgement {
 		now = now.Add(time.Second)
-		return tr.answer(wrong, 10, now)
+		return tr.answer(0, wrong, 10, now)
 	}
 	for at(10) != doubt {
 	}

@@ -86,15 +86,16 @@ func newWatch(x *kvindex.Index, log *slog.Logger) *watch {
 	return &watch{index: x, log: log, views: map[kv.Target]*view{}}
 }
 
-// believes says whether the index is to be believed about a target.
-func (w *watch) believes(t kv.Target) bool {
+// believes says whether the index is to be believed about a target, and claims
+// whether at least what it says to be there is.
+func (w *watch) believes(t kv.Target) (believed, claims bool) {
 	if w.doubted.Load() == 0 {
-		return true
+		return true, true
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	v := w.views[t]
-	return v == nil || v.believed()
+	return v == nil || v.believed(), v == nil || v.truthful()
 }
 
 // witness makes a request that goes to t a witness, if one is wanted. The index
@@ -233,7 +234,7 @@ func (w *watch) judge(v *view, k *witness, now time.Time) (j judgement, surprisi
 	v.counts.Witnesses++
 	v.counts.Missing += uint64(missing)
 	v.counts.Surprising += uint64(more)
-	j = v.answer(missing+more, max(low, k.found), now)
+	j = v.answer(missing, more, max(low, k.found), now)
 	log := w.log.With("target", k.target.String(), "expected", low, "found", k.found, "missing", missing, "surprising", more)
 	switch j {
 	case doubt:
