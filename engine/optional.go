@@ -28,62 +28,77 @@ type SessionOptions struct {
 	Rank      *uint32
 }
 
-// Prefix names blocks of a cache from the root on: by their hashes, or as the whole
-// blocks of a prompt.
-type Prefix struct {
-	Namespace kv.Namespace
-	TokenIDs  []uint32
-	Hashes    []kv.SeqHash // if set, they alone count
-	Rank      *uint32      // nil: all ranks that have it
-}
-
-// Pinner is an engine that keeps a prefix for some time, whatever happens to others.
+// Pinner is an engine whose cache can be told what to keep besides what requests say.
 type Pinner interface {
-	// Pin pins what is there, as far as the budget goes, so that the result may have
-	// fewer blocks than were asked for, or none. A TTL of 0 takes the pins of the
-	// owner away. Pins of a session end with it.
-	Pin(ctx context.Context, p *Prefix, o PinOptions) (Pinned, error)
+	// Pin keeps the prefix of a prompt that is there, as far as the budget goes: an
+	// exhausted one is an outcome, not an error. The later deadline of a session holds;
+	// a TTL of 0 takes its pins away, and so does its end.
+	Pin(ctx context.Context, q PinRequest) (PinResult, error)
+	// Retain changes what blocks are worth, and returns how many of them there are.
+	Retain(ctx context.Context, u RetentionUpdate) (updated int, err error)
 }
 
-// PinOptions say how a prefix is pinned.
-type PinOptions struct {
-	Owner kv.SessionKey // the zero key: nobody's
-	TTL   time.Duration
-	Hard  bool // where that is not allowed it counts as not hard
+// PinRequest says what is to be pinned.
+type PinRequest struct {
+	Namespace kv.Namespace
+	TokenIDs  []uint32 // whose whole blocks are meant
+	TTL       time.Duration
+	Hard      bool          // where that is not allowed it counts as not hard
+	Session   kv.SessionKey // whose pin it is; the zero key: nobody's
+	Rank      *uint32       // nil: all ranks
 }
 
-// Pinned is how many blocks were asked for, and how many of them are pinned.
-type Pinned struct{ Requested, Pinned int }
+// PinResult says how many blocks were asked for, and how many of them are pinned.
+type PinResult struct {
+	Requested, Pinned int
+	Deadline          time.Time // zero if none is pinned
+}
 
-// Retainer is an engine whose blocks can be made worth more or less.
-type Retainer interface {
-	// Retain sets the retention of blocks (0..100, 35 is neutral) and returns how many
-	// there are. A TTL of 0 holds for ever.
-	Retain(ctx context.Context, p *Prefix, priority uint8, ttl time.Duration) (blocks int, err error)
+// Outcome returns full, partial or denied.
+func (r PinResult) Outcome() string {
+	switch {
+	case r.Pinned >= r.Requested:
+		return "full"
+	case r.Pinned > 0:
+		return "partial"
+	}
+	return "denied"
+}
+
+// RetentionUpdate gives blocks another retention.
+type RetentionUpdate struct {
+	Hashes   []kv.SeqHash
+	Priority uint8         // 0..100, 35 is neutral
+	TTL      time.Duration // 0: for ever
 }
 
 // Prefetcher is an engine that brings blocks up from lower tiers before they are
-// needed. A prefetch is advice: what it cannot do, the request does that needs the
+// needed. A prefetch is advice: what it does not do, the request does that needs the
 // blocks.
 type Prefetcher interface {
-	Prefetch(ctx context.Context, p *Prefix, o PrefetchOptions) (Prefetch, error)
-	// Prefetched says how far a prefetch has come. One that is not known, any more, is
-	// an error of kind not_found.
-	Prefetched(ctx context.Context, id string) (Prefetch, error)
-	// CancelPrefetch ends one, and says how far it came.
-	CancelPrefetch(ctx context.Context, id string) (Prefetch, error)
+	Prefetch(ctx context.Context, q PrefetchRequest) (PrefetchState, error)
+	// PrefetchState says how far a prefetch has come. One that is unknown, or not known
+	// any more, is an error of kind not_found.
+	PrefetchState(ctx context.Context, id string) (PrefetchState, error)
+	// CancelPrefetch ends one. It is no error if it has ended.
+	CancelPrefetch(ctx context.Context, id string) error
 }
 
-// PrefetchOptions say what a prefetch is for.
-type PrefetchOptions struct {
-	Target kv.Tier       // device or host
-	In     time.Duration // until the blocks are needed; 0: soon
+// PrefetchRequest says what is to be brought: the whole blocks of a prompt, or, if
+// there are hashes, those.
+type PrefetchRequest struct {
+	Namespace kv.Namespace
+	TokenIDs  []uint32
+	Hashes    []kv.SeqHash  // from the root
+	Target    kv.Tier       // device or host
+	In        time.Duration // until they are needed; 0: soon
+	Rank      *uint32       // nil: the engine's choice
 }
 
-// Prefetch is how far a prefetch has come: of the blocks requested, those that were
-// there already, those that are brought and those that are nowhere; and of those that
-// are brought, how many have come, and how many will not.
-type Prefetch struct {
+// PrefetchState is how far a prefetch has come. Already, Scheduled and Missing are
+// blocks that were there, that are brought and that are nowhere; Loaded and Failed
+// those of the scheduled ones that have come, and that will not.
+type PrefetchState struct {
 	ID    string
 	State string // running, done, cancelled or expired
 

@@ -131,6 +131,9 @@ type Delta struct {
 	// Handoff is what a prefill leg hands over, on its terminal delta. Its bytes are
 	// kept as they came: integers in them may be larger than a float64 holds.
 	Handoff json.RawMessage
+	// Pinned says what became of the request's pins, on its terminal delta; nil if
+	// there were none, or the engine does not tell.
+	Pinned *PinResult
 	// EngineData is opaque.
 	EngineData json.RawMessage
 }

@@ -116,8 +116,8 @@ type Output struct {
 	Matched   uint32 // the id that ended it, if Finish is FinishStop
 	Cut       bool   // broken off; no Finish
 	// Pinned is how many blocks of the prompt its pins hold from now on, if it has
-	// ended.
-	Pinned int
+	// ended, and ToPin how many they are about.
+	Pinned, ToPin int
 	// Err says why the request could not go on; there are no tokens, and no Finish.
 	Err error
 }

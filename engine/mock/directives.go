@@ -148,11 +148,11 @@ func (c *Core) isThought(r *request, k int) bool {
 
 // conclude does what is to be done when a request has been answered: its pins hold
 // from now on, its reasoning is given up, and what its session will want is fetched.
-// It returns how many blocks the pins hold.
-func (c *Core) conclude(r *request) (pinned int) {
+// It returns how many blocks the pins hold, of how many.
+func (c *Core) conclude(r *request) (pinned, toPin int) {
 	w := r.wishes
 	if w == nil || !c.args.EnablePrefixCaching {
-		return 0
+		return 0, 0
 	}
 	thought := r.sealed
 	if c.args.ThinkEphemeral == "auto" && w.thinking >= 0 {
@@ -161,14 +161,15 @@ func (c *Core) conclude(r *request) (pinned int) {
 	}
 	for blocks, pin := range w.plan.Pins {
 		pin.Owner = r.Session
-		pinned = max(pinned, c.pin(r.seq[:min(blocks, len(r.seq))], pin).Pinned)
+		got := c.pin(r.seq[:min(blocks, len(r.seq))], pin)
+		pinned, toPin = max(pinned, got.Pinned), max(toPin, got.Requested)
 	}
 	if b := c.below; b != nil && r.Directives.NextIn > 0 {
 		b.registry.Prefetch(c.start, kvcache.PrefetchRequest{
 			Hashes: r.seq[:thought], Target: kv.TierDevice, Deadline: c.end + r.Directives.NextIn,
 		})
 	}
-	return pinned
+	return pinned, toPin
 }
 
 // leaveTurn ends a request's turn, before its blocks are released.
@@ -198,8 +199,15 @@ func (c *Core) pin(hashes []kv.SeqHash, pin kvcache.Pin) kvcache.PinResult {
 				t.Pool().OpenSession(pin.Owner, kvcache.SessionOptions{Timeout: max(pin.TTL, longestPin)})
 			}
 		}
-		for _, p := range c.below.registry.Pin(c.start, hashes, pin) {
+		pinned := c.below.registry.Pin(c.start, hashes, pin)
+		for _, p := range pinned {
 			res.Pinned = max(res.Pinned, p.Pinned)
+		}
+		if pin.TTL > 0 { // what is on its way to where it will be pinned counts
+			to := c.below.lower[0]
+			used, budget := to.Pool().PinBudget()
+			there, _ := c.pool.Prefix(hashes)
+			res.Pinned = max(res.Pinned, min(there, pinned[to.Kind()].Pinned+int(max(0, budget-used))))
 		}
 	}
 	if pin.TTL > 0 {

@@ -36,57 +36,63 @@ func (e *Engine) CloseSession(_ context.Context, key kv.SessionKey) (known bool,
 }
 
 // Pin implements [engine.Pinner].
-func (e *Engine) Pin(_ context.Context, p *engine.Prefix, o engine.PinOptions) (pinned engine.Pinned, err error) {
-	pin := kvcache.Pin{Owner: e.sessionOf(o.Owner), TTL: max(o.TTL, 0), Hard: o.Hard}
-	err = e.ask(p.Rank, func(r *rank, now time.Duration) {
-		got := r.core.Pin(now, r.hashes(p), pin)
+func (e *Engine) Pin(_ context.Context, q engine.PinRequest) (pinned engine.PinResult, err error) {
+	pin := kvcache.Pin{Owner: e.sessionOf(q.Session), TTL: max(q.TTL, 0), Hard: q.Hard}
+	err = e.ask(q.Rank, func(r *rank, now time.Duration) {
+		got := r.core.Pin(now, r.core.Hashes(q.TokenIDs, q.Namespace), pin)
 		pinned.Requested, pinned.Pinned = got.Requested, max(pinned.Pinned, got.Pinned)
 	})
+	if pinned.Pinned > 0 {
+		pinned.Deadline = time.Now().Add(pin.TTL)
+	}
 	return pinned, err
 }
 
-// Retain implements [engine.Retainer].
-func (e *Engine) Retain(_ context.Context, p *engine.Prefix, priority uint8, ttl time.Duration) (blocks int, err error) {
-	if priority > kvcache.MaxPriority {
-		return 0, engine.Errorf(engine.InvalidArgument, "a retention of %d, want 0 to %d", priority, kvcache.MaxPriority)
+// Retain implements [engine.Pinner].
+func (e *Engine) Retain(_ context.Context, u engine.RetentionUpdate) (updated int, err error) {
+	if u.Priority > kvcache.MaxPriority {
+		return 0, engine.Errorf(engine.InvalidArgument, "a retention of %d, want 0 to %d", u.Priority, kvcache.MaxPriority)
 	}
-	err = e.ask(p.Rank, func(r *rank, now time.Duration) {
-		blocks = max(blocks, r.core.Retain(now, r.hashes(p), kvcache.Retention{Priority: priority, TTL: ttl}))
+	err = e.ask(nil, func(r *rank, now time.Duration) {
+		updated = max(updated, r.core.Retain(now, u.Hashes, kvcache.Retention{Priority: u.Priority, TTL: u.TTL}))
 	})
-	return blocks, err
+	return updated, err
 }
 
-// Prefetch implements [engine.Prefetcher]. Of a prefix on any rank it is the first
-// one that gets the blocks.
-func (e *Engine) Prefetch(_ context.Context, p *engine.Prefix, o engine.PrefetchOptions) (state engine.Prefetch, err error) {
-	if o.Target > kv.TierHost {
-		return state, engine.Errorf(engine.InvalidArgument, "prefetch to the %s tier, want %s or %s", o.Target, kv.TierDevice, kv.TierHost)
+// Prefetch implements [engine.Prefetcher]. If no rank is named it is the first one.
+func (e *Engine) Prefetch(_ context.Context, q engine.PrefetchRequest) (state engine.PrefetchState, err error) {
+	if q.Target > kv.TierHost {
+		return state, engine.Errorf(engine.InvalidArgument, "prefetch to the %s tier, want %s or %s", q.Target, kv.TierDevice, kv.TierHost)
 	}
-	rank0 := uint32(0)
-	if p.Rank != nil {
-		rank0 = *p.Rank
+	number := uint32(0)
+	if q.Rank != nil {
+		number = *q.Rank
 	}
-	err = e.ask(&rank0, func(r *rank, now time.Duration) {
-		q := kvcache.PrefetchRequest{Hashes: r.hashes(p), Target: o.Target}
-		if o.In > 0 {
-			q.Deadline = now + o.In
+	err = e.ask(&number, func(r *rank, now time.Duration) {
+		p := kvcache.PrefetchRequest{Hashes: q.Hashes, Target: q.Target}
+		if len(p.Hashes) == 0 {
+			p.Hashes = r.core.Hashes(q.TokenIDs, q.Namespace)
 		}
-		state = r.prefetch(r.core.Prefetch(now, q))
+		if q.In > 0 {
+			p.Deadline = now + q.In
+		}
+		state = r.prefetch(r.core.Prefetch(now, p))
 	})
 	return state, err
 }
 
-// Prefetched implements [engine.Prefetcher].
-func (e *Engine) Prefetched(_ context.Context, id string) (engine.Prefetch, error) {
+// PrefetchState implements [engine.Prefetcher].
+func (e *Engine) PrefetchState(_ context.Context, id string) (engine.PrefetchState, error) {
 	return e.prefetched(id, false)
 }
 
 // CancelPrefetch implements [engine.Prefetcher].
-func (e *Engine) CancelPrefetch(_ context.Context, id string) (engine.Prefetch, error) {
-	return e.prefetched(id, true)
+func (e *Engine) CancelPrefetch(_ context.Context, id string) error {
+	_, err := e.prefetched(id, true)
+	return err
 }
 
-func (e *Engine) prefetched(id string, cancel bool) (state engine.Prefetch, err error) {
+func (e *Engine) prefetched(id string, cancel bool) (state engine.PrefetchState, err error) {
 	var number uint32
 	var epoch, n uint64
 	unknown := engine.Errorf(engine.NotFound, "the mock engine knows no prefetch %q", id)
@@ -112,8 +118,8 @@ func (e *Engine) prefetched(id string, cancel bool) (state engine.Prefetch, err 
 // prefetchName is the form of names of prefetches: life, rank and number.
 const prefetchName = "pf_%x_%d_%d"
 
-func (r *rank) prefetch(p kvcache.Prefetch) engine.Prefetch {
-	return engine.Prefetch{
+func (r *rank) prefetch(p kvcache.Prefetch) engine.PrefetchState {
+	return engine.PrefetchState{
 		ID: fmt.Sprintf(prefetchName, r.journal.epoch, r.journal.rank, p.ID), State: p.State.String(),
 		Requested: p.Requested, Already: p.Already, Scheduled: p.Scheduled, Missing: p.Missing, Loaded: p.Loaded, Failed: p.Failed,
 	}
@@ -160,13 +166,6 @@ func (r *rank) ask(do func(r *rank, now time.Duration)) {
 	if _, more := r.core.NextWake(); more {
 		r.work()
 	}
-}
-
-func (r *rank) hashes(p *engine.Prefix) []kv.SeqHash {
-	if p.Hashes != nil {
-		return p.Hashes
-	}
-	return r.core.Hashes(p.TokenIDs, p.Namespace)
 }
 
 // sessionOf returns the id of a session here. Whatever name a client has for the

@@ -30,6 +30,8 @@ type end struct {
 	matched   uint32
 	generated int
 	cached    int // known with the first delta
+	pinned    int // with the last one
+	toPin     int
 }
 
 // post adds what a pass gave. The ids are copied. Whoever posts wakes the
@@ -52,6 +54,7 @@ func (b *mailbox) post(o *Output) {
 	b.end.generated = o.Generated
 	if o.Finish != engine.Running {
 		b.end.done, b.end.finish, b.end.matched = true, o.Finish, o.Matched
+		b.end.pinned, b.end.toPin = o.Pinned, o.ToPin
 		b.closed = true
 	}
 }

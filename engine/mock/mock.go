@@ -90,7 +90,6 @@ var (
 	_ engine.Disaggregator = (*Engine)(nil)
 	_ engine.Sessioner     = (*Engine)(nil)
 	_ engine.Pinner        = (*Engine)(nil)
-	_ engine.Retainer      = (*Engine)(nil)
 	_ engine.Prefetcher    = (*Engine)(nil)
 )
 

@@ -357,7 +357,7 @@ func (c *Core) emit() {
 		}
 		o := c.give(r)
 		if o.Finish != engine.Running {
-			o.Pinned = c.conclude(r)
+			o.Pinned, o.ToPin = c.conclude(r)
 		}
 		switch {
 		case r.Keep && o.Finish == engine.FinishLength:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"sync/atomic"
+	"time"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/kv"
@@ -196,9 +197,24 @@ func (s *stream) account(d *engine.Delta, e end, terminal bool) {
 			d.MatchedIDs = []uint32{e.matched}
 		}
 		d.Handoff = s.handOver(e.finish)
+		if len(s.r.KV.Pins) > 0 {
+			d.Pinned = &engine.PinResult{Requested: e.toPin, Pinned: e.pinned}
+			if e.pinned > 0 {
+				d.Pinned.Deadline = s.pinnedUntil()
+			}
+		}
 	}
 	cached := e.cached
 	d.Usage = &engine.Usage{Prompt: len(s.r.TokenIDs), Cached: &cached, Output: output}
+}
+
+// pinnedUntil returns when the last of the request's pins ends.
+func (s *stream) pinnedUntil() time.Time {
+	var ttl time.Duration
+	for _, p := range s.r.KV.Pins {
+		ttl = max(ttl, p.TTL)
+	}
+	return time.Now().Add(ttl)
 }
 
 func (s *stream) addLogprobs(d *engine.Delta, position int) {

@@ -49,6 +49,10 @@ func (s *Server) control(ctx context.Context, m *workerpb.ControlRequest) (*work
 		q := what.CloseSession
 		known, err := e.CloseSession(ctx, kv.SessionKey{Model: q.Model, Salt: q.Salt, ID: q.Id})
 		return sessionResult(known), err
+	case *workerpb.ControlRequest_Pin, *workerpb.ControlRequest_Retain:
+		return s.keep(ctx, m)
+	case *workerpb.ControlRequest_Prefetch, *workerpb.ControlRequest_PrefetchState, *workerpb.ControlRequest_PrefetchCancel:
+		return s.prefetch(ctx, m)
 	case *workerpb.ControlRequest_Prepare:
 		e, err := able[engine.Disaggregator](s.engine, "hand-offs")
 		if err != nil {

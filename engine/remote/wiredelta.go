@@ -22,7 +22,7 @@ func deltaMessage(d *engine.Delta) *workerpb.Delta {
 	m := &workerpb.Delta{
 		TokenIds: d.TokenIDs, Text: d.Text, Logprobs: logprobMessages(d.Logprobs), PromptLogprobs: logprobMessages(d.PromptLogprobs),
 		MatchedIds: d.MatchedIDs, MatchedText: d.MatchedText, Usage: usageMessage(d.Usage),
-		Handoff: d.Handoff, EngineData: d.EngineData,
+		Handoff: d.Handoff, EngineData: d.EngineData, Pinned: pinMessage(d.Pinned),
 	}
 	var known bool
 	if m.Finish, known = finishes.wire[d.Finish]; !known {
@@ -39,7 +39,7 @@ func deltaOf(m *workerpb.Delta) engine.Delta {
 	d := engine.Delta{
 		TokenIDs: m.TokenIds, Text: m.Text, Logprobs: logprobsOf(m.Logprobs), PromptLogprobs: logprobsOf(m.PromptLogprobs),
 		MatchedIDs: m.MatchedIds, MatchedText: m.MatchedText, Usage: usageOf(m.Usage),
-		Handoff: raw(m.Handoff), EngineData: raw(m.EngineData),
+		Handoff: raw(m.Handoff), EngineData: raw(m.EngineData), Pinned: pinOf(m.Pinned),
 	}
 	var known bool
 	if d.Finish, known = finishes.word[m.Finish]; !known {
