@@ -7,7 +7,7 @@ import threading
 
 import redis
 
-PORT = int(sys.argv[1])
+PORT, MEMORY = int(sys.argv[1]), int(sys.argv[2])
 
 
 def raises(kind, words, call):
@@ -55,17 +55,18 @@ def pairs(r):
     hashes = [f"{i:016x}" for i in (0, 1, 2, 99)]
     assert r.execute_command("KV.PREFIX", "meta-llama/Llama-3.1-8B", *hashes) == 3
     # The memory is twice full: whatever is announced is there.
-    for i in range(100, 1100):
+    n = 2 * MEMORY // len(body)
+    for i in range(100, 100 + n):
         k = key.format(i)
         r.set(k + "kv_bytes", body)
         r.set(k + "metadata", b"m")
     there = 0
-    for i in range(100, 1100):
+    for i in range(100, 100 + n):
         k = key.format(i)
         if r.exists(k + "metadata"):
             there += 1
             assert r.strlen(k + "kv_bytes") == len(body), k
-    assert 300 < there < 520, there
+    assert n // 4 < there < n * 3 // 4, (there, n)
     large = os.urandom(80 << 20)
     assert r.set("large", large) and r.get("large") == large
 
