@@ -7,7 +7,7 @@ import "context"
 func takeBlocks(ctx context.Context, b *bench) ([]part, error) {
 	t := &codecs{bench: b, ctx: ctx}
 	var parts []part
-	for _, traffic := range []string{"nothing", "sessions", "priorities", "pins"} {
+	for _, traffic := range []string{"nothing", "sessions", "ephemeral", "priorities", "pins"} {
 		var speed, cpu, ratio, size []float64
 		for range pick(b, 5, 1) {
 			r, err := t.once("kvcache", "Cost/"+traffic, pick(b, 1_000, 200))

@@ -93,7 +93,7 @@ func (k *keeper) check() (filed int) {
 		if hard && b.place != nowhere || until > 0 && b.place != nowhere && b.place != inPins && b.place != aside {
 			panic(fmt.Sprintf("kvcache: pinned block %d lies at %d", i, b.place))
 		}
-		if !b.published() && b.flags != 0 {
+		if !b.published() && b.flags != 0 && (b.state != Duplicate || b.flags != foreign) {
 			panic(fmt.Sprintf("kvcache: block %d is %s and has flags %b", i, b.state, b.flags))
 		}
 		if b.flags&noted != 0 {

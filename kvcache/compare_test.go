@@ -468,15 +468,19 @@ func (m *keeper) hit(i int, id kvcache.SessionID) {
 	}
 	session := m.sessions[id]
 	if session == nil {
-		if len(s.tags) > 0 || s.ephemeral || s.skip {
-			s.foreign = true
-			m.raise(i)
-		}
+		m.usedByOthers(i)
 		return
 	}
 	s.foreign = s.foreign || len(s.tags) == 0
 	m.tag(i, id)
 	if s.foreign || !session.o.Ephemeral && (s.ephemeral || !m.only(i, id)) {
+		m.raise(i)
+	}
+}
+
+func (m *keeper) usedByOthers(i int) {
+	if s := &m.slots[i]; len(s.tags) > 0 || s.ephemeral || s.skip {
+		s.foreign = true
 		m.raise(i)
 	}
 }
@@ -490,6 +494,9 @@ func (m *keeper) stored(id kvcache.SessionID, refs []kvcache.Ref) {
 	for _, r := range refs {
 		i := m.primary(r)
 		s := &m.slots[i]
+		if int(r) != i {
+			m.slots[r].foreign = false
+		}
 		if !s.published() {
 			continue
 		}

@@ -54,6 +54,12 @@ func BenchmarkCost(b *testing.B) {
 		}, func(p *Pool, i int, _ []kv.SeqHash, refs []Ref) {
 			p.EndTurn(session(i), refs)
 		}},
+		{"ephemeral", session, func(p *Pool, i int, seq []kv.SeqHash, _ []Ref) {
+			p.Advance(now(i))
+			p.BeginTurn(session(i), SessionOptions{Ephemeral: session(i)%4 == 0}, seq)
+		}, func(p *Pool, i int, _ []kv.SeqHash, refs []Ref) {
+			p.EndTurn(session(i), refs)
+		}},
 		{"priorities", func(int) SessionID { return 0 }, none, func(p *Pool, i int, _ []kv.SeqHash, refs []Ref) {
 			p.Advance(now(i))
 			for k, r := range refs {

@@ -189,6 +189,9 @@ func (x *machine) give(refs []kvcache.Ref) {
 	for _, r := range slices.Backward(refs) {
 		s := &x.m.slots[r]
 		if s.refs--; s.refs == 0 && (s.state == kvcache.Mutable || s.state == kvcache.Duplicate) {
+			if s.state == kvcache.Duplicate && s.foreign {
+				x.m.usedByOthers(s.up)
+			}
 			x.m.free(int(r))
 		}
 		x.m.settle()
@@ -260,7 +263,7 @@ func (x *machine) publish(t *rapid.T, r kvcache.Ref, h kv.SeqHash, parent kvcach
 			s.up = m.primary(parent)
 		}
 	case kvcache.Doubled:
-		s.state, s.hash, s.up = kvcache.Duplicate, h, i
+		s.state, s.hash, s.up, s.foreign = kvcache.Duplicate, h, i, true
 	case kvcache.Rejected:
 		m.slots[i].refs++
 		m.free(int(r))

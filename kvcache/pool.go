@@ -325,7 +325,7 @@ func (p *Pool) double(r Ref, i int32) (Ref, Outcome) {
 		p.check()
 		return Ref(i), Rejected
 	}
-	b.hash, b.up = x.hash, i
+	b.hash, b.up, b.flags = x.hash, i, foreign // until somebody says whose it is
 	p.move(b, Duplicate)
 	p.check()
 	return r, Doubled
@@ -433,6 +433,9 @@ func (p *Pool) drop(i int32) {
 		up := b.up
 		switch {
 		case b.state != Primary:
+			if b.flags&foreign != 0 {
+				p.usedByOthers(up)
+			}
 			p.reset(i)
 		case b.flags&once != 0 && b.kids == 0 && !p.isPinned(i):
 			p.unwish(i)
@@ -477,7 +480,7 @@ func (p *Pool) unpublish(i int32) {
 // reset makes a slot free that is in no list.
 func (p *Pool) reset(i int32) {
 	b := &p.blocks[i]
-	b.hash, b.up = 0, none
+	b.hash, b.up, b.flags = 0, none, 0
 	p.move(b, Reset)
 	p.pushFree(i)
 }

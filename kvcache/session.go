@@ -347,10 +347,7 @@ func (k *keeper) hit(i int32, n uint32, known bool) {
 		k.refresh(i)
 	}
 	if !known {
-		if len(k.owners(i)) > 0 || b.flags&(ephemeral|skipWrite) != 0 {
-			b.flags |= foreign
-			k.raise(i)
-		}
+		k.usedByOthers(i)
 		return
 	}
 	if len(k.owners(i)) == 0 {
@@ -367,7 +364,17 @@ func (k *keeper) hit(i int32, n uint32, known bool) {
 	}
 }
 
-// Tag ties published blocks that a session has stored to it.
+// usedByOthers tells that somebody who leaves no tag has used a block.
+func (k *keeper) usedByOthers(i int32) {
+	if b := &k.blocks[i]; len(k.owners(i)) > 0 || b.flags&(ephemeral|skipWrite) != 0 {
+		b.flags |= foreign
+		k.raise(i)
+	}
+}
+
+// Tag ties published blocks that a session has stored to it. It is best called as
+// soon as they are: what two have stored at a time, neither of whom has said so yet,
+// is taken for somebody else's.
 func (k *keeper) Tag(id SessionID, refs []Ref) {
 	n, ok := k.byID[id]
 	if !ok || id == 0 {
@@ -377,6 +384,9 @@ func (k *keeper) Tag(id SessionID, refs []Ref) {
 	k.makeTags()
 	for _, r := range refs {
 		i := k.original(r)
+		if int32(r) != i {
+			k.blocks[r].flags = 0
+		}
 		b := &k.blocks[i]
 		switch f := b.flags &^ noted; {
 		case !b.published():

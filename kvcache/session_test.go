@@ -299,6 +299,32 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// What somebody without a session computes at the same time is no longer the
+// session's alone, and neither is what another session does; what the session
+// itself computes twice still is.
+func TestComputedTwice(t *testing.T) {
+	for by, want := range map[kvcache.SessionID]kvcache.Class{
+		0: kvcache.Plain, 1: kvcache.Ephemeral, 2: kvcache.Plain, 3: kvcache.Ephemeral,
+	} {
+		p := kvcache.New(8)
+		p.OpenSession(2, kvcache.SessionOptions{})
+		p.OpenSession(3, kvcache.SessionOptions{Ephemeral: true})
+		_, end := start(t, p, 1, kvcache.SessionOptions{Ephemeral: true}, run(1, 1))
+		refs, _, _ := p.Allocate(nil, 1)
+		if p.Register(refs[0], 1, kvcache.Root) {
+			t.Fatal("no duplicate")
+		}
+		p.Tag(by, refs)
+		end()
+		p.Release(refs)
+		p.CloseSession(1)
+		p.CloseSession(by)
+		if n := byClass(p, run(1, 1), want); n != 1 {
+			t.Errorf("computed by %d, too: not %v", by, want)
+		}
+	}
+}
+
 // A block that an anonymous request has stored is nobody's, and no session's end
 // makes it worthless.
 func TestWhatOthersStoredIsNotTheSessions(t *testing.T) {

@@ -153,13 +153,17 @@ func (k *keeper) untag(i int32, n uint32) (unused bool) {
 }
 
 func (k *keeper) dropTags(i int32) {
-	if k.blocks[i].flags&tagged == 0 {
-		return
+	switch b := &k.blocks[i]; {
+	case b.flags&tagged == 0:
+	case k.tags[i]&several == 0:
+		k.left(k.tags[i])
+		b.flags &^= tagged
+	default:
+		for _, t := range k.tagsOf(i) {
+			k.left(t)
+		}
+		k.untagged(i)
 	}
-	for _, t := range k.tagsOf(i) {
-		k.left(t)
-	}
-	k.untagged(i)
 }
 
 // untagged tells that a block has lost its last tag.
