@@ -132,13 +132,13 @@ func (r *Registry) writable(w *way, q pendingWrite) (*move, Skip) {
 	if wish, ok := r.wishes[q.hash]; ok && wish.until > r.now {
 		worth.class, worth.ephemeral = SoftPinned, false
 	}
-	to := w.to.fit(r.refs[:0], 1, worth.class)
-	if worth.ephemeral || len(to) == 0 {
+	if worth.ephemeral {
 		w.from.Release([]Ref{from})
-		w.to.Release(to)
-		if worth.ephemeral {
-			return nil, SkipEphemeral
-		}
+		return nil, SkipEphemeral
+	}
+	to := w.to.fit(r.refs[:0], 1, worth.class)
+	if len(to) == 0 {
+		w.from.Release([]Ref{from})
 		return nil, SkipSpace
 	}
 	return r.carry(w, from, to[0]), 0

@@ -458,3 +458,37 @@ func TestPromotedBlocksAreWritten(t *testing.T) {
 		t.Error("a block that others use was not written")
 	}
 }
+
+// What is asked for a block while it is being copied goes with it.
+func TestRetentionDuringATransfer(t *testing.T) {
+	p := newPlant(t.Fatalf, [4]int{4, 4, 0, 0}, kvcache.Config{BlockBytes: 1})
+	refs := p.compute(chain[:1])
+	p.start()
+	p.device().Pool().Retain(refs[0], kvcache.Retention{Priority: 80})
+	p.finish(p.under[0], nil)
+	if got := p.tiers[1].Pool().Record(p.onHost(1), time.Time{}); got.Priority != 80 {
+		t.Errorf("on the host it is %+v", got)
+	}
+}
+
+// What has become ephemeral while it waited pushes nothing out.
+func TestEphemeralPushesNothingOut(t *testing.T) {
+	p := newPlant(t.Fatalf, [4]int{4, 1, 0, 0}, kvcache.Config{BlockBytes: 1})
+	p.put(kv.TierHost, 64)
+	p.tiers[1].Pool().SetEphemeral(p.onHost(64))
+	refs := p.compute(chain[:1])
+	p.device().Pool().SetEphemeral(refs[0])
+	p.start()
+	if !p.tiers[1].Has(64) || len(p.under) > 0 || p.skipped(deviceHost)[kvcache.SkipEphemeral] != 1 {
+		t.Errorf("%d transfers, skipped %v", len(p.under), p.skipped(deviceHost))
+	}
+}
+
+// onHost returns the slot of a block there.
+func (p *plant) onHost(h kv.SeqHash) kvcache.Ref {
+	ref, ok := p.tiers[1].Pool().Find(h)
+	if !ok {
+		p.fatalf("block %d is not on the host", h)
+	}
+	return ref
+}

@@ -311,7 +311,7 @@ func (t *Tier) worth(r Ref) worth {
 	flags := p.blocks[i].flags
 	w.ephemeral, w.skip = flags&ephemeral != 0, flags&skipWrite != 0
 	w.priority = p.priority(i)
-	if flags&noted != 0 {
+	if w.priority != Neutral {
 		w.known = w.priority
 	}
 	if w.pinned = w.class >= SoftPinned; w.pinned {

@@ -44,7 +44,7 @@ const (
 type move struct {
 	way        *way
 	block      Block
-	record     Record // its retention, which goes with it
+	record     Record // its retention, which goes with it, from its arrival on
 	from, to   Ref
 	state      moveState
 	background bool
@@ -156,6 +156,7 @@ func (r *Registry) Finish(now time.Duration, id uint64, faults []Fault) {
 			fault = faults[i]
 		}
 		if fault == Arrived {
+			m.record = w.from.pool.Record(m.from, r.cfg.Zero) // with what was asked meanwhile
 			w.stats.Blocks++
 			w.stats.Bytes += r.cfg.BlockBytes
 		} else {
@@ -213,5 +214,5 @@ func (r *Registry) publish(m *move) {
 
 // carry returns the move of a block that the caller holds in slot from.
 func (r *Registry) carry(w *way, from, to Ref) *move {
-	return &move{way: w, block: w.from.Block(from), record: w.from.pool.Record(from, r.cfg.Zero), from: from, to: to}
+	return &move{way: w, block: w.from.Block(from), from: from, to: to}
 }
