@@ -1,5 +1,7 @@
 package kvcache
 
+import "github.com/dynago/dynago/kv"
+
 // Plain reports whether nothing has been asked of any block so far.
 func (p *Pool) Plain() bool { return p.plain }
 
@@ -13,3 +15,6 @@ func (p *Pool) Footprint() int {
 	}
 	return n
 }
+
+// Moving reports whether a block is on its way to a tier, or about to be.
+func (r *Registry) Moving(to kv.Tier, h kv.SeqHash) bool { return r.moves[moveKey{to, h}] != nil }
