@@ -38,19 +38,19 @@ func (f feed) Apply(t kv.Target, b kv.Batch) {
 	}
 	anew, lost, fewer := b.Gap == kv.GapRestart, b.Gap != "", b.Gap != ""
 	if lost {
-		f.index.RemoveTarget(t)
+		f.removeTarget(t)
 	}
-	before := f.index.Blocks(t)
+	before := f.owned(t)
 	for _, e := range b.Events {
-		_ = f.index.Apply(t, e) // counted by the index; the stream goes on
+		f.strays.apply(f.index, t, e)
 		if e.Kind == kv.Cleared {
 			anew, before = true, 0
 		}
 		fewer = fewer || e.Kind != kv.Stored
 	}
-	switch held, most, enough := f.index.Blocks(t), mostBlocks(card), convincing(card); {
+	switch held, most, enough := f.owned(t), mostBlocks(card), convincing(card); {
 	case held > most:
-		f.index.RemoveTarget(t)
+		f.removeTarget(t)
 		f.intake.close(t, held, most, f.now())
 	case before < enough && enough <= held:
 		f.index.Reserve(t, blocksTold(card))
@@ -75,6 +75,26 @@ func (f feed) Apply(t kv.Target, b kv.Batch) {
 	}
 }
 
+// removeTarget forgets what a rank has told.
+func (f feed) removeTarget(t kv.Target) {
+	f.index.RemoveTarget(t)
+	f.strays.removeTarget(t)
+}
+
+// owned returns how many blocks a rank has told of, but for those of a store that it
+// shares: that may hold any number of times what one worker does.
+func (f feed) owned(t kv.Target) int {
+	all := f.index.Blocks(t)
+	if f.index.BlocksOn(t, kv.TierShared) == 0 || all > mostUntold {
+		return all
+	}
+	own := 0
+	for tier := range kv.TierShared {
+		own += f.index.BlocksOn(t, tier)
+	}
+	return min(own, all)
+}
+
 // RemoveWorker implements [fleet.Sink].
 func (f feed) RemoveWorker(id uint64) {
 	f.intake.removeWorker(id)
@@ -92,6 +112,7 @@ func (f feed) RemoveWorker(id uint64) {
 	}
 	// Of a large cache this takes a while, in which others are to be routed.
 	f.index.RemoveWorker(id)
+	f.strays.removeWorker(id)
 }
 
 // hears says whether the index learns from a worker's own events what it caches.

@@ -33,6 +33,7 @@ import (
 type Router struct {
 	fleet    *fleet.Fleet
 	index    *kvindex.Index
+	strays   strays // what it cannot take yet
 	memo     *kv.Memo
 	tuning   Tuning
 	log      *slog.Logger
