@@ -16,8 +16,8 @@ type misled struct {
 }
 
 // takeEventLoss measures how wrong the router is about caches whose events are lost,
-// and for how long. Where what is lost cannot be had again there are fewer hits; none
-// may be claimed that are not there.
+// and for how long. Where what is lost cannot be had again, nobody can be right at
+// once.
 func takeEventLoss(ctx context.Context, b *bench) ([]part, error) {
 	var all []misled
 	args := []string{}
@@ -29,12 +29,9 @@ func takeEventLoss(ctx context.Context, b *bench) ([]part, error) {
 	}
 	var parts []part
 	for _, m := range all {
-		off := part{What: m.Name + ": error of predicted hits", Value: 100 * m.Error, Unit: "% of prompts"}
+		off := part{What: m.Name + ": error of predicted hits", Value: 100 * m.Error, Unit: "% of prompts"}.atMost(2).aim(0.5)
 		wrong := part{What: m.Name + ": sent for blocks that were not there", Value: 100 * m.Wrong, Unit: "% of requests"}.atMost(2).aim(0.5)
 		off = off.noted("%d requests, hits %.3f", m.Requests, m.Hits)
-		if !m.Unheard {
-			off = off.atMost(2).aim(0.5)
-		}
 		parts = append(parts, off, wrong)
 		switch converged := (part{What: m.Name + ": right again", Value: m.Converged, Unit: "ms"}); {
 		case m.Converged >= 0 && m.Unheard:

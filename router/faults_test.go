@@ -516,5 +516,11 @@ func TestAnIndexThatOnlyLacksCounts(t *testing.T) {
 		if got := h.devices(hidden)[0]; got != 10 {
 			t.Errorf("%d blocks count of what answers have shown, want 10", got)
 		}
+		b := h.route(router.Query{Model: "m", Tokens: hidden})
+		b.Cached(8)
+		b.Release()
+		if got := h.devices(hidden)[0]; got != 2 {
+			t.Errorf("%d blocks count of what an answer has not found, want 2", got)
+		}
 	})
 }

@@ -33,7 +33,7 @@ const (
 	// spareAtFirst leaves some room for answers, of which nothing is noted, and for what
 	// others send. Each time that an answer shows it to be too little, it is twice as
 	// much, up to spareAtMost.
-	spareAtFirst, spareAtMost = 16, 2
+	spareAtFirst, spareAtMost = 32, 2
 )
 
 func newGuess(ttl time.Duration) *guess {

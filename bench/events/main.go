@@ -15,6 +15,7 @@ import (
 	"math/rand/v2"
 	"net/http/httptest"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/dynago/dynago/engine"
@@ -265,6 +266,7 @@ func words(random *rand.Rand, of uint32, n int) []uint32 {
 
 func main() {
 	short := flag.Bool("short", false, "fewer requests")
+	only := flag.String("only", "", "run the scenarios with this in their names")
 	flag.Parse()
 	requests := 4000
 	if *short {
@@ -272,8 +274,11 @@ func main() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	var all []result
+	all := []result{}
 	for i := range scenarios {
+		if !strings.Contains(scenarios[i].name, *only) {
+			continue
+		}
 		r, err := run(ctx, &scenarios[i], requests)
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "events: %s: %v\n", scenarios[i].name, err)
