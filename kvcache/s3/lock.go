@@ -33,29 +33,36 @@ func (s *Store) acquire(ctx context.Context, key string) error {
 // takeOver takes a lock that is there: one of our own, one whose time is up, or
 // one that makes no sense.
 func (s *Store) takeOver(ctx context.Context, key string) error {
-	var o object
-	var text []byte
-	err := s.ask(ctx, s.opts.Transfer, func(ctx context.Context) error {
-		var r io.ReadCloser
-		var err error
-		if o, r, err = s.bucket.get(ctx, s.name(key)+lockSuffix); err != nil {
-			return err
-		}
-		defer r.Close()
-		text, err = io.ReadAll(io.LimitReader(r, maxLock))
-		return err
-	})
+	l, ok, etag, err := s.readLock(ctx, key)
 	if err != nil {
 		return err
 	}
-	l, ok := readLease(text)
 	if ok && l.Instance == s.opts.Instance {
 		return nil
 	}
 	if ok && s.opts.Now().Before(l.Deadline) {
 		return s.busy(key, l.Instance)
 	}
-	return s.writeLock(ctx, key, condition{etag: o.etag})
+	return s.writeLock(ctx, key, condition{etag: etag})
+}
+
+// readLock returns the lock of key, if it makes sense.
+func (s *Store) readLock(ctx context.Context, key string) (l lease, ok bool, etag string, err error) {
+	var text []byte
+	err = s.ask(ctx, s.opts.Transfer, func(ctx context.Context) error {
+		o, r, err := s.bucket.get(ctx, s.name(key)+lockSuffix)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		etag = o.etag
+		text, err = io.ReadAll(io.LimitReader(r, maxLock))
+		return err
+	})
+	if err == nil {
+		l, ok = readLease(text)
+	}
+	return l, ok, etag, err
 }
 
 func (s *Store) busy(key, who string) error {

@@ -326,6 +326,11 @@ func (s *Store) keyOf(name string) (string, bool) {
 	if !ok {
 		return "", false
 	}
+	return s.decode(name)
+}
+
+// decode returns the key that is written as name, behind the prefix.
+func (s *Store) decode(name string) (string, bool) {
 	var b strings.Builder
 	for i := 0; i < len(name); i++ {
 		if name[i] != '=' {
