@@ -32,6 +32,9 @@ type manager struct {
 	wanted   map[kv.SeqHash]uint8 // is to have this priority when it is loaded
 	turns    []turn
 	ahead    []kvcache.PrefetchID
+
+	generation [4]uint64 // when the tiers were last looked at
+	held       [4]map[kv.SeqHash]bool
 }
 
 // waiting is a block in a queue.
@@ -525,7 +528,7 @@ func (m *manager) prefetch(req kvcache.PrefetchRequest) {
 
 // everything is all blocks that there are, parents before children.
 var everything = func() (all []kv.SeqHash) {
-	for h := range kv.SeqHash(255) {
+	for h := range kv.SeqHash(127) {
 		all = append(all, h+1)
 	}
 	return all
@@ -563,7 +566,7 @@ func TestAnyHistoryOfManagers(t *testing.T) {
 		var pools [4]*kvcache.Pool
 		for k, n := range slots {
 			if n > 0 {
-				pools[k] = kvcache.NewPool(kvcache.PoolConfig{Blocks: n, Reject: k >= 2, PinBudget: int64((k + 1) * n / 5)})
+				pools[k] = kvcache.NewPool(kvcache.PoolConfig{Blocks: n, Reject: k >= 2, PinBudget: int64(rapid.IntRange(0, n).Draw(t, "budget"))})
 			}
 		}
 		for from := range slots {
@@ -676,6 +679,7 @@ func TestAnyHistoryOfManagers(t *testing.T) {
 				m.events.Flush()
 				batches, _ := m.events.Read(m.folded.at)
 				m.folded.take(t, batches, nil)
+				m.changed()
 				for k, want := range m.contents() {
 					if !maps.Equal(m.folded.tiers[k], want) {
 						t.Fatalf("events say that the %s tier holds %v, it holds %v", kv.Tier(k), m.folded.tiers[k], want)
@@ -684,6 +688,25 @@ func TestAnyHistoryOfManagers(t *testing.T) {
 			},
 		})
 	})
+}
+
+// changed fails if a tier holds other blocks than before and is none the older.
+func (m *manager) changed() {
+	for k, t := range m.tiers {
+		if t == nil {
+			continue
+		}
+		held := map[kv.SeqHash]bool{}
+		for _, h := range everything {
+			if t.Has(h) {
+				held[h] = true
+			}
+		}
+		if t.Generation() == m.generation[k] && !maps.Equal(held, m.held[k]) {
+			m.fatalf("the %s tier has %v in place of %v, and the same generation", kv.Tier(k), held, m.held[k])
+		}
+		m.generation[k], m.held[k] = t.Generation(), held
+	}
 }
 
 // allowed says which ways there are between tiers of so many slots.
