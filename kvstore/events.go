@@ -1,0 +1,247 @@
+package kvstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/kvevent"
+	"github.com/dynago/dynago/kvevent/zmtp"
+)
+
+// EventsOptions says where a server tells of its values, so that routers know what
+// engines can load instead of computing it.
+type EventsOptions struct {
+	// Publish is where events are published, as in tcp://*:5558, and Replay where
+	// they are told again, with what the store holds; empty for nowhere.
+	Publish, Replay string
+	// Backend is the store's name in events.
+	Backend string
+	// MostObjects is how many keys are remembered for whoever comes later; 0 means
+	// a million.
+	MostObjects int
+	// Queue is how many changes may wait to be told, 0 meaning 65,536. What comes
+	// beyond is not told, and whoever listens finds out that it was not.
+	Queue int
+	Log   *slog.Logger // nil means nobody
+}
+
+// Events publishes the changes of a server: one event for each key and tier, in
+// RFC #1527's envelope and in the frames of Mooncake's master.
+type Events struct {
+	opts   EventsOptions
+	pub    *zmtp.Pub
+	router *zmtp.Router // or nil
+	at     [2]string
+
+	mu      sync.Mutex
+	changes []Change
+	lost    bool // further ones were dropped
+	wake    chan struct{}
+	stats   EventsStats
+
+	publisher *kvevent.ObjectPublisher // of Run
+}
+
+// EventsStats counts what was told.
+type EventsStats struct {
+	Told, Lost  int64 // changes
+	Messages    int64
+	Replays     int64 // requests for what was missed
+	Objects     int   // keys that are remembered
+	Subscribers int
+}
+
+// NewEvents opens the sockets; they are closed by Close. [Events.Changed] is for
+// [Options].Changed.
+func NewEvents(ctx context.Context, o EventsOptions) (*Events, error) {
+	o.Queue = cmp.Or(o.Queue, 1<<16)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	e := &Events{opts: o, wake: make(chan struct{}, 1), pub: zmtp.NewPub(zmtp.Options{}), publisher: kvevent.NewObjectPublisher(o.Backend, o.MostObjects)}
+	var err error
+	if e.at[0], err = e.pub.Bind(ctx, o.Publish); err != nil {
+		e.pub.Close() //nolint:errcheck // it has said nothing
+		return nil, fmt.Errorf("kvstore: events: %w", err)
+	}
+	if o.Replay == "" {
+		return e, nil
+	}
+	e.router = zmtp.NewRouter(zmtp.Options{})
+	if e.at[1], err = e.router.Bind(ctx, o.Replay); err != nil {
+		return nil, errors.Join(fmt.Errorf("kvstore: replay of events: %w", err), e.Close())
+	}
+	return e, nil
+}
+
+// Addresses returns where events are published and replayed, with the ports that
+// were free.
+func (e *Events) Addresses() (publish, replay string) { return e.at[0], e.at[1] }
+
+// Close closes the sockets.
+func (e *Events) Close() error {
+	err := e.pub.Close()
+	if e.router != nil {
+		err = errors.Join(err, e.router.Close())
+	}
+	return err
+}
+
+// Changed takes note of a change, and does not wait for it to be told.
+func (e *Events) Changed(c Change) {
+	e.mu.Lock()
+	if len(e.changes) < e.opts.Queue && !e.lost {
+		e.changes = append(e.changes, c)
+		e.stats.Told++
+	} else {
+		e.lost = true
+		e.stats.Lost++
+	}
+	e.mu.Unlock()
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Stats returns the counters as they stand.
+func (e *Events) Stats() EventsStats {
+	subscribers := e.pub.Subscribers(nil)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	st := e.stats
+	st.Subscribers = subscribers
+	return st
+}
+
+// question is one for what was missed.
+type question struct {
+	peer *zmtp.Peer
+	from uint64
+}
+
+// Run tells of changes until ctx ends.
+func (e *Events) Run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	questions := make(chan question)
+	var listening sync.WaitGroup
+	defer listening.Wait()
+	defer cancel()
+	if e.router != nil {
+		listening.Go(func() { e.listen(ctx, questions) })
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.wake:
+			e.tell()
+		case q := <-questions:
+			e.tell() // what the answer speaks of has been told to all
+			e.answer(ctx, q)
+		}
+	}
+}
+
+// tell publishes what has changed.
+func (e *Events) tell() {
+	e.mu.Lock()
+	changes, lost := e.changes, e.lost
+	e.changes, e.lost = nil, false
+	e.mu.Unlock()
+	events := make([]kvevent.ObjectEvent, len(changes))
+	for i, c := range changes {
+		events[i] = objectEvent(c)
+	}
+	messages := e.publisher.Publish(time.Now(), events)
+	for _, m := range messages {
+		e.send(m)
+	}
+	if lost {
+		e.opts.Log.Warn("more has changed than could be told: whoever listens has to begin anew")
+		e.publisher.Lose()
+	}
+	objects, _ := e.publisher.Objects()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stats.Messages += int64(len(messages))
+	e.stats.Objects = objects
+}
+
+func (e *Events) send(m kvevent.Message) {
+	if err := e.pub.Send(kvevent.ObjectFrames(m)...); err != nil && !errors.Is(err, zmtp.ErrClosed) {
+		e.opts.Log.Warn("events not published", "number", m.Seq, "error", err)
+	}
+}
+
+// mediumOf is what events call a tier.
+func mediumOf(tier string) string {
+	switch tier {
+	case MemoryTier:
+		return "cpu"
+	case "disk":
+		return tier
+	}
+	return "external"
+}
+
+func objectEvent(c Change) kvevent.ObjectEvent {
+	o := kvevent.ObjectEvent{Kind: kv.Removed, Key: c.Key, Medium: mediumOf(c.Tier)}
+	if c.Namespace != "default" {
+		o.Tenant = c.Namespace
+	}
+	if c.Stored {
+		o.Kind = kv.Stored
+	}
+	if h, ok := kvevent.SeqOfKey(c.Key); ok {
+		o.Seq = []kv.SeqHash{h}
+	}
+	return o
+}
+
+// listen hands on questions until the socket is closed.
+func (e *Events) listen(ctx context.Context, to chan<- question) {
+	for m, err := range e.router.Messages(ctx) {
+		if err != nil {
+			return
+		}
+		n := len(m.Parts)
+		if m.Event != zmtp.Data || n == 0 || len(m.Parts[n-1]) != 8 {
+			continue
+		}
+		select {
+		case to <- question{m.Peer, binary.BigEndian.Uint64(m.Parts[n-1])}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// replayTime bounds an answer to one who does not read it: the others wait.
+const replayTime = 5 * time.Second
+
+// answer tells what was missed, and its end.
+func (e *Events) answer(ctx context.Context, q question) {
+	e.mu.Lock()
+	e.stats.Replays++
+	e.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, replayTime)
+	defer cancel()
+	say := func(m kvevent.Message) bool {
+		err := e.router.Send(ctx, q.peer, append([][]byte{{}}, kvevent.ObjectFrames(m)...)...)
+		return err == nil
+	}
+	for m := range e.publisher.Replay(time.Now(), q.from) {
+		if !say(m) {
+			return
+		}
+	}
+	say(kvevent.EndOfObjects())
+}
