@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -15,6 +16,7 @@ import (
 	"github.com/dynago/dynago/internal/config"
 	"github.com/dynago/dynago/internal/fake/sglang"
 	"github.com/dynago/dynago/internal/fake/trtllm"
+	"github.com/dynago/dynago/kv"
 )
 
 // mockerCommand imitates engines, by the mock engine and with what goes wrong with
@@ -137,6 +139,9 @@ func (c *mockerCommand) model(log *slog.Logger) (*imitated, error) {
 	args, err := workers.engineArgs()
 	if err != nil {
 		return nil, err
+	}
+	if args.Tiers() != [...]int{kv.TierDevice: args.NumGPUBlocks, kv.TierShared: 0} {
+		return nil, errors.New("--api: an engine that is imitated tells of its device alone: want no tiers below (--g2-blocks, --g3-blocks, --g4-blocks and their like, DYN_KVBM_*)")
 	}
 	script, err := workers.script()
 	if err != nil {

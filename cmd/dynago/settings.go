@@ -93,7 +93,8 @@ type engineSettings struct {
 	DecodeSpeedupRatio *float64       `name:"decode-speedup-ratio" env:"DYN_DECODE_SPEEDUP_RATIO" range:"0..1000000000" placeholder:"X" help:"Divide decode times further; otherwise 1."`
 	DPSize             *int           `name:"data-parallel-size" env:"DYN_DATA_PARALLEL_SIZE" range:"1..1024" placeholder:"N" help:"Data-parallel ranks of each worker; otherwise 1."`
 	StartupTime        *time.Duration `name:"startup-time" env:"DYN_STARTUP_TIME" unit:"s" placeholder:"TIME" help:"How long each worker takes to start; otherwise 0."`
-	ExtraArgs          string         `name:"extra-engine-args" env:"DYN_EXTRA_ENGINE_ARGS" placeholder:"JSON|FILE" help:"Engine arguments as a JSON object, or the file that holds it; they win over the flags above."`
+	mockTierSettings
+	ExtraArgs string `name:"extra-engine-args" env:"DYN_EXTRA_ENGINE_ARGS" placeholder:"JSON|FILE" help:"Engine arguments as a JSON object, or the file that holds it; they win over the flags above."`
 }
 
 type routerSettings struct {

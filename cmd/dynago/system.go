@@ -18,6 +18,7 @@ import (
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/fleet/file"
+	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/pipeline"
 	"github.com/dynago/dynago/prompt"
 	"github.com/dynago/dynago/router"
@@ -150,9 +151,11 @@ func (sys *system) workers(s *workerSettings) error {
 	contextLength := min(model.ContextLength, sys.args.Capacity())
 	files := sys.files.card()
 	sign(files, model)
+	shared := mock.NewShared(sys.args)
 	makeEngine := func(name string, args mock.Args) (*mock.Engine, error) {
 		return mock.New(mock.Config{
-			Model: sys.files.name, Args: args, Seed: s.Seed, Script: script,
+			Shared: shared,
+			Model:  sys.files.name, Args: args, Seed: s.Seed, Script: script,
 			Encode: encoder(model, sys.log), EOS: model.EOS, VocabSize: model.VocabularySize,
 			ContextLength: uint32(contextLength), Files: files, Name: name,
 		})
@@ -234,8 +237,29 @@ func (s *workerSettings) engineArgs() (mock.Args, error) {
 	return s.over(args)
 }
 
-// over puts flags over arguments, and the object of arguments, which wins.
+// over puts what the environment says of tiers over arguments, then flags, and then
+// the object of arguments, which wins.
 func (s *engineSettings) over(args mock.Args) (mock.Args, error) {
+	sized, err := s.overAll(args)
+	if err != nil {
+		return args, err
+	}
+	// How long a block is, by which sizes are told, is in the flags.
+	told := sized
+	if err := told.Environment(os.LookupEnv); err != nil {
+		return args, err
+	}
+	if told == sized {
+		return sized, nil
+	}
+	args.BlockSize, args.KVBytesPerToken = sized.BlockSize, sized.KVBytesPerToken
+	if err := args.Environment(os.LookupEnv); err != nil {
+		return args, err
+	}
+	return s.overAll(args)
+}
+
+func (s *engineSettings) overAll(args mock.Args) (mock.Args, error) {
 	override(&args.EngineType, s.EngineType)
 	override(&args.BlockSize, s.BlockSize)
 	override(&args.NumGPUBlocks, s.NumBlocks)
@@ -248,6 +272,7 @@ func (s *engineSettings) over(args mock.Args) (mock.Args, error) {
 	override(&args.SpeedupRatio, s.SpeedupRatio)
 	override(&args.DecodeSpeedupRatio, s.DecodeSpeedupRatio)
 	override(&args.DPSize, s.DPSize)
+	s.mockTierSettings.over(&args.TierArgs)
 	if s.StartupTime != nil {
 		args.StartupTime = s.StartupTime.Seconds()
 	}
@@ -413,5 +438,11 @@ func (sys *system) describe(count int) string {
 		ranks = fmt.Sprintf(" on each of %d ranks", a.DPSize)
 	}
 	plural := strings.Repeat("s", min(1, count-1))
-	return fmt.Sprintf("%d mock engine%s (%s), %d KV blocks of %d tokens%s", count, plural, a.EngineType, a.NumGPUBlocks, a.BlockSize, ranks)
+	below := ""
+	for tier, blocks := range a.Tiers() {
+		if tier := kv.Tier(tier); blocks > 0 && tier > kv.TierDevice {
+			below += fmt.Sprintf(", %d on tier %s", blocks, tier)
+		}
+	}
+	return fmt.Sprintf("%d mock engine%s (%s), %d KV blocks of %d tokens%s%s", count, plural, a.EngineType, a.NumGPUBlocks, a.BlockSize, ranks, below)
 }

@@ -122,9 +122,11 @@ func mocks(m modelSettings, s workerSettings, log *slog.Logger) ([]behind, error
 	card := files.card()
 	sign(card, model)
 	var list []behind
+	shared := mock.NewShared(args)
 	for i := range s.Count {
 		e, err := mock.New(mock.Config{
-			Model: files.name, Args: args, Seed: s.Seed, Script: script, Encode: encoder(model, log), EOS: model.EOS,
+			Shared: shared,
+			Model:  files.name, Args: args, Seed: s.Seed, Script: script, Encode: encoder(model, log), EOS: model.EOS,
 			VocabSize: model.VocabularySize, ContextLength: uint32(min(model.ContextLength, args.Capacity())),
 			Files: card, Name: fmt.Sprintf("mock-%d-%d", os.Getpid(), i),
 		})
