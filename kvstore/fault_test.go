@@ -66,14 +66,7 @@ func (b *broken) Retag(ctx context.Context, key string, tag []byte) error {
 // While the disk fails, the store goes on in memory; when it is back, it gets what
 // it has missed, and no client has seen an error.
 func TestDiskFailsForAWhile(t *testing.T) {
-	h := &house{t: t, memory: 1 << 20, disk: disk.Options{Dir: t.TempDir(), Capacity: 16 << 20, Step: 1 << 20}, options: kvstore.Options{Lease: -1}}
-	d, err := disk.Open(t.Context(), h.disk)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &broken{Store: d}
-	h.over(b)
-	t.Cleanup(func() { h.end() })
+	h, b := breakable(t, kvstore.Options{Lease: -1})
 	c := dial(t, h.address)
 	ok := func(got, want string) {
 		t.Helper()
@@ -112,10 +105,41 @@ func TestDiskFailsForAWhile(t *testing.T) {
 	}
 }
 
-// A server that ends while the disk fails ends, and does not bring back what was
-// replaced.
-func TestEndWhileDiskFails(t *testing.T) {
-	h := &house{t: t, memory: 1 << 20, disk: disk.Options{Dir: t.TempDir(), Capacity: 16 << 20, Step: 1 << 20}, options: kvstore.Options{Lease: -1}}
+// What a driver cannot read and has dropped is forgotten, though it was only told
+// that the disk fails.
+func TestUnreadable(t *testing.T) {
+	h, b := breakable(t, kvstore.Options{Lease: -1})
+	c := dial(t, h.address)
+	for i := range 20 {
+		c.do("SET", fmt.Sprint("k", i), value(i, 100_000))
+	}
+	b.fail.Store(true)
+	if err := b.Store.Delete(t.Context(), "default k0"); err != nil {
+		t.Fatal(err)
+	}
+	c.want([][2]string{{"GET k0", "nil"}, {"GET k1", "nil"}, {"EXISTS k0", ":0"}, {"EXISTS k1", ":1"}}...)
+}
+
+// Without a disk, what is sent now is worth more than what was pinned in memory.
+func TestDiskFailsAndMemoryIsPinned(t *testing.T) {
+	h, b := breakable(t, kvstore.Options{Lease: -1, PinBudget: 1})
+	c := dial(t, h.address)
+	for i := range 10 {
+		c.do("SET", fmt.Sprint("k", i), value(i, 100_000))
+		c.want([2]string{fmt.Sprintf("KV.RETAIN k%d PIN 60000", i), ":1"})
+	}
+	b.fail.Store(true)
+	for i := range 3 {
+		if got := c.do("SET", "new", value(i, 100_000)) + c.do("GET", "new"); got != "+OK"+value(i, 100_000) {
+			t.Errorf("%.60q", got)
+		}
+	}
+}
+
+// breakable is a house whose disk can be broken.
+func breakable(t *testing.T, o kvstore.Options) (*house, *broken) {
+	t.Helper()
+	h := &house{t: t, memory: 1 << 20, disk: disk.Options{Dir: t.TempDir(), Capacity: 16 << 20, Step: 1 << 20}, options: o}
 	d, err := disk.Open(t.Context(), h.disk)
 	if err != nil {
 		t.Fatal(err)
@@ -123,6 +147,13 @@ func TestEndWhileDiskFails(t *testing.T) {
 	b := &broken{Store: d}
 	h.over(b)
 	t.Cleanup(func() { h.end() })
+	return h, b
+}
+
+// A server that ends while the disk fails ends, and does not bring back what was
+// replaced.
+func TestEndWhileDiskFails(t *testing.T) {
+	h, b := breakable(t, kvstore.Options{Lease: -1})
 	c := dial(t, h.address)
 	c.want([2]string{"SET a old", "+OK"})
 	b.fail.Store(true)
@@ -255,6 +286,14 @@ func TestForeignEntries(t *testing.T) {
 	if used := h.tier("disk"); used.Used != 3 {
 		t.Errorf("on disk: %+v", used)
 	}
+	h.end()
+	if d, err = disk.Open(t.Context(), h.disk); err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if n := d.Usage().Entries; n != 3 {
+		t.Errorf("%d entries are left", n)
+	}
 }
 
 // What a lower tier has lost is a miss, or comes from another one.
@@ -372,6 +411,116 @@ func TestLaterTierHangs(t *testing.T) {
 		if got := c.do("GET", fmt.Sprint("k", i)); got != value(i+1, 100_000) {
 			t.Errorf("value %d: %.40q", i, got)
 		}
+	}
+}
+
+// What is replaced, or deleted, while it is on its way below is not what is there in
+// the end.
+func TestChangedOnTheWay(t *testing.T) {
+	far, err := memory.New(memory.Options{Capacity: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hangs := &stuck{Driver: far, release: make(chan struct{})}
+	h := &house{t: t, memory: 1 << 20, disk: disk.Options{Dir: t.TempDir(), Capacity: 4 << 20, Step: 1 << 20}, options: kvstore.Options{Lease: -1}, later: hangs}
+	h.begin()
+	t.Cleanup(func() { h.end() })
+	c := dial(t, h.address)
+	c.want([][2]string{{"SET replaced old", "+OK"}, {"SET deleted old", "+OK"}}...)
+	h.until("both on their way", func() bool { return hangs.waiting.Load() == 2 })
+	c.want([][2]string{{"SET replaced new", "+OK"}, {"DEL deleted", ":1"}}...)
+	close(hangs.release)
+	h.until("all told", func() bool { return h.tier("external").Waiting == 0 })
+	v, err := far.Get(t.Context(), "default replaced")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Release()
+	if string(v.Bytes) != "new" || far.Usage().Entries != 1 {
+		t.Errorf("%q, and %d entries", v.Bytes, far.Usage().Entries)
+	}
+	if got := h.tiers("replaced"); got != "memory disk external" {
+		t.Errorf("it lies in %q", got)
+	}
+}
+
+// An older value that lies further below does not come back.
+func TestOlderValueBelow(t *testing.T) {
+	far, err := memory.New(memory.Options{Capacity: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{t: t, memory: 1 << 20, disk: disk.Options{Dir: t.TempDir(), Capacity: 4 << 20, Step: 1 << 20}, options: kvstore.Options{Lease: -1}, later: far}
+	h.begin()
+	t.Cleanup(func() { h.end() })
+	c := dial(t, h.address)
+	c.want([2]string{"SET a new", "+OK"})
+	h.until("copied", func() bool { return h.tier("external").Waiting == 0 })
+	h.end()
+	if err := far.Put(t.Context(), "default a", []byte("old"), make([]byte, 56)); err != nil {
+		t.Fatal(err)
+	}
+	h.begin()
+	h.until("put right", func() bool { return h.tiers("a") == "disk external" })
+	v, err := far.Get(t.Context(), "default a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Release()
+	if string(v.Bytes) != "new" {
+		t.Errorf("%q", v.Bytes)
+	}
+}
+
+// gated lets each Load wait, and counts them.
+type gated struct {
+	*disk.Store
+	loads atomic.Int64
+	open  chan struct{}
+}
+
+func (g *gated) Load(ctx context.Context, key string, into []byte) (uint64, error) {
+	g.loads.Add(1)
+	<-g.open
+	return g.Store.Load(ctx, key, into)
+}
+
+// Of many who want one value that lies on disk, one reads it.
+func TestOneReadsForMany(t *testing.T) {
+	h := &house{t: t, memory: 1 << 20, disk: disk.Options{Dir: t.TempDir(), Capacity: 4 << 20, Step: 1 << 20}, options: kvstore.Options{}}
+	d, err := disk.Open(t.Context(), h.disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gated{Store: d, open: make(chan struct{})}
+	h.over(g)
+	t.Cleanup(func() { h.end() })
+	c := dial(t, h.address)
+	for i := range 20 {
+		c.do("SET", fmt.Sprint("k", i), value(i, 100_000))
+	}
+	looked := h.Stats().Hits
+	var all sync.WaitGroup
+	for range 8 {
+		c := dial(t, h.address)
+		all.Go(func() {
+			if got := c.do("GET", "k0"); got != value(0, 100_000) {
+				t.Errorf("%.40q", got)
+			}
+		})
+	}
+	h.until("all have asked", func() bool {
+		for _, s := range h.Stats().Commands {
+			if s.Name == "GET" {
+				return s.Calls == 8
+			}
+		}
+		return false
+	})
+	close(g.open)
+	all.Wait()
+	if n := g.loads.Load(); n != 1 || h.Stats().Hits != looked+8 {
+		t.Errorf("%d reads of the disk for %d hits", n, h.Stats().Hits-looked)
 	}
 }
 

@@ -168,6 +168,12 @@ func TestLongValues(t *testing.T) {
 	if got := c.do("SET", "longer", value(2, 9<<20)); !strings.HasPrefix(got, "-ERR value not stored: ") {
 		t.Errorf("longer than all: %.80s", got)
 	}
+	if got := c.do("SET", "long", value(2, 9<<20)); !strings.HasPrefix(got, "-ERR value not stored: ") {
+		t.Errorf("longer than all: %.80s", got)
+	}
+	if n := h.Stats().Namespaces[0]; n.Values != 0 || n.Used != 0 || c.do("EXISTS", "long") != ":0" {
+		t.Errorf("of what was to be replaced is left %+v", n)
+	}
 	name := strings.Repeat("n", 1000) // longer than what the disk keeps names of
 	if got := c.do("SET", name, "v") + c.do("GET", name); got != "+OKv" || h.tiers(name) != "memory" {
 		t.Errorf("a long name: %s, %q", got, h.tiers(name))
@@ -299,6 +305,28 @@ func TestRestartWithOtherOptions(t *testing.T) {
 		if got := c.do("GET", fmt.Sprint("k", i)); got != "nil" && got != value(i, 100_000) {
 			t.Errorf("value %d of the namespace that comes back: %.40s", i, got)
 		}
+	}
+}
+
+// What nobody can read any more goes before all that somebody can.
+func TestClosedNamespacesGoFirst(t *testing.T) {
+	h := home(t, 1<<20, 3<<20, kvstore.Options{Lease: -1, Namespaces: []kvstore.Namespace{{Name: "a", Token: "a"}, {Name: "b", Token: "b"}}})
+	c := dial(t, h.address)
+	for n, values := range map[string]int{"a": 8, "b": 18} {
+		c.do("AUTH", n)
+		for i := range values {
+			c.do("SET", fmt.Sprint("k", i), value(i, 100_000))
+		}
+	}
+	h.options.Namespaces = h.options.Namespaces[1:]
+	c = h.again()
+	c.do("AUTH", "b")
+	for i := 18; i < 26; i++ {
+		c.do("SET", fmt.Sprint("k", i), value(i, 100_000))
+	}
+	c.want([2]string{"DBSIZE", ":26"})
+	if n := h.Stats().Namespaces[1]; n.Name != "a" || n.Values > 4 {
+		t.Errorf("of those of before are left %+v", n)
 	}
 }
 
