@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/router"
 	"github.com/dynago/dynago/sim"
 	"github.com/dynago/dynago/sim/trace"
@@ -29,6 +30,7 @@ func drawWorkload(t *rapid.T) []trace.Request {
 			Session:        rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "session"),
 			Priority:       float64(rapid.IntRange(-1, 2).Draw(t, "priority")),
 			StrictPriority: uint32(rapid.IntRange(0, 1).Draw(t, "strict")),
+			KV:             drawDirectives(t),
 		}
 		if i > 0 && rapid.Bool().Draw(t, "waits") {
 			for range rapid.IntRange(1, 2).Draw(t, "for") {
@@ -41,6 +43,51 @@ func drawWorkload(t *rapid.T) []trace.Request {
 	return w
 }
 
+// drawDirectives draws what a request asks of caches, which is nothing for half of
+// them.
+func drawDirectives(t *rapid.T) (d kv.Directives) {
+	if rapid.Bool().Draw(t, "asks nothing") {
+		return d
+	}
+	ttl := func(name string) time.Duration {
+		return time.Duration(rapid.IntRange(0, 40).Draw(t, name)) * 5 * ms
+	}
+	if rapid.IntRange(0, 2).Draw(t, "pins") == 0 {
+		d.Pins = []kv.Pin{{UpTo: uint32(rapid.IntRange(0, 140).Draw(t, "up to")), TTL: ttl("of the pin"), Hard: rapid.Bool().Draw(t, "hard")}}
+	}
+	if rapid.IntRange(0, 2).Draw(t, "retention") == 0 {
+		d.Ranges = []kv.Range{{Start: uint32(rapid.IntRange(0, 60).Draw(t, "start")), Priority: rapid.SampledFrom([]uint8{0, 35, 90}).Draw(t, "of range"), TTL: ttl("of range")}}
+		d.DecodePriority, d.DecodeTTL = new(uint8(rapid.IntRange(0, 100).Draw(t, "of the answer"))), ttl("of the answer")
+	}
+	d.Session.Ephemeral = rapid.IntRange(0, 3).Draw(t, "ephemeral") == 0
+	d.EvictSession = rapid.IntRange(0, 3).Draw(t, "close") == 0
+	d.SkipWrite = rapid.IntRange(0, 3).Draw(t, "skip") == 0
+	d.Compacted = rapid.IntRange(0, 5).Draw(t, "compacted") == 0
+	d.NextIn = ttl("next")
+	return d
+}
+
+// drawTiers puts lower tiers below a device, for half of all engines.
+func drawTiers(t *rapid.T, a *mock.Args) {
+	a.Evictor = rapid.SampledFrom([]string{"retention", "lru", "fifo", "multi-lru", "priorities"}).Draw(t, "evictor")
+	a.PinBudgetG1 = rapid.SampledFrom([]float64{0, 0.25, 0.5}).Draw(t, "for pins")
+	a.AllowHardPins = rapid.Bool().Draw(t, "hard pins")
+	if !a.EnablePrefixCaching || rapid.Bool().Draw(t, "device alone") {
+		return
+	}
+	a.KVBytesPerToken = 1000
+	a.HostBlocks = rapid.SampledFrom([]int{0, 20, 200}).Draw(t, "host")
+	a.DiskBlocks = rapid.SampledFrom([]int{0, 40, 400}).Draw(t, "disk")
+	if a.HostBlocks+a.DiskBlocks > 0 {
+		a.SharedBlocks = rapid.SampledFrom([]int{0, 60, 600}).Draw(t, "store")
+	}
+	a.DiskShared = a.DiskBlocks > 0 && rapid.Bool().Draw(t, "one disk")
+	a.DiskFilter = rapid.Bool().Draw(t, "filter")
+	for _, way := range []*float64{&a.BandwidthG1G2, &a.BandwidthG2G1, &a.BandwidthG2G3, &a.BandwidthG3G2, &a.BandwidthG4} {
+		*way = rapid.SampledFrom([]float64{0, 1e-3, 1e-2}).Draw(t, "bandwidth") // GB/s: a block takes 8 ms, or 0.8
+	}
+}
+
 func drawConfig(t *rapid.T) sim.Config {
 	a := steps()
 	a.BlockSize = 8
@@ -51,6 +98,7 @@ func drawConfig(t *rapid.T) sim.Config {
 	a.PreemptionMode = rapid.SampledFrom([]string{"lifo", "fifo"}).Draw(t, "preemption")
 	a.EnablePrefixCaching = rapid.IntRange(0, 5).Draw(t, "caching") > 0
 	a.SpeedupRatio = rapid.SampledFrom([]float64{1, 0.3, 0}).Draw(t, "speedup")
+	drawTiers(t, &a)
 	c := sim.Config{
 		Workers: rapid.IntRange(1, 3).Draw(t, "workers"), Engine: a, Migrations: 100,
 		Concurrency: rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "concurrency"),
@@ -144,9 +192,19 @@ func TestAnyWorkload(t *testing.T) {
 				}
 			}
 		}
+		found := 0
+		for _, tier := range report.Caches.Tiers {
+			found += tier.HitTokens
+		}
+		if found != report.Cached {
+			t.Fatalf("%d tokens were found on all tiers, and %d were cached", found, report.Cached)
+		}
 		checkBooks(t, s)
 		if c.Engine.EnablePrefixCaching { // else workers tell nothing, and the router guesses
 			sameInIndex(t, s, w, c.Engine.BlockSize)
+			if n := s.Router().IndexStats().ParentNotFound; n > 0 && c.Engine.HostBlocks+c.Engine.DiskBlocks == 0 {
+				t.Fatalf("%d blocks of devices had no parent", n)
+			}
 		}
 		again := c
 		again.Record = nil

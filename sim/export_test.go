@@ -2,19 +2,22 @@ package sim
 
 import "github.com/dynago/dynago/kv"
 
-// Caches returns what every rank really holds, by target, as a set of the
+// Caches returns what every rank really holds, by target and tier, as sets of the
 // sequence hashes of blocks.
-func (s *Simulation) Caches() map[kv.Target]map[kv.EngineHash]bool {
-	caches := make(map[kv.Target]map[kv.EngineHash]bool)
+func (s *Simulation) Caches() map[kv.Target]*[tiers]map[kv.EngineHash]bool {
+	caches := make(map[kv.Target]*[tiers]map[kv.EngineHash]bool)
 	for _, w := range s.workers {
 		for _, r := range w.ranks {
-			held := make(map[kv.EngineHash]bool)
 			if r.core == nil {
 				continue // the worker has left
 			}
+			held := new([tiers]map[kv.EngineHash]bool)
+			for i := range held {
+				held[i] = make(map[kv.EngineHash]bool)
+			}
 			for _, e := range r.core.Stored() {
 				for _, b := range e.Blocks {
-					held[b.Engine] = true
+					held[e.Tier][b.Engine] = true
 				}
 			}
 			caches[kv.Target{Worker: w.id, Rank: r.number}] = held

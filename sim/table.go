@@ -6,6 +6,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/kv"
 )
 
 // WriteTable writes the report for people to read.
@@ -42,6 +43,7 @@ func (r *Report) WriteTable(to io.Writer) error {
 		line("Good requests", "%d, %.1f output tokens/s", r.Good, r.perSecond(r.GoodOutput))
 	}
 	line("Cached input", "%.2f%% (%.2f%% at first admission; the router was wrong about %.2f%%)", 100*r.Reused, 100*r.FirstReused, 100*r.PredictionError)
+	r.Caches.lines(r.InputTokens, line)
 	line("Imbalance", "%.2f in tokens computed, %.2f in time, %.2f in requests (most against mean)", r.Imbalance.Uncached, r.Imbalance.Busy, r.Imbalance.Requests)
 	if d := r.DecodeImbalance; d != (Imbalance{}) {
 		line("… of decoding", "%.2f in time, %.2f in requests", d.Busy, d.Requests)
@@ -62,6 +64,35 @@ func (r *Report) WriteTable(to io.Writer) error {
 		return fmt.Errorf("report: %w", err)
 	}
 	return nil
+}
+
+// lines tells of caches what is not usual: lower tiers, and what was asked of them.
+func (c *CacheReport) lines(input int, line func(name, format string, args ...any)) {
+	below := ""
+	for i, t := range c.Tiers[1:] {
+		if t.Blocks > 0 {
+			below += fmt.Sprintf(", %s %.2f%%", kv.Tier(i+1), 100*share(t.HitTokens, input))
+		}
+	}
+	if below != "" {
+		line("… of the input", "device %.2f%%%s", 100*share(c.Tiers[kv.TierDevice].HitTokens, input), below)
+		mean := 0.0
+		if c.Parked > 0 {
+			mean = milliseconds(c.LoadWait) / float64(c.Parked)
+		}
+		line("Loads", "%d requests parked for %.1f ms on average", c.Parked, mean)
+	}
+	for _, w := range c.Ways {
+		if w.Blocks > 0 {
+			line("… "+w.Edge.String(), "%d blocks", w.Blocks)
+		}
+	}
+	if p := c.Pins; p.Granted+p.Partial+p.Denied > 0 {
+		line("Pins", "%d granted, %d partial, %d denied", p.Granted, p.Partial, p.Denied)
+	}
+	if c.Prefetched > 0 {
+		line("Prefetched", "%d blocks, %d of them for nothing", c.Prefetched, c.Wasted)
+	}
 }
 
 // fleet says how many workers there have been.

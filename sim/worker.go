@@ -57,8 +57,7 @@ func (s *Simulation) addWorker(args mock.Args, role engine.Role) (int, error) {
 	}
 	s.workers = append(s.workers, w)
 	s.byID[w.id] = w
-	s.live(w)
-	return n, nil
+	return n, s.live(w)
 }
 
 // SetSpeed makes a worker so many times as fast as its arguments say, from its
@@ -104,9 +103,9 @@ func (s *Simulation) RestartWorker(n int) error {
 	for _, r := range w.ranks {
 		r.core = r.core.Restart(s.clock.elapsed)
 	}
-	s.live(w)
+	err = s.live(w)
 	s.migrate(w, lost)
-	return nil
+	return err
 }
 
 // worker returns the worker with this number if it is there.
@@ -118,7 +117,7 @@ func (s *Simulation) worker(n int) (*worker, error) {
 }
 
 // live begins a life of a worker.
-func (s *Simulation) live(w *worker) {
+func (s *Simulation) live(w *worker) error {
 	w.epoch++
 	for _, r := range w.ranks {
 		r.core.SetSpeed(w.args.SpeedupRatio * w.speed)
@@ -133,18 +132,30 @@ func (s *Simulation) live(w *worker) {
 	}
 	startup := time.Duration(w.args.StartupTime * float64(time.Second))
 	if startup == 0 || s.clock.elapsed == 0 {
-		w.become(engine.Ready)
-		return
+		return w.ready()
 	}
 	w.become(engine.Loading)
 	epoch := w.epoch
 	s.agenda.add(s.clock.elapsed+startup, changes, func() error {
-		if w.epoch == epoch && !w.gone {
-			w.become(engine.Ready)
-			s.router.Tick(s.clock.Now())
+		if w.epoch != epoch || w.gone {
+			return nil
 		}
-		return nil
+		err := w.ready()
+		s.router.Tick(s.clock.Now())
+		return err
 	})
+	return nil
+}
+
+// ready lets a worker take requests, and tells what it can load already.
+func (w *worker) ready() error {
+	w.become(engine.Ready)
+	for _, r := range w.ranks {
+		if err := r.tell(r.core.News()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // become tells the worker's state.
