@@ -54,6 +54,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 		defer admin.Close()
 	}
 	raiseFDLimit(c.HTTP.FDLimit, log)
+	spareCollections()
 
 	sys, err := newSystem(&c.settings, logs)
 	if err != nil {
