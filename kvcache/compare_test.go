@@ -12,6 +12,7 @@ import (
 // keeper is the model of a pool to which everything may happen: no structure,
 // all answers by looking at every slot.
 type keeper struct {
+	kind     kvcache.Eviction
 	slots    []kept
 	clock    int64
 	now      time.Duration
@@ -28,6 +29,7 @@ type kept struct {
 	up    int
 	refs  int   // of callers alone
 	key   int64 // its place among its likes; of a free slot since when it is free
+	born  int64 // when it was published
 
 	priority   uint8
 	ttl, until time.Duration
@@ -67,13 +69,17 @@ type where struct {
 	hash kv.SeqHash
 }
 
-func newKeeper(n int, budget int64, hard bool) *keeper {
-	m := &keeper{slots: make([]kept, n), budget: budget, hard: hard, sessions: map[kvcache.SessionID]*known{}}
+func newKeeper(kind kvcache.Eviction, n int, budget int64, hard bool) *keeper {
+	m := &keeper{kind: kind, slots: make([]kept, n), budget: budget, hard: hard, sessions: map[kvcache.SessionID]*known{}}
 	for i := range m.slots {
 		m.free(i)
 	}
 	return m
 }
+
+func (m *keeper) byClass() bool { return m.kind == kvcache.EvictRetention }
+
+func (m *keeper) byPriority() bool { return m.byClass() || m.kind == kvcache.EvictPriorities }
 
 func (m *keeper) tick() int64 { m.clock++; return m.clock }
 
@@ -143,7 +149,7 @@ func (m *keeper) settle() {
 				s.state = kvcache.Inactive
 				m.start(s)
 				s.key = m.tick()
-				if s.foremost && len(s.pins) == 0 {
+				if s.foremost && len(s.pins) == 0 && m.byClass() {
 					s.key = -s.key
 				}
 				s.foremost = false
@@ -190,7 +196,11 @@ func (m *keeper) victim() int {
 		switch {
 		case until > 0:
 			return []int64{1000, int64(until), s.key}
-		case s.ephemeral || s.once:
+		case m.kind == kvcache.EvictLRU:
+			return []int64{0, s.key}
+		case m.kind == kvcache.EvictFIFO:
+			return []int64{0, s.born}
+		case m.byClass() && (s.ephemeral || s.once):
 			return []int64{-1, s.key}
 		}
 		return []int64{int64(s.priority), s.key}
@@ -292,7 +302,7 @@ func (m *keeper) unpin(s *kept, ends func(pinned) bool, fades bool) {
 	if fades {
 		s.priority, s.ttl, s.until = kvcache.Neutral, 0, 0
 	}
-	if s.idle() && (before != after || wasHard != isHard || fades && after == 0) {
+	if s.idle() && (before != after || wasHard != isHard || fades && after == 0 && m.byPriority()) {
 		s.key = m.tick()
 	}
 }
@@ -305,7 +315,9 @@ func (m *keeper) retain(i int, r kvcache.Retention) {
 	s.priority, s.ttl = r.Priority, r.TTL
 	if s.idle() {
 		m.start(s)
-		s.key = m.tick()
+		if m.byPriority() {
+			s.key = m.tick()
+		}
 	}
 }
 
@@ -414,6 +426,9 @@ func (m *keeper) lower(i int, first bool) {
 		s.foremost = s.foremost || first
 		return
 	}
+	if !m.byClass() {
+		return
+	}
 	if s.key = m.tick(); first && len(s.pins) == 0 {
 		s.key = -s.key
 	}
@@ -424,7 +439,7 @@ func (m *keeper) raise(i int) {
 	if s.skip && len(m.promoted) < len(m.slots) {
 		m.promoted = append(m.promoted, kvcache.Ref(i))
 	}
-	if (s.skip || s.ephemeral) && s.idle() {
+	if (s.skip || s.ephemeral) && s.idle() && m.byClass() {
 		s.key = m.tick()
 	}
 	s.skip, s.ephemeral, s.foremost = false, false, false

@@ -29,6 +29,10 @@ func (e Eviction) String() string {
 	return [...]string{"retention", "lru", "fifo", "multi-lru", "priorities"}[min(e, EvictPriorities)]
 }
 
+// byPriority and byClass say what an order listens to.
+func (e Eviction) byPriority() bool { return e == EvictRetention || e == EvictPriorities }
+func (e Eviction) byClass() bool    { return e == EvictRetention }
+
 // ParseEviction returns the order with that name.
 func ParseEviction(name string) (Eviction, error) {
 	for e := EvictRetention; e <= EvictPriorities; e++ {
@@ -254,7 +258,7 @@ func (k *keeper) file(i int32) {
 func (k *keeper) fileFirst(i int32) {
 	b := &k.blocks[i]
 	b.flags &^= foremost
-	if k.kind != EvictRetention || k.isPinned(i) {
+	if !k.kind.byClass() || k.isPinned(i) {
 		k.file(i)
 		return
 	}

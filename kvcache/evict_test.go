@@ -261,6 +261,27 @@ func TestNothingAskedIsLRU(t *testing.T) {
 	})
 }
 
+// An order that does not listen lets no wish move what lies idle, neither when it is
+// made nor when it is over.
+func TestDeafOrders(t *testing.T) {
+	for _, order := range []kvcache.Eviction{kvcache.EvictLRU, kvcache.EvictFIFO, kvcache.EvictMultiLRU} {
+		p := kvcache.NewPool(kvcache.PoolConfig{Blocks: 4, Eviction: order})
+		for h := range kv.SeqHash(4) {
+			request(p, []kv.SeqHash{1 + h}, nil)
+		}
+		ref := func(h kv.SeqHash) kvcache.Ref { r, _ := p.Find(h); return r }
+		p.SetRetention([]kv.SeqHash{1, 2}, kvcache.Retention{Priority: 80, TTL: time.Second})
+		p.SetEphemeral(ref(3))
+		p.SetOnce(ref(2))
+		p.Advance(time.Second)
+		p.Inherit(ref(1), kvcache.Record{Epoch: 1, Priority: 20}, time.Unix(0, 0))
+		p.Update([]kv.SeqHash{3}, kvcache.Record{Epoch: 1, Priority: kvcache.Neutral}, time.Unix(0, 0))
+		if got, want := victims(p, 4), []kv.SeqHash{1, 2, 3, 4}; !slices.Equal(got, want) {
+			t.Errorf("%v: evicted %v, want %v", order, got, want)
+		}
+	}
+}
+
 // request matches what is there of a sequence, stores the rest and releases all.
 // It returns how many blocks it found, and what was evicted.
 func request(p *kvcache.Pool, seq []kv.SeqHash, during func([]kvcache.Ref)) (found int, evicted []kv.SeqHash) {

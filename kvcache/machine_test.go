@@ -37,9 +37,13 @@ func TestAnyHistory(t *testing.T) {
 		budget := int64(rapid.IntRange(0, n).Draw(t, "budget"))
 		hard := rapid.Bool().Draw(t, "hard")
 		reject := rapid.Bool().Draw(t, "reject")
+		order := kvcache.EvictRetention
+		if rapid.IntRange(0, 3).Draw(t, "another order") == 0 {
+			order = rapid.SampledFrom([]kvcache.Eviction{kvcache.EvictLRU, kvcache.EvictFIFO, kvcache.EvictPriorities}).Draw(t, "order")
+		}
 		x := &machine{
-			p:       kvcache.NewPool(kvcache.PoolConfig{Blocks: n, PinBudget: budget, HardPins: hard, Reject: reject}),
-			m:       newKeeper(n, budget, hard),
+			p:       kvcache.NewPool(kvcache.PoolConfig{Blocks: n, Eviction: order, PinBudget: budget, HardPins: hard, Reject: reject}),
+			m:       newKeeper(order, n, budget, hard),
 			present: map[kv.SeqHash]bool{},
 		}
 		t.Repeat(map[string]func(*rapid.T){
@@ -258,7 +262,7 @@ func (x *machine) publish(t *rapid.T, r kvcache.Ref, h kv.SeqHash, parent kvcach
 			t.Fatalf("%d stored twice", h)
 		}
 		x.present[h] = true
-		s.state, s.hash, s.up = kvcache.Primary, h, -1
+		s.state, s.hash, s.up, s.born = kvcache.Primary, h, -1, m.tick()
 		if parent != kvcache.Root {
 			s.up = m.primary(parent)
 		}
@@ -398,7 +402,7 @@ func (x *machine) mark(t *rapid.T) {
 		x.m.lower(i, false)
 	case 1:
 		x.p.SetOnce(kvcache.Ref(i))
-		if s.once = true; s.idle() {
+		if s.once = true; s.idle() && x.m.byClass() {
 			s.key = x.m.tick()
 		}
 	case 2:

@@ -78,7 +78,9 @@ func (k *keeper) retain(i int32, r Retention) {
 	n.priority, n.ttl, n.until = r.Priority, max(r.TTL, 0), 0
 	if k.blocks[i].state == Inactive {
 		k.startTTL(i, n)
-		k.refile(i)
+		if k.kind.byPriority() {
+			k.refile(i)
+		}
 	}
 	k.tidy(i)
 }
@@ -121,7 +123,7 @@ func (k *keeper) expire() {
 	}
 	after, isHard := k.pinOf(i)
 	k.tidy(i)
-	if k.blocks[i].state == Inactive && (before != after || wasHard != isHard || faded && after == 0) {
+	if k.blocks[i].state == Inactive && (before != after || wasHard != isHard || faded && after == 0 && k.kind.byPriority()) {
 		k.refile(i)
 	}
 }

@@ -303,7 +303,7 @@ func (k *keeper) lower(i int32, first bool) {
 	switch {
 	case b.state != Inactive && first:
 		b.flags |= foremost
-	case b.state != Inactive || k.kind != EvictRetention:
+	case b.state != Inactive || !k.kind.byClass():
 	case first:
 		k.unfile(i)
 		k.fileFirst(i)
@@ -322,7 +322,7 @@ func (k *keeper) raise(i int32) {
 		k.promoted = append(k.promoted, Ref(i))
 	}
 	b.flags &^= ephemeral | skipWrite | foremost
-	if b.state == Inactive {
+	if b.state == Inactive && k.kind.byClass() {
 		k.refile(i)
 	}
 }

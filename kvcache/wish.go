@@ -106,7 +106,7 @@ func (p *Pool) SetOnce(ref Ref) {
 func (p *Pool) once(i int32) {
 	p.wish()
 	b := &p.blocks[i]
-	if b.flags |= once; b.state == Inactive && p.kind == EvictRetention {
+	if b.flags |= once; b.state == Inactive && p.kind.byClass() {
 		p.refile(i)
 	}
 }
