@@ -23,6 +23,7 @@ type kvstoreCommand struct {
 	File    fileSettings          `embed:"" group:"Files"`
 	Store   kvstoreSettings       `embed:"" group:"Store"`
 	Below   tierSettings          `embed:"" group:"Disk and object store"`
+	Events  kvstoreEventSettings  `embed:"" group:"Events"`
 	Observe observabilitySettings `embed:"" group:"Logs and metrics"`
 }
 
@@ -77,6 +78,12 @@ func (c *kvstoreCommand) Run(to outlet, parsed *config.Parsed) (err error) {
 		return err
 	}
 	options.Below = below.tiers
+	events, err := c.Events.open(context.Background(), log)
+	if err != nil {
+		return err
+	}
+	defer events.close()
+	options.Changed = events.changed()
 	server, err := kvstore.New(options)
 	if err != nil {
 		return err
@@ -85,7 +92,7 @@ func (c *kvstoreCommand) Run(to outlet, parsed *config.Parsed) (err error) {
 	if err != nil {
 		return err
 	}
-	side, err := c.Store.openHTTP(server, log)
+	side, err := c.Store.openHTTP(server, events.collectors(), log)
 	if err != nil {
 		return err
 	}
@@ -97,6 +104,9 @@ func (c *kvstoreCommand) Run(to outlet, parsed *config.Parsed) (err error) {
 	}
 	if side != nil {
 		fmt.Fprintf(to.out, "  http     http://%s/v1/kv/stats\n", side.listener.Addr())
+	}
+	if events != nil {
+		fmt.Fprintf(to.out, "  %s\n", events.line())
 	}
 	for _, n := range options.Namespaces {
 		if n.Token == "" && !loopback(listener.Addr()) {

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/dynago/dynago/kvstore"
 	"github.com/dynago/dynago/kvstore/admin"
 )
@@ -25,7 +27,7 @@ type kvstoreHTTP struct {
 
 // openHTTP listens for operators; nil is for nobody. A port that was not asked for
 // may be taken: a second store on a machine should not need a flag.
-func (c *kvstoreSettings) openHTTP(store *kvstore.Server, log *slog.Logger) (*kvstoreHTTP, error) {
+func (c *kvstoreSettings) openHTTP(store *kvstore.Server, further []prometheus.Collector, log *slog.Logger) (*kvstoreHTTP, error) {
 	address, asked := usualKVStoreHTTP, c.HTTP != nil
 	if asked {
 		address = *c.HTTP
@@ -37,7 +39,7 @@ func (c *kvstoreSettings) openHTTP(store *kvstore.Server, log *slog.Logger) (*kv
 	if err != nil {
 		return nil, err
 	}
-	h, err := admin.New(admin.Options{Store: store, Log: log})
+	h, err := admin.New(admin.Options{Store: store, Collectors: further, Log: log})
 	if err != nil {
 		return nil, err
 	}
