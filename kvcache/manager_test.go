@@ -392,6 +392,9 @@ func (m *manager) finish(x *kvcache.Transfer, faults []kvcache.Fault) {
 	m.watch(everything, func() { m.plant.finish(x, faults) })
 	for i, c := range x.Copies {
 		if faults != nil && faults[i] != kvcache.Arrived {
+			if faults[i] == kvcache.Lost && m.tiers[x.Edge.From].Has(c.Block.Hash) {
+				m.fatalf("the %s tier still has block %d, which is lost", x.Edge.From, c.Block.Hash)
+			}
 			clear(m.lifted)
 			clear(m.wanted)
 			continue
@@ -526,6 +529,14 @@ func (m *manager) prefetch(req kvcache.PrefetchRequest) {
 	}
 }
 
+func (m *manager) wait(until time.Duration) {
+	m.now = max(m.now, until)
+	m.watch(everything, func() {
+		m.r.Advance(m.now)
+		m.settled()
+	})
+}
+
 // everything is all blocks that there are, parents before children.
 var everything = func() (all []kv.SeqHash) {
 	for h := range kv.SeqHash(127) {
@@ -645,6 +656,22 @@ func TestAnyHistoryOfManagers(t *testing.T) {
 					clear(m.wanted)
 				}
 			},
+			"keep failing": func(t *rapid.T) {
+				for range rapid.IntRange(2, 4).Draw(t, "times") {
+					if m.start(); calm || len(m.under) == 0 {
+						return
+					}
+					x := m.under[0]
+					m.finish(x, []kvcache.Fault{kvcache.Unreachable})
+					opens := m.fetching[x.Edge.From].until
+					if x.Edge.From < x.Edge.To {
+						opens = m.closing[x.Edge].until
+					}
+					m.wait(opens - 1)
+					m.start()
+					m.wait(opens)
+				}
+			},
 			"pin": func(t *rapid.T) {
 				seq, pin := sequence(t), kvcache.Pin{Owner: 1, TTL: time.Duration(rapid.IntRange(0, 3).Draw(t, "ttl")) * time.Minute}
 				got := m.r.Pin(m.now, seq, pin)
@@ -668,11 +695,7 @@ func TestAnyHistoryOfManagers(t *testing.T) {
 				}
 			},
 			"wait": func(t *rapid.T) {
-				m.now += time.Duration(rapid.SampledFrom([]int{1, 100, 1000, 30_000, 700_000}).Draw(t, "ms")) * time.Millisecond
-				m.watch(everything, func() {
-					m.r.Advance(m.now)
-					m.settled()
-				})
+				m.wait(m.now + time.Duration(rapid.SampledFrom([]int{1, 100, 1000, 30_000, 700_000}).Draw(t, "ms"))*time.Millisecond)
 			},
 			"": func(t *rapid.T) {
 				m.loaded()
