@@ -30,6 +30,7 @@ type kept struct {
 	refs  int   // of callers alone
 	key   int64 // its place among its likes; of a free slot since when it is free
 	born  int64 // when it was published
+	epoch uint32
 
 	priority   uint8
 	ttl, until time.Duration
@@ -319,6 +320,74 @@ func (m *keeper) retain(i int, r kvcache.Retention) {
 			s.key = m.tick()
 		}
 	}
+}
+
+// timeTo is how long it is to a deadline of a record, whose time is the model's.
+func (m *keeper) timeTo(deadline int64) time.Duration {
+	return time.Duration(deadline)*time.Millisecond - m.now
+}
+
+func (m *keeper) inherit(i int, r kvcache.Record) {
+	s := &m.slots[i]
+	if r.Epoch < s.epoch {
+		return
+	}
+	s.epoch = r.Epoch
+	if r.PriorityDeadline == 0 || m.timeTo(r.PriorityDeadline) > 0 {
+		ttl := time.Duration(0)
+		if r.PriorityDeadline > 0 {
+			ttl = m.timeTo(r.PriorityDeadline)
+		}
+		m.retain(i, kvcache.Retention{Priority: r.Priority, TTL: ttl})
+	}
+	if r.Ephemeral && m.only(i, r.Session) {
+		m.lower(i, false)
+	} else if r.SkipWrite {
+		s.skip = true
+	}
+	if ttl := m.timeTo(r.PinDeadline); r.PinDeadline > 0 && ttl > 0 {
+		m.pinPath([]int{i}, kvcache.Pin{Owner: r.Session, TTL: ttl, Hard: r.HardPin})
+	}
+	if m.sessions[r.Session] != nil {
+		m.tag(i, r.Session)
+	}
+}
+
+func (m *keeper) update(i int, r kvcache.Record) bool {
+	s := &m.slots[i]
+	if r.Epoch <= s.epoch {
+		return false
+	}
+	if !r.Ephemeral && !r.SkipWrite {
+		m.raise(i)
+	}
+	if m.timeTo(r.PinDeadline) <= 0 {
+		m.unpin(s, func(p pinned) bool { return p.owner == r.Session }, false)
+	}
+	if r.PriorityDeadline > 0 && m.timeTo(r.PriorityDeadline) <= 0 {
+		m.retain(i, kvcache.Retention{Priority: kvcache.Neutral})
+	}
+	m.inherit(i, r)
+	return true
+}
+
+// record is what is to travel with a block.
+func (m *keeper) record(i int) kvcache.Record {
+	s := &m.slots[i]
+	r := kvcache.Record{Priority: s.priority, Ephemeral: s.ephemeral, SkipWrite: s.skip, Epoch: s.epoch}
+	if len(s.tags) > 0 {
+		r.Session = s.tags[0]
+	}
+	switch {
+	case s.until > 0:
+		r.PriorityDeadline = s.until.Milliseconds()
+	case s.ttl > 0 && s.priority != kvcache.Neutral:
+		r.PriorityDeadline = (m.now + s.ttl).Milliseconds()
+	}
+	if until, hard := s.pin(); until > 0 {
+		r.HardPin, r.SoftPin, r.PinDeadline = hard, !hard, until.Milliseconds()
+	}
+	return r
 }
 
 func (m *keeper) pinned() (n int64) {

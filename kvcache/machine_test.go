@@ -64,6 +64,8 @@ func TestAnyHistory(t *testing.T) {
 			"compact":   x.compact,
 			"mark":      x.mark,
 			"discard":   x.discard,
+			"inherit":   x.inherit,
+			"update":    x.update,
 			"time":      x.time,
 			"":          x.check,
 		})
@@ -411,6 +413,54 @@ func (x *machine) mark(t *rapid.T) {
 	}
 }
 
+// beginning is when time began for records.
+var beginning = time.UnixMilli(0)
+
+func (x *machine) record(t *rapid.T) kvcache.Record {
+	id, _ := session(t)
+	r := kvcache.Record{
+		Priority:  retention(t).Priority,
+		Ephemeral: rapid.Bool().Draw(t, "ephemeral"),
+		SkipWrite: rapid.Bool().Draw(t, "skip"),
+		Session:   id,
+		Epoch:     uint32(rapid.IntRange(0, 4).Draw(t, "epoch")),
+	}
+	deadline := func(name string) int64 {
+		return max(0, (x.m.now + time.Duration(rapid.IntRange(-2, 5).Draw(t, name))*30*time.Second).Milliseconds())
+	}
+	if rapid.Bool().Draw(t, "until") {
+		r.PriorityDeadline = deadline("priority until")
+	}
+	if rapid.Bool().Draw(t, "pinned") {
+		r.PinDeadline, r.SoftPin = deadline("pinned until"), true
+		r.HardPin = rapid.Bool().Draw(t, "hard")
+	}
+	return r
+}
+
+func (x *machine) inherit(t *rapid.T) {
+	seq := path(t)
+	if i := x.m.find(seq[len(seq)-1]); i >= 0 {
+		r := x.record(t)
+		x.p.Inherit(kvcache.Ref(i), r, beginning)
+		x.m.inherit(i, r)
+	}
+}
+
+func (x *machine) update(t *rapid.T) {
+	seq, r := path(t), x.record(t)
+	want := 0
+	got := x.p.Update(seq, r, beginning)
+	for _, h := range slices.Backward(seq) {
+		if i := x.m.find(h); i >= 0 && x.m.update(i, r) {
+			want++
+		}
+	}
+	if got != want {
+		t.Fatalf("updated %d of %v, want %d", got, seq, want)
+	}
+}
+
 func (x *machine) discard(t *rapid.T) {
 	seq := path(t)
 	h := seq[len(seq)-1]
@@ -472,6 +522,9 @@ func (x *machine) check(t *rapid.T) {
 		}
 		if got, want := p.Shared(r), s.shared; got != want || p.SkipWrite(r) != s.skip {
 			t.Fatalf("slot %d: shared %v, skips %v, want %v, %v", i, got, p.SkipWrite(r), want, s.skip)
+		}
+		if got, want := p.Record(r, beginning), m.record(i); got != want {
+			t.Fatalf("slot %d travels with %+v, want %+v", i, got, want)
 		}
 		if tags := p.Tags(nil, r); !slices.Equal(tags, s.tags) {
 			t.Fatalf("slot %d has tags %v, want %v", i, tags, s.tags)

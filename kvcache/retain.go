@@ -71,6 +71,9 @@ func (k *keeper) priority(i int32) uint8 {
 // the end of the queue.
 func (k *keeper) retain(i int32, r Retention) {
 	r.Priority = min(r.Priority, MaxPriority)
+	if r.Priority == Neutral {
+		r.TTL = 0
+	}
 	if had := k.priority(i); r.Floor && r.Priority <= had || r.Priority == Neutral && had == Neutral {
 		return
 	}
