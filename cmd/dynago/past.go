@@ -18,7 +18,6 @@ type pastSettings struct {
 	Refresh       *string  `name:"router-overlap-refresh-after-secs" env:"DYN_ROUTER_OVERLAP_REFRESH_AFTER_SECS" placeholder:"TIME" help:"No effect: what is cached is looked up anew for every request that has waited."`
 	RemoteIndexer bool     `name:"use-remote-indexer" env:"DYN_USE_REMOTE_INDEXER" negatable:"" help:"No effect: the index is in this process."`
 	ServeIndexer  bool     `name:"serve-indexer" env:"DYN_SERVE_INDEXER" negatable:"" help:"No effect, as above."`
-	SharedCache   string   `name:"shared-cache-type" env:"DYN_SHARED_CACHE_TYPE" default:"none" choice:"none,hicache" help:"No effect: no worker of this version shares a store."`
 	EnforceDisagg bool     `name:"enforce-disagg" env:"DYN_ENFORCE_DISAGG" negatable:"" help:"No effect: which workers a request needs is said by their cards."`
 	DurableEvents bool     `name:"durable-kv-events" env:"DYN_DURABLE_KV_EVENTS" negatable:"" hidden:"" help:"Refused: what was missed is asked for again where it was told."`
 	AICBackend    *string  `name:"aic-backend" env:"DYN_AIC_BACKEND" hidden:"" help:"No effect: --router-prefill-load-model aic is not in this version."`
@@ -63,7 +62,6 @@ func (s *pastSettings) check(c router.Config, env func(string) (string, bool), l
 		{"router-overlap-refresh-after-secs", s.Refresh != nil},
 		{"use-remote-indexer", s.RemoteIndexer},
 		{"serve-indexer", s.ServeIndexer},
-		{"shared-cache-type", s.SharedCache != "none"},
 		{"enforce-disagg", s.EnforceDisagg},
 		{"aic-backend", s.AICBackend != nil},
 		{"aic-system", s.AICSystem != nil},

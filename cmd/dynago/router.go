@@ -81,6 +81,10 @@ func (c *routerCommand) Run(to outlet, parsed *config.Parsed) error {
 	if err != nil {
 		return err
 	}
+	shared, err := c.Router.Shared.open(&conf, logs.target("router"))
+	if err != nil {
+		return err
+	}
 	service, err := c.build(conf, policies, logs)
 	if err != nil {
 		return err
@@ -91,6 +95,7 @@ func (c *routerCommand) Run(to outlet, parsed *config.Parsed) error {
 	defer cancel()
 	go service.Router.Run(ctx)
 	go policies.run(ctx)
+	go shared.run(ctx)
 
 	waiting, cut := context.WithCancelCause(context.Background())
 	defer cut(nil)

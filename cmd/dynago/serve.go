@@ -81,6 +81,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	defer cancel()
 	go sys.router.Run(ctx)
 	go sys.policies.run(ctx)
+	go sys.shared.run(ctx)
 	if kept := server.ResponsesStore; kept != nil {
 		go kept.Run(ctx)
 	}

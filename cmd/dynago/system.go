@@ -39,6 +39,7 @@ type system struct {
 	meter    *meter.Meter
 	moves    *moveMetrics
 	journal  *router.Journal // or nil
+	shared   *sharedCache    // or nil
 	// specs are the engines that flags name, file lists others, and served are the
 	// models of all; without either the workers are mock engines, of files.
 	specs    []*attach.Spec
@@ -70,6 +71,9 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 		return nil, err
 	}
 	if sys.policies, err = s.Router.Policy.apply(&config, nil); err != nil {
+		return nil, err
+	}
+	if sys.shared, err = s.Router.Shared.open(&config, logs.target("router")); err != nil {
 		return nil, err
 	}
 	s.Router.idle(logs.target("router"))
