@@ -26,8 +26,7 @@ var (
 // it is not evicted. All that may end in an eviction gives the lock away meanwhile.
 type cache struct {
 	tiers    []*tier
-	later    places // the tiers that are told later
-	lastSync int    // the last one that is not
+	lastSync int // the last one that is not told later
 	log      *slog.Logger
 	now      func() time.Time
 	zero     time.Time
@@ -63,9 +62,7 @@ func newCache(o Options) *cache {
 	c.idle.L = &c.mu
 	for i, t := range append([]Tier{{Name: MemoryTier, Driver: o.Driver, PinBudget: o.PinBudget}}, o.Below...) {
 		c.tiers = append(c.tiers, &tier{Tier: t})
-		if t.Later {
-			c.later = c.later.with(i)
-		} else {
+		if !t.Later {
 			c.lastSync = i
 		}
 	}

@@ -44,7 +44,8 @@ func (l *lag) len() int { return len(l.waiting) + len(l.running) }
 func (l *lag) next() (j job, ok bool) {
 	for i, j := range l.queue {
 		if !l.running[j] {
-			l.queue = append(l.queue[:i], l.queue[i+1:]...)
+			l.queue[i] = l.queue[0] // there are few that are being done
+			l.queue = l.queue[1:]
 			delete(l.waiting, j)
 			l.running[j] = true
 			return j, true
@@ -103,9 +104,10 @@ func (c *cache) remind(tier int, j job) {
 	l.more.Signal()
 }
 
-// remindAll lets the lower tiers that have not got a part of u have it.
+// remindAll lets the tiers below a part of u that have not got it have it.
 func (c *cache) remindAll(u *unit, p part) {
-	missing := places(1<<len(c.tiers)-1) &^ (u.at[p] | u.barred | only(0))
+	below := places(1<<len(c.tiers)-1) &^ (only(u.at[p].first()+1) - 1)
+	missing := below &^ (u.at[p] | u.barred)
 	if missing == 0 || c.ephemeral(u) {
 		return
 	}
@@ -143,7 +145,8 @@ func (c *cache) remember(u *unit, now time.Duration) {
 			continue
 		}
 		if err := c.retag(i, u, whole); err != nil {
-			c.log.Warn("what was asked for a value is not remembered", "tier", t.Name, "key", u.name, "error", err)
+			c.ails(t, err)
+			c.remind(i, job{u.sp, u.name, whole})
 		}
 	}
 }

@@ -135,9 +135,11 @@ func (c *cache) expel(u *unit) {
 		}
 	}
 	c.seize(u)
-	for p := range at {
-		if at[p] != 0 {
-			at[p] |= c.later // a copy may be on its way
+	for i, t := range c.tiers {
+		for _, p := range []part{whole, metadata} {
+			if t.lag.has(job{u.sp, u.name, p}) {
+				at[p] = at[p].with(i) // a copy may be on its way
+			}
 		}
 	}
 	c.erase(u, at, []part{metadata, whole})

@@ -472,6 +472,29 @@ func TestOlderValueBelow(t *testing.T) {
 	}
 }
 
+// Slow readers of what has no room in memory do not take more than they may: the
+// others miss, until they have gone.
+func TestSlowReadersFromDisk(t *testing.T) {
+	h := home(t, 64<<10, 32<<20, kvstore.Options{Lease: -1, MaxPending: 12 << 20, Stall: time.Minute})
+	c := dial(t, h.address)
+	long := value(1, 8<<20)
+	for _, k := range []string{"a", "b"} {
+		c.do("SET", k, long)
+	}
+	slow := dial(t, h.address)
+	if _, err := slow.Write(request("GET", "a")); err != nil {
+		t.Fatal(err)
+	}
+	h.until("somebody reads", func() bool { return h.tier("disk").Hits == 1 })
+	if got := c.do("GET", "b"); got != "nil" || h.Stats().Busy != 1 {
+		t.Errorf("beside a slow reader: %d bytes, %+v", len(got), h.Stats())
+	}
+	if got, err := slow.read(); got != long || err != nil {
+		t.Errorf("the slow reader: %d bytes, %v", len(got), err)
+	}
+	h.until("there is room", func() bool { return c.do("GET", "b") == long })
+}
+
 // gated lets each Load wait, and counts them.
 type gated struct {
 	*disk.Store

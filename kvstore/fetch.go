@@ -17,7 +17,7 @@ func (c *cache) get(ctx context.Context, sp *space, key string) *store.Value {
 		c.use(u, p, now)
 	}
 	for tried := places(0); u != nil && u.at[p]&^tried != 0; u, p = sp.have(key) {
-		if u.rising {
+		if u.rising[p] {
 			c.idle.Wait()
 			continue
 		}
@@ -94,9 +94,9 @@ func (c *cache) raise(ctx context.Context, u *unit, p part, tier int) (*store.Va
 		return nil, nil
 	}
 	c.seize(u)
-	u.rising = true
+	u.rising[p] = true
 	defer func() {
-		u.rising = false
+		u.rising[p] = false
 		c.let(u)
 	}()
 	key, size := u.key(p), u.size[p]

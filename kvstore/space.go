@@ -45,9 +45,9 @@ type unit struct {
 
 	barred places // tiers that can never have it
 
-	busy   bool // being written
-	rising bool // being read into memory
-	lost   bool // to be removed once it is not
+	busy   bool    // being written
+	rising [2]bool // being read into memory
+	lost   bool    // to be removed once it is not
 	leased bool
 	lease  time.Duration // when that ends
 }
