@@ -155,10 +155,53 @@ func TestEventsReachTheSink(t *testing.T) {
 		time.Sleep(31 * time.Second)
 		synctest.Wait()
 		send(e.events, batch(7, 11, 11))
-		expect(t, heard, "1/0 stored 11")
+		expect(t, heard, "1/0 gap=lost", "1/0 stored 11")
 
 		f.Remove(1)
 		expect(t, heard, "1 gone")
+	})
+}
+
+// What was told is void when no stream of events can be had for a while: at once
+// where none is tried for longer, and else when too many have told nothing.
+func TestEventsCannotBeHad(t *testing.T) {
+	bubble(t, func(t *testing.T, f *fleet.Fleet, w *fleet.Worker, e *fake, heard *recorder) {
+		pass := func(d time.Duration) {
+			time.Sleep(d)
+			synctest.Wait()
+		}
+		send(e.cards, ready(7))
+		send(e.events, batch(7, 1, 1))
+		expect(t, heard, "1/0 stored 1")
+		send(e.events, engine.Errorf(engine.Denied, "no"))
+		pass(2*time.Second - time.Millisecond)
+		expect(t, heard)
+		pass(time.Millisecond)
+		expect(t, heard, "1/0 gap=lost")
+		pass(28 * time.Second)
+		send(e.events, batch(7, 2, 2))
+		expect(t, heard, "1/0 stored 2")
+
+		for _, wait := range []time.Duration{100, 200, 400, 800} { // 1.5 s
+			send(e.events, nil)
+			pass(wait * time.Millisecond)
+			expect(t, heard)
+		}
+		send(e.events, nil)
+		pass(499 * time.Millisecond)
+		expect(t, heard)
+		pass(time.Millisecond)
+		expect(t, heard, "1/0 gap=lost")
+		pass(1100 * time.Millisecond)
+		send(e.events, batch(7, 3, 3))
+		expect(t, heard, "1/0 stored 3")
+
+		pass(time.Minute) // nothing happens on a stream that is open
+		send(e.events, nil)
+		pass(100 * time.Millisecond)
+		expect(t, heard)
+		send(e.events, batch(7, 4, 4))
+		expect(t, heard, "1/0 stored 4")
 	})
 }
 

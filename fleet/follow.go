@@ -20,6 +20,10 @@ const (
 	longestWait = 5 * time.Second
 )
 
+// longestAbsence is how long what a worker has told of its caches is believed while
+// no stream of its events can be had.
+const longestAbsence = 2 * time.Second
+
 // keepHidden is how long it is remembered what a worker caches that does not
 // serve: if it comes back in the same life, all of that is there still.
 const keepHidden = time.Minute
@@ -261,9 +265,11 @@ func (f *follower) readLoad(ctx context.Context) {
 
 // readEvents hands the worker's KV events to the sinks. After a stream that
 // broke, each rank goes on where it was, and one that cannot is told anew. An
-// engine whose streams keep breaking is asked less and less often.
+// engine whose streams keep breaking is asked less and less often, and what it has
+// told is void when that takes too long: nobody knows what it has let go of since.
 func (f *follower) readEvents(ctx context.Context, card *engine.Card) {
 	wait := firstPause
+	var aged time.Time // when the last stream ended that has told something
 	for ctx.Err() == nil {
 		opened := time.Now()
 		f.told.opened.Add(1)
@@ -276,9 +282,12 @@ func (f *follower) readEvents(ctx context.Context, card *engine.Card) {
 		for _, rank := range broken {
 			f.tell(kv.Batch{Rank: rank, Gap: kv.GapLost})
 		}
-		err := f.readEventsFrom(stream, card, cursors)
+		heard, err := f.readEventsFrom(stream, card, cursors)
 		resync := stream.Err() != nil
 		cancel()
+		if heard || aged.IsZero() || time.Since(opened) > longestWait {
+			aged = time.Now()
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -286,27 +295,48 @@ func (f *follower) readEvents(ctx context.Context, card *engine.Card) {
 			continue
 		case err != nil:
 			f.ended.warn(f.log, "engine tells no KV events", "error", err, "retry", askAgain)
-			pause(ctx, askAgain)
+			f.rest(ctx, askAgain, aged)
 			continue
 		case time.Since(opened) > longestWait:
 			wait = firstPause
 		}
-		pause(ctx, wait)
+		f.rest(ctx, wait, aged)
 		wait = min(2*wait, longestWait)
 	}
 }
 
-// readEventsFrom runs one stream of events until it ends or is torn.
-func (f *follower) readEventsFrom(ctx context.Context, card *engine.Card, cursors []kv.Cursor) error {
+// rest waits before events are read again. Meanwhile, what was told until aged may
+// become void.
+func (f *follower) rest(ctx context.Context, d time.Duration, aged time.Time) {
+	left := max(0, longestAbsence-time.Since(aged))
+	if d < left {
+		pause(ctx, d)
+		return
+	}
+	pause(ctx, left)
+	if ctx.Err() != nil {
+		return
+	}
+	for _, rank := range f.order.forget() {
+		f.voided.warn(f.log, "KV events have become void", "rank", rank, "reason", "no stream of them for "+longestAbsence.String())
+		f.tell(kv.Batch{Rank: rank, Gap: kv.GapLost})
+	}
+	pause(ctx, d-left)
+}
+
+// readEventsFrom runs one stream of events until it ends or is torn, and says
+// whether it has told something.
+func (f *follower) readEventsFrom(ctx context.Context, card *engine.Card, cursors []kv.Cursor) (heard bool, err error) {
 	for b, err := range f.engine.Events(ctx, cursors) {
 		if err != nil {
-			return err
+			return heard, err
 		}
+		heard = true
 		if f.hear(card, b) == hole {
-			return nil
+			break
 		}
 	}
-	return nil
+	return heard, nil
 }
 
 // hear judges the next batch of a worker with this card, and hands on what is

@@ -88,6 +88,18 @@ func (o *order) restart() {
 	}
 }
 
+// forget leaves no rank, and returns those of which something was told.
+func (o *order) forget() (told []uint32) {
+	for rank, p := range o.ranks {
+		if p.told {
+			told = append(told, rank)
+		}
+	}
+	clear(o.ranks)
+	slices.Sort(told)
+	return told
+}
+
 // resume returns where each rank goes on in a new stream, and the ranks that
 // cannot and must be forgotten.
 func (o *order) resume() (cursors []kv.Cursor, broken []uint32) {
