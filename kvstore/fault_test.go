@@ -475,9 +475,9 @@ func TestOlderValueBelow(t *testing.T) {
 // Slow readers of what has no room in memory do not take more than they may: the
 // others miss, until they have gone.
 func TestSlowReadersFromDisk(t *testing.T) {
-	h := home(t, 64<<10, 32<<20, kvstore.Options{Lease: -1, MaxPending: 12 << 20, Stall: time.Minute})
+	h := home(t, 64<<10, 64<<20, kvstore.Options{Lease: -1, MaxPending: 30 << 20, Stall: time.Minute})
 	c := dial(t, h.address)
-	long := value(1, 8<<20)
+	long := value(1, 24<<20)
 	for _, k := range []string{"a", "b"} {
 		c.do("SET", k, long)
 	}
