@@ -95,8 +95,8 @@ func (k *keeper) number(id SessionID) (n uint32, known bool) {
 
 // OpenSession begins a session, or changes the options of one: the newest
 // timeout counts, and one that was not may be held from now on. A session that has
-// been ephemeral stays so, and one that has not does not become so. One that is closing is not known any more: it ends with
-// its last request, and a new one begins.
+// been ephemeral stays so, and one that has not does not become so. One that is
+// closing is not known any more: it ends with its last request, and a new one begins.
 func (k *keeper) OpenSession(id SessionID, o SessionOptions) (known bool) {
 	if id == 0 {
 		return false
