@@ -495,17 +495,23 @@ func TestSlowReadersFromDisk(t *testing.T) {
 	h.until("there is room", func() bool { return c.do("GET", "b") == long })
 }
 
-// gated lets each Load wait, and counts them.
+// gated lets each reader wait, and counts them.
 type gated struct {
 	*disk.Store
-	loads atomic.Int64
+	reads atomic.Int64
 	open  chan struct{}
 }
 
 func (g *gated) Load(ctx context.Context, key string, into []byte) (uint64, error) {
-	g.loads.Add(1)
+	g.reads.Add(1)
 	<-g.open
 	return g.Store.Load(ctx, key, into)
+}
+
+func (g *gated) Get(ctx context.Context, key string) (*store.Value, error) {
+	g.reads.Add(1)
+	<-g.open
+	return g.Store.Get(ctx, key)
 }
 
 // Of many who want one value that lies on disk, one reads it.
@@ -542,7 +548,7 @@ func TestOneReadsForMany(t *testing.T) {
 	})
 	close(g.open)
 	all.Wait()
-	if n := g.loads.Load(); n != 1 || h.Stats().Hits != looked+8 {
+	if n := g.reads.Load(); n != 1 || h.Stats().Hits != looked+8 {
 		t.Errorf("%d reads of the disk for %d hits", n, h.Stats().Hits-looked)
 	}
 }
