@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"iter"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 
@@ -42,16 +43,20 @@ func (a *answer) settled() bool {
 }
 
 // mostEvents is how many events of one delta are gathered before they go out.
-// A delta that waited for a slow client may have a whole answer in it, and the
-// stream keeps the room that its largest one took.
+// A delta that waited for a slow client may have a whole answer in it.
 const mostEvents = 128
+
+// rooms are where the events of a delta are gathered. They are large, and a stream
+// that waits has none.
+var rooms = sync.Pool{New: func() any { return new(make([]chat.Event, 0, 8)) }}
 
 // events turns text into the events of one choice. The parser is a machine
 // without time; this is the loop around it.
 func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.Event, error] {
 	return func(yield func(chat.Event, error) bool) {
 		var (
-			buf     []chat.Event
+			room    *[]chat.Event
+			buf     []chat.Event // in room
 			started bool
 			ids     []uint32 // tokens seen
 			cached  *int
@@ -59,6 +64,7 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 		remember := sync.OnceFunc(func() { a.remember(ids, a.said) })
 		defer remember()
 		send := func() bool {
+			whole := buf
 			buf = joined(buf)
 			for i := range buf {
 				buf[i].Choice = a.choice
@@ -69,6 +75,11 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 					return false
 				}
 			}
+			if clear(whole); cap(whole) <= 2*mostEvents {
+				*room = whole[:0]
+				rooms.Put(room)
+			}
+			room, buf = nil, nil
 			return true
 		}
 		finish := func(f chat.Finish, u engine.Usage) {
@@ -84,6 +95,10 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 			}
 		}
 		for out, err := range outputs {
+			if room == nil {
+				room = rooms.Get().(*[]chat.Event)
+				buf = *room
+			}
 			if err != nil {
 				// A call that is complete is an answer, also from an engine that
 				// forgot to say so.
@@ -121,7 +136,6 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 			if !send() {
 				return
 			}
-			buf = buf[:0]
 		}
 	}
 }
@@ -147,8 +161,14 @@ func join(run []chat.Event) chat.Event {
 	if len(run) == 1 {
 		return e
 	}
+	size, ids, logprobs := 0, 0, 0
+	for i := range run {
+		size, ids, logprobs = size+len(run[i].Text), ids+len(run[i].IDs), logprobs+len(run[i].Logprobs)
+	}
 	var text strings.Builder
-	e.IDs, e.Logprobs = nil, nil // those of run[0] are not ours to grow
+	text.Grow(size)
+	// Those of run[0] are not ours to grow.
+	e.IDs, e.Logprobs = slices.Grow[[]uint32](nil, ids), slices.Grow[[]chat.Logprob](nil, logprobs)
 	for i := range run {
 		text.WriteString(run[i].Text)
 		e.IDs = append(e.IDs, run[i].IDs...)

@@ -176,7 +176,7 @@ func within(ctx context.Context, requests []*Request) (context.Context, context.
 		}
 	}
 	if deadline.IsZero() {
-		return context.WithCancel(ctx)
+		return ctx, func() {} // what is below ends by itself when the loop does
 	}
 	return context.WithDeadlineCause(ctx, deadline, engine.ErrDeadline)
 }
