@@ -96,6 +96,19 @@ func (k *keeper) classOf(i int32) Class {
 	return classOfPriority(b.queue - firstQueue)
 }
 
+// nextClass returns the class of the block that the next allocation would evict,
+// the lowest one if a slot is free.
+func (p *Pool) nextClass() (Class, bool) {
+	if p.free.head != none {
+		return Ephemeral, true
+	}
+	i := p.victim()
+	if i == none {
+		return 0, false
+	}
+	return p.classOf(i), true
+}
+
 func classOfPriority(priority uint8) Class {
 	switch {
 	case priority < Neutral:

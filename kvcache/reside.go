@@ -57,7 +57,7 @@ func (r *Registry) fulfil(t *Tier, ref Ref) {
 		return
 	}
 	w.pin.TTL = w.until - r.now
-	t.pool.pinPath([]int32{int32(ref)}, w.pin, t.pool.Spare() > 0)
+	t.pool.pinPath([]int32{int32(ref)}, w.pin, t.pool.room())
 }
 
 // forgetWishes drops what has expired, once there is as much again as there was

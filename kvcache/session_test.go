@@ -1,6 +1,7 @@
 package kvcache_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -393,4 +394,37 @@ func TestSessionOf(t *testing.T) {
 	if kvcache.SessionOf(kv.SessionKey{Model: "ab", ID: "c"}) == kvcache.SessionOf(kv.SessionKey{Model: "a", Salt: "b", ID: "c"}) {
 		t.Error("parts of a key run into each other")
 	}
+}
+
+// A lead agent and a sub-agent of it share the system prompt, which is pinned. When
+// the sub-agent has ended, what it alone had goes first, and then the lead's history.
+func ExamplePool_sessions() {
+	pool := kvcache.NewPool(kvcache.PoolConfig{Blocks: 8, PinBudget: 2})
+	turn := func(id kvcache.SessionID, o kvcache.SessionOptions, seq ...kv.SeqHash) {
+		pool.BeginTurn(id, o, seq)
+		refs := pool.MatchFor(id, nil, seq)
+		fmt.Println("found", len(refs))
+		found, parent := len(refs), kvcache.Root
+		refs, _, _ = pool.Allocate(refs, len(seq)-found)
+		for k, r := range refs {
+			if k >= found {
+				pool.Register(r, seq[k], parent)
+			}
+			parent = r
+		}
+		pool.EndTurn(id, refs)
+		pool.Release(refs)
+	}
+	const lead, sub = 1, 2
+	turn(lead, kvcache.SessionOptions{}, 0xa, 0xb, 0xc, 0xd)
+	pool.Pin([]kv.SeqHash{0xa, 0xb}, kvcache.Pin{Owner: lead, TTL: time.Hour})
+	turn(sub, kvcache.SessionOptions{Ephemeral: true}, 0xa, 0xb, 0xe, 0xf)
+	pool.CloseSession(sub)
+
+	_, evicted, _ := pool.Allocate(nil, 6)
+	fmt.Printf("evicted %x\n", evicted)
+	// Output:
+	// found 0
+	// found 2
+	// evicted [f e d c]
 }

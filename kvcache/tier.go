@@ -106,19 +106,6 @@ func (t *Tier) fit(dst []Ref, n int, c Class) []Ref {
 	return dst
 }
 
-// nextClass returns the class of the block that the next allocation would evict,
-// the lowest one if a slot is free.
-func (p *Pool) nextClass() (Class, bool) {
-	if p.free.head != none {
-		return Ephemeral, true
-	}
-	i := p.victim()
-	if i == none {
-		return 0, false
-	}
-	return p.classOf(i), true
-}
-
 // Register publishes a block, as [Pool.Publish] does, and returns the reference
 // that the caller has from then on. Parent may be Root for a block whose parent
 // the caller does not hold; it is then put below the parent if the tier has it.
