@@ -44,6 +44,12 @@ func newPlant(fatalf func(string, ...any), slots [4]int, cfg kvcache.Config) *pl
 }
 
 func newPlantOver(fatalf func(string, ...any), pools [4]*kvcache.Pool, cfg kvcache.Config) *plant {
+	return newPlantBeside(nil, fatalf, pools, cfg)
+}
+
+// newPlantBeside returns one that shares the shared tier of another, if that is not
+// nil.
+func newPlantBeside(other *plant, fatalf func(string, ...any), pools [4]*kvcache.Pool, cfg kvcache.Config) *plant {
 	p := &plant{
 		fatalf: fatalf, clean: true, folded: newFold(),
 		events: kvcache.NewConsolidator(kvcache.ConsolidatorConfig{Epoch: 1}),
@@ -55,6 +61,10 @@ func newPlantOver(fatalf func(string, ...any), pools [4]*kvcache.Pool, cfg kvcac
 			p.tiers[k].Listen(p.events)
 			p.bytes[k] = make([]kv.SeqHash, pool.Stats().Total)
 		}
+	}
+	if other != nil {
+		p.tiers[3], p.bytes[3] = other.tiers[3], other.bytes[3]
+		p.tiers[3].Listen(p.events)
 	}
 	cfg.Device, cfg.Host, cfg.Disk, cfg.Shared = p.tiers[0], p.tiers[1], p.tiers[2], p.tiers[3]
 	var err error
