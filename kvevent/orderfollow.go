@@ -220,12 +220,18 @@ func (f *Follower) continued(a *Answer) {
 	f.drain()
 }
 
-// retry asks again after a while. When that was done often enough, what has
+// retry asks again after a while. Where nobody has answered, what was to go on with
+// what has been told is asked for as a whole, and that is void: it is of a while
+// ago. When that was done often enough, what has
 // been heard meanwhile is all there is; or, if the publisher is there and only
 // cannot tell, the next event asks anew.
 func (f *Follower) retry(now time.Time, degrade bool) {
 	f.stats.Failed++
 	f.asked = false
+	if degrade && f.question.From > 0 {
+		f.reset(kv.GapLost)
+		f.known, f.last, f.question.From = false, 0, 0
+	}
 	if f.attempts++; f.attempts < followAttempts {
 		f.at = now.Add(followBackoff << (f.attempts - 1))
 		return

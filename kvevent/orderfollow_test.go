@@ -314,6 +314,7 @@ func TestFollower(t *testing.T) {
 		{"no answer in time", true, "activate; 3; 4; " + tries + "; 5; 7", asks + "; lost; 3; 4; 5; lost; ask 0"},
 		{"an answer in time", true, "activate; none; wait 199ms; wait 1ms; none; wait 399ms; wait 1ms; dump 4; 5", "ask 0; ask 0; ask 0; lost; rebuild; 0; complete; 5"},
 		{"holes remain", true, "activate; 3; 5; " + tries + "; 6", asks + "; lost; 3; lost; 5; 6"},
+		{"no answer about a hole", true, "activate; 6; dump 4; none; wait 200ms; dump 5; 7", "ask 0; lost; rebuild; 0; complete; ask 5; lost; ask 0; lost; rebuild; 0; complete; 6; 7"},
 		{"not there yet", true, strings.ReplaceAll("activate; 3; "+tries, "none", "too_new") + "; 4", asks + "; lost; 3; 4"},
 		{"not possible", true, strings.ReplaceAll("activate; 3; "+tries, "none", "invalid") + "; 4", asks + "; lost; 3; 4"},
 		{"cannot be told now", true, strings.ReplaceAll("activate; 3; "+tries, "none", "failed") + "; 4; dump 3; 5", asks + "; ask 0; lost; rebuild; 0; complete; 4; 5"},
