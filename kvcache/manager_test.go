@@ -63,6 +63,12 @@ func TestAnyHistoryOfManagers(t *testing.T) {
 		}
 		m := newManager(newPlantOver(t.Fatalf, pools, cfg), cfg)
 		m.pins = true // the model says what is ephemeral
+		for _, h := range rapid.SliceOfDistinct(rapid.IntRange(1, 15), rapid.ID).Draw(t, "blocks below") {
+			k := rapid.IntRange(1, 3).Draw(t, "on tier")
+			if tier := m.tiers[k]; tier != nil && tier.Pool().Stats().Free > 0 {
+				m.put(kv.Tier(k), kv.SeqHash(h))
+			}
+		}
 		calm := rapid.Bool().Draw(t, "nothing fails")
 		someTier := func(t *rapid.T) (kv.Tier, bool) {
 			k := kv.Tier(rapid.IntRange(0, 3).Draw(t, "tier"))
