@@ -151,7 +151,8 @@ func (r *Registry) survey(p *prefetch) {
 }
 
 // lead estimates the time of the second step with the bandwidth that prefetches
-// have, and half of it again.
+// have, and half of it again. What is on the device now may have gone by then, and
+// more than prefetches may hold does not come.
 func (r *Registry) lead(p *prefetch) time.Duration {
 	from := kv.TierHost
 	for r.way(Edge{from, kv.TierDevice}) == nil {
@@ -160,7 +161,9 @@ func (r *Registry) lead(p *prefetch) time.Duration {
 		}
 	}
 	w := r.way(Edge{from, kv.TierDevice})
-	return NewLink(w.cfg.Link).Estimate(int64(p.Scheduled)*r.cfg.BlockBytes, true) * 3 / 2
+	most := int(r.cfg.PrefetchShare * float64(r.device.pool.Stats().Total))
+	blocks := int64(min(p.Already+p.Scheduled, most))
+	return NewLink(w.cfg.Link).Estimate(blocks*r.cfg.BlockBytes, true) * 3 / 2
 }
 
 // got books that a block has reached the host, or has not.
