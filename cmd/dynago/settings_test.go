@@ -75,6 +75,10 @@ func TestRouterSettingsMatter(t *testing.T) {
 		"migration-max-seq-len":           "TestFaultSettings",
 		"runtime-inhibited-duration-secs": "TestFaultSettings",
 		"durable-kv-events":               "past.txtar",
+		"shared-cache-type":               "TestRouterFollowsKVStore",
+		"shared-cache-events":             "TestRouterFollowsKVStore",
+		"shared-cache-replay":             "TestRouterFollowsKVStore",
+		"shared-cache-layout":             "TestRouterFollowsKVStore",
 	}
 	seen := 0
 	for _, s := range parseRouter(t, nil).settings {
