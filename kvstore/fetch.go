@@ -26,6 +26,7 @@ func (c *cache) get(ctx context.Context, sp *space, key string) *store.Value {
 		if v := c.fetch(ctx, u, p, tier); v != nil {
 			c.counts.hits++
 			c.tiers[tier].counts.hits++
+			c.well(c.tiers[tier])
 			return v
 		}
 	}

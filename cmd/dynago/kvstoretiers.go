@@ -42,7 +42,9 @@ func (s *tierSettings) open(ctx context.Context) (l lower, err error) {
 		if err != nil {
 			return l, fmt.Errorf("--disk: %w", err)
 		}
-		d, err := disk.Open(ctx, disk.Options{Dir: s.Dir, Capacity: capacity, Sync: s.DiskSync})
+		// A disk that has less room than that is used up to the last step.
+		step := min(max(capacity/64, 16<<20), 256<<20)
+		d, err := disk.Open(ctx, disk.Options{Dir: s.Dir, Capacity: capacity, Step: step, Sync: s.DiskSync})
 		if err != nil {
 			return l, fmt.Errorf("--dir: %w", err)
 		}
