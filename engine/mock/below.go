@@ -200,8 +200,24 @@ func (c *Core) forgetContents() {
 	}
 }
 
-// publish publishes block k of a request on the device.
-func (b *below) publish(c *Core, r *request, k int, parent kvcache.Ref) (added bool) {
+// publish publishes block k of a request on the device, and heeds what it asks for it.
+// It reports whether nobody had stored the block before.
+func (c *Core) publish(r *request, k int, parent kvcache.Ref) (fresh bool) {
+	if r.wishes == nil {
+		return c.register(r, k, parent)
+	}
+	quiet := c.quiet(r, r.seq[k:k+1])
+	fresh = c.register(r, k, parent)
+	c.mark(r, k, fresh)
+	c.hush(quiet)
+	return fresh
+}
+
+func (c *Core) register(r *request, k int, parent kvcache.Ref) (fresh bool) {
+	b := c.below
+	if b == nil {
+		return c.pool.Register(r.blocks[k], r.seq[k], parent)
+	}
 	block := kvcache.Block{Hash: r.seq[k], Local: r.local[k]}
 	if k > 0 {
 		block.Parent = r.seq[k-1]
@@ -243,6 +259,14 @@ func (c *Core) match(r *request, dst []kvcache.Ref, hashes []kv.SeqHash) []kvcac
 	}
 	c.hush(quiet)
 	return dst
+}
+
+// giveBack releases all blocks of a request.
+func (c *Core) giveBack(r *request) {
+	quiet := c.quiet(r, r.seq[:min(r.sealed, len(r.seq))])
+	c.release(r.blocks)
+	c.hush(quiet)
+	r.blocks = r.blocks[:0]
 }
 
 func (c *Core) release(refs []kvcache.Ref) {

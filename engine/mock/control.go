@@ -58,6 +58,10 @@ func (c *Core) OpenSession(now time.Duration, id kvcache.SessionID, o kvcache.Se
 // pins.
 func (c *Core) CloseSession(now time.Duration, id kvcache.SessionID) kvcache.SessionState {
 	c.at(now)
+	return c.closeSession(id)
+}
+
+func (c *Core) closeSession(id kvcache.SessionID) kvcache.SessionState {
 	was := c.pool.CloseSession(id)
 	if c.below != nil {
 		for _, t := range c.below.lower {

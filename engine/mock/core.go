@@ -150,11 +150,10 @@ type Admission struct {
 
 type request struct {
 	Request
-	wishes *wishes // or nil
-	id     ID
-	local  []kv.LocalHash // of the blocks that are complete
-	seq    []kv.SeqHash
-	out    []uint32 // generated so far
+	id    ID
+	local []kv.LocalHash // of the blocks that are complete
+	seq   []kv.SeqHash
+	out   []uint32 // generated so far
 
 	blocks   []kvcache.Ref
 	sealed   int // leading blocks that are published
@@ -168,6 +167,7 @@ type request struct {
 	due       time.Duration
 	held      bool
 
+	wishes   *wishes        // or nil
 	arrived  uint64         // in what order
 	load     kvcache.LoadID // while it is parked
 	parkedAt time.Duration
@@ -271,7 +271,7 @@ func (c *Core) Cancel(id ID) {
 // retire gives back everything of a request that is in no queue.
 func (c *Core) retire(r *request) {
 	c.leaveTurn(r)
-	c.release(r.blocks)
+	c.giveBack(r)
 	*r = request{
 		id:    r.id + 1<<32,
 		local: r.local[:0], seq: r.seq[:0], out: r.out[:0], blocks: r.blocks[:0], from: r.from[:0],

@@ -108,11 +108,7 @@ func (c *Core) hush(hashes []kv.SeqHash) {
 // mark applies what a request asks for block k, which is stored now; it is fresh
 // if nobody had stored it before.
 func (c *Core) mark(r *request, k int, fresh bool) {
-	w := r.wishes
-	if w == nil {
-		return
-	}
-	ref := r.blocks[k]
+	w, ref := r.wishes, r.blocks[k]
 	if keep, ok := w.plan.Retention(k, fresh); ok {
 		c.pool.Retain(ref, keep)
 	}
@@ -131,7 +127,7 @@ func (c *Core) mark(r *request, k int, fresh bool) {
 // think notes where the reasoning of an answer begins.
 func (r *request) think(id uint32) {
 	w := r.wishes
-	if w == nil || w.thinking >= 0 || r.Directives.Thinking == nil {
+	if w.thinking >= 0 || r.Directives.Thinking == nil {
 		return
 	}
 	if slices.Contains(r.Directives.Thinking.Start, id) {
@@ -179,7 +175,7 @@ func (c *Core) leaveTurn(r *request) {
 	}
 	c.pool.EndTurn(r.Session, r.blocks[:min(r.sealed, len(r.blocks))])
 	if r.Directives.EvictSession {
-		c.CloseSession(c.start, r.Session)
+		c.closeSession(r.Session)
 	}
 }
 

@@ -36,16 +36,16 @@ func TestContractOnTiers(t *testing.T) {
 	})
 }
 
-// says runs a request and returns its last delta.
-func says(t testing.TB, e *mock.Engine, r *engine.Request) (last engine.Delta) {
+// last runs a request and returns its last delta.
+func last(t testing.TB, e *mock.Engine, r *engine.Request) (delta engine.Delta) {
 	t.Helper()
 	for d, err := range e.Generate(t.Context(), r) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		last = d
+		delta = d
 	}
-	return last
+	return delta
 }
 
 func asking(from uint32, prompt int, change ...func(*kv.Directives)) *engine.Request {
@@ -60,7 +60,7 @@ func asking(from uint32, prompt int, change ...func(*kv.Directives)) *engine.Req
 func TestDiskOutlivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := open(t, mock.Config{Source: mock.SourceRandom}, deep(40, 0), func(a *mock.Args) { a.DiskBlocks = 400 })
-		says(t, e, asking(0, 160))
+		last(t, e, asking(0, 160))
 		time.Sleep(time.Second)
 		e.Restart()
 		stored := 0
@@ -81,13 +81,13 @@ func TestDiskOutlivesARestart(t *testing.T) {
 		if stored != 10 {
 			t.Errorf("%d blocks are told after the restart, want 10", stored)
 		}
-		if d := says(t, e, asking(0, 161)); *d.Usage.Cached != 160 {
+		if d := last(t, e, asking(0, 161)); *d.Usage.Cached != 160 {
 			t.Errorf("%d tokens cached, want 160", *d.Usage.Cached)
 		}
 		if !e.Forget() {
 			t.Error("an idle engine keeps its cache")
 		}
-		if d := says(t, e, asking(0, 161)); *d.Usage.Cached != 0 {
+		if d := last(t, e, asking(0, 161)); *d.Usage.Cached != 0 {
 			t.Errorf("%d tokens cached after all was forgotten", *d.Usage.Cached)
 		}
 	})
@@ -98,8 +98,8 @@ func TestDiskOutlivesARestart(t *testing.T) {
 func TestPrefetch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := open(t, mock.Config{Source: mock.SourceRandom}, deep(40, 400), func(a *mock.Args) { a.SpeedupRatio = 1 })
-		says(t, e, asking(0, 48))
-		says(t, e, asking(1000, 630))
+		last(t, e, asking(0, 48))
+		last(t, e, asking(1000, 630))
 		p, err := e.Prefetch(t.Context(), engine.PrefetchRequest{TokenIDs: ids(0, 48), In: time.Minute})
 		if err != nil || p.Requested != 3 || p.Already+p.Scheduled != 3 || p.Scheduled == 0 || p.State != "running" {
 			t.Fatalf("%+v, %v", p, err)
@@ -109,7 +109,7 @@ func TestPrefetch(t *testing.T) {
 			t.Errorf("after its deadline %+v, %v", p, err)
 		}
 		before := e.CacheStats()[0].Parked
-		if d := says(t, e, asking(0, 49)); *d.Usage.Cached != 48 {
+		if d := last(t, e, asking(0, 49)); *d.Usage.Cached != 48 {
 			t.Errorf("%d tokens cached, want 48", *d.Usage.Cached)
 		}
 		if after := e.CacheStats()[0].Parked; after != before {
@@ -189,7 +189,7 @@ func TestPinsLast(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				e := open(t, mock.Config{Source: mock.SourceRandom}, deep(40, 80), func(a *mock.Args) { a.SpeedupRatio = 1 })
-				d := says(t, e, asking(0, 65, tt.first))
+				d := last(t, e, asking(0, 65, tt.first))
 				if asked := asking(0, 65, tt.first).KV.Pins; (d.Pinned != nil) != (asked != nil) || asked != nil && d.Pinned.Outcome() != "full" {
 					t.Errorf("the answer says %+v of its pins", d.Pinned)
 				}
@@ -200,10 +200,10 @@ func TestPinsLast(t *testing.T) {
 					}
 				}
 				for i := range uint32(20) {
-					says(t, e, asking(10_000*(i+1), 600))
+					last(t, e, asking(10_000*(i+1), 600))
 					time.Sleep(time.Second)
 				}
-				d = says(t, e, asking(0, 65))
+				d = last(t, e, asking(0, 65))
 				if stays := *d.Usage.Cached == 64; stays != tt.stays || !stays && *d.Usage.Cached != 0 {
 					t.Errorf("%d tokens are left, want them to stay: %v", *d.Usage.Cached, tt.stays)
 				}
@@ -235,7 +235,7 @@ func TestEnginesShareAStore(t *testing.T) {
 				}
 			}
 		})
-		says(t, one, asking(0, 160))
+		last(t, one, asking(0, 160))
 		time.Sleep(time.Second)
 		synctest.Wait()
 		for _, h := range kv.AppendSeqHashes(nil, kv.AppendLocalHashes(nil, ids(0, 160), 16, kv.Namespace{}.Seed())) {
@@ -243,14 +243,14 @@ func TestEnginesShareAStore(t *testing.T) {
 				t.Errorf("the second engine did not tell of block %x", h)
 			}
 		}
-		if d := says(t, two, asking(0, 161)); *d.Usage.Cached != 160 {
+		if d := last(t, two, asking(0, 161)); *d.Usage.Cached != 160 {
 			t.Errorf("the second engine found %d tokens, want 160", *d.Usage.Cached)
 		}
 		if hits := two.CacheStats()[0].Tiers[kv.TierShared].HitTokens; hits != 160 {
 			t.Errorf("%d of them were in the store", hits)
 		}
 		one.Restart()
-		if d := says(t, one, asking(0, 161)); *d.Usage.Cached != 160 {
+		if d := last(t, one, asking(0, 161)); *d.Usage.Cached != 160 {
 			t.Errorf("after a restart the first engine found %d tokens, want 160", *d.Usage.Cached)
 		}
 		if err := two.Close(); err != nil {

@@ -123,8 +123,8 @@ func (c *Core) unpark(r *request) {
 // drop takes the blocks from a request that does not run.
 func (c *Core) drop(r *request) {
 	c.unpark(r)
-	c.release(r.blocks)
-	r.blocks, r.from = r.blocks[:0], r.from[:0]
+	c.giveBack(r)
+	r.from = r.from[:0]
 	r.loaded = false
 }
 
@@ -153,6 +153,19 @@ func (c *Core) yield(keep *request) bool {
 	c.drop(last)
 	c.waiting.putBack(last)
 	return true
+}
+
+// returning returns how many slots of the device are being filled for nobody who
+// runs: they can be had as soon as that ends.
+func (c *Core) returning() int {
+	if c.below == nil {
+		return 0
+	}
+	n := c.pool.Stats().Mutable
+	for _, r := range c.running {
+		n -= len(r.blocks) - r.sealed
+	}
+	return n
 }
 
 // found books on which tiers the blocks lay that an admitted request did not have

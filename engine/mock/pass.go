@@ -26,8 +26,7 @@ func (c *Core) Step(now time.Duration) *Result {
 	for _, r := range c.running {
 		r.used = 0
 	}
-	c.continueRunning()
-	if len(c.result.Preempted) == 0 {
+	if short := c.continueRunning(); !short && len(c.result.Preempted) == 0 {
 		c.admit()
 	}
 	c.measure()
@@ -47,7 +46,8 @@ func (c *Core) Step(now time.Duration) *Result {
 // continueRunning schedules the running requests in order. What a request of
 // this pass has computed is published only when all of them are through,
 // because until then it may still be preempted, and would not have computed it.
-func (c *Core) continueRunning() {
+// Short says that one of them waits for slots that are about to be given back.
+func (c *Core) continueRunning() (short bool) {
 	for i := 0; i < len(c.running) && c.budget > 0; i++ {
 		r := c.running[i]
 		want := c.want(r)
@@ -57,6 +57,10 @@ func (c *Core) continueRunning() {
 		for want > 0 && !c.grow(r, r.computed+want) {
 			if c.yield(nil) {
 				continue
+			}
+			if c.returning() > 0 {
+				want, short = 0, true
+				break
 			}
 			victim := c.victim()
 			gone := c.running[victim]
@@ -75,6 +79,7 @@ func (c *Core) continueRunning() {
 			c.seal(r, r.computed)
 		}
 	}
+	return short
 }
 
 // admit moves requests from the queue to the running ones, as long as they fit.
@@ -214,8 +219,8 @@ func (c *Core) preempt(i int) {
 	c.running = slices.Delete(c.running, i, i+1)
 	c.budget += r.used
 	c.stats.Recomputed += int64(r.computed - r.used)
-	c.release(r.blocks)
-	r.blocks, r.from, r.loaded = r.blocks[:0], r.from[:0], false
+	c.giveBack(r)
+	r.from, r.loaded = r.from[:0], false
 	r.sealed, r.computed, r.used = 0, 0, 0
 	r.recompute = true
 	r.preempted++
@@ -240,17 +245,8 @@ func (c *Core) seal(r *request, upto int) {
 		if k > 0 {
 			parent = r.blocks[k-1]
 		}
-		quiet := c.quiet(r, r.seq[k:k+1])
-		if c.below != nil {
-			c.mark(r, k, c.below.publish(c, r, k, parent))
-			c.hush(quiet)
-			continue
-		}
-		fresh := c.pool.Register(r.blocks[k], r.seq[k], parent)
-		c.mark(r, k, fresh)
-		c.hush(quiet)
-		if !fresh {
-			continue // known; what is new can only stand behind it
+		if fresh := c.publish(r, k, parent); !fresh || c.below != nil {
+			continue // known, and what is new can only stand behind it; or told by the tiers
 		}
 		c.local[r.blocks[k]] = r.local[k]
 		if run == nil {
@@ -384,7 +380,9 @@ func (c *Core) give(r *request) *Output {
 		}
 		id := r.Generator.Next()
 		r.out = append(r.out, id)
-		r.think(id)
+		if r.wishes != nil {
+			r.think(id)
+		}
 		var shown bool
 		o.Finish, shown = r.ends(id)
 		if shown {

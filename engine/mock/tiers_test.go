@@ -1,10 +1,10 @@
 package mock_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/kvcache"
@@ -254,27 +254,198 @@ func TestSubAgentsShareAPrefix(t *testing.T) {
 	}
 }
 
-// What all tiers tell folds to what lies on them.
-func (w *cores) folded() {
-	w.t.Helper()
-	for i, c := range w.cores {
-		var now tierView
-		now.apply(w.t, c.Stored())
-		for k := range now {
-			if len(now[k]) != len(w.folds[i][k]) {
-				w.t.Errorf("core %d: events fold to %d blocks on %s, the snapshot has %d", i, len(w.folds[i][k]), kv.Tier(k), len(now[k]))
-			}
+// on says which of a sequence's blocks lie on a tier.
+func (w *cores) on(n int, tier kv.Tier, tokens []uint32) (there []int) {
+	for i, h := range w.cores[n].Hashes(tokens, kv.Namespace{}) {
+		if w.folds[n][tier][kv.EngineHash(h)] {
+			there = append(there, i)
 		}
-		s := w.stats(i)
-		for k := range s.Tiers {
-			if s.Tiers[k].Stored != len(now[k]) {
-				w.t.Errorf("core %d: %d blocks on %s, %d told", i, s.Tiers[k].Stored, kv.Tier(k), len(now[k]))
+	}
+	return there
+}
+
+// span returns the numbers from one to before another.
+func span(from, to int) (n []int) {
+	for i := from; i < to; i++ {
+		n = append(n, i)
+	}
+	return n
+}
+
+// written gives tokens that a test has written down.
+type written struct{ tokens []uint32 }
+
+func (g *written) Next() uint32 {
+	id := g.tokens[0]
+	g.tokens = g.tokens[1:]
+	return id
+}
+
+// Of 100 tokens of prompt, 40 of thought and 20 of answer, in blocks of 16, blocks 0
+// to 5 end before the thought. The others go first and are not written, unless the
+// next prompt keeps the thought.
+func TestThinkingIsNotWritten(t *testing.T) {
+	const begins, ends = 7, 8
+	prompt := ids(1000, 100)
+	answer := slices.Concat([]uint32{begins}, ids(2000, 38), []uint32{ends}, ids(3000, 20))
+	for _, tt := range []struct {
+		name    string
+		prompt  []uint32
+		answer  []uint32
+		session kvcache.SessionID
+		drops   bool
+		off     bool
+		written []int
+	}{
+		{"dropped", prompt, answer, 0, true, false, span(0, 6)},
+		{"dropped in a session", prompt, answer, 9, true, false, span(0, 6)},
+		{"kept", prompt, answer, 9, false, false, span(0, 10)},
+		{"off", prompt, answer, 9, true, true, span(0, 10)},
+		{"no thought", prompt, ids(2000, 60), 9, true, false, span(0, 10)},
+		{"thought that the prompt begins", append(prompt[:95:95], begins), append(ids(2000, 39), answer[39:]...), 9, true, false, span(0, 6)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := tiered(64, 64, 64)
+			a.BlockSize = 16
+			if tt.off {
+				a.ThinkEphemeral = "off"
 			}
+			w := newCores(t, a)
+			w.submit(0, "r", tt.prompt, len(tt.answer), func(r *mock.Request) {
+				r.Generator, r.Session, r.Directives = &written{tt.answer}, tt.session, &kv.Directives{}
+				if tt.drops {
+					r.Directives.Thinking = &kv.Thinking{Start: []uint32{begins}, End: []uint32{ends}}
+				}
+			})
+			w.run(long)
+			whole := append(slices.Clone(tt.prompt), tt.answer...)
+			if got := w.on(0, kv.TierDevice, whole); len(got) != len(whole)/16 {
+				t.Errorf("blocks %v are on the device", got)
+			}
+			for _, tier := range []kv.Tier{kv.TierHost, kv.TierDisk} {
+				if got := w.on(0, tier, whole); !slices.Equal(got, tt.written) {
+					t.Errorf("blocks %v are on %s, want %v", got, tier, tt.written)
+				}
+			}
+		})
+	}
+}
+
+// A sub-agent shares its parent's prefix. Its own blocks are nowhere but on the
+// device, and, once its session is closed, exactly they go first.
+func TestSubAgentLeavesNothing(t *testing.T) {
+	a := tiered(400, 4000, 4000)
+	a.SubagentEphemeral = true
+	w := newCores(t, a)
+	of := func(session kvcache.SessionID, id, parent string) func(*mock.Request) {
+		return func(r *mock.Request) {
+			r.Session, r.Directives = session, &kv.Directives{Session: kv.Session{ID: id, Parent: parent}}
+		}
+	}
+	prefix := ids(1000, 400) // 100 blocks
+	own := append(slices.Clone(prefix), ids(5000, 800)...)
+	w.submit(0, "parent", append(prefix[:400:400], 1), 1, of(1, "p", ""))
+	w.run(long)
+	w.submit(0, "child", append(own[:1200:1200], 2), 1, of(2, "c", "p"))
+	w.run(long)
+	w.wants("child", [4]int{400})
+	if got := w.on(0, kv.TierHost, own); !slices.Equal(got, span(0, 100)) {
+		t.Errorf("%d blocks are on the host, want the 100 of the parent: %v", len(got), got)
+	}
+	w.cores[0].CloseSession(w.now, 2)
+	w.submit(0, "flood", ids(100_000, 1199), 1)
+	w.run(long)
+	if got := w.stats(0).Tiers[kv.TierDevice].Evictions; got[kvcache.Ephemeral] != 200 || got[kvcache.Plain] != 0 {
+		t.Errorf("evicted %v, want the 200 ephemeral ones and no other", got)
+	}
+	w.submit(0, "second", append(prefix[:400:400], 3), 1, of(3, "d", "p"))
+	w.run(long)
+	w.wants("second", [4]int{400})
+}
+
+// A harness replaces its history by a summary: what the old history had beyond the
+// common beginning goes first, with the second prompt of the new one.
+func TestCompaction(t *testing.T) {
+	for _, told := range []bool{false, true} {
+		a := tiered(300, 0, 3000)
+		w := newCores(t, a)
+		ask := func(name string, prompt []uint32, compacted bool) {
+			w.submit(0, name, prompt, 1, func(r *mock.Request) {
+				r.Session, r.Directives = 1, &kv.Directives{Session: kv.Session{ID: "s"}, Compacted: compacted}
+			})
+			w.run(long)
+		}
+		common := ids(1000, 80)
+		ask("old", slices.Concat(common, ids(2000, 520), []uint32{1}), false) // 150 blocks
+		summary := slices.Concat(common, ids(3000, 80))
+		ask("new", append(summary[:160:160], 2), told)
+		if !told {
+			ask("rollback", slices.Concat(common, ids(2000, 520), []uint32{1}), false)
+			w.wants("rollback", [4]int{600})
+			ask("again", append(summary[:160:160], 3), false)
+			ask("new turn", append(summary[:160:160], ids(4000, 8)...), false)
+		}
+		w.submit(0, "flood", ids(100_000, 1100), 1) // 275 blocks
+		w.run(long)
+		if got := w.stats(0).Tiers[kv.TierDevice].Evictions; got[kvcache.Ephemeral] != 130 {
+			t.Errorf("told %v: evicted %v, want the 130 blocks of the old history first", told, got)
 		}
 	}
 }
 
-var (
-	_ = kvcache.Root
-	_ engine.Finish
-)
+// What is asked for a block goes with it: pinned or worth more on one worker, it
+// outlives others on the worker that loads it.
+func TestRetentionTravels(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		asks  kv.Directives
+		stays bool
+	}{
+		{"nothing", kv.Directives{}, false},
+		{"a range", kv.Directives{Ranges: []kv.Range{{Priority: 90}}}, true},
+		{"a range with a time", kv.Directives{Ranges: []kv.Range{{Priority: 90, TTL: time.Hour}}}, true},
+		{"one that is over", kv.Directives{Ranges: []kv.Range{{Priority: 90, TTL: time.Millisecond}}}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := tiered(32, 64, 0)
+			a.SharedBlocks, a.LoadBias = 256, 1e6
+			w := newCores(t, a, a)
+			w.submit(0, "first", ids(0, 40), 1, func(r *mock.Request) { r.Directives = &tt.asks })
+			w.run(long)
+			w.now += time.Minute
+			w.submit(1, "second", ids(0, 41), 1)
+			w.run(long)
+			w.wants("second", [4]int{kv.TierShared: 40})
+			for i := range uint32(3) {
+				w.submit(1, "flood", ids(10_000*(i+1), 80), 1)
+				w.run(long)
+			}
+			if got := w.on(1, kv.TierDevice, ids(0, 40)); (len(got) == 10) != tt.stays || !tt.stays && len(got) > 0 {
+				t.Errorf("blocks %v are left on the device, want them to stay: %v", got, tt.stays)
+			}
+		})
+	}
+}
+
+// A request that runs out of blocks takes those of requests that wait for theirs,
+// before it sends anyone back.
+func TestRunningGoesBeforeLoading(t *testing.T) {
+	a := tiered(12, 64, 0)
+	a.LoadBias, a.BandwidthG2G1 = 1e6, 1e-7
+	w := newCores(t, a)
+	w.submit(0, "first", ids(0, 32), 1)
+	w.run(long)
+	w.submit(0, "flood", ids(1000, 44), 1)
+	w.run(long)
+	w.submit(0, "runs", ids(2000, 16), 24) // in the end ten blocks
+	w.run(150 * time.Millisecond)
+	w.submit(0, "again", ids(0, 25), 1) // six blocks, some of which are to be loaded
+	w.run(long)
+	s := w.stats(0)
+	if s.Loads.Cancelled == 0 || s.Recomputed > 0 {
+		t.Errorf("%d loads cancelled and %d tokens recomputed: want the load to give way", s.Loads.Cancelled, s.Recomputed)
+	}
+	if w.took["again"] <= w.took["runs"] {
+		t.Error("again was first")
+	}
+}
