@@ -22,7 +22,7 @@ type known struct {
 	pins     []int // likewise
 
 	sequence, thinking, superseded []where
-	prompt, thinkingAt, fork       int
+	prompt, thinkingAt, fork, same int
 	thinkingDue                    time.Duration
 	mark                           kv.SeqHash
 	compacted                      bool
@@ -215,7 +215,22 @@ func (m *keeper) begin(id kvcache.SessionID, o kvcache.SessionOptions, prompt []
 		}
 		s.compacted = false
 	}
-	s.prompt = len(prompt)
+	s.prompt, s.same = len(prompt), common
+}
+
+func (m *keeper) compact(id kvcache.SessionID) {
+	s := m.sessions[id]
+	if s == nil {
+		return
+	}
+	if len(s.superseded) == 0 && s.running > 0 {
+		s.superseded = slices.Clone(s.sequence[s.same:])
+	}
+	if len(s.superseded) == 0 {
+		s.compacted = true
+		return
+	}
+	m.supersede(id, s)
 }
 
 func (m *keeper) supersede(id kvcache.SessionID, s *known) {
@@ -292,7 +307,7 @@ func (m *keeper) endTurn(id kvcache.SessionID, refs []kvcache.Ref) {
 		}
 		s.sequence = append(s.sequence, where{i, m.slots[i].hash})
 	}
-	s.prompt = min(s.prompt, len(s.sequence))
+	s.prompt, s.same = min(s.prompt, len(s.sequence)), len(s.sequence)
 	if len(s.thinking) > 0 {
 		s.thinkingDue = m.now + time.Minute
 	}

@@ -33,6 +33,7 @@ func half(h kv.SeqHash) uint32 { return uint32(h ^ h>>32) }
 // next prompt what of it is never coming back.
 type history struct {
 	sequence []held // of the last request that ended
+	common   int    // how much of it the prompt has that came last
 	prompt   int    // blocks of that request's prompt
 
 	thinking    []held // to become ephemeral once the prompt leaves them out
@@ -68,7 +69,7 @@ func (k *keeper) remember(s *session, refs []Ref) {
 		}
 		s.sequence = append(s.sequence, k.heldOf(i))
 	}
-	s.prompt = min(s.prompt, len(s.sequence))
+	s.prompt, s.common = min(s.prompt, len(s.sequence)), len(s.sequence)
 	if len(s.thinking) > 0 {
 		s.thinkingDue = k.after(thinkingGrace)
 	}
@@ -146,12 +147,16 @@ func (k *keeper) thinksIn(s *session, refs []Ref) bool {
 func ThinkingFrom(token, blockSize int) int { return token / blockSize }
 
 // Compact tells that the harness has replaced a session's history by a summary.
-// If a prompt has come since that looked like it, what it left out becomes
-// ephemeral now, else with the next prompt.
+// What it has left out becomes ephemeral now, if a prompt has come that looked like
+// it, or a request is running whose prompt leaves something out, else with the next
+// prompt that does.
 func (k *keeper) Compact(id SessionID) {
 	s := k.session(id)
 	if s == nil {
 		return
+	}
+	if len(s.superseded) == 0 && s.running > 0 {
+		s.superseded = append(s.superseded, s.sequence[s.common:]...)
 	}
 	if len(s.superseded) == 0 {
 		s.compacted = true
@@ -192,7 +197,7 @@ func (k *keeper) compare(s *session, prompt []kv.SeqHash) {
 		}
 		s.compacted = false
 	}
-	s.prompt = len(prompt)
+	s.prompt, s.common = len(prompt), common
 }
 
 // supersede gives up a session's old history.

@@ -262,6 +262,21 @@ func TestCompaction(t *testing.T) {
 			t.Errorf("%d ephemeral blocks, want 15", n)
 		}
 	})
+	t.Run("said so with it", func(t *testing.T) {
+		p, old, _ := compaction(t)
+		next := slices.Concat(old[:160], run(3001, 2)) // too like the old one to be seen
+		_, end := start(t, p, id, o, next)
+		p.Compact(id)
+		if n := byClass(p, old, kvcache.Ephemeral); n != 15 {
+			t.Errorf("%d ephemeral blocks, want 15", n)
+		}
+		end()
+		p.Compact(id) // of what comes next
+		turnOf(t, p, id, o, slices.Concat(next, run(4001, 2)))
+		if n := byClass(p, next, kvcache.Plain); n != 162 {
+			t.Errorf("%d plain blocks of the new history, want 162", n)
+		}
+	})
 	t.Run("what others use stays", func(t *testing.T) {
 		p, old, summary := compaction(t)
 		turnOf(t, p, 2, o, old[:50])

@@ -382,13 +382,7 @@ func (x *machine) close(t *rapid.T) {
 func (x *machine) compact(t *rapid.T) {
 	id, _ := session(t)
 	x.p.Compact(id)
-	if s := x.m.sessions[id]; s == nil {
-		return
-	} else if len(s.superseded) == 0 {
-		s.compacted = true
-	} else {
-		x.m.supersede(id, s)
-	}
+	x.m.compact(id)
 }
 
 // mark makes a block ephemeral, or once, or not to be written.

@@ -139,6 +139,9 @@ func (p *Pool) AllocateSpare(dst []Ref, n int) (refs []Ref, evicted []kv.SeqHash
 }
 
 func (p *Pool) allocate(dst []Ref, n, available int) (refs []Ref, evicted []kv.SeqHash, ok bool) {
+	if n < 0 {
+		panic(fmt.Sprintf("kvcache: %d blocks allocated", n))
+	}
 	if n > available {
 		return dst, nil, false
 	}

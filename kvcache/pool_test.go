@@ -101,6 +101,7 @@ func TestMisusePanics(t *testing.T) {
 		},
 		"register twice":        func(p *kvcache.Pool) { p.Register(store(t, p, 1)[0], 2, kvcache.Root) },
 		"parent not published":  func(p *kvcache.Pool) { r, _, _ := p.Allocate(nil, 2); p.Register(r[0], 1, r[1]) },
+		"allocate less than 0":  func(p *kvcache.Pool) { p.Allocate(nil, -1) },
 		"a pool without blocks": func(*kvcache.Pool) { kvcache.New(0) },
 	} {
 		t.Run(name, func(t *testing.T) {
