@@ -51,3 +51,34 @@ func TestReadSize(t *testing.T) {
 		}
 	}
 }
+
+func TestTierSettings(t *testing.T) {
+	good := tierSettings{Disk: "1MiB", S3: "1MiB", Lookup: 1, Transfer: 1}
+	for want, change := range map[string]func(*tierSettings){
+		`--disk: "much"`:             func(s *tierSettings) { s.Dir, s.Disk = t.TempDir(), "much" },
+		"--dir: kvcache/disk: mkdir": func(s *tierSettings) { s.Dir = "/dev/null/x" },
+		"--disk-pin-budget: 2: want": func(s *tierSettings) { s.DiskPins = 2 },
+		`--s3: "much"`:               func(s *tierSettings) { s.Endpoint, s.Bucket, s.S3 = "http://127.0.0.1:9", "bucket", "much" },
+		"--s3-lookup-timeout":        func(s *tierSettings) { s.Endpoint, s.Bucket, s.Lookup = "http://127.0.0.1:9", "bucket", 0 },
+		"--s3-endpoint: kvcache/s3":  func(s *tierSettings) { s.Bucket = "bucket" },
+		`bucket ""`:                  func(s *tierSettings) { s.Endpoint = "http://127.0.0.1:9" },
+	} {
+		s := good
+		change(&s)
+		l, err := s.open(t.Context())
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if err := l.close(); err != nil {
+			t.Error(err)
+		}
+	}
+	good.Dir, good.Endpoint, good.Bucket = t.TempDir(), "http://127.0.0.1:9", "bucket"
+	l, err := good.open(t.Context())
+	if err != nil || len(l.tiers) != 2 || l.tiers[0].Later || !l.tiers[1].Later {
+		t.Errorf("%+v, %v", l.tiers, err)
+	}
+	if err := l.close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -37,6 +37,9 @@ type lower struct {
 // open opens the tiers that are set. What was opened must be closed, also after an
 // error.
 func (s *tierSettings) open(ctx context.Context) (l lower, err error) {
+	if s.DiskPins < 0 || s.DiskPins > 1 {
+		return l, fmt.Errorf("--disk-pin-budget: %v: want 0 to 1", s.DiskPins)
+	}
 	if s.Dir != "" {
 		capacity, err := readSize(s.Disk)
 		if err != nil {
