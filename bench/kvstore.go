@@ -51,20 +51,26 @@ func takeValues(ctx context.Context, b *bench) ([]part, error) {
 	return parts, disk.err
 }
 
-// diskReads reads values of 2 MiB from the driver of the disk, with as many
-// readers as there are cores, and the same bytes from one file without a cache.
+// diskReads reads values of 2 MiB that lie on disk, from the driver and over
+// loopback from a store, and the same bytes from one file without a cache, with as
+// many readers each.
 func (t *codecs) diskReads() (parts []part) {
-	for _, readers := range []int{1, 4} {
-		var ratios []float64
-		for range pick(t.bench, 5, 1) {
-			r, err := t.once("kvcache/disk", fmt.Sprintf("Read/readers=%d", readers), pick(t.bench, 20, 3))
-			if err != nil {
-				t.err = errors.Join(t.err, err)
-				return nil
+	for _, from := range []struct{ name, pkg, benchmark string }{
+		{"from the disk's driver", "kvcache/disk", "Read"},
+		{"from the disk over loopback", "kvstore", "DiskGet"},
+	} {
+		for _, readers := range []int{1, 4} {
+			var ratios []float64
+			for range pick(t.bench, 5, 1) {
+				r, err := t.once(from.pkg, fmt.Sprintf("%s/readers=%d", from.benchmark, readers), pick(t.bench, 20, 3))
+				if err != nil {
+					t.err = errors.Join(t.err, err)
+					return nil
+				}
+				ratios = append(ratios, r.values["%-of-plain"])
 			}
-			ratios = append(ratios, r.values["%-of-plain"])
+			parts = append(parts, median(fmt.Sprintf("2 MiB %s, %d readers: of what O_DIRECT alone gives", from.name, readers), "%", ratios).atLeast(70).aimAtLeast(90))
 		}
-		parts = append(parts, median(fmt.Sprintf("reading 2 MiB from disk, %d at a time, of what O_DIRECT alone gives", readers), "%", ratios).atLeast(70).aimAtLeast(90))
 	}
 	return parts
 }
