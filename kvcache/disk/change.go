@@ -15,9 +15,11 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 		return err
 	}
 	defer s.calls.Done()
-	lock := s.key(key)
-	lock.Lock()
-	defer lock.Unlock()
+	unlock, err := s.keys.Lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if err := s.remove(key, nil); err != nil {
 		return fmt.Errorf("kvcache/disk: deleting %q: %w", key, err)
 	}
@@ -86,9 +88,11 @@ func (s *Store) Retag(ctx context.Context, key string, tag []byte) error {
 		return err
 	}
 	defer s.calls.Done()
-	lock := s.key(key)
-	lock.Lock()
-	defer lock.Unlock()
+	unlock, err := s.keys.Lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 
 	e, next, err := s.reserveTag(key, bytes.Clone(tag))
 	if err != nil {

@@ -20,7 +20,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"iter"
 	"math"
 	"os"
@@ -67,8 +66,7 @@ type Store struct {
 	values, records file
 	unlock          func() error
 	now             func() time.Time
-	seed            maphash.Seed
-	keys            [64]sync.Mutex // by hash of the key: one change of a key at a time
+	keys            *store.Keys
 	erasing         sync.Mutex
 
 	mu      sync.Mutex
@@ -164,7 +162,7 @@ func over(ctx context.Context, opts Options, values, records file) (*Store, erro
 		opts: opts, values: values, records: records,
 		unlock:  func() error { return nil },
 		now:     opts.Now,
-		seed:    maphash.MakeSeed(),
+		keys:    store.NewKeys(),
 		entries: map[string]*entry{},
 	}
 	if s.now == nil {
@@ -188,11 +186,6 @@ func (s *Store) enter(ctx context.Context) error {
 	}
 	s.calls.Add(1)
 	return nil
-}
-
-// key returns the lock of changes to key.
-func (s *Store) key(key string) *sync.Mutex {
-	return &s.keys[maphash.String(s.seed, key)%uint64(len(s.keys))]
 }
 
 // Stat implements [store.Driver].

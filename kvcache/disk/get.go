@@ -70,9 +70,11 @@ func (s *Store) get(ctx context.Context, key string, read func(*record) error) e
 	case errors.Is(err, store.ErrTooLarge):
 		return fmt.Errorf("kvcache/disk: reading %q: %w", key, err)
 	}
-	lock := s.key(key)
-	lock.Lock()
-	defer lock.Unlock()
+	unlock, ended := s.keys.Lock(ctx, key)
+	if ended != nil {
+		return ended
+	}
+	defer unlock()
 	s.mu.Lock()
 	if errors.Is(err, store.ErrCorrupt) {
 		s.counts.Corrupt++

@@ -25,9 +25,11 @@ func (s *Store) Put(ctx context.Context, key string, value, tag []byte) error {
 		return err
 	}
 	defer s.calls.Done()
-	lock := s.key(key)
-	lock.Lock()
-	defer lock.Unlock()
+	unlock, err := s.keys.Lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 
 	e := &entry{refs: 1, record: record{
 		key: key, tag: bytes.Clone(tag), stored: s.now().UnixMilli(),

@@ -19,7 +19,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"iter"
 	"net"
 	"strings"
@@ -67,8 +66,7 @@ type Options struct {
 // Store is a driver over a peer.
 type Store struct {
 	opts Options
-	seed maphash.Seed
-	keys [64]sync.Mutex // by hash of the key: one change of a key at a time
+	keys *store.Keys
 
 	mu      sync.Mutex
 	idle    []*conn
@@ -110,7 +108,7 @@ func New(opts Options) (*Store, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Store{opts: opts, seed: maphash.MakeSeed()}, nil
+	return &Store{opts: opts, keys: store.NewKeys()}, nil
 }
 
 // Counts returns what went wrong so far.
@@ -134,11 +132,6 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// key returns the lock of changes to key, by this process.
-func (s *Store) key(key string) *sync.Mutex {
-	return &s.keys[maphash.String(s.seed, key)%uint64(len(s.keys))]
-}
-
 // Put implements [store.Driver].
 func (s *Store) Put(ctx context.Context, key string, value, tag []byte) error {
 	if len(key) > maxKey || len(tag) > store.MaxTag || int64(len(value)) > s.opts.MaxValue {
@@ -146,11 +139,13 @@ func (s *Store) Put(ctx context.Context, key string, value, tag []byte) error {
 			len(key), maxKey, len(tag), store.MaxTag, len(value), s.opts.MaxValue, store.ErrTooLarge)
 	}
 	h := header{size: int64(len(value)), sum: store.Sum(value), stored: s.opts.Now().UnixMilli(), tag: tag}
-	lock := s.key(key)
-	lock.Lock()
-	defer lock.Unlock()
+	unlock, err := s.keys.Lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	name := s.opts.Prefix + key
-	_, err := s.exchange(ctx, s.forChange(),
+	_, err = s.exchange(ctx, s.forChange(),
 		// Should the connection break in between, there is no old header for new
 		// bytes.
 		command("DEL", name+headerSuffix),
@@ -178,9 +173,11 @@ func (s *Store) Get(ctx context.Context, key string) (*store.Value, error) {
 		return v, about("getting", key, err)
 	}
 	// Perhaps it was read in the middle of a Put.
-	lock := s.key(key)
-	lock.Lock()
-	defer lock.Unlock()
+	unlock, err := s.keys.Lock(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	v, torn, err = s.read(ctx, key)
 	if !torn {
 		return v, about("getting", key, err)
@@ -239,9 +236,11 @@ func (s *Store) header(ctx context.Context, key string) (header, error) {
 
 // Delete implements [store.Driver].
 func (s *Store) Delete(ctx context.Context, key string) error {
-	lock := s.key(key)
-	lock.Lock()
-	defer lock.Unlock()
+	unlock, err := s.keys.Lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	return about("deleting", key, s.remove(ctx, key))
 }
 
@@ -256,9 +255,11 @@ func (s *Store) Retag(ctx context.Context, key string, tag []byte) error {
 	if len(tag) > store.MaxTag {
 		return fmt.Errorf("kvcache/peer: a tag of %d bytes: %w", len(tag), store.ErrTooLarge)
 	}
-	lock := s.key(key)
-	lock.Lock()
-	defer lock.Unlock()
+	unlock, err := s.keys.Lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	h, err := s.header(ctx, key)
 	if err != nil {
 		return about("tagging", key, err)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -170,6 +171,37 @@ func TestWriterIsToldToStop(t *testing.T) {
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("Put went on for %v", took)
 		}
+	})
+}
+
+// Whoever waits behind a writer whom the server does not answer gives up when he
+// wants to.
+func TestWaiterIsToldToStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locked := make(chan struct{})
+		s, err := s3.New(s3.Options{Endpoint: "http://kv.test", Bucket: "blocks", Transport: onlyALock{locked}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		var first sync.WaitGroup
+		first.Go(func() { s.Put(ctx, "k", []byte("v"), nil) })
+		<-locked
+		for name, call := range map[string]func(context.Context) error{
+			"Put":    func(ctx context.Context) error { return s.Put(ctx, "k", []byte("v"), nil) },
+			"Delete": func(ctx context.Context) error { return s.Delete(ctx, "k") },
+			"Retag":  func(ctx context.Context) error { return s.Retag(ctx, "k", nil) },
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			start := time.Now()
+			if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 10*time.Millisecond {
+				t.Errorf("%s: %v after %v", name, err, time.Since(start))
+			}
+			cancel()
+		}
+		cancel()
+		first.Wait()
 	})
 }
 

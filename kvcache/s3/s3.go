@@ -21,7 +21,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"iter"
 	"net/http"
 	"strings"
@@ -73,8 +72,7 @@ type Options struct {
 type Store struct {
 	opts   Options
 	bucket bucket
-	seed   maphash.Seed
-	keys   [64]sync.Mutex // by hash of the key: one change of a key at a time
+	keys   *store.Keys
 
 	mu      sync.Mutex
 	breaker store.Breaker
@@ -116,7 +114,7 @@ func New(opts Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kvcache/s3: %w", err)
 	}
-	return &Store{opts: opts, bucket: b, seed: maphash.MakeSeed()}, nil
+	return &Store{opts: opts, bucket: b, keys: store.NewKeys()}, nil
 }
 
 // Counts returns what went wrong so far.
@@ -176,11 +174,6 @@ func (s *Store) judge(err error) error {
 	s.counts.Failures++
 	s.breaker.Failed(s.opts.Now())
 	return fmt.Errorf("%w: %w", store.ErrUnavailable, err)
-}
-
-// key returns the lock of changes to key, by this process.
-func (s *Store) key(key string) *sync.Mutex {
-	return &s.keys[maphash.String(s.seed, key)%uint64(len(s.keys))]
 }
 
 // Stat implements [store.Driver].

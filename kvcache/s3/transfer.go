@@ -122,9 +122,11 @@ func (s *Store) Put(ctx context.Context, key string, value, tag []byte) error {
 	if err := s.allow(ctx); err != nil {
 		return err
 	}
-	lock := s.key(key)
-	lock.Lock()
-	defer lock.Unlock()
+	unlock, err := s.keys.Lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 
 	m := meta{size: int64(len(value)), sum: store.Sum(value), tag: tag}
 	if _, done, err := s.present(ctx, key, m); done || err != nil {
@@ -208,9 +210,11 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if err := s.allow(ctx); err != nil {
 		return err
 	}
-	lock := s.key(key)
-	lock.Lock()
-	defer lock.Unlock()
+	unlock, err := s.keys.Lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	name := s.name(key)
 	if err := s.remove(ctx, name+metaSuffix); err != nil {
 		return fmt.Errorf("kvcache/s3: deleting %q: %w", key, err)
@@ -231,9 +235,11 @@ func (s *Store) Retag(ctx context.Context, key string, tag []byte) error {
 	if err := s.allow(ctx); err != nil {
 		return err
 	}
-	lock := s.key(key)
-	lock.Lock()
-	defer lock.Unlock()
+	unlock, err := s.keys.Lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	m, err := s.lookup(ctx, key)
 	if err != nil {
 		return err

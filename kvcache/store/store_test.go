@@ -1,8 +1,12 @@
 package store_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dynago/dynago/kvcache/store"
@@ -78,6 +82,51 @@ func TestBreaker(t *testing.T) {
 		t.Fatal("open after a success")
 	}
 	fail(5)
+}
+
+// One change of a key at a time, others at once, and whoever gives up waits no more.
+func TestKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := store.NewKeys()
+		inside, most := map[string]int{}, 0
+		var mu sync.Mutex
+		count := func(key string, by int) {
+			mu.Lock()
+			defer mu.Unlock()
+			inside[key] += by
+			most = max(most, inside[key])
+		}
+		start := time.Now()
+		for i := range 40 {
+			key := fmt.Sprint(i % 4)
+			go func() {
+				unlock, err := k.Lock(t.Context(), key)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				count(key, 1)
+				time.Sleep(time.Second)
+				count(key, -1)
+				unlock()
+			}()
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := k.Lock(ctx, "0"); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Millisecond {
+			t.Errorf("who gives up: %v after %v", err, time.Since(start))
+		}
+		time.Sleep(41 * time.Second)
+		unlock, err := k.Lock(ctx, "0")
+		if err != nil {
+			t.Errorf("a lock that nobody has: %v", err)
+		}
+		unlock()
+		if most != 1 {
+			t.Errorf("%d changes of a key at once", most)
+		}
+	})
 }
 
 func TestReleaseTwice(t *testing.T) {
