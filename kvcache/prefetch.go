@@ -13,7 +13,7 @@ type PrefetchID uint64
 // PrefetchRequest asks for blocks before anyone needs them.
 type PrefetchRequest struct {
 	Hashes []kv.SeqHash // from the root
-	Target kv.Tier      // device or host
+	Target kv.Tier      // device or host, which also stands for those below it
 	// Deadline is when they will be needed; 0 = soon, and no matter when.
 	Deadline time.Duration
 	// Lead is how long before the deadline blocks go to the device; 0 = one and
@@ -97,7 +97,7 @@ func (r *Registry) Prefetch(now time.Duration, req PrefetchRequest) Prefetch {
 	r.nextID++
 	p := &prefetch{Prefetch: Prefetch{ID: PrefetchID(r.nextID), Requested: len(req.Hashes)}, req: req}
 	p.req.Hashes = slices.Clone(req.Hashes)
-	if r.cfg.Host == nil {
+	if p.req.Target = min(p.req.Target, kv.TierHost); r.cfg.Host == nil {
 		p.req.Target = kv.TierDevice
 	}
 	r.prefetchStats.Requests++

@@ -290,3 +290,13 @@ func TestTooManyPrefetches(t *testing.T) {
 		t.Errorf("after one has ended: %+v", got)
 	}
 }
+
+// A tier that nothing is prefetched to stands for the host.
+func TestPrefetchToTheDisk(t *testing.T) {
+	p := depot(t, 16)
+	id := p.r.Prefetch(0, kvcache.PrefetchRequest{Hashes: chain[:2], Target: kv.TierShared}).ID
+	p.drain()
+	if got := p.state(id); got.State != kvcache.PrefetchDone || !p.tiers[1].Has(chain[1]) {
+		t.Errorf("%+v", got)
+	}
+}
