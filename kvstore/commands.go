@@ -125,7 +125,7 @@ func (c *conn) login(name, token string) bool {
 		c.out.fail("WRONGPASS invalid username-password pair or user is disabled.")
 		return false
 	}
-	c.sp = sp
+	c.sp, c.in.stranger = sp, false
 	return true
 }
 
@@ -232,6 +232,9 @@ func get(c *conn, ctx context.Context, args [][]byte) { c.send(ctx, string(args[
 func mget(c *conn, ctx context.Context, args [][]byte) {
 	c.out.array(len(args))
 	for _, key := range args {
+		if c.out.gone {
+			return // nobody is there to read the others for
+		}
 		c.writing()
 		c.send(ctx, string(key))
 	}
@@ -302,7 +305,10 @@ func scan(c *conn, _ context.Context, args [][]byte) {
 		}
 		switch value := string(args[1]); strings.ToUpper(string(args[0])) {
 		case "MATCH":
-			pattern = value
+			if pattern = value; len(pattern) > maxPattern {
+				c.out.fail(patternError)
+				return
+			}
 		case "COUNT":
 			if count, err = strconv.Atoi(value); err != nil || count < 1 {
 				c.out.fail(syntaxError)
@@ -328,7 +334,17 @@ func scan(c *conn, _ context.Context, args [][]byte) {
 // scanMost is how many units are looked at under one lock.
 const scanMost = 10000
 
+// maxPattern bounds patterns: matching takes the product of both lengths.
+const (
+	maxPattern   = 1 << 10
+	patternError = "ERR the pattern is too long: at most 1024 bytes"
+)
+
 func keys(c *conn, _ context.Context, args [][]byte) {
+	if len(args[0]) > maxPattern {
+		c.out.fail(patternError)
+		return
+	}
 	var found []string
 	for at := uint64(0); ; {
 		some, next := c.s.cache.scan(c.sp, at, scanMost)

@@ -21,17 +21,44 @@ type conn struct {
 	in   decoder
 	out  encoder
 	over bool
+	// asked is when reading was given its time.
+	asked time.Time
 }
 
 func newConn(s *Server, nc net.Conn, id int64) *conn {
 	c := &conn{s: s, net: nc, id: id, sp: s.open()}
-	c.in = decoder{r: bufio.NewReaderSize(nc, 16<<10), maxValue: s.opts.MaxValue, reserve: s.receive, keep: s.spare, progress: c.reading}
+	c.in = decoder{r: bufio.NewReaderSize(wire{c}, 16<<10), maxValue: s.opts.MaxValue, reserve: s.receive, keep: s.spare, progress: c.reading, stranger: c.sp == nil}
 	c.out = encoder{w: bufio.NewWriterSize(nc, 16<<10), progress: c.writing}
 	return c
 }
 
+// wire is what a client sends. Nobody waits for more of it before the answers to
+// what has come are on their way.
+type wire struct{ *conn }
+
+func (w wire) Read(p []byte) (int, error) {
+	if w.out.w.Buffered() > 0 {
+		w.writing()
+		if err := w.out.w.Flush(); err != nil {
+			return 0, err
+		}
+	}
+	return w.net.Read(p)
+}
+
 // reading lets a step of a request take no longer than the stall.
-func (c *conn) reading() { c.readUntil(time.Now().Add(c.s.opts.Stall)) }
+func (c *conn) reading() {
+	c.asked = time.Now()
+	c.readUntil(c.asked.Add(c.s.opts.Stall))
+}
+
+// goOn does the same for a request of which the beginning has come with those
+// before it, and whose time must not be theirs.
+func (c *conn) goOn() {
+	if time.Since(c.asked) > c.s.opts.Stall/8 {
+		c.reading()
+	}
+}
 
 // await lets a client be idle as long as it likes.
 func (c *conn) await() { c.readUntil(time.Time{}) }
@@ -54,18 +81,15 @@ func (c *conn) writing() {
 func (c *conn) serve() {
 	ctx := context.Background()
 	defer c.in.giveBack()
-	for !c.over {
+	for !c.over && !c.out.gone {
 		if c.in.r.Buffered() == 0 {
-			c.writing()
-			if c.out.w.Flush() != nil {
-				return
-			}
 			c.await()
 			if _, err := c.in.r.Peek(1); err != nil {
 				return
 			}
 			c.reading()
 		}
+		c.goOn()
 		args, refused, err := c.in.next()
 		if bad, ok := errors.AsType[protocolError](err); ok {
 			c.out.fail("ERR " + bad.Error())

@@ -19,8 +19,14 @@ const (
 	maxArg = 64 << 10
 	// step is how much of a value is read, or written, at a time.
 	step = 1 << 20
-	// keptBody is the longest buffer for values that an idle connection keeps.
-	keptBody = 4 << 20
+	// keptBody is the longest buffer for values that an idle connection keeps, and
+	// keptArena that for all other arguments.
+	keptBody  = 4 << 20
+	keptArena = 64 << 10
+	// strangerArgs and strangerArg are what a client may send before it has shown a
+	// token.
+	strangerArgs = 10
+	strangerArg  = 16 << 10
 )
 
 // protocolError is what a client must not send: nothing after it can be told
@@ -49,12 +55,15 @@ type decoder struct {
 	keep func() bool
 	// progress is called before each step of a request that has begun.
 	progress func()
+	// stranger says that no token was shown, so that nothing long is taken.
+	stranger bool
 
-	line  []byte
-	arena []byte
-	spans []span
-	body  []byte
-	args  [][]byte
+	line      []byte
+	arena     []byte
+	arenaHeld int64 // of it, what was reserved
+	spans     []span
+	body      []byte
+	args      [][]byte
 }
 
 // span is an argument in the arena; the body's begins at -1.
@@ -78,12 +87,17 @@ func (d *decoder) next() (args [][]byte, refused, err error) {
 	if err != nil {
 		return nil, nil, protocolError("invalid multibulk length")
 	}
+	if d.stranger && n > strangerArgs {
+		return nil, nil, protocolError("unauthenticated multibulk length")
+	}
 	for i := range max(n, 0) {
 		bad, err := d.bulk(i)
 		if err != nil {
 			return nil, nil, unexpected(err)
 		}
-		refused = errors.Join(refused, bad)
+		if refused == nil {
+			refused = bad
+		}
 	}
 	for _, s := range d.spans {
 		if s.from < 0 {
@@ -108,6 +122,9 @@ func (d *decoder) bulk(i int) (refused, err error) {
 	if err != nil || size < 0 {
 		return nil, protocolError("invalid bulk length")
 	}
+	if d.stranger && size > strangerArg {
+		return nil, protocolError("unauthenticated bulk length")
+	}
 	switch value := i == 2 && d.isSet(); {
 	case value && int64(size) > d.maxValue:
 		refused = fmt.Errorf("ERR value of %d bytes is too large: at most %d are stored", size, d.maxValue)
@@ -124,18 +141,39 @@ func (d *decoder) bulk(i int) (refused, err error) {
 		refused = fmt.Errorf("ERR argument of %d bytes is too long: at most %d", size, maxArg)
 	case len(d.arena)+size > maxArgBytes:
 		return nil, protocolError("too many bytes in arguments")
+	case !d.growArena(size):
+		refused = errBusy
 	}
 	if refused != nil {
 		d.spans = append(d.spans, span{})
 		return refused, errors.Join(d.discard(size), d.end())
 	}
 	from := len(d.arena)
-	d.arena = append(d.arena, make([]byte, size)...)
+	d.arena = d.arena[:from+size]
 	d.spans = append(d.spans, span{from, from + size})
 	if _, err := io.ReadFull(d.r, d.arena[from:]); err != nil {
 		return nil, err
 	}
 	return nil, d.end()
+}
+
+// growArena makes room for size bytes more of arguments, if there is memory for
+// them. What every connection may keep is not asked for.
+func (d *decoder) growArena(size int) bool {
+	want := len(d.arena) + size
+	if want <= cap(d.arena) {
+		return true
+	}
+	if want = max(want, min(2*cap(d.arena), maxArgBytes), 512); want <= keptArena {
+		d.arena = append(make([]byte, 0, want), d.arena...)
+		return true
+	}
+	if !d.reserve(int64(want) - d.arenaHeld) {
+		return false
+	}
+	d.arenaHeld = int64(want)
+	d.arena = append(make([]byte, 0, want), d.arena...)
+	return true
 }
 
 // isSet reports whether the first argument is the command that stores.
@@ -174,15 +212,24 @@ func (d *decoder) grow(size int) bool {
 
 // shrink gives the body back unless it may be kept for the next request.
 func (d *decoder) shrink() {
+	if d.arenaHeld > 0 || cap(d.spans) > keptArena/16 {
+		d.reserve(-d.arenaHeld)
+		d.arena, d.spans, d.args, d.arenaHeld = nil, nil, nil, 0
+	}
+	if cap(d.line) > 4<<10 {
+		d.line = nil
+	}
 	if cap(d.body) > keptBody || cap(d.body) > 0 && !d.keep() {
-		d.giveBack()
+		d.reserve(-int64(cap(d.body)))
+		d.body = nil
 	}
 }
 
-// giveBack gives the body back.
+// giveBack gives the buffers back.
 func (d *decoder) giveBack() {
-	d.reserve(-int64(cap(d.body)))
+	d.reserve(-int64(cap(d.body)) - d.arenaHeld)
 	d.body = nil
+	d.arena, d.arenaHeld = nil, 0
 }
 
 func (d *decoder) discard(n int) error {
@@ -255,7 +302,8 @@ type encoder struct {
 	// resp3 writes what is null, and what is a map, as version 3 of the protocol
 	// does; all else is the same in both.
 	resp3    bool
-	failures int // errors written
+	failures int  // errors written
+	gone     bool // the client has, and what is written goes nowhere
 	scratch  []byte
 }
 
@@ -313,12 +361,12 @@ func (e *encoder) bulk(s string) {
 
 func (e *encoder) value(b []byte) {
 	e.head('$', int64(len(b)))
-	for len(b) > step {
+	for len(b) > 0 && !e.gone {
+		n := min(len(b), step)
 		e.progress()
-		e.w.Write(b[:step]) //nolint:errcheck // kept by the writer
-		b = b[step:]
+		_, err := e.w.Write(b[:n])
+		e.gone = err != nil
+		b = b[n:]
 	}
-	e.progress()
-	e.w.Write(b)            //nolint:errcheck // kept by the writer
 	e.w.WriteString("\r\n") //nolint:errcheck // kept by the writer
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/kvcache/memory"
+	"github.com/dynago/dynago/kvcache/store"
 	"github.com/dynago/dynago/kvstore"
 )
 
@@ -43,8 +44,14 @@ func start(t testing.TB, capacity int64, o kvstore.Options) (s *kvstore.Server, 
 	if err != nil {
 		t.Fatal(err)
 	}
+	return startOver(t, driver, o)
+}
+
+// startOver serves what lies in a driver until the test ends.
+func startOver(t testing.TB, driver store.Driver, o kvstore.Options) (s *kvstore.Server, address string) {
+	t.Helper()
 	o.Driver = driver
-	s, err = kvstore.New(o)
+	s, err := kvstore.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}

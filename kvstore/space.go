@@ -2,6 +2,7 @@ package kvstore
 
 import (
 	"container/heap"
+	"slices"
 	"strings"
 	"time"
 
@@ -173,8 +174,19 @@ func (d *dues) Pop() any {
 	return last
 }
 
-// expire lets u be looked at when a part of it expires.
-func (sp *space) expire(u *unit, at time.Duration) { heap.Push(&sp.dues, due{at, u}) }
+// expire lets u be looked at when a part of it expires. What was replaced or
+// removed before its time is swept out when it is more than what was not.
+func (sp *space) expire(u *unit, at time.Duration) {
+	if heap.Push(&sp.dues, due{at, u}); len(sp.dues) > 2*sp.keys+64 {
+		sp.dues = slices.DeleteFunc(sp.dues, func(d due) bool { return !sp.holds(d) })
+		heap.Init(&sp.dues)
+	}
+}
+
+// holds says whether something still expires with d.
+func (sp *space) holds(d due) bool {
+	return sp.units[d.u.ref] == d.u && (d.at == d.u.expires[whole] || d.at == d.u.expires[metadata])
+}
 
 // due returns a unit that has expired by now, or nil. A pair expires as one, with
 // whichever half is first.
@@ -184,10 +196,9 @@ func (sp *space) due(now time.Duration) *unit {
 			return nil // what is being written may live longer
 		}
 		d := heap.Pop(&sp.dues).(due)
-		if sp.units[d.u.ref] != d.u || d.at != d.u.expires[whole] && d.at != d.u.expires[metadata] {
-			continue
+		if sp.holds(d) {
+			return d.u
 		}
-		return d.u
 	}
 	return nil
 }

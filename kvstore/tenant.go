@@ -170,6 +170,9 @@ func (t *Tenant) Retain(key string, w Wish) (Outcome, error) {
 	c := t.s.cache
 	now := c.begin()
 	defer c.mu.Unlock()
+	if t.sp.crowded(w.Session) {
+		return Absent, fmt.Errorf("%d sessions are open, and that is the most: close some, or wait until they end", maxSessions)
+	}
 	o := c.retain(t.sp, key, w, now)
 	switch {
 	case w.Pin == nil || *w.Pin == 0:
@@ -221,6 +224,14 @@ func (c *cache) retain(sp *space, key string, w Wish, now time.Duration) Outcome
 	}
 	c.remember(u, now)
 	return granted
+}
+
+// maxSessions bounds the sessions of a namespace that are open.
+const maxSessions = 1 << 14
+
+// crowded says whether a session would be one too many.
+func (sp *space) crowded(id string) bool {
+	return id != "" && sp.order.Sessions() >= maxSessions && sp.order.SessionState(sp.session(id)) == kvcache.SessionUnknown
 }
 
 // session is the name of a session of a namespace.
