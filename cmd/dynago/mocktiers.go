@@ -18,7 +18,7 @@ type mockTierSettings struct {
 	WritePolicy       *string  `name:"write-policy" env:"DYN_WRITE_POLICY" choice:"write_through,none" placeholder:"POLICY" help:"When blocks go to lower tiers: as soon as they are complete, or never. Otherwise write_through."`
 	ReadThrough       *bool    `name:"read-through" env:"DYN_READ_THROUGH" negatable:"" help:"Keep what comes from disk or store in host memory too; otherwise true."`
 	LoadBackThreshold *int     `name:"load-back-threshold" env:"DYN_LOAD_BACK_THRESHOLD" range:"0..2147483647" placeholder:"BLOCKS" help:"Fewest blocks that are worth a load; otherwise 1."`
-	Evictor           *string  `name:"evictor" env:"DYN_EVICTOR" choice:"retention,lru,fifo,multi-lru,priorities" also:"lfu=multi-lru,priority=priorities,trtllm=priorities,lineage=fifo" placeholder:"ORDER" help:"Order in which blocks go, on each tier; otherwise retention."`
+	Evictor           *string  `name:"evictor" aliases:"kv-eviction" env:"DYN_EVICTOR" choice:"retention,lru,fifo,multi-lru,priorities" also:"lfu=multi-lru,priority=priorities,trtllm=priorities,lineage=fifo" placeholder:"ORDER" help:"Order in which blocks go, on each tier; otherwise retention."`
 	PinBudgetG1       *float64 `name:"pin-budget-g1" env:"DYN_PIN_BUDGET_G1" range:"0..1" placeholder:"PART" help:"Part of the device's blocks that may be pinned; otherwise 0."`
 	PinBudgetG2       *float64 `name:"pin-budget-g2" env:"DYN_PIN_BUDGET_G2" range:"0..1" placeholder:"PART" help:"The same of the host's; otherwise 0.25."`
 	PinBudgetG3       *float64 `name:"pin-budget-g3" env:"DYN_PIN_BUDGET_G3" range:"0..1" placeholder:"PART" help:"The same of the disk's; otherwise 0.5."`

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -55,6 +56,10 @@ type syntheticSettings struct {
 	Groups      int           `name:"num-prefix-groups" env:"DYN_NUM_PREFIX_GROUPS" default:"0" range:"0..1000000" placeholder:"N" help:"Number of groups."`
 	Agents      int           `name:"agents" env:"DYN_AGENTS" default:"0" range:"0..1000000" placeholder:"N" help:"Make up the requests of so many agents instead: long prompts that grow turn by turn, tools, sub-agents."`
 	AgentRate   float64       `name:"agents-per-second" env:"DYN_AGENTS_PER_SECOND" default:"0.1" range:"0.." placeholder:"X" help:"How many of them begin each second."`
+	Pinned      float64       `name:"agents-pinned" env:"DYN_AGENTS_PINNED" default:"0" range:"0..1" placeholder:"X" help:"Share of agents that let their prompts stay cached while tools run; goes with --pin-budget-g1 or lower tiers."`
+	PinTTL      time.Duration `name:"agents-pin-ttl" env:"DYN_AGENTS_PIN_TTL" default:"300s" unit:"s" placeholder:"TIME" help:"How long they stay."`
+	Tell        bool          `name:"agents-tell" env:"DYN_AGENTS_TELL" negatable:"" help:"Let agents say which request is their last, and when they go on from a summary."`
+	Foresee     bool          `name:"agents-foresee" env:"DYN_AGENTS_FORESEE" negatable:"" help:"Let agents say how long their tools will take, so that blocks are back by then."`
 	Pause       time.Duration `name:"inter-turn-delay-ms" env:"DYN_INTER_TURN_DELAY_MS" default:"0s" unit:"ms" placeholder:"TIME" help:"Time between an answer and the next turn."`
 }
 
@@ -64,7 +69,7 @@ type replaySettings struct {
 	Prefills    int     `name:"num-prefill-workers" env:"DYN_NUM_PREFILL_WORKERS" default:"0" range:"0..1024" placeholder:"N" help:"Number of workers that compute prompts for the others; with 0, each does whole requests."`
 	PrefillArgs string  `name:"prefill-engine-args" env:"DYN_PREFILL_ENGINE_ARGS" placeholder:"JSON|FILE" help:"Engine arguments of prefill workers, over all others."`
 	DecodeArgs  string  `name:"decode-engine-args" env:"DYN_DECODE_ENGINE_ARGS" placeholder:"JSON|FILE" help:"Engine arguments of decode workers, over all others."`
-	TokenBytes  int     `name:"kv-bytes-per-token" env:"DYN_KV_BYTES_PER_TOKEN" default:"131072" range:"0.." placeholder:"BYTES" help:"What a token takes on the way from a prefill worker to a decode worker."`
+	TokenBytes  int     `name:"kv-bytes-per-token" env:"DYN_KV_BYTES_PER_TOKEN" default:"131072" range:"0.." placeholder:"BYTES" help:"What a token takes on the way from a prefill worker to a decode worker, and between tiers."`
 	Bandwidth   float64 `name:"kv-transfer-bandwidth" env:"DYN_KV_TRANSFER_BANDWIDTH" default:"64" range:"0.." placeholder:"GB/S" help:"How fast that way is; 0 takes no time."`
 	Concurrency int     `name:"replay-concurrency" env:"DYN_REPLAY_CONCURRENCY" default:"0" range:"0.." placeholder:"N" help:"Keep so many requests running, whenever they came; 0 lets each come at its time."`
 	GPUs        int     `name:"gpus-per-worker" env:"DYN_GPUS_PER_WORKER" default:"1" range:"1..1024" placeholder:"N" help:"GPUs that a worker is taken to have, for the report."`
@@ -145,6 +150,9 @@ func (c *replayCommand) engines(s *sim.Config) error {
 	if s.PrefillEngine, err = overObject(args, "--prefill-engine-args", r.PrefillArgs); err != nil {
 		return err
 	}
+	for _, engine := range []*mock.Args{&s.Engine, &s.PrefillEngine} {
+		engine.KVBytesPerToken = cmp.Or(engine.KVBytesPerToken, r.TokenBytes)
+	}
 	s.GPUs, s.PrefillGPUs = r.GPUs, r.PrefillGPUs
 	s.Prefills, s.Transfer = r.Prefills, sim.Transfer{BytesPerToken: r.TokenBytes, Bandwidth: r.Bandwidth * 1e9}
 	return nil
@@ -195,9 +203,9 @@ func (s *syntheticSettings) tell(traces []string, format string, parsed *config.
 			why = "requests are read from a trace"
 		case len(traces) == 0 && (set.Name == "trace-format" || set.Name == "trace-strict"):
 			why = "requests are made up"
-		case s.Agents > 0 && made && set.Name != "agents" && set.Name != "agents-per-second":
+		case s.Agents > 0 && made && !strings.HasPrefix(set.Name, "agents"):
 			why = "agents are made up"
-		case s.Agents == 0 && set.Name == "agents-per-second":
+		case s.Agents == 0 && strings.HasPrefix(set.Name, "agents-"):
 			why = "no agents are made up"
 		}
 		if why != "" {
@@ -253,6 +261,7 @@ func (s *syntheticSettings) requests(blockSize int) ([]trace.Request, error) {
 	case s.Agents > 0:
 		agents := agenttrace.Default()
 		agents.Leads, agents.Rate, agents.Seed = s.Agents, s.AgentRate, s.Seed
+		agents.Pinned, agents.PinTTL, agents.Tell, agents.Foresee = s.Pinned, s.PinTTL, s.Tell, s.Foresee
 		return collect(agents.Requests())
 	case given < 3:
 		return nil, errors.New("made-up requests want all three of --input-tokens, --output-tokens and --request-count")
