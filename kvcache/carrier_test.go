@@ -45,6 +45,7 @@ func (w *worker) take(at time.Duration) {
 		w.ended = append(w.ended, fmt.Sprintf("%v with %d", at, len(l.Refs)))
 		w.device().Release(l.Refs)
 		w.device().Release(w.bases[l.ID])
+		delete(w.bases, l.ID)
 	}
 }
 
