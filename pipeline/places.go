@@ -37,8 +37,14 @@ func share(users int) *shared {
 // booking comes with the plan unless the leg that answers is placed later.
 func (s *shared) place(find func() (*router.Plan, *router.Booking, error)) error {
 	s.once.Do(func() {
-		s.err = engine.Errorf(engine.Internal, "the request was not placed") // if find panics
+		found := false
+		defer func() {
+			if !found { // it has panicked
+				s.err = engine.Errorf(engine.Internal, "the request was not placed")
+			}
+		}()
 		s.plan, s.booking, s.err = find()
+		found = true
 	})
 	return s.err
 }
