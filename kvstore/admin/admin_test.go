@@ -73,6 +73,16 @@ func newStage(t testing.TB, o kvstore.Options) *stage {
 // put stores values of 1,000 bytes as clients of Redis do.
 func (s *stage) put(token string, keys ...string) {
 	s.t.Helper()
+	requests := [][]string{}
+	for _, key := range keys {
+		requests = append(requests, []string{"SET", key, strings.Repeat("v", 1000)})
+	}
+	s.send(token, requests...)
+}
+
+// send sends requests and wants no errors.
+func (s *stage) send(token string, all ...[]string) {
+	s.t.Helper()
 	c, err := net.Dial("tcp", s.redis)
 	if err != nil {
 		s.t.Fatal(err)
@@ -88,15 +98,15 @@ func (s *stage) put(token string, keys ...string) {
 	if token != "" {
 		say("AUTH", token)
 	}
-	for _, key := range keys {
-		say("SET", key, strings.Repeat("v", 1000))
+	for _, args := range all {
+		say(args...)
 	}
 	say("QUIT")
 	if _, err := io.WriteString(c, requests.String()); err != nil {
 		s.t.Fatal(err)
 	}
 	answers, err := io.ReadAll(c)
-	if err != nil || strings.Contains(string(answers), "-") {
+	if err != nil || strings.Contains("\n"+string(answers), "\n-") {
 		s.t.Fatalf("%s, %v", answers, err)
 	}
 }
@@ -311,6 +321,7 @@ func TestMetrics(t *testing.T) {
 	s := newStage(t, kvstore.Options{Namespaces: both(), Lease: -1, PinBudget: 0.25})
 	s.put("secret", "a", "b", "a")
 	s.want("POST", "/v1/kv/pins", "secret", `{"key":"a","ttl_ms":60000}`, 200, "")
+	s.send("secret", []string{"GET", "a"}, []string{"GET", "none"})
 	page := s.ask("GET", "/metrics", "", "")
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(page.body))
@@ -341,6 +352,11 @@ func TestMetrics(t *testing.T) {
 		want   float64
 	}{
 		{"kvbm_allocations_total", []string{"pool=host"}, 3},
+		{"kvbm_evictions_total", []string{"pool=host"}, 0},
+		{"kvbm_offload_blocks_h2d", nil, 0},
+		{"kvbm_host_cache_hit_rate", nil, 0.5},
+		{"kvbm_disk_cache_hit_rate", nil, 0},
+		{"dynago_kvstore_pool_hits_total", []string{"pool=host"}, 1},
 		{"kvbm_registrations_total", []string{"pool=host"}, 2},
 		{"kvbm_duplicate_blocks_total", []string{"pool=host"}, 1},
 		{"kvbm_inactive_pool_size", []string{"pool=host"}, 2},

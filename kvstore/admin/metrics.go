@@ -3,6 +3,7 @@ package admin
 import (
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -18,6 +19,7 @@ type metrics struct {
 	store    *kvstore.Server
 	registry *prometheus.Registry
 	figures  []figure
+	recent   recent
 }
 
 // figure is one name of the page, and what stands under it.
@@ -27,12 +29,27 @@ type figure struct {
 	of   func(st *kvstore.Stats, say func(v float64, labels ...string))
 }
 
-// host is the label of the tier in main memory.
-const host = "host"
+// pools are what boards call tiers; those that have no name of their own are
+// object stores.
+const (
+	host   = "host"
+	disk   = "disk"
+	object = "object"
+)
+
+func poolOf(tier string) string {
+	switch tier {
+	case kvstore.MemoryTier:
+		return host
+	case disk:
+		return disk
+	}
+	return object
+}
 
 func newMetrics(o Options) (*metrics, error) {
 	m := &metrics{store: o.Store, registry: prometheus.NewRegistry()}
-	m.figures = append(blockFigures(), append(serverFigures(), namespaceFigures()...)...)
+	m.figures = slices.Concat(blockFigures(), tierFigures(), m.recent.figures(), serverFigures(), namespaceFigures())
 	all := append([]prometheus.Collector{
 		m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	}, o.Collectors...)
@@ -58,6 +75,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	st := m.store.Stats()
+	m.recent.see(&st)
 	for _, f := range m.figures {
 		f.of(&st, func(v float64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(f.desc, f.kind, v, labels...)
@@ -93,17 +111,15 @@ func blockFigures() []figure {
 		}
 	}
 	return []figure{
-		pool(counter, "kvbm_allocations_total", "Values for which room was taken.", func(st *kvstore.Stats) int64 { return st.Stored }),
 		pool(counter, "kvbm_registrations_total", "Values that were stored under a key that had none.", func(st *kvstore.Stats) int64 { return st.Stored - st.Replaced }),
 		pool(counter, "kvbm_duplicate_blocks_total", "Values that were stored under a key that had one.", func(st *kvstore.Stats) int64 { return st.Replaced }),
-		pool(counter, "kvbm_evictions_total", "Values that had to go for others.", func(st *kvstore.Stats) int64 { return st.Evicted }),
 		pool(counter, "kvbm_match_hashes_requested_total", "Hashes of prompts that KV.PREFIX was asked for.", func(st *kvstore.Stats) int64 { return st.PrefixAsked }),
 		pool(counter, "kvbm_match_blocks_returned_total", "Those of them that began the prompt and were there.", func(st *kvstore.Stats) int64 { return st.PrefixFound }),
 		pool(counter, "kvbm_scan_hashes_requested_total", "Keys that EXISTS was asked for.", func(st *kvstore.Stats) int64 { return st.Looked }),
 		pool(counter, "kvbm_scan_blocks_returned_total", "Those of them that were there.", func(st *kvstore.Stats) int64 { return st.Found }),
 		pool(gauge, "kvbm_inflight_immutable", "Values that were read so recently that they are kept.", sum(func(n *kvstore.NamespaceStats) int64 { return int64(n.Leased) })),
 		pool(gauge, "kvbm_inactive_pool_size", "Values that nobody has read recently.", sum(func(n *kvstore.NamespaceStats) int64 { return int64(n.Values - n.Leased) })),
-		newFigure(counter, "dynago_kv_evictions_total", "Values that had to go for others, by why they were the next.", []string{"pool", "class"}, func(st *kvstore.Stats, say func(float64, ...string)) {
+		newFigure(counter, "dynago_kv_evictions_total", "Values that had to leave the store for others, by why they were the next.", []string{"pool", "class"}, func(st *kvstore.Stats, say func(float64, ...string)) {
 			for _, n := range st.EvictedAs {
 				say(float64(n.Values), host, n.Class.String())
 			}
@@ -113,6 +129,47 @@ func blockFigures() []figure {
 			say(float64(st.PinsDenied), "denied")
 		}),
 		one(counter, "dynago_kv_checksum_failures_total", "Values that were not what was stored, and were dropped.", func(st *kvstore.Stats) int64 { return st.Corrupt }),
+	}
+}
+
+// tierFigures are those of each tier.
+func tierFigures() []figure {
+	each := func(kind prometheus.ValueType, name, help string, of func(t *kvstore.TierStats) int64) figure {
+		return newFigure(kind, name, help, []string{"pool"}, func(st *kvstore.Stats, say func(float64, ...string)) {
+			for i := range st.Tiers {
+				say(float64(of(&st.Tiers[i])), poolOf(st.Tiers[i].Name))
+			}
+		})
+	}
+	moved := func(name, help, pool string, of func(t *kvstore.TierStats) int64) figure {
+		return one(counter, name, help, func(st *kvstore.Stats) (n int64) {
+			for i := range st.Tiers {
+				if poolOf(st.Tiers[i].Name) == pool {
+					n += of(&st.Tiers[i])
+				}
+			}
+			return n
+		})
+	}
+	stored := func(t *kvstore.TierStats) int64 { return t.Stored }
+	return []figure{
+		each(counter, "kvbm_allocations_total", "Values for which room was taken.", stored),
+		each(counter, "kvbm_evictions_total", "Values that had to leave the pool for others.", func(t *kvstore.TierStats) int64 { return t.Evicted }),
+		moved("kvbm_offload_blocks_h2d", "Values that were written to disk.", disk, stored),
+		moved("kvbm_offload_blocks_d2o", "Values that were written to an object store.", object, stored),
+		each(gauge, "dynago_kvstore_pool_bytes", "Bytes of values in the pool.", func(t *kvstore.TierStats) int64 { return t.Used }),
+		each(gauge, "dynago_kvstore_pool_capacity_bytes", "What they may come to; 0 is not known.", func(t *kvstore.TierStats) int64 { return t.Capacity }),
+		each(counter, "dynago_kvstore_pool_hits_total", "Values that were read from the pool.", func(t *kvstore.TierStats) int64 { return t.Hits }),
+		each(counter, "dynago_kvstore_pool_failed_total", "Values that could not be written to it.", func(t *kvstore.TierStats) int64 { return t.Failed }),
+		each(counter, "dynago_kvstore_pool_lost_total", "Values that it no longer had, or not as they were.", func(t *kvstore.TierStats) int64 { return t.Lost }),
+		each(gauge, "dynago_kvstore_pool_waiting", "Changes that it has yet to be told of.", func(t *kvstore.TierStats) int64 { return int64(t.Waiting) }),
+		newFigure(counter, "dynago_kv_offload_skipped_total", "Values that were not copied, by edge and reason.", []string{"edge", "reason"}, func(st *kvstore.Stats, say func(float64, ...string)) {
+			for i := range st.Tiers {
+				if t := &st.Tiers[i]; i > 0 {
+					say(float64(t.Late), poolOf(st.Tiers[i-1].Name)+"_"+poolOf(t.Name), "queue_full")
+				}
+			}
+		}),
 	}
 }
 

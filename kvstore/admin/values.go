@@ -48,14 +48,30 @@ func (s *Server) stats(_ *http.Request, t *kvstore.Tenant) (any, error) {
 		Denied   int64 `json:"quota_denied"`
 		Orphans  int64 `json:"orphans"`
 	}
+	type tier struct {
+		Name     string `json:"name"`
+		Bytes    int64  `json:"bytes"`
+		Capacity int64  `json:"capacity_bytes,omitzero"`
+		Hits     int64  `json:"hits"`
+		Stored   int64  `json:"stored"`
+		Evicted  int64  `json:"evicted"`
+		Failed   int64  `json:"failed"`
+		Lost     int64  `json:"lost"`
+		Waiting  int    `json:"waiting"`
+	}
+	var tiers []tier
+	for _, t := range all.Tiers {
+		tiers = append(tiers, tier{t.Name, t.Used, t.Capacity, t.Hits, t.Stored, t.Evicted, t.Failed, t.Lost, t.Waiting})
+	}
 	return struct {
 		Uptime    float64   `json:"uptime_seconds"`
 		Clients   int       `json:"clients"`
 		Receiving int64     `json:"receiving_bytes"`
 		Namespace namespace `json:"namespace"`
+		Tiers     []tier    `json:"tiers"`
 		Counters  counters  `json:"counters"`
 	}{
-		all.Uptime.Seconds(), all.Clients, all.Receiving, show(t.Stats()),
+		all.Uptime.Seconds(), all.Clients, all.Receiving, show(t.Stats()), tiers,
 		counters{all.Hits, all.Misses, all.Stored, all.Replaced, all.Evicted, all.Expired, all.Corrupt, all.Full, all.Denied, all.Orphans},
 	}, nil
 }
