@@ -18,3 +18,6 @@ func (p *Pool) Footprint() int {
 
 // Moving reports whether a block is on its way to a tier, or about to be.
 func (r *Registry) Moving(to kv.Tier, h kv.SeqHash) bool { return r.moves[moveKey{to, h}] != nil }
+
+// Wishes returns for how many blocks pins are wished.
+func (r *Registry) Wishes() int { return len(r.wishes) }

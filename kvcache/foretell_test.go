@@ -23,7 +23,7 @@ type manager struct {
 	fetching [4]*closing               // ways up, by where they come from
 	seen     map[kv.SeqHash]int        // by the filter of the disk
 	decay    time.Duration
-	wishes   map[kv.SeqHash]time.Duration
+	wishes   map[kv.SeqHash]map[kvcache.SessionID]time.Duration // until when
 	promoted []kvcache.Ref
 	lifted   map[kv.SeqHash]bool  // is to go by way of the host
 	direct   map[kv.SeqHash]bool  // is not to
@@ -57,7 +57,7 @@ func newManager(p *plant, cfg kvcache.Config) *manager {
 	m := &manager{
 		plant: p, cfg: cfg,
 		queues: map[kvcache.Edge][]waiting{}, skipped: map[kvcache.Edge]*[kvcache.Skips]int64{}, closing: map[kvcache.Edge]*closing{},
-		seen: map[kv.SeqHash]int{}, decay: 600 * time.Second, wishes: map[kv.SeqHash]time.Duration{},
+		seen: map[kv.SeqHash]int{}, decay: 600 * time.Second, wishes: map[kv.SeqHash]map[kvcache.SessionID]time.Duration{},
 		lifted: map[kv.SeqHash]bool{}, direct: map[kv.SeqHash]bool{}, wanted: map[kv.SeqHash]uint8{},
 	}
 	for k := range m.fetching {
@@ -331,7 +331,7 @@ func (m *manager) start() {
 				skip = &m.skipped[e][kvcache.SkipGone]
 			default:
 				w := m.worth(e.From, q.h)
-				if m.wishes[q.h] > m.now {
+				if m.wished(q.h) {
 					w.class, w.Ephemeral = kvcache.SoftPinned, false
 				}
 				most = w.class
@@ -417,7 +417,7 @@ func (m *manager) finish(x *kvcache.Transfer, faults []kvcache.Fault) {
 		if got, want := target.Record(ref, m.cfg.Zero), worths[i].Record; got.Priority != want.Priority || got.SkipWrite != want.SkipWrite && !got.Ephemeral {
 			m.fatalf("block %d comes to the %s tier as %+v, it was %+v", c.Block.Hash, x.Edge.To, got, want)
 		}
-		if want := m.wishes[c.Block.Hash] > m.now && m.mayPin(x.Edge.To, c.Block); down && want && target.Class(ref) < kvcache.SoftPinned {
+		if want := m.wished(c.Block.Hash) && m.mayPin(x.Edge.To, c.Block); down && want && target.Class(ref) < kvcache.SoftPinned {
 			m.fatalf("block %d was to be pinned on the %s tier and is %s", c.Block.Hash, x.Edge.To, target.Class(ref))
 		}
 		if down {
@@ -425,6 +425,16 @@ func (m *manager) finish(x *kvcache.Transfer, faults []kvcache.Fault) {
 		}
 	}
 	m.counted()
+}
+
+// wished says whether anybody wants a block pinned.
+func (m *manager) wished(h kv.SeqHash) bool {
+	for _, until := range m.wishes[h] {
+		if until > m.now {
+			return true
+		}
+	}
+	return false
 }
 
 // mayPin says whether a tier certainly has room for one more pin, and the parent is

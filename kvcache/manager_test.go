@@ -165,13 +165,16 @@ func TestAnyHistoryOfManagers(t *testing.T) {
 				}
 			},
 			"pin": func(t *rapid.T) {
-				seq, pin := sequence(t), kvcache.Pin{Owner: 1, TTL: time.Duration(rapid.IntRange(0, 3).Draw(t, "ttl")) * time.Minute}
+				seq, pin := sequence(t), kvcache.Pin{Owner: kvcache.SessionID(rapid.IntRange(1, 2).Draw(t, "owner")), TTL: time.Duration(rapid.IntRange(0, 3).Draw(t, "ttl")) * time.Minute}
 				got := m.r.Pin(m.now, seq, pin)
 				for i, h := range seq {
+					if m.wishes[h] == nil {
+						m.wishes[h] = map[kvcache.SessionID]time.Duration{}
+					}
 					if pin.TTL == 0 {
-						delete(m.wishes, h)
+						delete(m.wishes[h], pin.Owner)
 					} else if _, ok := m.device().Pool().Find(h); ok && i >= got[kv.TierHost].Pinned {
-						m.wishes[h] = m.now + pin.TTL
+						m.wishes[h][pin.Owner] = max(m.wishes[h][pin.Owner], m.now+pin.TTL)
 						m.offer(kv.TierDevice, h, worth{priority: kvcache.MaxPriority, pinned: true}, false)
 					}
 				}

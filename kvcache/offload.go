@@ -129,7 +129,7 @@ func (r *Registry) writable(w *way, q pendingWrite) (*move, Skip) {
 		return nil, SkipGone
 	}
 	worth := w.from.worth(from)
-	if wish, ok := r.wishes[q.hash]; ok && wish.until > r.now {
+	if r.wished(q.hash) {
 		worth.class, worth.ephemeral = SoftPinned, false
 	}
 	if worth.ephemeral {

@@ -492,3 +492,38 @@ func (p *plant) onHost(h kv.SeqHash) kvcache.Ref {
 	}
 	return ref
 }
+
+// Of several who want a block pinned that is on its way each has a pin when it
+// arrives, and of two wishes of one the longer holds.
+func TestPinsOfSeveralOnTheDevice(t *testing.T) {
+	p := newPlantOver(t.Fatalf, [4]*kvcache.Pool{kvcache.New(8), kvcache.NewPool(kvcache.PoolConfig{Blocks: 8, PinBudget: 8})}, kvcache.Config{BlockBytes: 1})
+	refs := p.compute(chain[:1])
+	for _, pin := range []kvcache.Pin{{Owner: 1, TTL: time.Hour}, {Owner: 1, TTL: time.Minute}, {Owner: 2, TTL: time.Second}, {Owner: 3, TTL: time.Hour}, {Owner: 3}} {
+		p.r.Pin(0, chain[:1], pin)
+	}
+	p.drain()
+	p.device().Release(refs)
+	host := p.tiers[1].Pool()
+	for _, owner := range []kvcache.SessionID{3, 2} {
+		host.Unpin(chain[:1], owner)
+	}
+	host.Advance(time.Hour - 1)
+	if got := host.Class(p.onHost(1)); got != kvcache.SoftPinned {
+		t.Errorf("after nearly an hour the block is %s", got)
+	}
+	if n := host.Unpin(chain[:1], 1); n != 1 || host.Class(p.onHost(1)) != kvcache.Plain {
+		t.Errorf("%d pins of the first, and the block is %s", n, host.Class(p.onHost(1)))
+	}
+}
+
+// Wishes for blocks that have gone do not pile up.
+func TestWishesAreForgotten(t *testing.T) {
+	p := newPlant(t.Fatalf, [4]int{4, 0, 4, 0}, kvcache.Config{BlockBytes: 1})
+	for h := range kv.SeqHash(10_000) {
+		p.device().Release([]kvcache.Ref{p.only(h + 1)})
+		p.r.Pin(0, []kv.SeqHash{h + 1}, kvcache.Pin{Owner: 1, TTL: 24 * time.Hour})
+	}
+	if n := p.r.Wishes(); n > 2048 {
+		t.Errorf("%d wishes for 4 blocks", n)
+	}
+}

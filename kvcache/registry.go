@@ -43,7 +43,7 @@ type Registry struct {
 	loaded        []Loaded
 	early         []*prefetch // that have not ended, in the order they came
 	past          []Prefetch  // the newest that have
-	wishes        map[kv.SeqHash]wish
+	wishes        map[kv.SeqHash][]wish // one for each owner
 	manyWishes    int
 	refs          []Ref // scratch
 	reserved      int   // device slots that prefetches hold and have not filled
@@ -155,7 +155,7 @@ func NewRegistry(cfg Config) (*Registry, error) {
 	}
 	r := &Registry{
 		cfg: cfg, device: cfg.Device,
-		moves: map[moveKey]*move{}, underway: map[uint64]*Transfer{}, wishes: map[kv.SeqHash]wish{},
+		moves: map[moveKey]*move{}, underway: map[uint64]*Transfer{}, wishes: map[kv.SeqHash][]wish{},
 	}
 	for k := range kv.Tier(tiers) {
 		if t := r.Tier(k); t != nil && t.kind != k {

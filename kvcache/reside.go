@@ -1,6 +1,7 @@
 package kvcache
 
 import (
+	"slices"
 	"time"
 
 	"github.com/dynago/dynago/kv"
@@ -30,16 +31,14 @@ func (r *Registry) Pin(now time.Duration, hashes []kv.SeqHash, pin Pin) (pinned 
 	r.forgetWishes()
 	for i, h := range hashes {
 		if pin.TTL <= 0 {
-			if r.wishes[h].pin.Owner == pin.Owner {
-				delete(r.wishes, h)
-			}
+			r.unwish(h, func(w wish) bool { return w.pin.Owner == pin.Owner })
 			continue
 		}
 		ref, ok := r.device.pool.Find(h)
 		if !ok || i < pinned[kv.TierHost].Pinned {
 			continue
 		}
-		r.wishes[h] = wish{pin, r.now + pin.TTL}
+		r.wish(h, pin)
 		r.offer(r.device, r.device.Block(ref), worth{class: SoftPinned, priority: MaxPriority, pinned: true}, false)
 	}
 	return pinned
@@ -49,27 +48,50 @@ func (r *Registry) Pin(now time.Duration, hashes []kv.SeqHash, pin Pin) (pinned 
 // pinned too.
 func (r *Registry) fulfil(t *Tier, ref Ref) {
 	b := t.blocks[ref]
-	w, ok := r.wishes[b.Hash]
-	if !ok || w.until <= r.now {
-		return
-	}
 	if up := t.pool.blocks[ref].up; b.Parent != 0 && (up == none || !t.pool.isPinned(up)) {
 		return
 	}
-	w.pin.TTL = w.until - r.now
-	t.pool.pinPath([]int32{int32(ref)}, w.pin, t.pool.room())
+	for _, w := range r.wishes[b.Hash] {
+		if w.pin.TTL = w.until - r.now; w.pin.TTL > 0 {
+			t.pool.pinPath([]int32{int32(ref)}, w.pin, t.pool.room())
+		}
+	}
 }
 
-// forgetWishes drops what has expired, once there is as much again as there was
-// the last time.
+// wish enters a pin. Of two wishes of one owner the later deadline wins, as of pins.
+func (r *Registry) wish(h kv.SeqHash, pin Pin) {
+	until := r.now + pin.TTL
+	for i := range r.wishes[h] {
+		if w := &r.wishes[h][i]; w.pin.Owner == pin.Owner {
+			w.until, w.pin.Hard = max(w.until, until), w.pin.Hard || pin.Hard
+			return
+		}
+	}
+	r.wishes[h] = append(r.wishes[h], wish{pin, until})
+}
+
+// wished says whether a block is to be pinned where it arrives.
+func (r *Registry) wished(h kv.SeqHash) bool {
+	return slices.ContainsFunc(r.wishes[h], func(w wish) bool { return w.until > r.now })
+}
+
+// unwish drops those wishes for a block of which drop is true.
+func (r *Registry) unwish(h kv.SeqHash, drop func(wish) bool) {
+	left := slices.DeleteFunc(r.wishes[h], drop)
+	if r.wishes[h] = left; len(left) == 0 {
+		delete(r.wishes, h)
+	}
+}
+
+// forgetWishes drops what has expired, and what is for blocks that have gone, once
+// there is as much again as there was the last time.
 func (r *Registry) forgetWishes() {
 	if len(r.wishes) < r.manyWishes {
 		return
 	}
-	for h, w := range r.wishes {
-		if w.until <= r.now {
-			delete(r.wishes, h)
-		}
+	for h := range r.wishes {
+		gone := r.Present(h) == 0
+		r.unwish(h, func(w wish) bool { return gone || w.until <= r.now })
 	}
 	r.manyWishes = max(1024, 2*len(r.wishes))
 }
