@@ -232,6 +232,22 @@ func (c *Core) register(r *request, k int, parent kvcache.Ref) (fresh bool) {
 	return outcome == kvcache.Added
 }
 
+// writeLater offers the blocks of a request that have just been sealed to the tiers
+// below, once the pass is over that computes them.
+func (c *Core) writeLater(r *request, full int) {
+	b := c.below
+	if b == nil || c.args.WritePolicy != "write_through" {
+		return
+	}
+	var sealed run
+	for _, h := range r.seq[r.sealed:full] {
+		if ref, ok := c.pool.Find(h); ok { // by then a duplicate may be gone
+			sealed = append(sealed, ref)
+		}
+	}
+	b.written = append(b.written, sealed)
+}
+
 // allocate appends n blocks of the device, and tells what was evicted for them.
 func (c *Core) allocate(dst []kvcache.Ref, n int, ns kv.Namespace) ([]kvcache.Ref, bool) {
 	if c.below != nil {

@@ -262,9 +262,7 @@ func (c *Core) seal(r *request, upto int) {
 			store.Tokens = append(store.Tokens, r.content(k, size)...)
 		}
 	}
-	if c.below != nil && c.args.WritePolicy == "write_through" {
-		c.below.written = append(c.below.written, slices.Clone(r.blocks[r.sealed:full]))
-	}
+	c.writeLater(r, full)
 	r.sealed = full
 }
 
