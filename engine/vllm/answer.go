@@ -89,7 +89,8 @@ type answer struct {
 	// transfer is what a prefill leg hands over; nil if it is nothing.
 	transfer jsontext.Value
 	// ids are those of the piece that is being read, if it is a quick one.
-	ids []uint32
+	ids   []uint32
+	alike alike
 }
 
 func (a *answer) finished() bool { return a.reason != "" }
@@ -122,8 +123,13 @@ func (a *answer) take(pieces [][]byte) (all engine.Delta, err error) {
 // the next one is read.
 func (a *answer) read(data []byte) (engine.Delta, error) {
 	if a.r.Logprobs == nil && streams(a.r) {
+		if ids, ok := a.alike.ids(data, a.ids[:0]); ok {
+			a.ids = ids
+			return a.add(engine.Delta{TokenIDs: ids}, false, "")
+		}
 		if t, ok := quick(data, a.ids[:0]); ok {
 			a.ids = t.ids
+			a.alike.learn(data, &t)
 			return a.add(engine.Delta{TokenIDs: t.ids}, t.text, t.reason)
 		}
 	}

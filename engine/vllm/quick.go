@@ -8,9 +8,10 @@ import (
 // told is what nearly all pieces of a stream tell: new ids, and whether they are
 // the last.
 type told struct {
-	ids    []uint32
-	text   bool // the piece has a text too
-	reason string
+	ids      []uint32
+	from, to int  // where they stand in the piece, with their brackets
+	text     bool // the piece has a text too
+	reason   string
 }
 
 // quick reads a piece that tells nothing else, in a form that needs no second look:
@@ -50,7 +51,10 @@ func (s *scan) choice(t *told) bool {
 				return false
 			}
 			var ok bool
+			s.peek()
+			t.from = s.at
 			t.ids, ok = s.ids()
+			t.to = s.at
 			return ok
 		case "text":
 			text, ok := s.string()
@@ -69,6 +73,28 @@ func (s *scan) choice(t *told) bool {
 		}
 		return s.skip()
 	})
+}
+
+// alike reads pieces that differ in nothing but their ids from one before, as most
+// pieces of an answer do.
+type alike struct{ before, behind []byte } // the ids
+
+// learn takes a piece as an example, if it tells of ids alone.
+func (a *alike) learn(piece []byte, t *told) {
+	if t.ids != nil && !t.text && t.reason == "" {
+		a.before = append(a.before[:0], piece[:t.from]...)
+		a.behind = append(a.behind[:0], piece[t.to:]...)
+	}
+}
+
+// ids returns those of a piece that is like the example.
+func (a *alike) ids(piece []byte, room []uint32) (ids []uint32, ok bool) {
+	if len(a.before) == 0 || !bytes.HasPrefix(piece, a.before) || !bytes.HasSuffix(piece[len(a.before):], a.behind) {
+		return nil, false
+	}
+	s := scan{text: piece[:len(piece)-len(a.behind)], at: len(a.before), room: room}
+	ids, ok = s.ids()
+	return ids, ok && s.at == len(s.text)
 }
 
 // scan is a place in a JSON text. Its methods step over what they name, and say no

@@ -85,6 +85,47 @@ func FuzzQuick(f *testing.F) {
 	})
 }
 
+// A piece that is like another one is read as it would be on its own, and none that
+// differs in more than ids is.
+func TestAlike(t *testing.T) {
+	var a alike
+	if _, ok := a.ids([]byte(plainPiece), nil); ok {
+		t.Error("a piece is like no other")
+	}
+	example, ok := quick([]byte(plainPiece), nil)
+	if !ok {
+		t.Fatal("the example is not quick")
+	}
+	a.learn([]byte(plainPiece), &example)
+	before, behind := plainPiece[:example.from], plainPiece[example.to:]
+	for ids, want := range map[string][]uint32{
+		"[1]": {1}, "[ 4294967295, 2]": {4294967295, 2}, "[]": {},
+		"": nil, "[1": nil, "1]": nil, "[1]]": nil, "[1],\"x\":[2]": nil, "[-1]": nil, "[4294967296]": nil, "null": nil, "[1,]": nil,
+	} {
+		piece := []byte(before + ids + behind)
+		got, ok := a.ids(piece, nil)
+		if ok != (want != nil) || !slices.Equal(got, want) && ok {
+			t.Errorf("%s: %v, %v; want %v", ids, got, ok, want)
+		}
+		if alone, quick := quick(piece, nil); ok && (!quick || !slices.Equal(alone.ids, got)) {
+			t.Errorf("%s: %v on its own", ids, alone)
+		}
+	}
+	for _, piece := range []string{before + "[1]" + behind[1:], before[1:] + "[1]" + behind, before + behind, before} {
+		if _, ok := a.ids([]byte(piece), nil); ok {
+			t.Errorf("%s is not like %s", piece, plainPiece)
+		}
+	}
+	for _, other := range []string{`{"choices":[{"index":0,"token_ids":[7],"finish_reason":"stop"}]}`, `{"choices":[{"index":0,"token_ids":[7],"text":"a"}]}`} {
+		told, ok := quick([]byte(other), nil)
+		var none alike
+		none.learn([]byte(other), &told)
+		if _, like := none.ids([]byte(other), nil); !ok || like {
+			t.Errorf("%s is an example", other)
+		}
+	}
+}
+
 func BenchmarkRead(b *testing.B) {
 	k := 1
 	for _, bench := range []struct {
