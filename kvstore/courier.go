@@ -111,6 +111,7 @@ func (c *cache) remindAll(u *unit, p part) {
 	if missing == 0 || c.ephemeral(u) {
 		return
 	}
+	u.left &^= missing
 	for i := range c.tiers {
 		if missing.has(i) {
 			c.remind(i, job{u.sp, u.name, p})
@@ -214,7 +215,7 @@ func (c *cache) tell(tier int, j job) (again bool) {
 	}
 	var err error
 	switch {
-	case u == nil || !u.has[j.p]:
+	case u == nil || !u.has[j.p] || t.Later && u.left.has(tier):
 		c.mu.Unlock()
 		err = t.Driver.Delete(c.ctx, j.key())
 		c.mu.Lock()

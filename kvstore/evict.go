@@ -95,6 +95,7 @@ func (c *cache) withdraw(u *unit, from places, parts ...part) {
 			c.settle(u, p, u.size[p], at[p]&^from)
 		}
 	}
+	u.left |= from
 	c.seize(u)
 	c.erase(u, [2]places{at[whole] & from, at[metadata] & from}, parts)
 	c.let(u)

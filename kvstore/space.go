@@ -45,6 +45,7 @@ type unit struct {
 	wished  time.Duration    // when a lower tier was told of that last; 0 = nothing was asked
 
 	barred places // tiers that can never have it
+	left   places // tiers that are told later, and that it has had to leave
 
 	busy   bool    // being written
 	rising [2]bool // being read into memory

@@ -1,6 +1,7 @@
 package kvstore_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -22,6 +23,7 @@ type house struct {
 	disk    disk.Options
 	options kvstore.Options
 	later   store.Driver // a third tier, if not nil
+	most    int64        // what that may hold, if not 64 MiB
 
 	*kvstore.Server
 	address string
@@ -56,7 +58,7 @@ func (h *house) over(d store.Driver) {
 	o := h.options
 	o.Driver, o.Below = m, []kvstore.Tier{{Name: "disk", Driver: d, PinBudget: 0.5}}
 	if h.later != nil {
-		o.Below = append(o.Below, kvstore.Tier{Name: "external", Driver: h.later, Capacity: 64 << 20, Later: true})
+		o.Below = append(o.Below, kvstore.Tier{Name: "external", Driver: h.later, Capacity: cmp.Or(h.most, 64<<20), Later: true})
 	}
 	if h.Server, err = kvstore.New(o); err != nil {
 		h.t.Fatal(err)
@@ -355,6 +357,36 @@ func TestEphemeralStaysAbove(t *testing.T) {
 	h.until("on disk, as somebody wanted it", func() bool { return h.tiers(key+"kv_bytes") == "memory disk" })
 	c = h.again()
 	c.want([2]string{"MGET " + key + "metadata " + key + "kv_bytes", "[m v]"})
+}
+
+// A tier without a bound of its own holds what it may, and the others are not
+// touched by what leaves it.
+func TestBoundOfLaterTier(t *testing.T) {
+	far, err := memory.New(memory.Options{Capacity: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &house{t: t, memory: 1 << 20, disk: disk.Options{Dir: t.TempDir(), Capacity: 8 << 20, Step: 1 << 20}, options: kvstore.Options{Lease: -1}, later: far, most: 1_000_000}
+	h.begin()
+	t.Cleanup(func() { h.end() })
+	c := dial(t, h.address)
+	for i := range 30 {
+		c.do("SET", fmt.Sprint("k", i), value(i, 100_000))
+	}
+	c.do("SET", "long", value(1, 1_000_001))
+	h.until("all told", func() bool { return h.tier("external").Waiting == 0 })
+	// Of the four that are copied at once each may find room.
+	if e := h.tier("external"); e.Used > 1_300_000 || e.Used < 800_000 || int64(far.Usage().Entries)*100_000 != e.Used || e.Evicted < 17 {
+		t.Errorf("%+v, %+v", e, far.Usage())
+	}
+	for i := range 30 {
+		if got := c.do("GET", fmt.Sprint("k", i)); got != value(i, 100_000) {
+			t.Errorf("value %d: %.40q", i, got)
+		}
+	}
+	if got := h.tiers("long"); got != "memory disk" && got != "disk" {
+		t.Errorf("a value longer than the third tier lies in %q", got)
+	}
 }
 
 // A third tier gets values when there is time, and has them when the others do not.
