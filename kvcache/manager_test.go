@@ -76,7 +76,7 @@ func TestAnyHistoryOfManagers(t *testing.T) {
 		}
 		turn := func(t *rapid.T) {
 			id, o := session(t)
-			m.begin(id, o, sequence(t), rapid.SliceOfN(rapid.SampledFrom([]int{35, 35, 10, 80, secret}), 1, 3).Draw(t, "wishes"))
+			m.begin(id, o, sequence(t), rapid.SliceOfN(rapid.SampledFrom([]int{35, 35, 10, 80, 80, secret}), 1, 3).Draw(t, "wishes"))
 		}
 		finish := func(t *rapid.T) {
 			if len(m.under) == 0 {
@@ -91,6 +91,11 @@ func TestAnyHistoryOfManagers(t *testing.T) {
 				}
 			}
 			m.finish(x, faults)
+		}
+		letAllEnd := func() {
+			for m.start(); len(m.under) > 0; m.start() {
+				m.finish(m.under[0], nil)
+			}
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"turn": turn, "turn2": turn, "turn3": turn,
@@ -111,17 +116,27 @@ func TestAnyHistoryOfManagers(t *testing.T) {
 			"load": func(t *rapid.T) { m.fetch(sequence(t)) }, "load2": func(t *rapid.T) { m.fetch(sequence(t)) },
 			"start": func(*rapid.T) { m.start() }, "start2": func(*rapid.T) { m.start() },
 			"finish": finish, "finish2": finish,
-			"let all end": func(*rapid.T) {
-				for m.start(); len(m.under) > 0; m.start() {
-					m.finish(m.under[0], nil)
-				}
-			},
+			"let all end": func(*rapid.T) { letAllEnd() },
 			"prefetch": func(t *rapid.T) {
 				req := kvcache.PrefetchRequest{Hashes: sequence(t), Target: kv.Tier(rapid.IntRange(0, 1).Draw(t, "target"))}
 				if rapid.Bool().Draw(t, "later") {
 					req.Deadline, req.Lead = m.now+3*time.Second, time.Second
 				}
 				m.prefetch(req)
+			},
+			"prefetch at once": func(t *rapid.T) {
+				if letAllEnd(); len(m.loads) > 0 {
+					return // waits for a way to open
+				}
+				before, seq := m.classes(), sequence(t)
+				m.prefetch(kvcache.PrefetchRequest{Hashes: seq, Target: kv.TierDevice})
+				letAllEnd()
+				for _, h := range seq {
+					_, there := before[0][h]
+					if ref, ok := m.device().Pool().Find(h); ok && !there && m.device().Pool().State(ref) == kvcache.Inactive && m.device().Pool().Class(ref) != kvcache.SoftPinned {
+						t.Fatalf("block %d was prefetched, and is %s", h, m.device().Pool().Class(ref))
+					}
+				}
 			},
 			"cancel a prefetch": func(t *rapid.T) {
 				if len(m.ahead) > 0 {
@@ -197,6 +212,9 @@ func TestAnyHistoryOfManagers(t *testing.T) {
 				batches, _ := m.events.Read(m.folded.at)
 				m.folded.take(t, batches, nil)
 				m.changed()
+				if s := m.r.PrefetchStats(); s.Unread+s.Reserved > int(cfg.PrefetchShare*float64(slots[0])) {
+					t.Fatalf("prefetches hold %+v of %d blocks", s, slots[0])
+				}
 				for k, want := range m.contents() {
 					if !maps.Equal(m.folded.tiers[k], want) {
 						t.Fatalf("events say that the %s tier holds %v, it holds %v", kv.Tier(k), m.folded.tiers[k], want)
