@@ -128,7 +128,7 @@ func (c *Core) checkQueue() error {
 		if len(r.blocks) != 0 && !r.loaded || r.computed != 0 || r.load != 0 {
 			return fmt.Errorf("request %d waits with %d blocks", r.id, len(r.blocks))
 		}
-		if p := r.prev; p != nil && (p.Priority < r.Priority || p.Priority == r.Priority && p.preempted == 0 && !p.loaded && r.preempted > 0) {
+		if p := r.prev; p != nil && (p.Priority < r.Priority || p.Priority == r.Priority && p.preempted == 0 && p.parkedAt == 0 && r.preempted > 0) {
 			return fmt.Errorf("request %d stands behind request %d", r.id, p.id)
 		}
 		if r.preempted > 0 {

@@ -104,13 +104,14 @@ func (n *naiveTiers) serve(prompt int, whole []kv.SeqHash) (from [4]int) {
 	if len(whole) > 0 {
 		n.device.use(whole[len(whole)-1])
 	}
-	// Then what was computed is written, all of it at a time.
+	// Then what was computed and is not there is written, all of it at a time.
 	var written []int
-	for i, h := range whole {
-		if i >= loaded && !n.host.has(h) && n.host.take() {
+	for i := loaded; i < len(whole); i++ {
+		if !n.host.has(whole[i]) {
 			written = append(written, i)
 		}
 	}
+	written = slices.DeleteFunc(written, func(int) bool { return !n.host.take() })
 	for _, i := range written {
 		parent := kv.SeqHash(0)
 		if i > 0 {
