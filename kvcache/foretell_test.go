@@ -111,7 +111,7 @@ func (m *manager) offer(from kv.Tier, h kv.SeqHash, w worth, stopped bool) {
 			continue
 		}
 		queued := slices.ContainsFunc(m.queues[e], func(q waiting) bool { return q.h == h })
-		skip := &m.skipped[e][0]
+		var skip *int64
 		switch {
 		case w.Ephemeral:
 			skip = &m.skipped[e][kvcache.SkipEphemeral]
@@ -321,7 +321,7 @@ func (m *manager) start() {
 		for busy[e] == 0 && m.closing[e].until <= m.now && len(m.queues[e]) > 0 && len(want) == 0 {
 			q := slices.MaxFunc(m.queues[e], func(a, b waiting) int { return int(a.priority) - int(b.priority) })
 			m.queues[e] = slices.DeleteFunc(m.queues[e], func(r waiting) bool { return r == q })
-			skip := &m.skipped[e][0]
+			var skip *int64
 			switch {
 			case there[e][q.h]:
 				skip = &m.skipped[e][kvcache.SkipPresent]
