@@ -158,7 +158,7 @@ func (c *cache) set(ctx context.Context, sp *space, key string, value []byte, on
 	if v.expires > 0 {
 		sp.expire(u, v.expires)
 	}
-	c.remindAll(u, p)
+	c.remindAll(u)
 	return true, nil
 }
 
@@ -195,9 +195,16 @@ type content struct {
 // any more.
 func (c *cache) place(ctx context.Context, u *unit, p part, v content) (at, barred places, err error) {
 	key, tag := u.key(p), c.tag(u, p, v.version, v.expires)
-	from := v.bytes
+	from, ephemeral := v.bytes, c.ephemeral(u)
 	for i, t := range c.tiers {
 		if t.Later {
+			continue
+		}
+		if i > 0 && ephemeral && at != 0 {
+			// It is not worth more.
+			if u.at[p].has(i) {
+				c.erase(u, [2]places{whole: only(i), metadata: only(i)}, []part{p})
+			}
 			continue
 		}
 		// What lies in a lower tier as well is not worth a pin or a lease.
@@ -272,7 +279,7 @@ func (c *cache) put(ctx context.Context, tier int, key string, value, tag []byte
 }
 
 // use tells that u was asked for.
-func (c *cache) use(u *unit, p part, now time.Duration) {
+func (c *cache) use(u *unit, now time.Duration) {
 	if c.lease > 0 {
 		u.sp.leaseUntil(u, now+c.lease)
 	}
@@ -281,7 +288,7 @@ func (c *cache) use(u *unit, p part, now time.Duration) {
 		u.wished = now
 		c.retellAll(u)
 	}
-	c.remindAll(u, p)
+	c.remindAll(u)
 }
 
 // have returns the unit that has what key names, or nil.
@@ -301,7 +308,7 @@ func (c *cache) size(sp *space, key string) (n int64, ok bool) {
 	if u == nil {
 		return 0, false
 	}
-	c.use(u, p, now)
+	c.use(u, now)
 	return u.size[p], true
 }
 

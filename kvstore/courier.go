@@ -104,17 +104,19 @@ func (c *cache) remind(tier int, j job) {
 	l.more.Signal()
 }
 
-// remindAll lets the tiers below a part of u that have not got it have it.
-func (c *cache) remindAll(u *unit, p part) {
-	below := places(1<<len(c.tiers)-1) &^ (only(u.at[p].first()+1) - 1)
-	missing := below &^ (u.at[p] | u.barred)
-	if missing == 0 || c.ephemeral(u) {
-		return
-	}
-	u.left &^= missing
-	for i := range c.tiers {
-		if missing.has(i) {
-			c.remind(i, job{u.sp, u.name, p})
+// remindAll lets the tiers below u that have not got all of it have it.
+func (c *cache) remindAll(u *unit) {
+	for p := range u.at {
+		below := places(1<<len(c.tiers)-1) &^ (only(u.at[p].first()+1) - 1)
+		missing := below &^ (u.at[p] | u.barred)
+		if missing == 0 || c.ephemeral(u) {
+			continue
+		}
+		u.left &^= missing
+		for i := range c.tiers {
+			if missing.has(i) {
+				c.remind(i, job{u.sp, u.name, part(p)})
+			}
 		}
 	}
 }

@@ -89,6 +89,9 @@ func TestDiskFailsForAWhile(t *testing.T) {
 	if d := h.tier("disk"); !d.Failing || d.Failed == 0 {
 		t.Errorf("of a disk that fails: %+v", d)
 	}
+	// Without anybody asking for anything, it is tried again.
+	before := b.tried.Load()
+	h.until("tried", func() bool { return b.tried.Load() > before+2 })
 	b.fail.Store(false)
 	h.until("written when the disk is back", func() bool { return h.tiers("n0") == "memory disk" && h.tiers("k19") == "memory disk" })
 	for i := range 19 {

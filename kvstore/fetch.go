@@ -14,7 +14,7 @@ func (c *cache) get(ctx context.Context, sp *space, key string) *store.Value {
 	defer c.mu.Unlock()
 	u, p := sp.have(key)
 	if u != nil {
-		c.use(u, p, now)
+		c.use(u, now)
 	}
 	for tried := places(0); u != nil && u.at[p]&^tried != 0; u, p = sp.have(key) {
 		if u.rising[p] {

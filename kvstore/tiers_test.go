@@ -205,7 +205,11 @@ func TestRestart(t *testing.T) {
 		{"DEL eph", ":1"},
 	}...)
 	now.pass(5 * time.Second)
+	c.do("GET", "pinned") // which is pinned from now on for as long
 	c = h.again()
+	if e, _ := h.Tenant("", "").Look("pinned"); e.Retention.PinDeadline != time.Unix(2e9+65, 0).UnixMilli() {
+		t.Errorf("of a pin that was renewed is left %+v", e.Retention)
+	}
 	c.want([][2]string{
 		{"DBSIZE", ":8"},
 		{"MGET small brief briefer eph", "[1 1 nil nil]"},
@@ -229,13 +233,30 @@ func TestRestart(t *testing.T) {
 		c.do("SET", fmt.Sprint("y", i), big)
 	}
 	c.want([][2]string{{"EXISTS owned", ":0"}, {"EXISTS dear pinned", ":2"}}...)
-	now.pass(56 * time.Second)
+	now.pass(61 * time.Second)
 	c.want([2]string{"EXISTS brief", ":0"})
 	c = h.again()
 	for i := range 100 {
 		c.do("SET", fmt.Sprint("z", i), big)
 	}
 	c.want([][2]string{{"EXISTS pinned", ":0"}, {"EXISTS dear", ":1"}}...)
+}
+
+// A pin that is renewed again and again is so after a kill, too.
+func TestRenewedPinOutlivesKill(t *testing.T) {
+	now := &clock{now: time.Unix(2e9, 0)}
+	h := home(t, 1<<20, 4<<20, kvstore.Options{Now: now.Now})
+	c := dial(t, h.address)
+	c.want([][2]string{{"SET a 1", "+OK"}, {"KV.RETAIN a PIN 60000", ":1"}}...)
+	for range 10 {
+		now.pass(11 * time.Second)
+		c.want([2]string{"GET a", "1"})
+	}
+	h.until("written", func() bool { return h.tier("disk").Waiting == 0 })
+	h.killed()
+	if e, _ := h.Tenant("", "").Look("a"); e.Retention.PinDeadline != time.Unix(2e9+170, 0).UnixMilli() {
+		t.Errorf("%+v", e.Retention)
+	}
 }
 
 // In no tier is there metadata without its bytes, and both go together.
@@ -349,8 +370,14 @@ func TestEphemeralStaysAbove(t *testing.T) {
 		{"SET " + key + "metadata m", "+OK"},
 		{"KV.RETAIN " + key + "kv_bytes CLASS eph SESSION s", ":1"},
 	}...)
-	if got := h.tiers(key + "kv_bytes"); got != "memory" {
-		t.Errorf("it lies in %q", got)
+	for range 2 {
+		if got := h.tiers(key + "kv_bytes"); got != "memory" {
+			t.Errorf("it lies in %q", got)
+		}
+		c.want([][2]string{{"SET " + key + "kv_bytes v", "+OK"}, {"SET " + key + "metadata m", "+OK"}}...)
+	}
+	if used := h.tier("disk").Used; used != 0 {
+		t.Errorf("%d bytes on disk", used)
 	}
 	c.want([2]string{"GET " + key + "kv_bytes", "v"})
 	c.want([2]string{"GET " + key + "metadata", "m"})
