@@ -107,7 +107,7 @@ type conditions struct {
 }
 
 // set stores value, unless the conditions fail.
-func (c *cache) set(ctx context.Context, sp *space, key string, value []byte, on conditions) (stored bool, err error) {
+func (c *cache) set(ctx context.Context, sp *space, key string, v content, on conditions) (stored bool, err error) {
 	now := c.begin()
 	defer c.mu.Unlock()
 	name, p, paired := splitKey(key)
@@ -121,7 +121,7 @@ func (c *cache) set(ctx context.Context, sp *space, key string, value []byte, on
 		c.counts.orphans++
 		return true, nil
 	}
-	size := int64(len(value))
+	size := int64(len(v.bytes))
 	fresh := u == nil
 	if fresh {
 		u = sp.insert(name, paired, size)
@@ -137,7 +137,7 @@ func (c *cache) set(ctx context.Context, sp *space, key string, value []byte, on
 		return false, errQuota
 	}
 	sp.used += more
-	v := content{bytes: value, version: c.nextVersion()}
+	v.version = c.nextVersion()
 	if on.ttl > 0 {
 		v.expires = now + on.ttl
 	}
@@ -186,6 +186,7 @@ func (c *cache) nextVersion() int64 {
 // content is what is put.
 type content struct {
 	bytes   []byte
+	lies    string // under which key the bytes are in memory already; "" = they are not
 	version int64
 	expires time.Duration // 0 = never
 }
@@ -208,7 +209,16 @@ func (c *cache) place(ctx context.Context, u *unit, p part, v content) (at, barr
 			continue
 		}
 		// What lies in a lower tier as well is not worth a pin or a lease.
-		kept, failure := c.put(ctx, i, key, from, tag, i < c.lastSync)
+		var kept *store.Value
+		failure := errors.ErrUnsupported
+		if i == 0 && v.lies != "" {
+			kept, failure = c.move(ctx, v.lies, key, tag)
+		}
+		if failure != nil {
+			kept, failure = c.put(ctx, i, key, from, tag, i < c.lastSync)
+		} else {
+			t.counts.stored++
+		}
 		if failure == nil {
 			at = at.with(i)
 			if kept != nil {

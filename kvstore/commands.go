@@ -179,7 +179,11 @@ func set(c *conn, ctx context.Context, args [][]byte) {
 		return
 	}
 	c.s.traffic.in.Add(int64(len(args[1])))
-	switch stored, err := c.s.cache.set(ctx, c.sp, string(args[0]), args[1], on); {
+	v := content{bytes: args[1]}
+	if p := c.in.placed; p != nil {
+		v.lies = p.key
+	}
+	switch stored, err := c.s.cache.set(ctx, c.sp, string(args[0]), v, on); {
 	case err != nil:
 		c.out.fail(err.Error())
 	case !stored:

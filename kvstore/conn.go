@@ -28,6 +28,7 @@ type conn struct {
 func newConn(s *Server, nc net.Conn, id int64) *conn {
 	c := &conn{s: s, net: nc, id: id, sp: s.open()}
 	c.in = decoder{r: bufio.NewReaderSize(wire{c}, 16<<10), maxValue: s.opts.MaxValue, reserve: s.receive, keep: s.spare, progress: c.reading, stranger: c.sp == nil}
+	c.in.placing, c.in.forget = c.placing(), c.forget
 	c.out = encoder{w: bufio.NewWriterSize(nc, 16<<10), progress: c.writing}
 	return c
 }
@@ -105,6 +106,7 @@ func (c *conn) serve() {
 		case len(args) > 0:
 			c.answer(ctx, args)
 		}
+		c.in.unplace()
 	}
 	c.writing()
 	c.out.w.Flush() //nolint:errcheck // the connection ends

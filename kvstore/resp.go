@@ -58,6 +58,12 @@ type decoder struct {
 	// stranger says that no token was shown, so that nothing long is taken.
 	stranger bool
 
+	// placing, if not nil, lets fill read a value to where it will lie, if there is
+	// room for it; forget takes back what it returned.
+	placing func(size int, fill func([]byte) (uint64, error)) (*placed, error)
+	forget  func(*placed)
+	placed  *placed // the value of the request, which is not in body then
+
 	line      []byte
 	arena     []byte
 	arenaHeld int64 // of it, what was reserved
@@ -100,7 +106,9 @@ func (d *decoder) next() (args [][]byte, refused, err error) {
 		}
 	}
 	for _, s := range d.spans {
-		if s.from < 0 {
+		if s.from < 0 && d.placed != nil {
+			d.args = append(d.args, d.placed.value.Bytes)
+		} else if s.from < 0 {
 			d.args = append(d.args, d.body[:s.to])
 		} else {
 			d.args = append(d.args, d.arena[s.from:s.to:s.to])
@@ -129,7 +137,11 @@ func (d *decoder) bulk(i int) (refused, err error) {
 	case value && int64(size) > d.maxValue:
 		refused = fmt.Errorf("ERR value of %d bytes is too large: at most %d are stored", size, d.maxValue)
 	case value:
-		if refused, err = d.value(size); err != nil {
+		there, err := d.place(size)
+		if err == nil && !there {
+			refused, err = d.value(size)
+		}
+		if err != nil {
 			return nil, err
 		}
 		if refused == nil {
@@ -212,6 +224,7 @@ func (d *decoder) grow(size int) bool {
 
 // shrink gives the body back unless it may be kept for the next request.
 func (d *decoder) shrink() {
+	d.unplace()
 	if d.arenaHeld > 0 || cap(d.spans) > keptArena/16 {
 		d.reserve(-d.arenaHeld)
 		d.arena, d.spans, d.args, d.arenaHeld = nil, nil, nil, 0
@@ -227,6 +240,7 @@ func (d *decoder) shrink() {
 
 // giveBack gives the buffers back.
 func (d *decoder) giveBack() {
+	d.unplace()
 	d.reserve(-int64(cap(d.body)) - d.arenaHeld)
 	d.body = nil
 	d.arena, d.arenaHeld = nil, 0

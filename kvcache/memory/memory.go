@@ -60,6 +60,7 @@ var (
 	_ store.Filler   = (*Store)(nil)
 	_ store.Retagger = (*Store)(nil)
 	_ store.Measured = (*Store)(nil)
+	_ store.Mover    = (*Store)(nil)
 )
 
 // entry is a value that is found, or was deleted while it is read. Its bytes
@@ -136,6 +137,31 @@ func (s *Store) Fill(ctx context.Context, key string, size int64, tag []byte, fi
 		s.drop(old)
 	}
 	s.entries[key] = e
+	return s.held(e, e.Entry), nil
+}
+
+// Move implements [store.Mover].
+func (s *Store) Move(ctx context.Context, from, to string, tag []byte) (*store.Value, error) {
+	if len(to) > maxKey || len(tag) > store.MaxTag {
+		return nil, fmt.Errorf("kvcache/memory: a key of %d bytes, a tag of %d: %w", len(to), len(tag), store.ErrTooLarge)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, err := s.find(from)
+	if err = cmp.Or(ctx.Err(), err); err != nil {
+		return nil, err
+	}
+	if old := s.entries[to]; old != nil && old != e {
+		s.drop(old)
+	}
+	delete(s.entries, from)
+	s.used -= e.cost()
+	e.Key, e.Tag = to, bytes.Clone(tag)
+	s.used += e.cost()
+	s.seq++
+	e.seq = s.seq
+	s.entries[to] = e
+	e.refs++
 	return s.held(e, e.Entry), nil
 }
 

@@ -78,6 +78,14 @@ type Filler interface {
 	Fill(ctx context.Context, key string, size int64, tag []byte, fill func(b []byte) (sum uint64, err error)) (*Value, error)
 }
 
+// Mover is a driver that gives a value another key, and another tag, without
+// copying it.
+type Mover interface {
+	// Move lets what lies under from lie under to, in place of what was there. It is
+	// returned as by Get, unchecked.
+	Move(ctx context.Context, from, to string, tag []byte) (*Value, error)
+}
+
 // Loader is a driver that can read a value to where the caller wants it.
 type Loader interface {
 	// Load is a Get that reads the value into b, and returns its checksum. It fails
