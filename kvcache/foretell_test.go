@@ -377,7 +377,7 @@ func (m *manager) up(x *kvcache.Transfer, busy int) {
 		if x.Edge.To == kv.TierDevice && x.Edge.From > kv.TierHost && m.lifted[h] {
 			m.fatalf("block %d does not come by way of the host, which has room", h)
 		}
-		if x.Edge.To == kv.TierHost && m.direct[h] && len(m.ahead) == 0 {
+		if x.Edge.To == kv.TierHost && m.direct[h] {
 			m.fatalf("block %d comes by way of the host, and is ephemeral", h)
 		}
 		delete(m.lifted, h)
@@ -481,9 +481,17 @@ func (m *manager) fetch(seq []kv.SeqHash) {
 			m.direct[h] = w.Ephemeral
 		}
 	}
-	if m.load(seq); len(m.loads) > 0 {
+	promised := rest[:m.load(seq)]
+	if len(m.loads) > 0 {
 		maps.Copy(m.lifted, lifted)
 		maps.Copy(m.wanted, wanted)
+	}
+	for _, x := range m.under {
+		h := x.Copies[0].Block.Hash
+		waited := x.Edge.To == kv.TierDevice || !m.r.Moving(kv.TierDevice, h)
+		if x.Background && waited && slices.Contains(promised, h) {
+			m.fatalf("block %d, which someone waits for, is in the background", h)
+		}
 	}
 }
 
