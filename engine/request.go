@@ -33,7 +33,8 @@ type Request struct {
 	Disagg         Disagg
 	Expected       uint32 // forecast of output tokens, never a limit; 0: none
 	Trace          Trace
-	Extra          json.RawMessage // object for the engine alone, or nil
+	Meta           map[string]string // what the client says to workers beside the prompt
+	Extra          json.RawMessage   // object for the engine alone, or nil
 }
 
 // Disagg says which leg of a request that two workers share this one is.

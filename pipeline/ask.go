@@ -22,6 +22,7 @@ func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card, 
 		Logprobs: s.Logprobs,
 		KV:       j.request.KV,
 		Trace:    j.request.Trace,
+		Meta:     j.request.Meta,
 	}
 	j.model.Defaults(&out.Sampling)
 	out.Stop.MaxTokens -= len(delivered)

@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"context"
+	"math"
 	"slices"
+	"time"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
@@ -79,12 +81,24 @@ func (r *Request) query(ids []uint32) *router.Query {
 			q.Expected = *h.OSL
 		}
 	}
+	if t := r.Ext.Router; t != nil {
+		q.TTFT, q.ITL = hoped(t.TTFT), hoped(t.ITL)
+	}
 	if c := r.Ext.RoutingConstraints; c != nil {
 		// Each once: every worker is held against them, more than once if they wait.
 		q.Require = slices.Compact(slices.Sorted(slices.Values(c.RequiredTaints)))
 		q.Prefer = c.PreferredTaints
 	}
 	return q
+}
+
+// hoped returns a latency of so many milliseconds; 0 if there is none to hope for.
+func hoped(ms *float64) time.Duration {
+	const most = float64(math.MaxInt64 / int64(time.Millisecond))
+	if ms == nil || !(*ms > 0) {
+		return 0
+	}
+	return time.Duration(min(*ms, most) * float64(time.Millisecond))
 }
 
 // wholeAnnotation asks that one worker does it all.

@@ -19,7 +19,11 @@ type Request struct {
 	Identity nvext.Identity
 	// Tenant is who owns the client's key; empty where nobody has one.
 	Tenant string
-	KV     kv.Directives
+	// Caps are the tenant's, to which Ext is held already; nil if it has none.
+	Caps *nvext.Caps
+	KV   kv.Directives
+	// Meta is what the client says to workers, in their words; nil: nothing.
+	Meta map[string]string
 	// Class is the policy class or family that the client asks for; empty is the
 	// default one. Background work is what no client waits for.
 	Class      string

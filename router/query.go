@@ -26,6 +26,9 @@ type Query struct {
 	Priority       float64
 	StrictPriority uint32
 	Background     bool
+	// TTFT and ITL are the latencies that the client hopes for; 0: it does not say.
+	// They are for policies: costs know nothing of them.
+	TTFT, ITL time.Duration
 	// Settled says that the request goes to PinWorker whatever is decided here: it
 	// is booked without waiting for room.
 	Settled bool

@@ -30,6 +30,8 @@ type request struct {
 	Advisory       bool     `json:"advisory,omitzero"`
 	Class          string   `json:"class,omitzero"`
 	Temperature    *float64 `json:"temperature,omitzero"`
+	TTFT           float64  `json:"ttft_target,omitzero"` // milliseconds
+	ITL            float64  `json:"itl_target,omitzero"`
 	Session        *session `json:"session,omitzero"`
 }
 
@@ -72,6 +74,7 @@ func appendQuestion(dst []byte, q *router.Query, c []router.Candidate) ([]byte, 
 			ID: q.ID, Model: q.Model, Role: string(q.Role), PromptTokens: q.Length(), Expected: q.Expected,
 			Choices: max(1, q.Choices), Priority: finite(q.Priority), StrictPriority: q.StrictPriority,
 			Background: q.Background, Advisory: q.Advisory, Class: q.Class,
+			TTFT: float64(q.TTFT) / milliseconds, ITL: float64(q.ITL) / milliseconds,
 		},
 		Candidates: make([]candidate, len(c)),
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/kv"
@@ -13,7 +14,7 @@ import (
 func TestQuestion(t *testing.T) {
 	temperature := 0.2
 	q := &router.Query{
-		ID: "r-1", Model: "m", Tokens: make([]uint32, 2048), Expected: 300, Priority: 5, StrictPriority: 1, Class: "chat",
+		ID: "r-1", Model: "m", Tokens: make([]uint32, 2048), Expected: 300, Priority: 5, StrictPriority: 1, Class: "chat", TTFT: 400 * time.Millisecond, ITL: 25500 * time.Microsecond,
 		Session:   router.Session{ID: "s-1", Parent: "s-0", Final: true, Input: router.ToolInput},
 		Overrides: &router.Overrides{Temperature: &temperature},
 	}
@@ -23,7 +24,7 @@ func TestQuestion(t *testing.T) {
 	}}
 	const row = `"block_size":16,"cached_blocks":{"device":90,"host":12,"disk":3,"shared":4},"prefill_tokens":512,"active_blocks":310,"total_blocks":8192,"active_requests":3,"decode_blocks":350,"preference":0.5,"cost":43.5}]}`
 	got, err := appendQuestion(nil, q, c)
-	if want := `{"request":{"id":"r-1","model":"m","role":"aggregated","prompt_tokens":2048,"expected_output_tokens":300,"choices":1,"priority":5,"strict_priority":1,"background":false,"class":"chat","temperature":0.2,"session":{"id":"s-1","parent":"s-0","final":true,"input":"tool"}},"candidates":[{"worker_id":7,"dp_rank":1,` + row; err != nil || string(got) != want {
+	if want := `{"request":{"id":"r-1","model":"m","role":"aggregated","prompt_tokens":2048,"expected_output_tokens":300,"choices":1,"priority":5,"strict_priority":1,"background":false,"class":"chat","temperature":0.2,"ttft_target":400,"itl_target":25.5,"session":{"id":"s-1","parent":"s-0","final":true,"input":"tool"}},"candidates":[{"worker_id":7,"dp_rank":1,` + row; err != nil || string(got) != want {
 		t.Errorf("got %s, %v\nwant %s", got, err, want)
 	}
 
