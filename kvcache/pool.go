@@ -160,16 +160,17 @@ func (p *Pool) allocate(dst []Ref, n, available int) (refs []Ref, evicted []kv.S
 }
 
 // Prefix says how many of the leading hashes are present, and how many of those
-// are inactive, so that taking them would leave fewer blocks to allocate. It
-// touches nothing.
-func (p *Pool) Prefix(hashes []kv.SeqHash) (present, inactive int) {
+// are idle and count in [Pool.Available], so that taking them would leave fewer
+// blocks to allocate. It touches nothing.
+func (p *Pool) Prefix(hashes []kv.SeqHash) (present, idle int) {
 	for i := range p.leading(hashes) {
 		present++
-		if p.blocks[i].state == Inactive {
-			inactive++
+		b := &p.blocks[i]
+		if b.state == Inactive && (b.flags&noted == 0 || p.notes.at(p.noteOf[i]).locks[byHard] == 0) {
+			idle++
 		}
 	}
-	return present, inactive
+	return present, idle
 }
 
 // SpareIn says how many of the leading hashes that are present lie idle and count in

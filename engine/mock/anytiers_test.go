@@ -1,7 +1,6 @@
 package mock_test
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -24,7 +23,6 @@ type stack struct {
 	// wanted are the blocks of which some request that is not ephemeral had use: no
 	// other may be on a lower tier.
 	wanted map[kv.EngineHash]bool
-	folds  func(int) *tierView
 }
 
 // rankOf is one core.
@@ -33,7 +31,6 @@ type rankOf struct {
 	fold tierView
 	busy time.Duration
 	jobs map[mock.ID]*wanting
-	hard map[kv.EngineHash]time.Duration // pinned on the device until then
 }
 
 // wanting is one request.
@@ -42,7 +39,6 @@ type wanting struct {
 	most   int
 	given  int
 	quiet  bool // leaves nothing behind
-	first  time.Duration
 }
 
 func (s *stack) hashes(tokens []uint32) []kv.SeqHash {
@@ -345,5 +341,3 @@ func TestTieredProperties(t *testing.T) {
 		}
 	})
 }
-
-var _ = fmt.Sprint

@@ -187,14 +187,20 @@ func (c *Core) found(r *request, blocks int) (from [kv.TierShared + 1]int) {
 	return from
 }
 
-// stuck ends the first request in the queue if nothing will ever make room for it.
+// stuck ends the first request in the queue if nothing that is on its way makes room
+// for it: what fills the device is pinned for good.
 func (c *Core) stuck() bool {
 	r := c.waiting.head
-	if r == nil || c.below == nil || len(c.running)+len(c.below.loads)+c.kept > 0 {
+	if r == nil || len(c.running)+c.parked()+c.kept > 0 {
 		return false
 	}
-	if _, soon := c.below.carrier.Next(); soon {
+	if pinned, _ := c.pool.PinBudget(); pinned == 0 {
 		return false
+	}
+	if c.below != nil {
+		if _, soon := c.below.carrier.Next(); soon {
+			return false
+		}
 	}
 	c.waiting.remove(r)
 	c.result.Outputs = append(c.result.Outputs, Output{ID: r.id, Owner: r.Owner, Err: errNoRoom(c)})

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/kvcache"
@@ -19,6 +20,9 @@ type cores struct {
 	from  map[any][4]int          // tokens found, by the owner of the request and tier
 	took  map[any]time.Duration   // until the first token
 	folds []tierView
+	// failed are the errors of requests that could not go on.
+	failed  []error
+	mayFail bool
 }
 
 // tierView is what events say lies on each tier.
@@ -110,7 +114,7 @@ func (w *cores) run(within time.Duration) {
 					w.took[o.Owner] = res.End
 				}
 				if o.Err != nil {
-					w.t.Fatal(o.Err)
+					w.failed = append(w.failed, o.Err)
 				}
 			}
 			busy[i] = max(res.End, w.now+1)
@@ -128,6 +132,9 @@ func (w *cores) run(within time.Duration) {
 			break
 		}
 		w.now = next
+	}
+	if len(w.failed) > 0 && !w.mayFail {
+		w.t.Fatal(w.failed)
 	}
 	for i, c := range w.cores {
 		w.folds[i].apply(w.t, c.News())
@@ -447,5 +454,44 @@ func TestRunningGoesBeforeLoading(t *testing.T) {
 	}
 	if w.took["again"] <= w.took["runs"] {
 		t.Error("again was first")
+	}
+}
+
+// Hard pins hold against everything, also against a request that finds no room
+// because of them: it fails, and the next one is served.
+func TestHardPins(t *testing.T) {
+	for name, host := range map[string]int{"device alone": 0, "with a host": 64} {
+		t.Run(name, func(t *testing.T) {
+			a := tiered(8, host, 0)
+			a.PinBudgetG1, a.AllowHardPins, a.WritePolicy = 1, true, "none"
+			w := newCores(t, a)
+			w.mayFail = true
+			w.submit(0, "pinned", ids(0, 21), 1, func(r *mock.Request) {
+				r.Directives = &kv.Directives{Pins: []kv.Pin{{UpTo: 20, TTL: time.Hour, Hard: true}}}
+			})
+			w.run(long)
+			for i := range uint32(3) {
+				w.submit(0, "flood", ids(1000*(i+1), 9), 1)
+				w.run(long)
+			}
+			if len(w.failed) > 0 {
+				t.Fatalf("what fits beside the pins fails: %v", w.failed)
+			}
+			w.submit(0, "too long", ids(9000, 14), 1) // four blocks, of three
+			w.submit(0, "grows", ids(8000, 11), 6)
+			w.run(long)
+			if len(w.failed) != 2 || engine.KindOf(w.failed[0]) != engine.WorkerOverloaded {
+				t.Errorf("those that find no room end with %v", w.failed)
+			}
+			w.submit(0, "again", ids(0, 21), 1)
+			w.run(long)
+			w.wants("again", [4]int{20})
+			w.now += 2 * time.Hour
+			w.submit(0, "later", ids(9000, 14), 1)
+			w.run(long)
+			if len(w.failed) != 2 {
+				t.Errorf("when the pins are over there is still no room: %v", w.failed)
+			}
+		})
 	}
 }
