@@ -157,6 +157,21 @@ func TestThinkingInALoop(t *testing.T) {
 	}
 }
 
+// Another request of the session, which has begun before and ends after, neither
+// ends the wait nor joins it.
+func TestThinkingBesideOthers(t *testing.T) {
+	for _, n := range []int{5, 6, 7} {
+		p := kvcache.New(100)
+		seq := run(1, 10)
+		_, end := start(t, p, 1, kvcache.SessionOptions{}, slices.Concat(seq[:5], run(101, n-5)))
+		thinks(t, p, seq, 6)
+		end()
+		if a, b := byClass(p, seq, kvcache.Ephemeral), skipped(p, seq); a != 0 || b != 4 {
+			t.Errorf("beside %d blocks: %d ephemeral, %d kept from lower tiers, want 0, 4", n, a, b)
+		}
+	}
+}
+
 // What waits is what is the session's alone, and a prompt that still carries it
 // shows that by the first of these blocks.
 func TestThinkingOverASharedBeginning(t *testing.T) {
