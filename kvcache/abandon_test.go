@@ -66,3 +66,22 @@ func TestAbandon(t *testing.T) {
 		}
 	})
 }
+
+// Who ignores a tier is told of nothing any more, and keeps what it knew.
+func TestIgnore(t *testing.T) {
+	tier := kvcache.NewTier(kv.TierDevice, kvcache.New(4))
+	store := func(h kv.SeqHash) {
+		refs, _ := tier.Allocate(nil, 1)
+		tier.Register(refs[0], kvcache.Block{Hash: h}, kvcache.Root)
+		tier.Release(refs)
+	}
+	leaves, stays := kvcache.NewConsolidator(kvcache.ConsolidatorConfig{}), kvcache.NewConsolidator(kvcache.ConsolidatorConfig{})
+	tier.Listen(leaves)
+	tier.Listen(stays)
+	store(1)
+	tier.Ignore(leaves)
+	store(2)
+	if leaves.Len() != 1 || stays.Len() != 2 {
+		t.Errorf("one that left knows of %d blocks and one that stayed of %d, want 1 and 2", leaves.Len(), stays.Len())
+	}
+}

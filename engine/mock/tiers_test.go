@@ -342,7 +342,7 @@ func TestThinkingIsNotWritten(t *testing.T) {
 // device, and, once its session is closed, exactly they go first.
 func TestSubAgentLeavesNothing(t *testing.T) {
 	a := tiered(400, 4000, 4000)
-	a.SubagentEphemeral = true
+	a.SubagentEphemeral, a.MaxNumBatchedTokens = true, 200 // so that the first blocks are sealed long before the end
 	w := newCores(t, a)
 	of := func(session kvcache.SessionID, id, parent string) func(*mock.Request) {
 		return func(r *mock.Request) {
@@ -493,5 +493,82 @@ func TestHardPins(t *testing.T) {
 				t.Errorf("when the pins are over there is still no room: %v", w.failed)
 			}
 		})
+	}
+}
+
+// A core that ends in the middle of writing to what is shared lets go of it, and the
+// next life goes on with what had arrived.
+func TestRestartLetsGo(t *testing.T) {
+	a := tiered(32, 64, 0)
+	a.SharedBlocks, a.LoadBias = 64, 1e6
+	w := newCores(t, a, a)
+	w.submit(0, "first", ids(0, 40), 1)
+	w.run(300 * time.Millisecond) // 100 to compute it, 160 to the host, 320 to the store
+	if used := w.stats(1).Tiers[kv.TierShared].Used; used == 0 {
+		t.Fatal("nothing is on its way to the store")
+	}
+	w.cores[0] = w.cores[0].Restart(w.now)
+	w.folds[0] = tierView{}
+	if s := w.stats(1).Tiers[kv.TierShared]; s.Used != 0 {
+		t.Errorf("%d slots of the store are held for a core that has ended", s.Used)
+	}
+	w.submit(1, "second", ids(0, 40), 1)
+	w.run(long)
+	w.submit(0, "third", ids(0, 41), 1)
+	w.run(long)
+	w.wants("third", [4]int{kv.TierShared: 40})
+}
+
+// Who finds blocks may ask for them, too: on each tier they are worth that then.
+func TestFindersAsk(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		asks  kv.Directives
+		stays bool
+	}{
+		{"nothing", kv.Directives{}, false},
+		{"a range", kv.Directives{Ranges: []kv.Range{{Priority: 90}}}, true},
+		{"a priority", kv.Directives{Priority: new(int32(40))}, true},
+		{"a low priority, which demotes nobody", kv.Directives{Priority: new(int32(-30))}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newCores(t, tiered(16, 16, 0))
+			w.submit(0, "first", ids(0, 20), 1)
+			w.run(long)
+			w.submit(0, "finder", ids(0, 21), 1, func(r *mock.Request) { r.Directives = &tt.asks })
+			w.run(long)
+			w.wants("finder", [4]int{20})
+			for i := range uint32(4) {
+				w.submit(0, "flood", ids(10_000*(i+1), 40), 1)
+				w.run(long)
+			}
+			for _, tier := range []kv.Tier{kv.TierDevice, kv.TierHost} {
+				if got := w.on(0, tier, ids(0, 20)); (len(got) == 5) != tt.stays || !tt.stays && len(got) > 0 {
+					t.Errorf("blocks %v are left on %s, want them to stay: %v", got, tier, tt.stays)
+				}
+			}
+		})
+	}
+}
+
+// Blocks can leave the device when the pass is over that computes them, and no sooner.
+func TestWritesBeginWhenThePassIsOver(t *testing.T) {
+	w := newCores(t, tiered(16, 16, 16))
+	w.submit(0, "first", ids(0, 4), 1) // 100 ms; then 16 to the host, and 32 to the disk
+	for _, tt := range []struct {
+		until time.Duration
+		on    [4]int
+	}{
+		{115 * time.Millisecond, [4]int{1, 0, 0}},
+		{117 * time.Millisecond, [4]int{1, 1, 0}},
+		{147 * time.Millisecond, [4]int{1, 1, 0}},
+		{149 * time.Millisecond, [4]int{1, 1, 1}},
+	} {
+		w.run(tt.until - w.now)
+		for k, want := range tt.on {
+			if got := len(w.on(0, kv.Tier(k), ids(0, 4))); got != want {
+				t.Errorf("after %v: %d blocks on %s, want %d", tt.until, got, kv.Tier(k), want)
+			}
+		}
 	}
 }
