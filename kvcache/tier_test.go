@@ -105,3 +105,18 @@ func TestClose(t *testing.T) {
 		t.Errorf("%d transfers begin after the end", n)
 	}
 }
+
+// A block that was to be used once is told as gone when its last user lets go of it.
+func TestUsedOnceIsToldAtOnce(t *testing.T) {
+	tier := kvcache.NewTier(kv.TierHost, kvcache.New(2))
+	events := kvcache.NewConsolidator(kvcache.ConsolidatorConfig{})
+	tier.Listen(events)
+	refs, _ := tier.Allocate(nil, 1)
+	tier.Register(refs[0], numbered(1), kvcache.Root)
+	tier.Pool().SetOnce(refs[0])
+	events.Flush()
+	tier.Release(refs)
+	if got := events.Flush(); len(got) != 1 || got[0].Kind != kv.Removed {
+		t.Errorf("told %+v", got)
+	}
+}
