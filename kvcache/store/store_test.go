@@ -97,9 +97,10 @@ func TestKeys(t *testing.T) {
 			most = max(most, inside[key])
 		}
 		start := time.Now()
+		var all sync.WaitGroup
 		for i := range 40 {
 			key := fmt.Sprint(i % 4)
-			go func() {
+			all.Go(func() {
 				unlock, err := k.Lock(t.Context(), key)
 				if err != nil {
 					t.Error(err)
@@ -109,7 +110,7 @@ func TestKeys(t *testing.T) {
 				time.Sleep(time.Second)
 				count(key, -1)
 				unlock()
-			}()
+			})
 		}
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -117,7 +118,7 @@ func TestKeys(t *testing.T) {
 		if _, err := k.Lock(ctx, "0"); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Millisecond {
 			t.Errorf("who gives up: %v after %v", err, time.Since(start))
 		}
-		time.Sleep(41 * time.Second)
+		all.Wait()
 		unlock, err := k.Lock(ctx, "0")
 		if err != nil {
 			t.Errorf("a lock that nobody has: %v", err)
