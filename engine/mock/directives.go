@@ -160,12 +160,21 @@ func (c *Core) conclude(r *request) (pinned, toPin int) {
 		got := c.pin(r.seq[:min(blocks, len(r.seq))], pin)
 		pinned, toPin = max(pinned, got.Pinned), max(toPin, got.Requested)
 	}
-	if b := c.below; b != nil && r.Directives.NextIn > 0 {
-		b.registry.Prefetch(c.start, kvcache.PrefetchRequest{
-			Hashes: r.seq[:thought], Target: kv.TierDevice, Deadline: c.end + r.Directives.NextIn,
-		})
+	if c.below != nil && r.Directives.NextIn > 0 {
+		c.fetchFor(c.end+r.Directives.NextIn, r.seq[:thought])
 	}
 	return pinned, toPin
+}
+
+// fetchFor lets blocks that are here now be here at a later time, too: what has left
+// the device by then comes back shortly before.
+func (c *Core) fetchFor(at time.Duration, hashes []kv.SeqHash) {
+	reach := kvcache.Reach{Blocks: len(hashes)}
+	reach.From[c.below.lower[0].Kind()] = len(hashes)
+	takes := float64(c.below.registry.LoadTime(reach)) / kvcache.BackgroundShare
+	c.below.registry.Prefetch(c.start, kvcache.PrefetchRequest{
+		Hashes: hashes, Target: kv.TierDevice, Deadline: at, Lead: time.Duration(1.5*takes) + time.Millisecond,
+	})
 }
 
 // leaveTurn ends a request's turn, before its blocks are released.

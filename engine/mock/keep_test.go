@@ -137,6 +137,30 @@ func TestPrefetch(t *testing.T) {
 	})
 }
 
+// A session that says when it will be back finds its blocks on the device then.
+func TestNextIn(t *testing.T) {
+	for _, says := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			e := open(t, mock.Config{Source: mock.SourceRandom}, deep(40, 400), func(a *mock.Args) { a.SpeedupRatio = 1 })
+			last(t, e, asking(0, 49, func(d *kv.Directives) {
+				if says {
+					d.NextIn = time.Minute
+				}
+			}))
+			last(t, e, asking(1000, 630))
+			time.Sleep(time.Minute)
+			before := e.CacheStats()[0]
+			d := last(t, e, asking(0, 49))
+			if *d.Usage.Cached != 48 {
+				t.Errorf("%d tokens cached, want 48", *d.Usage.Cached)
+			}
+			if after := e.CacheStats()[0]; (after.Parked == before.Parked) != says {
+				t.Errorf("said so: %v, and %d requests were parked", says, after.Parked-before.Parked)
+			}
+		})
+	}
+}
+
 // A pinned prefix is still there after ten times the cache, one that is not is gone;
 // and it is let go by a TTL of 0 and by the end of its session.
 func TestPinsLast(t *testing.T) {
