@@ -230,3 +230,42 @@ func TestOldRecordIsNotInherited(t *testing.T) {
 		t.Errorf("stored anew: %+v", got)
 	}
 }
+
+// An update takes a pin away, or moves its end, but never to an earlier time, as any
+// other pin would; also where time is counted from before 1970.
+func TestUpdatedPins(t *testing.T) {
+	zero := time.Unix(-1_000_000_000, 0)
+	at := func(d time.Duration) int64 { return zero.Add(50 * 365 * 24 * time.Hour).Add(d).UnixMilli() }
+	for deadline, want := range map[int64]time.Duration{
+		0: 0, at(-time.Hour): 0, at(time.Minute): time.Hour, at(2 * time.Hour): 2 * time.Hour,
+	} {
+		p := pinning(4, 4)
+		p.Advance(50 * 365 * 24 * time.Hour)
+		p.Release(store(t, p, 1))
+		p.Pin([]kv.SeqHash{1}, kvcache.Pin{Owner: 7, TTL: time.Hour})
+		p.Update([]kv.SeqHash{1}, kvcache.Record{
+			Epoch: 1, Priority: kvcache.Neutral, Session: 7, SoftPin: deadline > 0, PinDeadline: deadline,
+		}, zero)
+		r, _ := p.Find(1)
+		got := p.Record(r, zero).PinDeadline
+		if want == 0 && got != 0 || want > 0 && got != at(want) {
+			t.Errorf("updated to %d: pinned until %d, want %v", deadline, got, want)
+		}
+	}
+}
+
+// A block that is only kept from lower tiers lies where it lay, and is promoted by
+// the first who finds it.
+func TestInheritedSkipWrite(t *testing.T) {
+	p := kvcache.New(4)
+	p.Release(store(t, p, 1, 2, 3))
+	r, _ := p.Find(3)
+	p.Inherit(r, kvcache.Record{Priority: kvcache.Neutral, SkipWrite: true}, time.Unix(0, 0))
+	p.Release(p.Match(nil, []kv.SeqHash{1, 2, 3}))
+	if got := p.TakePromoted(nil); !slices.Equal(got, []kvcache.Ref{r}) {
+		t.Errorf("promoted %v, want %v", got, r)
+	}
+	if got, want := victims(p, 4), []kv.SeqHash{3, 2, 1}; !slices.Equal(got, want) {
+		t.Errorf("evicted %v, want %v", got, want)
+	}
+}
