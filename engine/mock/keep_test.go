@@ -2,8 +2,10 @@ package mock_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,6 +139,44 @@ func TestPrefetch(t *testing.T) {
 	})
 }
 
+// What is asked of an engine without a request goes on by itself, and is told.
+func TestControlsGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := open(t, mock.Config{Source: mock.SourceRandom}, deep(40, 400), func(a *mock.Args) {
+			a.SpeedupRatio, a.WritePolicy = 1, "none"
+		})
+		last(t, e, asking(0, 48))
+		ctx, cancel := context.WithCancel(t.Context())
+		var written atomic.Int64
+		var reading sync.WaitGroup
+		reading.Go(func() {
+			for b, err := range e.Events(ctx, nil) {
+				if err != nil {
+					t.Error(err)
+				}
+				for _, ev := range b.Events {
+					if ev.Tier == kv.TierHost {
+						written.Add(int64(len(ev.Blocks)))
+					}
+				}
+			}
+		})
+		time.Sleep(time.Second)
+		if n := written.Load(); n != 0 {
+			t.Errorf("%d blocks were written that nobody wanted written", n)
+		}
+		if p, err := e.Pin(ctx, engine.PinRequest{TokenIDs: ids(0, 48), TTL: time.Hour}); err != nil || p.Outcome() != "full" {
+			t.Errorf("%+v, %v", p, err)
+		}
+		time.Sleep(time.Second)
+		if n := written.Load(); n != 3 {
+			t.Errorf("%d blocks of what was pinned are on the host, want 3", n)
+		}
+		cancel()
+		reading.Wait()
+	})
+}
+
 // A session that says when it will be back finds its blocks on the device then.
 func TestNextIn(t *testing.T) {
 	for _, says := range []bool{false, true} {
@@ -191,6 +231,12 @@ func TestPinsLast(t *testing.T) {
 			known, err := e.CloseSession(ctx, key)
 			if !known {
 				t.Error("the session is not known")
+			}
+			return err
+		}, false},
+		{"of one whose last request has come", ofSession, func(ctx context.Context, e *mock.Engine) (err error) {
+			for _, fault := range e.Generate(ctx, asking(50_000, 8, func(d *kv.Directives) { d.Session.ID, d.EvictSession = "s", true })) {
+				err = errors.Join(err, fault)
 			}
 			return err
 		}, false},
