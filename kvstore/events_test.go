@@ -120,7 +120,12 @@ func (f *follower) agrees(t *testing.T, c *client, tenant string) {
 // Whoever listens from the beginning, and whoever comes later, knows what lies in
 // the store: through evictions, deletions, and values that are replaced.
 func TestEventsTellWhatIsThere(t *testing.T) {
-	events, address := told(t, 1<<20, kvstore.Options{Lease: -1}, kvstore.EventsOptions{})
+	below, err := memory.New(memory.Options{Capacity: 3 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := kvstore.Options{Lease: -1, Below: []kvstore.Tier{{Name: "disk", Driver: below}}}
+	events, address := told(t, 1<<20, o, kvstore.EventsOptions{})
 	early := follow(t, events)
 	c := dial(t, address)
 	random := rand.New(rand.NewPCG(1, 2))
