@@ -7,6 +7,7 @@ import "time"
 type leases struct {
 	tier  int     // the lowest one that is not told later
 	queue []lease // the earliest first, but for those renewed since
+	bytes int64   // of the units that are leased
 }
 
 // lease keeps a unit from going until then, or longer if it was renewed.
@@ -15,7 +16,9 @@ type lease struct {
 	u     *unit
 }
 
-// leaseUntil grants or renews the lease of u.
+// leaseUntil grants or renews the lease of u. Leases take half of the tier at the
+// most, and the oldest ends for a new one: else, where everything is read, what is
+// stored would be all that may go.
 func (sp *space) leaseUntil(u *unit, until time.Duration) {
 	u.lease = until
 	if u.leased {
@@ -23,7 +26,14 @@ func (sp *space) leaseUntil(u *unit, until time.Duration) {
 	}
 	u.leased = true
 	u.eachHold(func(tier int) { sp.orderOf(tier).Hold(u.ref) })
-	sp.leases.queue = append(sp.leases.queue, lease{until, u})
+	u.leasedBytes = u.size[whole] + u.size[metadata]
+	l := &sp.leases
+	l.queue = append(l.queue, lease{until, u})
+	for l.bytes += u.leasedBytes; l.bytes > sp.shelves[l.tier].may/2 && len(l.queue) > 1; {
+		if !sp.breakLease() {
+			return
+		}
+	}
 }
 
 // eachHold calls do for the orders that hold u while it is leased.
@@ -80,5 +90,6 @@ func (u *unit) endLease() {
 	if u.leased {
 		u.eachHold(func(tier int) { u.sp.orderOf(tier).Release(u.ref) })
 		u.leased = false
+		u.sp.leases.bytes -= u.leasedBytes
 	}
 }

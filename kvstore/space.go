@@ -51,7 +51,9 @@ type unit struct {
 	rising [2]bool // being read into memory
 	lost   bool    // to be removed once it is not
 	leased bool
-	lease  time.Duration // when that ends
+	// leasedBytes is what it counts for among the leases.
+	leasedBytes int64
+	lease       time.Duration // when that ends
 }
 
 func (c *cache) newSpace(n Namespace, hardPins bool) *space {
