@@ -138,8 +138,9 @@ func (e *Engine) CacheStats() []CacheStats {
 
 // ask does something with the core of one rank, or of each, and what follows from it.
 func (e *Engine) ask(number *uint32, do func(r *rank, now time.Duration)) error {
-	if err := e.refusal(); err != nil {
-		return err
+	// While it drains what runs goes on, and its cache with it.
+	if state, reason := e.state(); state != engine.Ready && state != engine.Draining {
+		return engine.Errorf(engine.Unavailable, "%s", reason)
 	}
 	if !e.cfg.Args.EnablePrefixCaching {
 		return engine.Errorf(engine.Unsupported, "the mock engine was started with \"enable_prefix_caching\": false, and keeps nothing")

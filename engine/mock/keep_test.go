@@ -33,6 +33,10 @@ func TestContractOnTiers(t *testing.T) {
 		Slow:    func(t *testing.T) engine.Engine { return open(t, cfg, few, slow) },
 		Restart: func(e engine.Engine) { e.(*mock.Engine).Restart() },
 		Drain:   func(e engine.Engine) { e.(*mock.Engine).Drain() },
+		Legs: func(t *testing.T) (prefill, decode engine.Engine) {
+			role := func(r string) func(*mock.Args) { return func(a *mock.Args) { a.WorkerType = r } }
+			return open(t, cfg, few, role("prefill")), open(t, cfg, few, role("decode"))
+		},
 		Skips:   []string{"26-loss"},
 		Virtual: true,
 	})
@@ -137,6 +141,23 @@ func TestPrefetch(t *testing.T) {
 			t.Errorf("prefetch to the disk: %v", err)
 		}
 	})
+}
+
+// A session may be closed on an engine that takes no requests any more.
+func TestControlsWhileDraining(t *testing.T) {
+	e := open(t, mock.Config{Source: mock.SourceRandom})
+	key := kv.SessionKey{ID: "s"}
+	last(t, e, asking(0, 48, func(d *kv.Directives) { d.Session.ID = "s" }))
+	e.Drain()
+	if known, err := e.CloseSession(t.Context(), key); err != nil || !known {
+		t.Errorf("known %v, %v", known, err)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.CloseSession(t.Context(), key); engine.KindOf(err) != engine.Unavailable {
+		t.Errorf("on a closed engine: %v", err)
+	}
 }
 
 // What is asked of an engine without a request goes on by itself, and is told.
