@@ -200,11 +200,16 @@ func (k *keeper) compare(s *session, prompt []kv.SeqHash) {
 	s.prompt, s.common = len(prompt), common
 }
 
-// supersede gives up a session's old history.
+// supersede gives up a session's old history, and the session's pins on it: a history
+// is longest when it is replaced, and would keep room from pins of what follows.
 func (k *keeper) supersede(s *session) {
 	n := k.byID[s.id]
 	for _, h := range s.superseded {
-		if k.holds(h) && k.untag(h.slot, n) {
+		if !k.holds(h) {
+			continue
+		}
+		k.unpinOwner(h.slot, s.id)
+		if k.untag(h.slot, n) {
 			k.lower(h.slot, false)
 		}
 	}

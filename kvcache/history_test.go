@@ -261,6 +261,23 @@ func TestCompaction(t *testing.T) {
 			t.Errorf("%d ephemeral blocks of a history in use", n)
 		}
 	})
+	t.Run("its own pins end with it", func(t *testing.T) {
+		p, old, summary := compaction(t)
+		p.SetPinBudget(175)
+		p.Pin(old, kvcache.Pin{Owner: id, TTL: time.Hour})
+		p.Pin(old[:20], kvcache.Pin{Owner: 2, TTL: time.Hour})
+		turnOf(t, p, id, o, summary)
+		if used, _ := p.PinBudget(); used != 175 {
+			t.Fatalf("%d blocks are pinned after one request, want all 175", used)
+		}
+		p.Compact(id)
+		if used, _ := p.PinBudget(); used != 20 {
+			t.Errorf("%d blocks are pinned, want the 20 that somebody else pins, 10 of them in common", used)
+		}
+		if n := byClass(p, old, kvcache.Ephemeral); n != 155 {
+			t.Errorf("%d ephemeral blocks, want 155", n)
+		}
+	})
 	t.Run("said so after", func(t *testing.T) {
 		p, old, summary := compaction(t)
 		turnOf(t, p, id, o, summary)
