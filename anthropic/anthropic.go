@@ -75,13 +75,15 @@ func isDate(s string) bool {
 // Call is one decoded client call. Its request is read-only.
 type Call struct {
 	Request *chat.Request
-	Ext     *nvext.Ext // what the client put into nvext, or nil
+	Ext     *nvext.Ext // what the client put into nvext and cache_salt, or nil
 	Model   string
 	// UserID is the member metadata.user_id; agents put an object into it.
 	UserID string
 	Stream bool
 	// Unknown lists what was passed over, for the log.
 	Unknown []string
+	// ExtDropped says that there was a member nvext, which DisableNVExt has dropped.
+	ExtDropped bool
 
 	omitThoughts bool // thoughts are sent sealed
 	tellsContext bool

@@ -30,7 +30,7 @@ type body struct {
 	keep              *int // thoughts that context_management keeps
 	effort            string
 	format            format
-	userID            string
+	userID, cacheSalt string
 	mark              *mark
 	betas             []string
 	nvext             []byte
@@ -69,6 +69,7 @@ var fields = []field{
 	{"cache_control", aMark, func(r *wire.Reader, b *body) (err error) { b.mark, err = readMark(r); return err }},
 	{"betas", `{"type":"array","items":{"type":"string"}}`, func(r *wire.Reader, b *body) error { return lenient(r, &b.betas, '[', texts) }},
 	{"thread", `{"type":"object"}`, readThread},
+	{"cache_salt", `{"type":"string"}`, func(r *wire.Reader, b *body) error { return wire.Nullable(r, &b.cacheSalt, wire.Text) }},
 	{"nvext", `{"$ref":"#/components/schemas/NVExt"}`, func(r *wire.Reader, b *body) error { return wire.Nullable(r, &b.nvext, (*wire.Reader).Raw) }},
 }
 
@@ -167,10 +168,12 @@ func (b *body) call(d Dialect, o Options, answered bool) (*Call, error) {
 	if b.userID != "" {
 		request.Metadata = map[string]string{"user_id": b.userID}
 	}
-	if c.Ext, err = b.extension(o); err != nil {
-		return nil, err
+	if answered {
+		if c.Ext, err = b.extension(c, o); err != nil {
+			return nil, err
+		}
+		applyExtension(c.Ext, request)
 	}
-	applyExtension(c.Ext, request)
 	c.Unknown = b.unknown
 	return c, nil
 }
@@ -214,19 +217,38 @@ func (b *body) sampling(s *chat.Sampling) error {
 	return nil
 }
 
-func (b *body) extension(o Options) (*nvext.Ext, error) {
-	if b.nvext == nil || o.DisableNVExt {
+// extension decodes nvext, and the salt outside it that belongs to it.
+func (b *body) extension(c *Call, o Options) (*nvext.Ext, error) {
+	ext, err := b.decodeExtension(c, o)
+	if err != nil {
+		return nil, err
+	}
+	if b.cacheSalt != "" {
+		if ext == nil {
+			ext = new(nvext.Ext)
+		}
+		ext.CacheSalt = cmp.Or(ext.CacheSalt, b.cacheSalt)
+	}
+	return ext, nil
+}
+
+func (b *body) decodeExtension(c *Call, o Options) (*nvext.Ext, error) {
+	if c.ExtDropped = b.nvext != nil && o.DisableNVExt; b.nvext == nil || c.ExtDropped {
 		return nil, nil
 	}
 	ext, unknown, err := nvext.Decode(b.nvext, o.StrictNVExt)
-	if e, ok := err.(*nvext.Error); ok {
-		return nil, wire.Invalid(e.Path, "%s", e)
-	}
 	if err != nil {
-		return nil, wire.Invalid("nvext", "%s", err)
+		path := "nvext"
+		if e, ok := err.(*nvext.Error); ok {
+			path = e.Path
+		}
+		return nil, wire.Invalid(path, "Failed to convert request: invalid nvext: %s", err)
 	}
 	for _, path := range unknown {
 		b.passOver(path)
+	}
+	if ext != nil {
+		ext.UseRawPrompt = nil // a conversation of messages has no raw form
 	}
 	return ext, nil
 }

@@ -74,8 +74,8 @@ var refusals = []refusal{
 	{ask(`"output_config":{"format":{"type":"xml"}}`), "output_config.format.type", `output_config.format.type: must be json_schema, got "xml"`},
 	{ask(`"output_format":{"type":"json_schema"}`), "output_format.schema", "output_format.schema: field required"},
 	{ask(`"output_format":{"type":"json_schema","schema":"{}"}`), "output_format.schema", "output_format.schema: must be a JSON Schema object"},
-	{ask(`"nvext":5`), "nvext", "nvext: expected an object"},
-	{ask(`"nvext":{"agent_hints":{"osl":-1}}`), "nvext.agent_hints.osl", "nvext.agent_hints.osl: expected an unsigned 32-bit integer"},
+	{ask(`"nvext":5`), "nvext", "Failed to convert request: invalid nvext: nvext: expected an object"},
+	{ask(`"nvext":{"agent_hints":{"osl":-1}}`), "nvext.agent_hints.osl", "Failed to convert request: invalid nvext: nvext.agent_hints.osl: expected an unsigned 32-bit integer"},
 
 	{``, "", "the JSON text ends too early"},
 	{`[]`, "", "expected an object, got an array"},
@@ -95,7 +95,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%.200s\n got %d %s: %s\nwant %s: %s", r.body, e.Status, e.Param, e.Message, r.param, r.message)
 		}
 	}
-	if _, err := anthropic.Decode([]byte(ask(`"nvext":{"news":1}`)), anthropic.Dialect{}, anthropic.Options{StrictNVExt: true}); err == nil || err.(*wire.Error).Message != "nvext.news: unknown field" {
+	if _, err := anthropic.Decode([]byte(ask(`"nvext":{"news":1}`)), anthropic.Dialect{}, anthropic.Options{StrictNVExt: true}); err == nil || err.(*wire.Error).Message != "Failed to convert request: invalid nvext: nvext.news: unknown field" {
 		t.Errorf("a strict server says %v", err)
 	}
 }

@@ -35,6 +35,7 @@ type call struct {
 	promptCacheKey string
 	userID         string    // that Messages names in its metadata
 	unknown        *[]string // what of the body is passed over; resolve adds to it
+	extDropped     bool      // the body had an extension, and there is to be none
 	stream         bool
 	// background says that nobody waits for the answer: the encoder outlives it.
 	background bool
@@ -154,8 +155,12 @@ func (s *Server) understand(w http.ResponseWriter, x *exchange, header http.Head
 	for i, request := range j.call.requests {
 		j.call.requests[i] = s.resolved(request)
 	}
-	j.heed(header)
-	if passed := *j.call.unknown; len(passed) > 0 {
+	if err := j.heed(header); err != nil {
+		a.refuse(w, err)
+		j.record.finish(err)
+		return nil
+	}
+	if passed := s.strangers.sift(*j.call.unknown); len(passed) > 0 {
 		s.Logger.Debug("passed over", "request_id", j.x.id, "endpoint", a.endpoint(), "members", passed)
 	}
 	accepted = true
@@ -231,10 +236,12 @@ func (j *job) requests(notes []pipeline.Notes) []*pipeline.Request {
 			directives.Priority = ext.AgentHints.Priority
 		}
 	}
+	meta := j.beside.meta
 	requests := make([]*pipeline.Request, len(j.call.requests))
 	for i, conversation := range j.call.requests {
 		requests[i] = &pipeline.Request{
-			ID: j.x.id, Chat: conversation, Ext: ext, Identity: *id, Tenant: j.x.tenant, KV: directives, Class: j.beside.class,
+			ID: j.x.id, Chat: conversation, Ext: ext, Identity: *id, Tenant: j.x.tenant, Caps: j.beside.caps, KV: directives,
+			Meta: meta, Class: meta[policyClass],
 			Trace: j.trace, Arrived: j.x.arrived, Debug: j.beside.debug, Notes: &notes[i],
 		}
 	}

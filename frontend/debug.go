@@ -10,7 +10,7 @@ import (
 )
 
 // debugHeader asks, in a request, what its prompt shares with the one before it in
-// its session, and tells that in the answer.
+// its session, and where it runs, and tells that in the answer.
 const debugHeader = "X-Dynago-Debug"
 
 // reuseReport is what the header tells.
@@ -29,11 +29,31 @@ type reuseReport struct {
 	Cause       string   `json:"cause,omitzero"`
 	TextBefore  string   `json:"text_before,omitzero"`
 	TextNow     string   `json:"text_now,omitzero"`
+
+	Placement placement `json:"placement"`
+}
+
+// placement is where a request runs, and what was taken to be cached there.
+type placement struct {
+	Worker        uint64  `json:"worker_id"`
+	Rank          uint32  `json:"dp_rank"`
+	PrefillWorker uint64  `json:"prefill_worker_id,omitzero"` // if it is another one
+	PrefillRank   *uint32 `json:"prefill_dp_rank,omitzero"`
+	Overlap       int     `json:"overlap_blocks"`
+	Blocks        int     `json:"blocks"`
+}
+
+func placementOf(n *pipeline.Notes) placement {
+	p := placement{Worker: n.Target.Worker, Rank: n.Target.Rank, Overlap: n.Overlap, Blocks: n.Blocks}
+	if t := n.Prefill; t != nil {
+		p.PrefillWorker, p.PrefillRank = t.Worker, &t.Rank
+	}
+	return p
 }
 
 // debugReport is the header's value: a JSON object in ASCII.
 func debugReport(session string, n *pipeline.Notes) string {
-	r := reuseReport{Session: session, Prompt: n.PromptTokens, First: n.Reuse == nil}
+	r := reuseReport{Session: session, Prompt: n.PromptTokens, First: n.Reuse == nil, Placement: placementOf(n)}
 	if u := n.Reuse; u != nil {
 		ratio, ofPrompt, ofAnswer := u.Ratio(), u.PromptRatio(), u.AnswerRatio()
 		r.Before, r.Answer, r.Common = u.Prompt, u.Answer, u.Common

@@ -26,6 +26,7 @@ import (
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/internal/sse"
+	"github.com/dynago/dynago/nvext"
 	"github.com/dynago/dynago/openai"
 	"github.com/dynago/dynago/openai/responses"
 	"github.com/dynago/dynago/openai/responses/store"
@@ -85,6 +86,11 @@ type Config struct {
 
 	// Keys, if not nil, are wanted on every route.
 	Keys *Keys
+	// Tenants bound what the owners of keys may ask for, by their names.
+	Tenants map[string]*nvext.Caps
+	// MetadataHeader begins the names of headers that are for workers; default
+	// [DefaultMetadataHeader].
+	MetadataHeader string
 	// SeparateAdmin moves the metrics page to [Server.AdminHandler].
 	SeparateAdmin bool
 	// NoAdmin removes all admin routes; the metrics page stays.
@@ -151,6 +157,7 @@ func (c *Config) defaults() {
 	set(&c.MaxBackground, 256)
 	set(&c.SocketIdle, 30*time.Minute)
 	c.Responses.NoStore = c.Responses.NoStore || c.ResponsesStore == nil
+	set(&c.MetadataHeader, DefaultMetadataHeader)
 	set(&c.MetricsPrefix, "dynamo_frontend")
 	set(&c.Version, "dev")
 	if c.Timing == nil {
@@ -173,8 +180,10 @@ type Server struct {
 	names   modelNames
 	metrics *metrics
 	keeper  keeper
-	handler http.Handler
-	admin   http.Handler
+	// strangers are members of nvext that nobody here knows.
+	strangers strangers
+	handler   http.Handler
+	admin     http.Handler
 
 	// base is the parent of all requests' contexts; stop ends them.
 	base context.Context

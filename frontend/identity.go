@@ -2,15 +2,11 @@ package frontend
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/dynago/dynago/nvext"
 	"github.com/dynago/dynago/pipeline"
 	"github.com/dynago/dynago/router"
 )
-
-// classHeader names the policy class, or the family of classes, of a request.
-const classHeader = "X-Dynamo-Meta-Policy-Class"
 
 // sessionHeader tells a client what became of its session, where that may surprise.
 const sessionHeader = "X-Dynago-Session"
@@ -18,20 +14,56 @@ const sessionHeader = "X-Dynago-Session"
 // beside is what comes with a request beside its body.
 type beside struct {
 	identity nvext.Identity
-	class    string
-	debug    bool // the answer tells what the prompt shares with the one before
+	meta     map[string]string // for workers
+	caps     *nvext.Caps       // of the tenant; nil: none
+	debug    bool              // the answer tells what the prompt shares with the one before
 }
 
 // heed takes in what the headers of a request say, of which some wins over its
-// body.
-func (j *job) heed(h http.Header) {
-	if !j.OpenAI.DisableNVExt {
-		j.call.ext = j.call.ext.WithHeaders(h.Values)
+// body, and holds the whole to what its tenant may ask for. Where the extension is
+// turned off, headers say who asks and nothing else.
+func (j *job) heed(h http.Header) error {
+	if j.OpenAI.DisableNVExt {
+		j.turnedOff(h)
+	} else if err := j.extend(h); err != nil {
+		return err
 	}
-	j.beside = beside{
-		identity: nvext.Sources{Header: h.Get, Ext: j.call.ext, UserID: j.call.userID, PromptCacheKey: j.call.promptCacheKey}.Identity(),
-		class:    strings.TrimSpace(h.Get(classHeader)),
-		debug:    wantsDebug(h.Get(debugHeader)),
+	j.beside.identity = nvext.Sources{Header: h.Get, Ext: j.call.ext, UserID: j.call.userID, PromptCacheKey: j.call.promptCacheKey}.Identity()
+	return nil
+}
+
+// extend adds to the extension of the body what headers say.
+func (j *job) extend(h http.Header) (err error) {
+	if j.beside.meta, err = metadata(h, j.MetadataHeader); err != nil {
+		return err
+	}
+	j.beside.debug = wantsDebug(h.Get(debugHeader))
+	var bad []string
+	if j.call.ext, bad = j.call.ext.WithHeaders(h.Values); len(bad) > 0 {
+		j.Logger.Debug("headers cannot be read and are passed over", "request_id", j.x.id, "headers", bad)
+	}
+	j.cap()
+	return nil
+}
+
+// cap holds hints to the caps of the tenant. What is capped of retention is so where
+// that is made.
+func (j *job) cap() {
+	j.beside.caps = j.Tenants[j.x.tenant]
+	if j.call.ext == nil {
+		return
+	}
+	var beyond []string
+	j.call.ext.AgentHints, beyond = j.beside.caps.Hints(j.call.ext.AgentHints)
+	for _, name := range beyond {
+		j.metrics.capped.WithLabelValues(j.x.tenant, name).Inc()
+	}
+}
+
+// turnedOff says that the operator does not let a client have what it asks for.
+func (j *job) turnedOff(h http.Header) {
+	if headers := nvext.HasHeaders(h.Values); j.call.extDropped || headers {
+		j.Logger.Warn("nvext is turned off: the request is served without", "request_id", j.x.id, "body", j.call.extDropped, "headers", headers)
 	}
 }
 

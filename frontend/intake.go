@@ -155,4 +155,6 @@ var codes = map[int]string{
 	http.StatusRequestTimeout:        "request_timeout",
 	http.StatusUnsupportedMediaType:  "unsupported_media_type",
 	http.StatusRequestEntityTooLarge: wire.CodeRequestTooLarge,
+
+	http.StatusRequestHeaderFieldsTooLarge: "metadata_too_large",
 }

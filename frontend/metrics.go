@@ -35,7 +35,7 @@ type metrics struct {
 	stages                                *prometheus.HistogramVec
 	template, tokenize                    prometheus.Histogram
 	reuse                                 *prometheus.HistogramVec
-	notShown, forms, budgets              *prometheus.CounterVec
+	notShown, forms, budgets, capped      *prometheus.CounterVec
 
 	mu     sync.RWMutex
 	series map[seriesKey]*series
@@ -141,6 +141,9 @@ func newMetrics(s *Server) (*metrics, error) {
 		budgets: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "dynago_thinking_budget_total", Help: "Requests with a thinking budget, by who saw to it.",
 		}, []string{"model", "by"}),
+		capped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "dynago_tenant_capped_total", Help: "Wishes of tenants that were lowered to a cap of theirs.",
+		}, []string{"tenant", "cap"}),
 		tokenize: prometheus.NewHistogram(prometheus.HistogramOpts{Name: reference + "tokenize_seconds", Help: "Time to tokenize a prompt.", Buckets: seconds}),
 		template: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: reference + "template_seconds", Help: "Time to render a chat template.",
@@ -151,7 +154,7 @@ func newMetrics(s *Server) (*metrics, error) {
 		m.requests, m.started, m.outputTokens, m.cancelled, m.rejected, m.migrated,
 		m.active, m.inflight, m.queued, m.disconnected, m.invalidInputs,
 		m.duration, m.ttft, m.input, m.output, m.cached, m.itl, m.tokenizer,
-		m.stages, m.tokenize, m.template, m.reuse, m.notShown, m.forms, m.budgets,
+		m.stages, m.tokenize, m.template, m.reuse, m.notShown, m.forms, m.budgets, m.capped,
 		newFleetGauges(s, prefix),
 		newCacheGauges(s),
 		newResponsesGauges(s),

@@ -38,7 +38,7 @@ func (a completionsAPI) decode(_ http.Header, body []byte) (call, error) {
 
 func (s *Server) openAICall(c *openai.Call) call {
 	return call{
-		requests: c.Requests, ext: c.Ext, model: c.Model, promptCacheKey: c.PromptCacheKey, unknown: &c.Unknown, stream: c.Stream,
+		requests: c.Requests, ext: c.Ext, model: c.Model, promptCacheKey: c.PromptCacheKey, unknown: &c.Unknown, extDropped: c.ExtDropped, stream: c.Stream,
 		encoder: func(x *exchange, model string) encoder {
 			return openAIEncoder{s, c.Encoder(openai.Header{ID: x.id, Model: model, Created: x.arrived.Unix()})}
 		},

@@ -203,6 +203,9 @@ func (r *record) stages() {
 		if n.BudgetBy != "" {
 			m.budgets.WithLabelValues(r.model, n.BudgetBy).Inc()
 		}
+		for _, name := range n.Capped {
+			m.capped.WithLabelValues(r.x.tenant, name).Inc()
+		}
 	}
 	if prompt > 0 {
 		r.series.input.Observe(float64(prompt))

@@ -31,7 +31,7 @@ func (s *Server) responsesCall(c *responses.Call, conn *socket) call {
 	earlier := &past{store: s.ResponsesStore, conn: conn}
 	return call{
 		requests: []*chat.Request{c.Request}, ext: c.Ext, model: c.Model, promptCacheKey: c.PromptCacheKey, unknown: &c.Unknown,
-		stream: c.Stream, background: c.Background,
+		extDropped: c.ExtDropped, stream: c.Stream, background: c.Background,
 		resolve: func(x *exchange) error {
 			earlier.tenant = x.tenant
 			return c.Resolve(earlier)

@@ -8,10 +8,10 @@ import (
 // WithHeaders returns e with what the headers of the request say in its place; a
 // nil e stays nil if they say nothing. header returns the values of one, whatever
 // the case of its name, and none if it is absent. A header that does not parse is
-// as good as absent, but it keeps its older names from being looked at. e may be
-// changed.
-func (e *Ext) WithHeaders(header func(name string) []string) *Ext {
-	h := headers{header}
+// as good as absent, but it keeps its older names from being looked at; bad lists
+// such ones. e may be changed.
+func (e *Ext) WithHeaders(header func(name string) []string) (_ *Ext, bad []string) {
+	h := &headers{get: header}
 	out := e
 	ext := func() *Ext {
 		if out == nil {
@@ -37,40 +37,59 @@ func (e *Ext) WithHeaders(header func(name string) []string) *Ext {
 	if rank, ok := h.number(32, "X-Dynamo-Prefill-Dp-Rank", "X-Prefill-Dp-Rank"); ok {
 		ext().PrefillDPRank = new(uint32(rank))
 	}
-	if text, ok := h.text("X-Dynamo-Request-Priority"); ok {
-		if n, err := strconv.ParseInt(text, 10, 32); err == nil {
+	if name, text := h.text("X-Dynamo-Request-Priority"); name != "" {
+		if n, err := strconv.ParseInt(text, 10, 32); err != nil {
+			h.bad = append(h.bad, name)
+		} else {
 			hints().Priority = new(int32(n))
 		}
 	}
 	if tier, ok := h.number(32, "X-Dynamo-Request-Strict-Priority"); ok {
 		hints().StrictPriority = new(uint32(tier))
 	}
-	if tenant, ok := h.text("X-Tenant-Id"); ok && tenant != "" {
+	if _, tenant := h.text("X-Tenant-Id"); tenant != "" {
 		ext().CacheSalt = tenant
 	}
-	return out
+	return out, h.bad
 }
 
-// headers reads values of headers.
-type headers struct{ get func(name string) []string }
+// HasHeaders says whether any header is there that [Ext.WithHeaders] reads.
+func HasHeaders(header func(name string) []string) bool {
+	there := false
+	new(Ext).WithHeaders(func(name string) []string {
+		values := header(name)
+		there = there || len(values) > 0
+		return values
+	})
+	return there
+}
 
-// text returns the first of these headers that is there.
-func (h headers) text(names ...string) (string, bool) {
+// headers reads values of headers, and notes which of them are bad.
+type headers struct {
+	get func(name string) []string
+	bad []string
+}
+
+// text returns the first of these headers that is there; no name if there is none.
+func (h *headers) text(names ...string) (name, value string) {
 	for _, name := range names {
 		if values := h.get(name); len(values) > 0 {
-			return strings.TrimSpace(values[0]), true
+			return name, strings.TrimSpace(values[0])
 		}
 	}
-	return "", false
+	return "", ""
 }
 
 // number returns what the first of these headers says that is there, if it is a
 // number of so many bits.
-func (h headers) number(bits int, names ...string) (uint64, bool) {
-	text, ok := h.text(names...)
-	if !ok {
+func (h *headers) number(bits int, names ...string) (uint64, bool) {
+	name, text := h.text(names...)
+	if name == "" {
 		return 0, false
 	}
 	n, err := strconv.ParseUint(text, 10, bits)
+	if err != nil {
+		h.bad = append(h.bad, name)
+	}
 	return n, err == nil
 }

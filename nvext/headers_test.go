@@ -19,6 +19,15 @@ func TestWithHeaders(t *testing.T) {
 	hints := func(priority *int32, strict *uint32) *nvext.Ext {
 		return &nvext.Ext{AgentHints: &nvext.Hints{Priority: priority, StrictPriority: strict}}
 	}
+	bads := map[string][]string{
+		"the newer name is bad":     {"X-Dynamo-Worker-Instance-Id"},
+		"a bad worker":              {"X-Worker-Instance-Id"},
+		"a worker beyond 64 bits":   {"X-Worker-Instance-Id"},
+		"a rank beyond 32 bits":     {"X-Dp-Rank"},
+		"a bad priority":            {"X-Dynamo-Request-Priority"},
+		"a priority beyond 32 bits": {"X-Dynamo-Request-Priority"},
+		"a negative one":            {"X-Dynamo-Request-Strict-Priority"},
+	}
 	for name, c := range map[string]struct {
 		ext    *nvext.Ext
 		header http.Header
@@ -47,7 +56,13 @@ func TestWithHeaders(t *testing.T) {
 		"tenant":                    {&nvext.Ext{CacheSalt: "a"}, header("x-tenant-id", " b "), &nvext.Ext{CacheSalt: "b"}},
 		"no tenant":                 {&nvext.Ext{CacheSalt: "a"}, header("x-tenant-id", " "), &nvext.Ext{CacheSalt: "a"}},
 	} {
-		got := c.ext.WithHeaders(c.header.Values)
+		got, bad := c.ext.WithHeaders(c.header.Values)
+		if d := cmp.Diff(bads[name], bad); d != "" {
+			t.Errorf("%s: bad headers: -want +got\n%s", name, d)
+		}
+		if there := name != "nothing" && name != "nothing new"; nvext.HasHeaders(c.header.Values) != there {
+			t.Errorf("%s: there are headers: %t, want %t", name, !there, there)
+		}
 		if d := cmp.Diff(c.want, got); d != "" {
 			t.Errorf("%s: -want +got\n%s", name, d)
 		}

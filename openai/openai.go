@@ -59,6 +59,8 @@ type Call struct {
 	// Unknown lists what was ignored, for the log: top-level members, members
 	// of nvext as paths, and tools of types other than function.
 	Unknown []string
+	// ExtDropped says that there was a member nvext, which DisableNVExt has dropped.
+	ExtDropped bool
 
 	api           chat.API
 	choices       int  // of one prompt

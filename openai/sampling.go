@@ -126,7 +126,7 @@ func checkLimit(param, title string, limit *int64) error {
 // extension decodes nvext, and the members outside it that belong to it.
 func (b *body) extension(c *Call, o Options, choices int) (*nvext.Ext, error) {
 	var ext *nvext.Ext
-	if b.nvext != nil && !o.DisableNVExt {
+	if c.ExtDropped = b.nvext != nil && o.DisableNVExt; b.nvext != nil && !c.ExtDropped {
 		decoded, unknown, err := nvext.Decode(b.nvext, o.StrictNVExt)
 		if err != nil {
 			return nil, extensionError(err)

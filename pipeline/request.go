@@ -62,6 +62,8 @@ type Notes struct {
 	// to its thinking budget: [ByEngine], [ByUs], [ByNobody], or empty if there is
 	// none.
 	FormBy, BudgetBy string
+	// Capped names the caps of its tenant that what is to stay cached was beyond.
+	Capped []string
 	// Preamble are the lines that were taken off the system text.
 	Preamble []string
 	// NotShown counts what of the request its model does not see, by kind: blocks

@@ -61,8 +61,7 @@ func (b *body) call(o Options) (*Call, error) {
 		thinking.Budget = &budget
 	}
 	if c.Ext != nil && isTrue(c.Ext.GreedSampling) {
-		var zero float64
-		sampling.Temperature, sampling.TopP = &zero, nil
+		sampling.Temperature, sampling.TopP = new(float64), nil
 	}
 	c.Request = &chat.Request{
 		API: chat.APIResponses, Model: b.model, ToolChoice: choice, Thinking: thinking, Output: format,
@@ -171,9 +170,23 @@ func withMember(object []byte, name string, value []byte) []byte {
 	return append(append(out, value...), '}')
 }
 
-// extension decodes nvext.
+// extension decodes nvext, and the salt outside it that belongs to it.
 func (b *body) extension(c *Call, o Options) (*nvext.Ext, error) {
-	if b.nvext == nil || o.DisableNVExt {
+	ext, err := b.decodeExtension(c, o)
+	if err != nil {
+		return nil, err
+	}
+	if b.cacheSalt != "" {
+		if ext == nil {
+			ext = new(nvext.Ext)
+		}
+		ext.CacheSalt = cmp.Or(ext.CacheSalt, b.cacheSalt)
+	}
+	return ext, nil
+}
+
+func (b *body) decodeExtension(c *Call, o Options) (*nvext.Ext, error) {
+	if c.ExtDropped = b.nvext != nil && o.DisableNVExt; b.nvext == nil || c.ExtDropped {
 		return nil, nil
 	}
 	ext, unknown, err := nvext.Decode(b.nvext, o.StrictNVExt)
@@ -187,6 +200,9 @@ func (b *body) extension(c *Call, o Options) (*nvext.Ext, error) {
 	}
 	for _, name := range unknown {
 		c.ignore(name)
+	}
+	if ext != nil {
+		ext.UseRawPrompt = nil // a conversation of items has no raw form
 	}
 	return ext, nil
 }

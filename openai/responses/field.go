@@ -60,6 +60,7 @@ var fields = []field{
 	{"prompt_cache_retention", aString, optionalText(func(b *body) **string { return &b.promptCacheRetention })},
 	{"prompt", anObject, raw(func(b *body) *[]byte { return &b.prompt })},
 
+	{"cache_salt", aString, text(func(b *body) *string { return &b.cacheSalt })},
 	{"nvext", `{"$ref":"#/components/schemas/NVExt"}`, raw(func(b *body) *[]byte { return &b.nvext })},
 	{"chat_template_args", anObject, raw(func(b *body) *[]byte { return &b.templateArgs })},
 	{"chat_template_kwargs", anObject, raw(func(b *body) *[]byte { return &b.templateArgs })},
@@ -84,7 +85,7 @@ var byName = func() map[string]func(*wire.Reader, *body) error {
 // body holds what a client sent, before it is checked. Pointers are nil, and
 // values empty, for what is absent or null.
 type body struct {
-	model, previousID, truncation              string
+	model, previousID, truncation, cacheSalt   string
 	input                                      []Item
 	count                                      wire.Tally // of items and their parts
 	hasInput                                   bool

@@ -58,7 +58,7 @@ type Call struct {
 	// Request is what is asked; its turns are there after Resolve. It is
 	// read-only from then on.
 	Request *chat.Request
-	// Ext is what the client put into nvext, or nil.
+	// Ext is what the client put into nvext and cache_salt, or nil.
 	Ext   *nvext.Ext
 	Model string
 	// PromptCacheKey is the client's name for a family of prompts, or empty.
@@ -74,6 +74,8 @@ type Call struct {
 	// Unknown lists what was ignored, for the log: members, and items, parts and
 	// tools of unknown types.
 	Unknown []string
+	// ExtDropped says that there was a member nvext, which DisableNVExt has dropped.
+	ExtDropped bool
 
 	earlier []Item // of the conversation that goes on
 	tools   toolbox
