@@ -27,6 +27,10 @@ const (
 	// Dropped tells of generated text that belongs to no block (broken markup).
 	// It is counted and logged, and shown by no API.
 	Dropped
+	// Aside tells something about the answer that is no part of it, between Start
+	// and Finished: the member Reason of the client's extension object has the JSON
+	// value Text from now on. None comes unless a client has asked.
+	Aside
 )
 
 // Event is one step of an answer. A stream of events is an
@@ -40,8 +44,8 @@ type Event struct {
 	BlockKind Kind     // BlockStart
 	Tool      *ToolUse // BlockStart of a tool call: all but Args
 
-	// Text is the piece of the block for the deltas, and what was dropped for
-	// Dropped.
+	// Text is the piece of the block for the deltas, what was dropped for Dropped,
+	// and a JSON value for Aside.
 	Text string
 	// IDs are the tokens whose last byte this event releases, and Logprobs one
 	// entry for each of them, if they were asked for.
@@ -52,7 +56,8 @@ type Event struct {
 	// complete.
 	Truncated bool
 	// Reason says why text was Dropped; of Finished, how the answer breaks the form
-	// that was asked for, where the engine could not be held to it.
+	// that was asked for, where the engine could not be held to it; of an Aside, what
+	// it is about.
 	Reason string
 
 	Usage  Usage  // Start, UsageUpdate, Finished
@@ -101,6 +106,9 @@ const (
 	FinishToolUse       FinishReason = "tool_use"      // at least one complete call
 	FinishContentFilter FinishReason = "content_filter"
 	FinishContext       FinishReason = "context_window" // prompt and answer fill the model's context
+	// FinishPlaced ends what is no answer: the client asked only where there would
+	// be one. Nothing was generated, and there is no usage.
+	FinishPlaced FinishReason = "placed"
 )
 
 // Finish ends a choice.

@@ -103,10 +103,10 @@ var plan = []room{
 
 	{name: "pipeline", floor: 4, never: noHTTP},
 
-	{name: "openai", floor: 5, sees: []string{"internal/wire"}, seenBy: append([]string{"openai/responses"}, wire...)},
-	{name: "openai/responses", floor: 5, sees: []string{"internal/envelope", "internal/wire", "openai"}, seenBy: append([]string{"openai/responses/store"}, wire...)},
+	{name: "openai", floor: 5, sees: []string{"internal/aside", "internal/wire"}, seenBy: append([]string{"openai/responses"}, wire...)},
+	{name: "openai/responses", floor: 5, sees: []string{"internal/aside", "internal/envelope", "internal/wire", "openai"}, seenBy: append([]string{"openai/responses/store"}, wire...)},
 	{name: "openai/responses/store", floor: 5, sees: []string{"internal/wire", "openai/responses"}, seenBy: wire},
-	{name: "anthropic", floor: 5, sees: []string{"internal/envelope", "internal/wire"}, seenBy: wire},
+	{name: "anthropic", floor: 5, sees: []string{"internal/aside", "internal/envelope", "internal/wire"}, seenBy: wire},
 
 	{name: "sim", floor: 6, never: noHTTP},
 	{name: "sim/trace", floor: 5, never: noHTTP},
@@ -117,11 +117,12 @@ var plan = []room{
 
 	{name: "selection", floor: 5, seenBy: wire},
 
-	{name: "frontend", floor: 6, sees: []string{"internal/envelope", "internal/sse", "internal/wire"}, seenBy: []string{"cmd/dynago"}},
+	{name: "frontend", floor: 6, sees: []string{"internal/aside", "internal/envelope", "internal/sse", "internal/wire"}, seenBy: []string{"cmd/dynago"}},
 
 	{name: "cmd/dynago", floor: 7, sees: []string{"internal/config", "internal/demo", "internal/envelope", "internal/fake/chat", "internal/fake/llama", "internal/fake/mishap", "internal/fake/ollama", "internal/fake/publish", "internal/fake/sglang", "internal/fake/trtllm", "internal/fake/vllm", "internal/sse"}, seenBy: []string{}},
 
 	{name: "internal/envelope", outside: true, never: noHTTP},
+	{name: "internal/aside", outside: true, sees: []string{"chat", "internal/wire", "nvext"}},
 	{name: "internal/wire", outside: true, sees: []string{"engine"}},
 	{name: "internal/config", outside: true, seenBy: []string{"cmd/dynago"}},
 	{name: "internal/fake/hostile", outside: true, seenBy: []string{}},
