@@ -282,7 +282,7 @@ func (a *Args) Environment(lookup func(string) (string, bool)) error {
 	return nil
 }
 
-// tierFeatures are what the cache of an engine can do.
+// cacheFeatures are what the cache of an engine can do.
 func (a *Args) cacheFeatures() engine.Features {
 	if !a.EnablePrefixCaching {
 		return nil
