@@ -91,21 +91,51 @@ func (r *Retention) check() error {
 	if len(r.Ranges) > most {
 		return wrong("retention.ranges", "must hold at most %d ranges, got %d", most, len(r.Ranges))
 	}
+	end, message := uint32(0), -1 // of the ranges before
 	for i := range r.Ranges {
 		at, this := "retention.ranges["+strconv.Itoa(i)+"]", &r.Ranges[i]
+		if err := this.check(at); err != nil {
+			return err
+		}
 		switch {
-		case this.Priority > maxRetentionPriority:
-			return wrong(at+".priority", "must be from 0 to %d, got %d", maxRetentionPriority, this.Priority)
+		case this.Message != nil && (this.Start != 0 || this.End != nil):
+			return wrong(at+".message", "stands for start and end; give one or the other")
+		case this.Message != nil && int(*this.Message) <= message:
+			return wrong(at+".message", "must be greater than that of the range before, got %d after %d", *this.Message, message)
+		case this.Message != nil:
+			message = int(*this.Message)
+			continue
 		case this.End == nil && i < len(r.Ranges)-1:
 			return wrong(at+".end", "may be left out in the last range only")
 		case this.End != nil && *this.End <= this.Start:
 			return wrong(at+".end", "must be greater than start, got %d after %d", *this.End, this.Start)
-		case i > 0 && *r.Ranges[i-1].End > this.Start:
-			return wrong(at+".start", "must not lie before the end of the range before, got %d before %d", this.Start, *r.Ranges[i-1].End)
+		case this.Start < end:
+			return wrong(at+".start", "must not lie before the end of the range before, got %d before %d", this.Start, end)
+		}
+		if this.End != nil {
+			end = *this.End
 		}
 	}
-	if r.Decode != nil && r.Decode.Priority > maxRetentionPriority {
-		return wrong("retention.decode.priority", "must be from 0 to %d, got %d", maxRetentionPriority, r.Decode.Priority)
+	if d := r.Decode; d != nil {
+		if d.Start != 0 || d.End != nil || d.Message != nil {
+			return wrong("retention.decode", "is about the whole answer: start, end and message have no place in it")
+		}
+		return d.check("retention.decode")
+	}
+	return nil
+}
+
+func (r *RetentionRange) check(at string) error {
+	if r.Priority > maxRetentionPriority {
+		return wrong(at+".priority", "must be from 0 to %d, got %d", maxRetentionPriority, r.Priority)
+	}
+	switch r.TTL.(type) {
+	case nil, string, float64:
+	default:
+		return wrong(at+".ttl", "expected a string such as \"5m\", or a number of seconds")
+	}
+	if r.TTL != nil && r.DurationMS != nil {
+		return wrong(at+".ttl", "is the same as duration_ms; give one of them")
 	}
 	return nil
 }

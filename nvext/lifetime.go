@@ -15,7 +15,23 @@ const DefaultLifetime = 5 * time.Minute
 // that it stay no longer. It is false for what cannot be read, which stands for
 // [DefaultLifetime].
 func (c *CacheControl) Lifetime() (ttl time.Duration, readable bool) {
-	switch ttl := c.TTL.(type) {
+	return lifetime(c.TTL)
+}
+
+// Lifetime returns for how long the range is to keep its priority, 0 for ever. It is
+// false as that of a [CacheControl] is.
+func (r *RetentionRange) Lifetime() (ttl time.Duration, readable bool) {
+	switch {
+	case r.DurationMS != nil:
+		return times(float64(*r.DurationMS), time.Millisecond), true
+	case r.TTL == nil:
+		return 0, true
+	}
+	return lifetime(r.TTL)
+}
+
+func lifetime(ttl any) (time.Duration, bool) {
+	switch ttl := ttl.(type) {
 	case nil:
 		return DefaultLifetime, true
 	case float64:

@@ -89,10 +89,13 @@ type SessionControl struct {
 	Ephemeral *bool   `json:"ephemeral,omitzero"`
 }
 
-// CacheControl asks that the prompt's blocks stay cached.
+// CacheControl asks that the prompt's blocks stay cached. Hard asks that nothing
+// takes their place meanwhile, where operators allow that; else they are the last to
+// go.
 type CacheControl struct {
 	Type string `json:"type,omitzero"`
 	TTL  any    `json:"ttl,omitzero"` // "5m", "1h", or a number of seconds
+	Hard *bool  `json:"hard,omitzero"`
 }
 
 // Retention gives token ranges of the prompt their own eviction priority.
@@ -101,11 +104,15 @@ type Retention struct {
 	Decode *RetentionRange  `json:"decode,omitzero"`
 }
 
-// RetentionRange is one range of a [Retention].
+// RetentionRange is one range of a [Retention]: the tokens [Start, End) of the
+// prompt, or those from the end of the range before it up to the end of a message.
 type RetentionRange struct {
-	Start      uint32  `json:"start,omitzero"`
-	End        *uint32 `json:"end,omitzero"`
-	Priority   uint8   `json:"priority"`
+	Start    uint32  `json:"start,omitzero"`
+	End      *uint32 `json:"end,omitzero"`
+	Message  *uint32 `json:"message,omitzero"`
+	Priority uint8   `json:"priority"`
+	// TTL and DurationMS are two ways to say for how long; neither is for ever.
+	TTL        any     `json:"ttl,omitzero"`
 	DurationMS *uint64 `json:"duration_ms,omitzero"`
 }
 

@@ -30,6 +30,8 @@ type Prompt struct {
 	// [Model.Offsets] tells it; 0 if there is none. Each place costs two renderings of
 	// the conversation up to there, and nobody asks for the others.
 	Marked int
+	// Offsets are those of the places that Build was asked for.
+	Offsets []int
 
 	opening *opening // where the answer begins; nil if no text of it is known
 }
@@ -42,17 +44,23 @@ const tailIDs = 32
 // engines want a number, and will refuse what they cannot hold.
 const unknownRoom = 1 << 20
 
-// Build makes the prompt of a request. Failures are the client's: errors of
-// kind invalid_argument that name the field at fault.
-func (m *Model) Build(r *chat.Request, ext *nvext.Ext) (_ *Prompt, err error) {
+// Build makes the prompt of a request, and tells where places are in it, as
+// [Model.Offsets] does. Failures are the client's: errors of kind invalid_argument
+// that name the field at fault.
+func (m *Model) Build(r *chat.Request, ext *nvext.Ext, places ...chat.Breakpoint) (_ *Prompt, err error) {
 	defer catchPattern(r, &err)
 	p := &Prompt{}
-	w, err := m.fill(p, r, ext, true, len(r.Cache) > 0)
+	w, err := m.fill(p, r, ext, true, len(r.Cache) > 0 || len(places) > 0)
 	if err != nil {
 		return nil, err
 	}
 	if err := m.limit(p, r); err != nil {
 		return nil, err
+	}
+	if len(places) > 0 {
+		if p.Offsets, err = m.offsets(w, r, places); err != nil {
+			return nil, err
+		}
 	}
 	if len(r.Cache) > 0 {
 		if p.Marked, err = m.marked(w, r); err != nil {
