@@ -47,7 +47,7 @@ type pinRun struct {
 func pins(short bool) (any, error) {
 	c := agenttrace.Default()
 	c.Leads, c.Rate = 120, 0.12
-	c.PinTTL, c.Pinned = 5*time.Minute, 1.0/30
+	c.PinTTL, c.Pinned = 5*time.Minute, 1.0/20
 	if short {
 		c.Leads = 40
 	}
