@@ -72,11 +72,6 @@ type Request struct {
 	// time; all of them but the last token count. Once preempted they are lost.
 	Received int
 
-	// Session is the one that the request is a turn of, or 0, and Directives what it
-	// asks of the cache, or nil. Their namespace is not looked at.
-	Session    kvcache.SessionID
-	Directives *kv.Directives
-
 	// Keep leaves the blocks of a request that has ended in use, until it is
 	// cancelled: another engine is to come for them.
 	Keep bool
@@ -88,6 +83,11 @@ type Request struct {
 	Cut *Cut
 
 	Owner any // the caller's; comes back with every output
+
+	// Session is the one that the request is a turn of, or 0, and Directives what it
+	// asks of the cache, or nil. Their namespace is not looked at.
+	Session    kvcache.SessionID
+	Directives *kv.Directives
 }
 
 // Pace says when tokens are due, from one position of the output on.
