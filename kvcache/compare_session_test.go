@@ -235,7 +235,11 @@ func (m *keeper) compact(id kvcache.SessionID) {
 
 func (m *keeper) supersede(id kvcache.SessionID, s *known) {
 	for _, w := range s.superseded {
-		if m.find(w.hash) == w.slot && m.untag(w.slot, id) {
+		if m.find(w.hash) != w.slot {
+			continue
+		}
+		m.unpin(&m.slots[w.slot], func(p pinned) bool { return p.owner == id }, false)
+		if m.untag(w.slot, id) {
 			m.lower(w.slot, false)
 		}
 	}
