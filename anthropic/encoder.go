@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/internal/aside"
 	"github.com/dynago/dynago/internal/envelope"
 	"github.com/dynago/dynago/internal/wire"
 )
@@ -37,11 +38,12 @@ type Encoder struct {
 	hidden   []byte // what the open thought says, if the client is not shown it
 	invalid  int    // inputs that were no objects
 	finished bool
+	extra    aside.Gatherer // what the answer carries besides
 }
 
 // Encoder returns an encoder for the answer to c.
 func (c *Call) Encoder(h Header) *Encoder {
-	return &Encoder{call: c, head: h, id: "msg_" + strings.ReplaceAll(h.ID, "-", "")}
+	return &Encoder{call: c, head: h, extra: aside.New(c.Ext, 1), id: "msg_" + strings.ReplaceAll(h.ID, "-", "")}
 }
 
 // AppendOpening appends the event with which a stream begins. The prompt's length
@@ -80,6 +82,7 @@ func (e *Encoder) AppendEvent(dst []byte, event chat.Event) []byte {
 	if event.Choice > 0 {
 		return dst
 	}
+	e.extra.Note(&event)
 	switch event.Kind {
 	case chat.Start:
 		u := event.Usage
@@ -191,7 +194,17 @@ func (e *Encoder) appendFinish(dst []byte, event *chat.Event) []byte {
 	if e.call.marked {
 		dst = e.call.appendCreation(append(dst, `,"cache_creation":`...), &event.Usage)
 	}
-	return append(appendThinking(dst, &event.Usage), "}}\n\n"...)
+	dst = append(appendThinking(dst, &event.Usage), '}')
+	return append(e.extra.AppendWhole(dst), "}\n\n"...)
+}
+
+// Note takes an event of an answer that is not streamed, for what the answer carries
+// besides its content. All events must pass before [Encoder.AppendAnswer]; where the
+// client has asked for nothing, there is no need to.
+func (e *Encoder) Note(event chat.Event) {
+	if event.Choice == 0 {
+		e.extra.Note(&event)
+	}
 }
 
 const refusalDetails = `{"type":"refusal","category":null,"explanation":null}`
@@ -265,7 +278,8 @@ func (e *Encoder) AppendAnswer(dst []byte, answers []chat.Answer) []byte {
 		dst = append(dst, "null"...)
 	}
 	dst = append(dst, `,"server_tool_use":null,"service_tier":null`...)
-	return append(appendThinking(dst, &a.Usage), "}}"...)
+	dst = append(appendThinking(dst, &a.Usage), '}')
+	return append(e.extra.AppendWhole(dst), '}')
 }
 
 // appendBlock appends a block of an answer, or returns nil for one that the API

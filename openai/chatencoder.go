@@ -34,7 +34,7 @@ func (f *chatEncoder) AppendEvent(dst []byte, e chat.Event) []byte {
 func (f *chatEncoder) appendChunk(dst []byte, e *chat.Event, c *choice) []byte {
 	logprobs := f.call.showLogprobs && len(e.Logprobs) > 0
 	speaks := shown(e, c)
-	if !speaks && !logprobs {
+	if !speaks && !logprobs && !f.silent(e) {
 		return dst
 	}
 	dst = append(dst, f.head...)
@@ -44,7 +44,7 @@ func (f *chatEncoder) appendChunk(dst []byte, e *chat.Event, c *choice) []byte {
 	if !c.opened {
 		c.opened = true
 		dst = append(dst, `"role":"assistant"`...)
-		if speaks && e.Kind != chat.Finished {
+		if speaks && (e.Kind != chat.Finished || e.Finish.Reason == chat.FinishPlaced) {
 			dst = append(dst, ',')
 		}
 	}
@@ -64,7 +64,7 @@ func (f *chatEncoder) appendChunk(dst []byte, e *chat.Event, c *choice) []byte {
 		dst = append(dst, "null"...)
 	}
 	dst = append(dst, '}')
-	return f.closeChunk(dst)
+	return f.closeChunk(dst, e.Choice)
 }
 
 // shown says whether an event holds something besides log probabilities.
@@ -110,6 +110,10 @@ func (f *chatEncoder) appendDelta(dst []byte, e *chat.Event, c *choice) []byte {
 		dst = append(dst, `,"function":{"arguments":`...)
 		dst = wire.AppendString(dst, e.Text)
 		dst = append(dst, `}}]`...)
+	case chat.Finished:
+		if e.Finish.Reason == chat.FinishPlaced {
+			dst = append(dst, `"content":""`...)
+		}
 	}
 	return dst
 }
@@ -124,7 +128,11 @@ func (f *chatEncoder) appendChoice(dst []byte, i int, a *chat.Answer) []byte {
 	dst = strconv.AppendInt(dst, int64(i), 10)
 	dst = append(dst, `,"message":{"role":"assistant","content":`...)
 	dst, any := appendBlocks(dst, "", a.Blocks, chat.Text, textSeparator)
-	if !any {
+	switch {
+	case any:
+	case a.Finish.Reason == chat.FinishPlaced:
+		dst = append(dst, `""`...)
+	default:
 		dst = append(dst, "null"...)
 	}
 	dst, _ = appendBlocks(dst, ","+f.thought, a.Blocks, chat.Thought, "")

@@ -23,7 +23,7 @@ func (f *completionEncoder) AppendEvent(dst []byte, e chat.Event) []byte {
 	case chat.TextDelta, chat.ThinkingDelta, chat.RefusalDelta:
 		said = e.Text
 	}
-	if said == "" && !logprobs && e.Kind != chat.Finished {
+	if said == "" && !logprobs && e.Kind != chat.Finished && !f.silent(&e) {
 		return dst
 	}
 	dst = append(dst, f.head...)
@@ -44,7 +44,7 @@ func (f *completionEncoder) AppendEvent(dst []byte, e chat.Event) []byte {
 		dst = append(dst, "null"...)
 	}
 	dst = append(dst, '}')
-	return f.closeChunk(dst)
+	return f.closeChunk(dst, e.Choice)
 }
 
 // AppendAnswer implements [Encoder].

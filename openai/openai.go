@@ -109,6 +109,10 @@ type Encoder interface {
 	// AppendEvent appends the complete SSE frames that an event gives, or
 	// nothing. Event.Choice counts over all prompts: prompt*n + i.
 	AppendEvent(dst []byte, e chat.Event) []byte
+	// Note takes an event of an answer that is not streamed, for what the answer
+	// carries besides its choices. All events must pass before AppendAnswer; where
+	// the client has asked for nothing, there is no need to.
+	Note(e chat.Event)
 	// AppendEnd appends the usage chunk, if one was asked for and some choice
 	// finished, and the end marker.
 	AppendEnd(dst []byte) []byte

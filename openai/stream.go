@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/internal/aside"
 	"github.com/dynago/dynago/internal/wire"
 )
 
@@ -17,6 +18,7 @@ type frame struct {
 	prefix     string // of the id
 	header     Header
 	choices    []choice
+	extra      aside.Gatherer // what the answer carries besides
 }
 
 // choice is the state of one answer.
@@ -33,7 +35,7 @@ type choice struct {
 }
 
 func newFrame(c *Call, h Header, prefix, object, chunk string) frame {
-	f := frame{call: c, header: h, object: object, prefix: prefix, choices: make([]choice, c.Choices())}
+	f := frame{call: c, header: h, object: object, prefix: prefix, choices: make([]choice, c.Choices()), extra: aside.New(c.Ext, c.Choices())}
 	f.head = append(f.appendHead([]byte("data: "), chunk), `"choices":[`...)
 	f.tail = append(f.appendTail(nil), "\n\n"...)
 	return f
@@ -72,6 +74,7 @@ func (f *frame) note(e *chat.Event) *choice {
 	for e.Choice >= len(f.choices) {
 		f.choices = append(f.choices, choice{})
 	}
+	f.extra.Note(e)
 	c := &f.choices[e.Choice]
 	c.ids += len(e.IDs)
 	switch e.Kind {
@@ -86,13 +89,26 @@ func (f *frame) note(e *chat.Event) *choice {
 		}
 	case chat.UsageUpdate, chat.Finished:
 		c.usage = e.Usage
-		c.finished = e.Kind == chat.Finished
+		c.finished = e.Kind == chat.Finished && e.Finish.Reason != chat.FinishPlaced
 	}
 	return c
 }
 
-// closeChunk ends a chunk after its choices.
-func (f *frame) closeChunk(dst []byte) []byte {
+// Note implements [Encoder].
+func (f *frame) Note(e chat.Event) { f.extra.Note(&e) }
+
+// silent says that an event says something that shows nothing, but carries something
+// besides. It has a chunk then.
+func (f *frame) silent(e *chat.Event) bool {
+	switch e.Kind {
+	case chat.TextDelta, chat.ThinkingDelta, chat.RefusalDelta, chat.ArgsDelta:
+		return f.extra.Holds(e.Choice)
+	}
+	return false
+}
+
+// closeChunk ends the chunk of a choice after what the choice says.
+func (f *frame) closeChunk(dst []byte, choice int) []byte {
 	dst = append(dst, ']')
 	switch {
 	case f.call.ContinuousUsage:
@@ -101,7 +117,7 @@ func (f *frame) closeChunk(dst []byte) []byte {
 	case f.call.IncludeUsage:
 		dst = append(dst, `,"usage":null`...)
 	}
-	return append(dst, f.tail...)
+	return append(f.extra.AppendChunk(dst, choice), f.tail...)
 }
 
 // usage returns the tokens used so far. Within a choice whose count has not
@@ -145,9 +161,11 @@ func (f *frame) appendAnswer(dst []byte, answers []chat.Answer, one func(dst []b
 		dst = one(dst, i, &answers[i])
 		addUsage(&sum, answers[i].Usage)
 	}
-	dst = append(dst, `],"usage":`...)
-	dst = appendUsage(dst, sum)
-	return f.appendTail(dst)
+	dst = append(dst, ']')
+	if len(answers) == 0 || answers[0].Finish.Reason != chat.FinishPlaced {
+		dst = appendUsage(append(dst, `,"usage":`...), sum)
+	}
+	return f.appendTail(f.extra.AppendWhole(dst))
 }
 
 // addUsage adds the usage of one choice. Of the choices of one prompt, only the
@@ -192,6 +210,8 @@ func appendUsage(dst []byte, u chat.Usage) []byte {
 // finishReason names why a choice ended, as a quoted JSON string.
 func (f *frame) finishReason(r chat.FinishReason) string {
 	switch r {
+	case chat.FinishPlaced:
+		return "null"
 	case chat.FinishLength, chat.FinishContext:
 		return `"length"`
 	case chat.FinishContentFilter:

@@ -48,6 +48,7 @@ func (p *Pipeline) prepareChat(r *Request, k int, card *engine.Card) (jobs, erro
 		all[i] = &job{
 			p: p, request: r, names: view.names, model: model, prompt: &prompt.Prompt{Stop: stop},
 			choice: k*n + i, index: i, booking: shared, door: engine.InputChat, outline: outline,
+			asides: asidesOf(r),
 		}
 	}
 	return all, nil
@@ -310,6 +311,7 @@ func (h *hearing) event(e *chat.Event) {
 		h.moved(MoveSuccess)
 	}
 	booking.Output(n)
+	h.asides.item(n, e.Kind == chat.Finished, booking.Decision().Target)
 	u := &e.Usage
 	switch e.Kind {
 	case chat.BlockStart:

@@ -72,6 +72,7 @@ func (c *carry) legs(ctx context.Context, yield deltas) error {
 	if err != nil {
 		return c.abandoned(ctx, err, &c.p.count.prefillFailed)
 	}
+	c.asides.legs(new(c.here.Decision().Target))
 	request, err := c.firstLeg(h)
 	switch {
 	case err != nil:
@@ -161,6 +162,9 @@ func (c *carry) compute(ctx context.Context, b *router.Booking, request *engine.
 func gather(all, d *engine.Delta) {
 	all.TokenIDs, all.Text = append(all.TokenIDs, d.TokenIDs...), all.Text+d.Text
 	all.Logprobs = append(all.Logprobs, d.Logprobs...)
+	if len(d.EngineData) > 0 {
+		all.EngineData = d.EngineData
+	}
 	all.Finish, all.MatchedIDs, all.MatchedText = d.Finish, d.MatchedIDs, d.MatchedText
 	if d.Usage != nil {
 		all.Usage = d.Usage
@@ -178,6 +182,7 @@ func (c *carry) inTurn(ctx context.Context, h *handoff, request *engine.Request,
 		return c.abandoned(ctx, err, &c.p.count.prefillFailed)
 	}
 	c.found(&first)
+	c.asides.prefilled(time.Now())
 	if request.Disagg.Phase == engine.PhaseWhole || c.whole(&first) {
 		h.release()
 		c.p.count.prefillAnswered.Add(1)
@@ -259,6 +264,7 @@ type beside struct {
 	fetched atomic.Bool // the other leg has what it needs
 	first   engine.Delta
 	err     error
+	ended   time.Time
 }
 
 // atOnce runs both legs at once. The prefill leg belongs to this call, and has ended
@@ -285,6 +291,7 @@ func (c *carry) atOnce(ctx context.Context, h *handoff, request *engine.Request,
 			}
 		}()
 		leg.first, leg.err = c.guarded(first, prefill, request)
+		leg.ended = time.Now()
 	}()
 	defer func() {
 		stop(nil)
@@ -346,6 +353,7 @@ func (c *carry) settle(end bool) {
 	}
 	if leg.err == nil {
 		c.found(&leg.first)
+		c.asides.prefilled(leg.ended)
 	}
 }
 

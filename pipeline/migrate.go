@@ -134,6 +134,7 @@ func (c *carry) begin(*fleet.Worker) (*engine.Request, error) {
 func (c *carry) count() {
 	c.attempts++
 	c.pace = pace{}
+	c.asides.attempt()
 	if c.alone {
 		c.request.Notes.Attempts = c.attempts - c.cuts
 	}
@@ -162,6 +163,7 @@ func (c *carry) ask(b *router.Booking) (*engine.Request, error) {
 	}
 	c.seen = c.p.seen.of(b.Decision().Target)
 	c.pace = pace{sent: time.Now(), input: len(c.routed(c.delivered))}
+	c.asides.asked()
 	return request, nil
 }
 
@@ -195,6 +197,7 @@ func (c *carry) end() { c.pace.end(c.seen) }
 // remember keeps what a later attempt needs, and makes a delta of a later
 // attempt look like one of the first.
 func (c *carry) remember(d *engine.Delta) {
+	c.asides.delta(d, c.here.Decision().Target)
 	if c.p.MigrationLimit > 0 || c.budget != nil {
 		c.delivered = append(c.delivered, d.TokenIDs...)
 	}
@@ -281,6 +284,7 @@ func (c *carry) next(ctx context.Context, failure error) error {
 func (c *carry) again(ctx context.Context, ids []uint32) error {
 	c.leave()
 	c.booking, c.computed, c.fetchedHere = share(1), false, false
+	c.asides.legs(nil)
 	err := c.booking.place(func() (*router.Plan, *router.Booking, error) {
 		plan, booking, err := c.route(ctx, ids, 1, c.exclude)
 		if err == nil && c.alone {

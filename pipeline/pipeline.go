@@ -246,6 +246,8 @@ type job struct {
 	budget *budget
 	// told tells of what the job has answered; nil if nobody asks.
 	told *telling
+	// asides are what its client wants to know besides; nil if that is nothing.
+	asides *asides
 	// door is the form in which workers take the request.
 	door engine.Input
 	// outline stands for the tokens of a conversation that is sent as it is.
@@ -299,7 +301,7 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	shared, turn := share(n), p.turnOf(r, name)
 	all := make(jobs, n)
 	for i := range all {
-		all[i] = &job{p: p, request: r, names: view.names, model: model, prompt: built, choice: k*n + i, index: i, booking: shared, door: door, turn: turn}
+		all[i] = &job{p: p, request: r, names: view.names, model: model, prompt: built, choice: k*n + i, index: i, booking: shared, door: door, turn: turn, asides: asidesOf(r)}
 	}
 	all[0].told = p.reuse(r, model, built, len(asked.Turns))
 	return all, nil
@@ -416,6 +418,7 @@ func (j *job) counted(events iter.Seq2[chat.Event, error]) iter.Seq2[chat.Event,
 		for e, err := range events {
 			if e.Kind == chat.Dropped {
 				j.dropped(&e)
+				j.asides.drop(&e)
 				continue
 			}
 			if err == nil {
@@ -424,6 +427,11 @@ func (j *job) counted(events iter.Seq2[chat.Event, error]) iter.Seq2[chat.Event,
 				spelt.event(&e)
 				if e.Tool != nil {
 					e.Tool = j.names.tell(e.Tool)
+				}
+				for _, aside := range j.asides.ahead(j, &e) {
+					if !yield(aside, nil) {
+						return
+					}
 				}
 			}
 			if !yield(e, err) {

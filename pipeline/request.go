@@ -51,6 +51,7 @@ type Notes struct {
 	Tokenize     time.Duration
 	Queue        time.Duration // parked by the router
 	Routing      time.Duration // decision, without Queue
+	Waiting      int           // requests that were parked when it was placed
 	Target       kv.Target     // of the last attempt
 	Prefill      *kv.Target    // that computed its prompt, if it was another one
 	Overlap      int           // blocks that the router predicted as cached
@@ -94,6 +95,7 @@ func (n *Notes) booked(b *router.Booking) {
 	if n.Prefill == nil {
 		n.Overlap, n.Blocks = d.Overlap, d.Blocks
 	}
+	n.Waiting = d.Waiting
 	n.Routing += d.Routing
 	n.Queue += d.Queue
 }

@@ -72,7 +72,31 @@ type Session struct {
 	Parent string // that has opened this one; "": none
 	Final  bool   // this is its last request
 	Input  Input  // what the newest turn brings
+	// Control is what the client says of the session's binding; nil: nothing, and the
+	// id is one by which it happens to be known.
+	Control *SessionControl
 }
+
+// SessionControl is what a client wants done about the binding of its session.
+type SessionControl struct {
+	Action  SessionAction
+	Timeout time.Duration // idle, of those that set up; 0 is [DefaultSessionTimeout]
+}
+
+// SessionAction is what a turn does to its session.
+type SessionAction uint8
+
+// The actions. Whoever opens a session also wants the engine to keep it.
+const (
+	ContinueSession SessionAction = iota
+	BindSession
+	OpenSession
+	CloseSession // behind this turn
+)
+
+// DefaultSessionTimeout is how long a session is idle before its binding ends, where
+// its client does not say.
+const DefaultSessionTimeout = 300 * time.Second
 
 // Input says who has spoken last.
 type Input uint8
@@ -203,4 +227,5 @@ type Decision struct {
 	Class   string        // policy class in which it waits where all are busy; "": it never does
 	Routing time.Duration // deciding
 	Queue   time.Duration // parked before that
+	Waiting int           // others of its kind that are parked then
 }

@@ -278,6 +278,7 @@ func (r *Router) decide(ctx context.Context, q *Query, s *scratch, start time.Ti
 	if class != nil {
 		b.decision.Class = class.Name
 	}
+	b.decision.Waiting = r.backlog(s, q)
 	b.decision.Routing = r.now().Sub(start)
 	if r.observer != nil {
 		r.tell(b, q, s, choice)

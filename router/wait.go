@@ -195,6 +195,17 @@ func (r *Router) park(ctx context.Context, q *Query, s *scratch, now time.Time, 
 	return class, errParked
 }
 
+// backlog returns how many requests wait for what a request has asked for.
+func (r *Router) backlog(s *scratch, q *Query) int {
+	if !r.parks {
+		return 0
+	}
+	if room := r.waiting.rooms[roomKey{s.sides[0].card.Model, q.Role}]; room != nil {
+		return room.queue.Len()
+	}
+	return 0
+}
+
 // serving returns how many workers there are of the model and role that are asked
 // for, whatever they do just now.
 func (r *Router) serving(q *Query) (n int) {

@@ -69,7 +69,7 @@ func (g *Gatherer) Note(e *chat.Event) {
 	}
 	switch e.Kind {
 	case chat.Aside:
-		g.tell(c, member{e.Reason, e.Text})
+		g.tell(c, member{e.Reason, string(wire.OneLine(wire.CleanRaw([]byte(e.Text))))})
 	case chat.Finished:
 		g.finish(c, &e.Finish)
 	}

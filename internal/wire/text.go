@@ -116,6 +116,27 @@ func CleanRaw(raw []byte) []byte {
 	return append(out, raw...)
 }
 
+// OneLine returns a JSON value on one line: what ends a line in JSON that somebody
+// else wrote is blank space between tokens, or one of the separators of Unicode
+// inside a string.
+func OneLine(raw []byte) []byte {
+	if !bytes.ContainsAny(raw, "\r\n\u0085\u2028\u2029") {
+		return raw
+	}
+	flat := make([]byte, 0, len(raw)+16)
+	for _, r := range string(raw) {
+		switch r {
+		case '\r', '\n':
+			flat = append(flat, ' ')
+		case '\u0085', '\u2028', '\u2029':
+			flat = AppendEscaped(flat, string(r))
+		default:
+			flat = utf8.AppendRune(flat, r)
+		}
+	}
+	return flat
+}
+
 // hasBadEscape says whether a JSON value has an escape that stands for a bad
 // unit. It may err on the side of yes.
 func hasBadEscape(raw []byte) bool {

@@ -4,34 +4,12 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/dynago/dynago/internal/wire"
 )
 
 // echoOf returns the members of a response object that repeat the request.
-func (b *body) echoOf(c *Call) []byte { return oneLine(b.appendEcho(nil, c)) }
-
-// oneLine returns JSON on one line: what ends a line in JSON that somebody else
-// wrote is blank space between tokens, or one of the separators of Unicode inside
-// a string.
-func oneLine(doc []byte) []byte {
-	if !bytes.ContainsAny(doc, "\r\n\u0085\u2028\u2029") {
-		return doc
-	}
-	flat := make([]byte, 0, len(doc)+16)
-	for _, r := range string(doc) {
-		switch r {
-		case '\r', '\n':
-			flat = append(flat, ' ')
-		case '\u0085', '\u2028', '\u2029':
-			flat = wire.AppendEscaped(flat, string(r))
-		default:
-			flat = utf8.AppendRune(flat, r)
-		}
-	}
-	return flat
-}
+func (b *body) echoOf(c *Call) []byte { return wire.OneLine(b.appendEcho(nil, c)) }
 
 // appendEcho appends the members of a response object that repeat the request.
 // Clients that check the object want all of them, also where nothing was said.

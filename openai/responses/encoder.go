@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/internal/aside"
 	"github.com/dynago/dynago/internal/envelope"
 	"github.com/dynago/dynago/internal/wire"
 )
@@ -63,7 +64,8 @@ type Encoder struct {
 	reason   string      // why it is incomplete
 	fault    *wire.Error // why it has failed
 	usage    *chat.Usage
-	ended    int64 // Unix seconds of completion, or 0
+	extra    aside.Gatherer // what the response carries besides
+	ended    int64          // Unix seconds of completion, or 0
 
 	output   []byte // finished items, and commas between them
 	finished []span // of each in output
@@ -75,7 +77,7 @@ type span struct{ from, to int }
 
 // Encoder returns an encoder for the response to c.
 func (c *Call) Encoder(h Header) *Encoder {
-	e := &Encoder{show: c.show, box: c.box, tools: c.tools.known, status: InProgress, ids: strings.TrimPrefix(h.ID, IDPrefix)}
+	e := &Encoder{show: c.show, box: c.box, extra: aside.New(c.Ext, 1), tools: c.tools.known, status: InProgress, ids: strings.TrimPrefix(h.ID, IDPrefix)}
 	if c.show.background {
 		e.status = Queued
 	}
@@ -125,6 +127,7 @@ func (e *Encoder) AppendEvent(dst []byte, event chat.Event) []byte {
 	if e.status == Queued {
 		e.status = InProgress
 	}
+	e.extra.Note(&event)
 	switch event.Kind {
 	case chat.BlockStart:
 		dst = e.begin(e.end(dst, Completed), &event)
@@ -245,7 +248,7 @@ func (e *Encoder) AppendResponse(dst []byte) []byte {
 	} else {
 		dst = AppendUsage(dst, *e.usage)
 	}
-	return append(append(dst, e.tail...), '}')
+	return append(e.extra.AppendWhole(append(dst, e.tail...)), '}')
 }
 
 // Items returns the finished items of the output, but for those that a client

@@ -93,7 +93,7 @@ func appendAction(dst []byte, call callKind, args string) (_ []byte, ok bool) {
 			dst = append(dst, ',')
 		}
 		dst = append(wire.AppendString(dst, key), ':')
-		dst = append(dst, oneLine(wire.CleanRaw(value))...)
+		dst = append(dst, wire.OneLine(wire.CleanRaw(value))...)
 		return nil
 	})
 	if err == nil {
