@@ -33,8 +33,11 @@ type Request struct {
 	Disagg         Disagg
 	Expected       uint32 // forecast of output tokens, never a limit; 0: none
 	Trace          Trace
-	Meta           map[string]string // what the client says to workers beside the prompt
-	Extra          json.RawMessage   // object for the engine alone, or nil
+	// RequestTimestampMS is when a gateway before this server has got the request, in
+	// milliseconds since 1970; nil if nobody says.
+	RequestTimestampMS *float64
+	Meta               map[string]string // what the client says to workers beside the prompt
+	Extra              json.RawMessage   // object for the engine alone, or nil
 }
 
 // Disagg says which leg of a request that two workers share this one is.

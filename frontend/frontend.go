@@ -91,6 +91,9 @@ type Config struct {
 	// MetadataHeader begins the names of headers that are for workers; default
 	// [DefaultMetadataHeader].
 	MetadataHeader string
+	// UploadPrefixes are the places to which clients may let workers upload what they
+	// have captured; nil: none.
+	UploadPrefixes []UploadPrefix
 	// SeparateAdmin moves the metrics page to [Server.AdminHandler].
 	SeparateAdmin bool
 	// NoAdmin removes all admin routes; the metrics page stays.

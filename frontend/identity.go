@@ -42,6 +42,7 @@ func (j *job) extend(h http.Header) (err error) {
 	if j.call.ext, bad = j.call.ext.WithHeaders(h.Values); len(bad) > 0 {
 		j.Logger.Debug("headers cannot be read and are passed over", "request_id", j.x.id, "headers", bad)
 	}
+	j.upload()
 	j.cap()
 	return nil
 }

@@ -1,10 +1,12 @@
 package pipeline
 
 import (
+	"encoding/json"
 	"slices"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/nvext"
 )
 
 // engineRequest is what a worker gets on one attempt.
@@ -52,7 +54,23 @@ func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card, 
 			out.Priority = ext.AgentHints.Priority
 		}
 	}
+	if ext := j.request.Ext; ext != nil {
+		out.RequestTimestampMS, out.Extra = ext.RequestTimestampMS, extra(ext)
+	}
 	return out
+}
+
+// extra returns what of the extension only engines have to do with, as they read it;
+// nil if there is nothing.
+func extra(ext *nvext.Ext) json.RawMessage {
+	if ext.MetadataUpload == nil {
+		return nil
+	}
+	text, err := json.Marshal(map[string]any{"nvext": map[string]any{"metadata_upload": ext.MetadataUpload}})
+	if err != nil {
+		return nil // it is two texts
+	}
+	return text
 }
 
 // unsupported refuses what a worker cannot do, before it is asked.

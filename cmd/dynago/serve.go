@@ -222,6 +222,14 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 	if err != nil {
 		return nil, nil, err
 	}
+	tenants, err := c.HTTP.tenants()
+	if err != nil {
+		return nil, nil, err
+	}
+	uploads, err := c.Requests.uploads()
+	if err != nil {
+		return nil, nil, err
+	}
 	server, err := frontend.New(frontend.Config{
 		Backend: sys, Logger: log, Version: versionName(),
 		BodyLimit: c.HTTP.BodyLimitMB << 20, OverloadStatus: c.HTTP.OverloadStatus,
@@ -229,7 +237,8 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 		HeaderTimeout: c.HTTP.HeaderTimeout, ReadTimeout: c.HTTP.ReadTimeout, IdleTimeout: c.HTTP.IdleTimeout,
 		Thresholds: sys.router, Selection: service, Journal: sys.journal, Roster: sys,
 		Collectors: append(sys.policies.collectors(sys.fleet), sys.meter, newHandoffMetrics(sys.Pipeline), sys.moves, newFleetMetrics(sys.fleet, sys.roster), newCacheMetrics(sys.fleet)),
-		Keys:       keys, SeparateAdmin: c.HTTP.AdminPort != nil, NoAdmin: c.HTTP.NoAdmin,
+		Keys:       keys, Tenants: tenants, MetadataHeader: strings.TrimSpace(c.Requests.MetadataHeader), UploadPrefixes: uploads,
+		SeparateAdmin: c.HTTP.AdminPort != nil, NoAdmin: c.HTTP.NoAdmin,
 		OpenAI: openai.Options{
 			RejectUnknown: !c.Requests.IgnoreUnknown, DisableNVExt: c.Requests.NoNVExt, StrictNVExt: c.Requests.StrictNVExt,
 			ForceUsage: c.Requests.ForceUsage, NamedToolStop: c.Model.NamedToolFinish == "stop",
@@ -255,6 +264,19 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 		MetricsPrefix: c.Observe.MetricsPrefix, Buckets: buckets, MigrationLimit: c.Router.MigrationLimit,
 	})
 	return server, keys, err
+}
+
+// uploads are the places to which workers may be told to upload.
+func (s *requestSettings) uploads() ([]frontend.UploadPrefix, error) {
+	var list []frontend.UploadPrefix
+	for _, text := range s.UploadPrefixes {
+		p, err := frontend.ParseUploadPrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("--metadata-upload-prefix: %w", err)
+		}
+		list = append(list, p)
+	}
+	return list, nil
 }
 
 // listen opens a port, and says what to do if it cannot.

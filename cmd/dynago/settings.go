@@ -31,6 +31,7 @@ type httpSettings struct {
 	Port           int           `name:"http-port" env:"DYN_HTTP_PORT" default:"8000" range:"0..65535" placeholder:"PORT" help:"Listen on this port; 0 takes a free one."`
 	AdminPort      *int          `name:"admin-port" env:"DYN_ADMIN_PORT" range:"0..65535" placeholder:"PORT" help:"Serve /metrics, the admin routes and the profiler on this port instead of the public one."`
 	APIKeysFile    *string       `name:"api-keys-file" env:"DYN_API_KEYS_FILE" placeholder:"FILE" help:"Want one of these keys on every route; lines of \"key [tenant]\". The file is read again when it changes."`
+	Tenants        []string      `name:"tenants" env:"DYN_TENANTS" sep:";" named:"name" placeholder:"name=NAME[,CAP=VALUE...]" help:"Lower what the tenant of a key may ask for to max_priority, max_strict_priority, max_ttl and pin_share. Repeatable; in the file, tenants.NAME.CAP."`
 	DrainTimeout   time.Duration `name:"drain-timeout" env:"DYN_DRAIN_TIMEOUT,DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS" default:"30s" unit:"s" placeholder:"TIME" help:"How long running requests may take to finish after SIGTERM."`
 	BodyLimitMB    int64         `name:"http-body-limit-mb" env:"DYN_HTTP_BODY_LIMIT_MB" default:"192" range:"1..65536" placeholder:"MIB" help:"Largest request body, counted after decompression."`
 	OverloadStatus int           `name:"http-overload-status-code" env:"DYN_HTTP_OVERLOAD_STATUS_CODE" default:"529" range:"200..999" placeholder:"STATUS" help:"Status of an answer that all workers are busy."`
@@ -144,8 +145,10 @@ type requestSettings struct {
 	FirstItemTimeout time.Duration `name:"first-item-timeout" env:"DYN_FIRST_ITEM_TIMEOUT" default:"600s" unit:"s" placeholder:"TIME" help:"The same before a worker's first token; 0 is never."`
 	IgnoreUnknown    bool          `name:"ignore-openai-fe-unsupported-fields" env:"DYN_IGNORE_OPENAI_FE_UNSUPPORTED_FIELDS" default:"true" negatable:"" help:"Ignore unknown members of request bodies instead of refusing them."`
 	ForceUsage       bool          `name:"enable-force-include-usage" env:"DYN_ENABLE_FORCE_INCLUDE_USAGE" negatable:"" help:"Send usage on every stream."`
-	NoNVExt          bool          `name:"disable-frontend-nvext" env:"DYN_DISABLE_FRONTEND_NVEXT" negatable:"" help:"Ignore the extension member nvext."`
+	NoNVExt          bool          `name:"disable-frontend-nvext" env:"DYN_DISABLE_FRONTEND_NVEXT" negatable:"" help:"Ignore the extension member nvext and the headers that stand in for it."`
 	StrictNVExt      bool          `name:"strict-nvext" env:"DYN_STRICT_NVEXT" negatable:"" help:"Refuse unknown members inside nvext."`
+	MetadataHeader   string        `name:"metadata-header" env:"DYN_METADATA_HEADER" default:"x-dynamo-meta-" placeholder:"PREFIX" help:"Hand the values of headers that begin so to workers."`
+	UploadPrefixes   []string      `name:"metadata-upload-prefix" env:"DYN_METADATA_UPLOAD_PREFIX" placeholder:"URL" help:"Let clients tell workers, by nvext.metadata_upload, to upload what they have captured below this place; without one they may not. Repeatable."`
 	RawReasoning     string        `name:"responses-raw-reasoning" env:"DYN_RESPONSES_RAW_REASONING" default:"off" choice:"off,openai,open_responses" help:"Stream thoughts on /v1/responses of which no summary was asked for, by events of that name; clients of one refuse those of the other."`
 	AnthropicAPI     bool          `name:"enable-anthropic-api" env:"DYN_ENABLE_ANTHROPIC_API" default:"true" negatable:"" help:"Serve /v1/messages."`
 	ToolErrorPrefix  bool          `name:"tool-error-prefix" env:"DYN_TOOL_ERROR_PREFIX" negatable:"" help:"Put \"[error] \" before results of tools that are marked as errors on /v1/messages and do not speak of one."`

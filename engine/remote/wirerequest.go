@@ -40,7 +40,7 @@ func requestMessage(r *engine.Request) (*workerpb.GenerateRequest, error) {
 		Id: r.ID, Model: r.Model, Epoch: r.Epoch, TokenIds: r.TokenIDs, Prompt: r.Prompt,
 		Sampling: samplingMessage(&r.Sampling), Stop: stopMessage(r), Guided: guidedMessage(r.Format),
 		Priority: r.Priority, DpRank: r.DPRank, Phase: phases.wire[r.Disagg.Phase], Handoff: r.Disagg.Handoff,
-		Kv: directivesMessage(&r.KV), ExpectedOutput: r.Expected, Meta: r.Meta, Extra: r.Extra,
+		Kv: directivesMessage(&r.KV), ExpectedOutput: r.Expected, RequestTimestampMs: r.RequestTimestampMS, Meta: r.Meta, Extra: r.Extra,
 	}
 	if r.Logprobs != nil || r.PromptLogprobs != nil {
 		m.Output = &workerpb.Output{Logprobs: unsigned(r.Logprobs), PromptLogprobs: unsigned(r.PromptLogprobs)}
@@ -61,7 +61,7 @@ func requestOf(m *workerpb.GenerateRequest) *engine.Request {
 
 		Priority: m.Priority, DPRank: m.DpRank,
 		Disagg: engine.Disagg{Phase: phases.word[m.Phase], Handoff: raw(m.Handoff)},
-		KV:     directivesOf(m.Kv), Expected: m.ExpectedOutput, Meta: m.Meta, Extra: raw(m.Extra),
+		KV:     directivesOf(m.Kv), Expected: m.ExpectedOutput, RequestTimestampMS: m.RequestTimestampMs, Meta: m.Meta, Extra: raw(m.Extra),
 	}
 	if m.Output != nil {
 		r.Logprobs, r.PromptLogprobs = signed(m.Output.Logprobs), signed(m.Output.PromptLogprobs)

@@ -12,6 +12,8 @@
 //	choice:"a,b"          the values of a string; "-" and "_" are the same
 //	also:"c=a"            further spellings
 //	secret:""             never shown; secret:"a,b": not where one of these stands in it
+//	named:"x"             of a list: in a file it may be a mapping, whose keys are the x of
+//	                      its items
 package config
 
 import (
@@ -63,7 +65,13 @@ func (Path) BeforeResolve(p *Parser, ctx *kong.Context, trace *kong.Path) error 
 	if path == "" {
 		return nil
 	}
-	f, err := readFile(path)
+	named := map[string]string{}
+	walk(p.kong.Model.Node, func(f *kong.Flag) {
+		if key := f.Tag.Get("named"); key != "" {
+			named[f.Name] = key
+		}
+	})
+	f, err := readFile(path, named)
 	if err != nil {
 		return err
 	}

@@ -261,6 +261,43 @@ func TestLists(t *testing.T) {
 	}
 }
 
+// A mapping may stand for a list whose items have names.
+func TestNamedLists(t *testing.T) {
+	type lists struct {
+		Config  config.Path `name:"config" action:"read"`
+		Tenants []string    `name:"tenants" sep:";" named:"name"`
+	}
+	read := func(text string) ([]string, error) {
+		var c struct {
+			Do lists `cmd:""`
+		}
+		p, err := config.New(&c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = p.Parse([]string{"do", "--config", write(t, text)})
+		return c.Do.Tenants, err
+	}
+	want := []string{"name=a_b-c,max_priority=5,ttl=1h", "name=free", `name="x,y",n=1`}
+	for _, text := range []string{
+		"tenants:\n  a_b-c: {max_priority: 5, ttl: 1h}\n  free:\n  'x,y': {n: 1}\n",
+		"tenants: ['name=a_b-c,max_priority=5,ttl=1h', {name: free}, 'name=\"x,y\",n=1']",
+	} {
+		if got, err := read(text); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q %v, want %q", got, err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"tenants:\n  a: 5":               "line 2: tenants: a: want \"name: value\" lines",
+		"tenants:\n  a: {b: [[c]]}":      "line 2: tenants: b: want a list of values",
+		"tenants: {a: }\ntenants: {b: }": "line 2: tenants stands in line 1 already",
+	} {
+		if got, err := read(text); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%q: %q %v, want %s", text, got, err, want)
+		}
+	}
+}
+
 // FuzzFile reads arbitrary files: the parser answers or complains, and a value
 // that it accepts is within its bounds.
 func FuzzFile(f *testing.F) {

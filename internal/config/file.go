@@ -28,8 +28,14 @@ import (
 //	    url: http://10.0.0.2:8000
 //	    dp: {size: 2}
 //	    aliases: [fast, cheap]
+//
+// Where the items of such a list have names, a mapping may stand for it:
+//
+//	tenants:
+//	  acme: {max-priority: 5}
 type settingsFile struct {
 	path   string
+	named  map[string]string // settings whose items have names, and the key of these
 	values map[string]entry
 }
 
@@ -40,12 +46,12 @@ type entry struct {
 	line  int
 }
 
-func readFile(path string) (*settingsFile, error) {
+func readFile(path string, named map[string]string) (*settingsFile, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	f := &settingsFile{path: path, values: map[string]entry{}}
+	f := &settingsFile{path: path, named: named, values: map[string]entry{}}
 	var doc yaml.Node
 	if err := yaml.Unmarshal(data, &doc); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -67,14 +73,14 @@ func (f *settingsFile) add(prefix string, n *yaml.Node) error {
 		if value.Kind == yaml.AliasNode && value.Alias.Kind == yaml.ScalarNode {
 			value = value.Alias // of a mapping it could stand inside itself
 		}
-		switch value.Kind {
-		case yaml.MappingNode:
+		switch {
+		case value.Kind == yaml.MappingNode && f.named[name] != "":
+		case value.Kind == yaml.MappingNode:
 			if err := f.add(name+"-", value); err != nil {
 				return err
 			}
 			continue
-		case yaml.ScalarNode, yaml.SequenceNode:
-		default:
+		case value.Kind != yaml.ScalarNode && value.Kind != yaml.SequenceNode:
 			return fmt.Errorf("%s line %d: %s: want one value", f.path, value.Line, name)
 		}
 		if old, ok := f.values[name]; ok {
@@ -84,7 +90,7 @@ func (f *settingsFile) add(prefix string, n *yaml.Node) error {
 			continue
 		}
 		e := entry{value: value.Value, line: value.Line}
-		if value.Kind == yaml.SequenceNode {
+		if value.Kind != yaml.ScalarNode {
 			var err error
 			if e.list, err = f.list(name, value); err != nil {
 				return err
@@ -96,15 +102,38 @@ func (f *settingsFile) add(prefix string, n *yaml.Node) error {
 	return nil
 }
 
-// list returns the texts that the items of a list stand for.
+// list returns the texts that the items of a list stand for, or those of a mapping
+// whose keys are their names.
 func (f *settingsFile) list(name string, n *yaml.Node) ([]any, error) {
 	list := []any{}
+	if n.Kind == yaml.MappingNode {
+		return f.mapping(name, n)
+	}
 	for _, item := range n.Content {
 		text, err := f.item(name, item)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, text)
+	}
+	return list, nil
+}
+
+// mapping returns the texts that the values of a mapping stand for, each with its key.
+func (f *settingsFile) mapping(name string, n *yaml.Node) ([]any, error) {
+	list := []any{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		pairs := []string{pair(f.named[name], key.Value)}
+		if value.Kind == yaml.MappingNode {
+			var err error
+			if pairs, err = f.pairs(pairs, name, "", value); err != nil {
+				return nil, err
+			}
+		} else if value.Tag != "!!null" {
+			return nil, fmt.Errorf("%s line %d: %s: %s: want \"name: value\" lines", f.path, value.Line, name, key.Value)
+		}
+		list = append(list, strings.Join(pairs, ","))
 	}
 	return list, nil
 }

@@ -1383,28 +1383,29 @@ func (x *FileChunk) GetData() []byte {
 }
 
 type GenerateRequest struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Id             string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Model          string                 `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
-	Epoch          uint64                 `protobuf:"fixed64,3,opt,name=epoch,proto3" json:"epoch,omitempty"` // the life it is meant for; 0: any
-	TokenIds       []uint32               `protobuf:"fixed32,4,rep,packed,name=token_ids,json=tokenIds,proto3" json:"token_ids,omitempty"`
-	Prompt         string                 `protobuf:"bytes,5,opt,name=prompt,proto3" json:"prompt,omitempty"` // for workers of texts
-	Chat           *Conversation          `protobuf:"bytes,6,opt,name=chat,proto3" json:"chat,omitempty"`     // for workers of conversations
-	Sampling       *Sampling              `protobuf:"bytes,7,opt,name=sampling,proto3" json:"sampling,omitempty"`
-	Stop           *Stop                  `protobuf:"bytes,8,opt,name=stop,proto3" json:"stop,omitempty"`
-	Output         *Output                `protobuf:"bytes,9,opt,name=output,proto3" json:"output,omitempty"`
-	Guided         *Guided                `protobuf:"bytes,10,opt,name=guided,proto3" json:"guided,omitempty"`
-	Priority       *int32                 `protobuf:"zigzag32,11,opt,name=priority,proto3,oneof" json:"priority,omitempty"` // higher is sooner
-	DpRank         *uint32                `protobuf:"varint,12,opt,name=dp_rank,json=dpRank,proto3,oneof" json:"dp_rank,omitempty"`
-	Phase          Phase                  `protobuf:"varint,13,opt,name=phase,proto3,enum=dynago.worker.v1.Phase" json:"phase,omitempty"`
-	Handoff        []byte                 `protobuf:"bytes,14,opt,name=handoff,proto3" json:"handoff,omitempty"`
-	Kv             *Directives            `protobuf:"bytes,15,opt,name=kv,proto3" json:"kv,omitempty"`
-	Media          []*Media               `protobuf:"bytes,16,rep,name=media,proto3" json:"media,omitempty"`
-	ExpectedOutput uint32                 `protobuf:"varint,17,opt,name=expected_output,json=expectedOutput,proto3" json:"expected_output,omitempty"` // tokens; a forecast, never a limit
-	Meta           map[string]string      `protobuf:"bytes,18,rep,name=meta,proto3" json:"meta,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Extra          []byte                 `protobuf:"bytes,19,opt,name=extra,proto3" json:"extra,omitempty"` // a JSON object for the engine alone
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Id                 string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Model              string                 `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`
+	Epoch              uint64                 `protobuf:"fixed64,3,opt,name=epoch,proto3" json:"epoch,omitempty"` // the life it is meant for; 0: any
+	TokenIds           []uint32               `protobuf:"fixed32,4,rep,packed,name=token_ids,json=tokenIds,proto3" json:"token_ids,omitempty"`
+	Prompt             string                 `protobuf:"bytes,5,opt,name=prompt,proto3" json:"prompt,omitempty"` // for workers of texts
+	Chat               *Conversation          `protobuf:"bytes,6,opt,name=chat,proto3" json:"chat,omitempty"`     // for workers of conversations
+	Sampling           *Sampling              `protobuf:"bytes,7,opt,name=sampling,proto3" json:"sampling,omitempty"`
+	Stop               *Stop                  `protobuf:"bytes,8,opt,name=stop,proto3" json:"stop,omitempty"`
+	Output             *Output                `protobuf:"bytes,9,opt,name=output,proto3" json:"output,omitempty"`
+	Guided             *Guided                `protobuf:"bytes,10,opt,name=guided,proto3" json:"guided,omitempty"`
+	Priority           *int32                 `protobuf:"zigzag32,11,opt,name=priority,proto3,oneof" json:"priority,omitempty"` // higher is sooner
+	DpRank             *uint32                `protobuf:"varint,12,opt,name=dp_rank,json=dpRank,proto3,oneof" json:"dp_rank,omitempty"`
+	Phase              Phase                  `protobuf:"varint,13,opt,name=phase,proto3,enum=dynago.worker.v1.Phase" json:"phase,omitempty"`
+	Handoff            []byte                 `protobuf:"bytes,14,opt,name=handoff,proto3" json:"handoff,omitempty"`
+	Kv                 *Directives            `protobuf:"bytes,15,opt,name=kv,proto3" json:"kv,omitempty"`
+	Media              []*Media               `protobuf:"bytes,16,rep,name=media,proto3" json:"media,omitempty"`
+	ExpectedOutput     uint32                 `protobuf:"varint,17,opt,name=expected_output,json=expectedOutput,proto3" json:"expected_output,omitempty"` // tokens; a forecast, never a limit
+	Meta               map[string]string      `protobuf:"bytes,18,rep,name=meta,proto3" json:"meta,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Extra              []byte                 `protobuf:"bytes,19,opt,name=extra,proto3" json:"extra,omitempty"`                                                               // a JSON object for the engine alone
+	RequestTimestampMs *float64               `protobuf:"fixed64,20,opt,name=request_timestamp_ms,json=requestTimestampMs,proto3,oneof" json:"request_timestamp_ms,omitempty"` // when a gateway got it, since 1970
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *GenerateRequest) Reset() {
@@ -1568,6 +1569,13 @@ func (x *GenerateRequest) GetExtra() []byte {
 		return x.Extra
 	}
 	return nil
+}
+
+func (x *GenerateRequest) GetRequestTimestampMs() float64 {
+	if x != nil && x.RequestTimestampMs != nil {
+		return *x.RequestTimestampMs
+	}
+	return 0
 }
 
 // Sampling says how tokens are chosen; absent means the engine's own default.
@@ -7188,7 +7196,7 @@ const file_dynago_worker_v1_worker_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\"\x1f\n" +
 	"\tFileChunk\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"\xb5\x06\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\x85\a\n" +
 	"\x0fGenerateRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x14\n" +
@@ -7209,13 +7217,15 @@ const file_dynago_worker_v1_worker_proto_rawDesc = "" +
 	"\x05media\x18\x10 \x03(\v2\x17.dynago.worker.v1.MediaR\x05media\x12'\n" +
 	"\x0fexpected_output\x18\x11 \x01(\rR\x0eexpectedOutput\x12?\n" +
 	"\x04meta\x18\x12 \x03(\v2+.dynago.worker.v1.GenerateRequest.MetaEntryR\x04meta\x12\x14\n" +
-	"\x05extra\x18\x13 \x01(\fR\x05extra\x1a7\n" +
+	"\x05extra\x18\x13 \x01(\fR\x05extra\x125\n" +
+	"\x14request_timestamp_ms\x18\x14 \x01(\x01H\x02R\x12requestTimestampMs\x88\x01\x01\x1a7\n" +
 	"\tMetaEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
 	"\t_priorityB\n" +
 	"\n" +
-	"\b_dp_rank\"\xb4\x05\n" +
+	"\b_dp_rankB\x17\n" +
+	"\x15_request_timestamp_ms\"\xb4\x05\n" +
 	"\bSampling\x12%\n" +
 	"\vtemperature\x18\x01 \x01(\x01H\x00R\vtemperature\x88\x01\x01\x12\x18\n" +
 	"\x05top_p\x18\x02 \x01(\x01H\x01R\x04topP\x88\x01\x01\x12\x18\n" +
