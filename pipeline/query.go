@@ -104,14 +104,21 @@ func hoped(ms *float64) time.Duration {
 // wholeAnnotation asks that one worker does it all.
 const wholeAnnotation = "x-bypass-remote-prefill"
 
+// nobody is the id of no worker: it is beyond all that are made. Who asks for worker 0,
+// which is none in particular below here, is not to get just any.
+const nobody = math.MaxUint64
+
 // legsOf returns what a client says of where its request is to run.
 func legsOf(ext *nvext.Ext) router.Legs {
 	if ext == nil {
 		return router.Legs{}
 	}
 	id := func(w *nvext.WorkerID) uint64 {
-		if w == nil {
+		switch {
+		case w == nil:
 			return 0
+		case *w == 0:
+			return nobody
 		}
 		return uint64(*w)
 	}
