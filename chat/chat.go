@@ -60,6 +60,9 @@ type Request struct {
 
 	// Cache holds the positions that the client marked as worth caching.
 	Cache []Breakpoint
+	// KeepCached is how long the client hopes that the whole prompt stays cached; 0:
+	// it does not say.
+	KeepCached time.Duration
 	// Metadata is opaque to us.
 	Metadata map[string]string
 }

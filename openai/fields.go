@@ -62,6 +62,7 @@ var commonFields = []field{
 	{"stream_options", `{"type":"object","required":["include_usage"],"properties":{"include_usage":{"type":"boolean"},"continuous_usage_stats":{"type":"boolean","default":false}}}`, readStreamOptions},
 	{"user", `{"type":"string","minLength":1}`, optionalText(func(b *body) **string { return &b.user })},
 	{"metadata", anObject, readMetadata},
+	{"prompt_cache_retention", aString, text(func(b *body) *string { return &b.promptCacheRetention })},
 	{"prompt_cache_key", aString, text(func(b *body) *string { return &b.promptCacheKey })},
 	{"cache_salt", aString, passThrough("cache_salt", "must be a string", func(r *wire.Reader, b *body) (err error) {
 		b.cacheSalt, err = r.Text("a string")
@@ -145,6 +146,7 @@ var completionFields = []field{
 // Pointers are nil, and values empty, for what is absent or null.
 type body struct {
 	model, promptCacheKey, cacheSalt string
+	promptCacheRetention             string
 	stream                           *bool
 	includeUsage, continuousUsage    bool
 	hasStreamOptions                 bool

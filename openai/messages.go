@@ -195,7 +195,7 @@ func (b *body) chatCall(o Options) (*Call, error) {
 	request := &chat.Request{
 		API: chat.APIChat, Model: b.model, Turns: turns,
 		Tools: b.tools, ToolChoice: choice, Thinking: think, Output: format,
-		Sampling: s, TemplateArgs: args, Metadata: b.metadata,
+		Sampling: s, TemplateArgs: args, Metadata: b.metadata, KeepCached: wire.KeepCached(b.promptCacheRetention),
 	}
 	if ext != nil && ext.MaxThinkingTokens != nil {
 		request.Thinking.Budget = intPointer(*ext.MaxThinkingTokens)

@@ -120,7 +120,7 @@ func (b *body) completionCall(o Options) (*Call, error) {
 		p.Echo, p.NoSpecialTokens = echo, b.addSpecial != nil && !*b.addSpecial
 		c.Requests[i] = &chat.Request{
 			API: chat.APICompletions, Model: b.model, Prompt: &p,
-			Sampling: s, Output: format, Metadata: b.metadata,
+			Sampling: s, Output: format, Metadata: b.metadata, KeepCached: wire.KeepCached(b.promptCacheRetention),
 		}
 		if ext != nil && ext.MaxThinkingTokens != nil {
 			c.Requests[i].Thinking.Budget = intPointer(*ext.MaxThinkingTokens)

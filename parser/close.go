@@ -29,3 +29,13 @@ func (f Family) CutThought() string {
 
 // Thinking says whether a thought is open.
 func (p *Parser) Thinking() bool { return p.thought || p.kind == chat.Thought }
+
+// ThoughtMarkers returns what begins a thought and what ends one, in all spellings.
+// There are none where a family has no thoughts, or the marker says only with what
+// follows it that it begins one.
+func (f Family) ThoughtMarkers() (open, end []string) {
+	if f.thought == nil || f.thought == gptOSS {
+		return nil, nil
+	}
+	return f.thought.open, f.thought.close
+}

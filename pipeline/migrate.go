@@ -8,6 +8,7 @@ import (
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/fleet"
+	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/router"
 )
 
@@ -58,6 +59,7 @@ type carry struct {
 	exclude   []uint64 // workers that failed
 	stale     bool     // a worker had begun a new life, once
 	cached    *int     // of the first attempt that told
+	pins      []kv.Pin // that the worker was sent
 	budget    *budget  // for thinking; nil if there is none, or it is spent
 	cuts      int      // attempts that ended when it was
 	pace      pace     // of this attempt
@@ -111,6 +113,7 @@ func (c *carry) run(ctx context.Context, leg engine.Disagg, yield func(engine.De
 		c.note(&d)
 		if d.Finish != engine.Running {
 			c.here.Completed()
+			c.answered(&d)
 		}
 		if !yield(d, nil) || d.Finish != engine.Running {
 			return nil
@@ -154,6 +157,8 @@ func (c *carry) ask(b *router.Booking) (*engine.Request, error) {
 	}
 	request := c.engineRequest(c.attempts, c.delivered, status.Card, b.Decision().Target)
 	request.Epoch = status.Epoch
+	c.pins = c.pinsFor(worker, status.Card, time.Now())
+	request.KV.Pins = c.pins
 	if c.door == engine.InputText {
 		var err error
 		if request.Prompt, err = c.model.Text(request.TokenIDs); err != nil {

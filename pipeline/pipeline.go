@@ -77,7 +77,9 @@ type Config struct {
 	// StrictSessions refuses turns whose session an engine should open and cannot,
 	// instead of serving them all the same.
 	StrictSessions bool
-	Logger         *slog.Logger
+	// Retention says what is granted of what clients want to stay cached.
+	Retention Retention
+	Logger    *slog.Logger
 }
 
 // Pipeline serves requests. It is safe for concurrent use.
@@ -94,6 +96,9 @@ type Pipeline struct {
 	behind behind
 	// sessions are those that engines keep.
 	sessions engineSessions
+	pinned   pinning
+	shares   pinShares
+	warm     warmth
 }
 
 // counters are what a pipeline has done since its start.
@@ -248,6 +253,8 @@ type job struct {
 	told *telling
 	// asides are what its client wants to know besides; nil if that is nothing.
 	asides *asides
+	// pinnedBy says who asks for the request's pins.
+	pinnedBy string
 	// door is the form in which workers take the request.
 	door engine.Input
 	// outline stands for the tokens of a conversation that is sent as it is.
@@ -291,17 +298,23 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 		return nil, err
 	}
 	r = &seen
-	built, err := model.Build(r.Chat, r.Ext)
+	wishes, err := p.wishesOf(r, len(asked.Turns))
 	if err != nil {
 		return nil, err
 	}
+	built, err := model.Build(r.Chat, r.Ext, wishes.places...)
+	if err != nil {
+		return nil, err
+	}
+	p.heed(r, wishes, built)
+	r.KV.Thinking = forgotten(r, model)
 	r.Notes.PromptTokens, r.Notes.Template, r.Notes.Tokenize = len(built.IDs), built.Render, built.Tokenize
 
 	n := r.Chat.Sampling.Choices()
 	shared, turn := share(n), p.turnOf(r, name)
 	all := make(jobs, n)
 	for i := range all {
-		all[i] = &job{p: p, request: r, names: view.names, model: model, prompt: built, choice: k*n + i, index: i, booking: shared, door: door, turn: turn, asides: asidesOf(r)}
+		all[i] = &job{p: p, request: r, names: view.names, model: model, prompt: built, choice: k*n + i, index: i, booking: shared, door: door, turn: turn, pinnedBy: wishes.by, asides: asidesOf(r)}
 	}
 	all[0].told = p.reuse(r, model, built, len(asked.Turns))
 	return all, nil
@@ -427,6 +440,9 @@ func (j *job) counted(events iter.Seq2[chat.Event, error]) iter.Seq2[chat.Event,
 				spelt.event(&e)
 				if e.Tool != nil {
 					e.Tool = j.names.tell(e.Tool)
+				}
+				if aside, ok := j.granted(&e); ok && !yield(aside, nil) {
+					return
 				}
 				for _, aside := range j.asides.ahead(j, &e) {
 					if !yield(aside, nil) {

@@ -98,6 +98,7 @@ func (j *job) place(ctx context.Context) error {
 			return nil, nil, err
 		}
 		j.request.Notes.placed(plan, booking)
+		j.works(begins(plan, booking))
 		return plan, booking, j.enter(ctx, begins(plan, booking))
 	})
 	if err == nil {

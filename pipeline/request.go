@@ -70,6 +70,9 @@ type Notes struct {
 	// NotShown counts what of the request its model does not see, by kind: blocks
 	// that nobody here knows, and tools that others run.
 	NotShown map[string]int
+	// Granted tells of the pins that the request asked for, nil if it asked for none.
+	// Its TTL is known when the first event comes, and the blocks with the last.
+	Granted *nvext.Granted
 	// Reuse is how much of its session's last prompt and answer the prompt begins
 	// with; nil if it is the first, or in no session.
 	Reuse *Reuse

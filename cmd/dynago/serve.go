@@ -118,7 +118,7 @@ func (c *serveCommand) prepare(to outlet, parsed *config.Parsed) (*logs, error) 
 	if err := c.Ignored.check(logs.target("serve")); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(c.HTTP.check(), c.Paths.check()); err != nil {
+	if err := errors.Join(c.HTTP.check(), c.Paths.check(), c.Requests.Retention.check()); err != nil {
 		return nil, err
 	}
 	return logs, c.File.dump(parsed)
@@ -236,7 +236,7 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 		Timing:        &timing,
 		HeaderTimeout: c.HTTP.HeaderTimeout, ReadTimeout: c.HTTP.ReadTimeout, IdleTimeout: c.HTTP.IdleTimeout,
 		Thresholds: sys.router, Selection: service, Journal: sys.journal, Roster: sys,
-		Collectors: append(sys.policies.collectors(sys.fleet), sys.meter, newHandoffMetrics(sys.Pipeline), sys.moves, newFleetMetrics(sys.fleet, sys.roster), newCacheMetrics(sys.fleet)),
+		Collectors: append(sys.policies.collectors(sys.fleet), sys.meter, newHandoffMetrics(sys.Pipeline), newRetentionMetrics(sys.Pipeline), sys.moves, newFleetMetrics(sys.fleet, sys.roster), newCacheMetrics(sys.fleet)),
 		Keys:       keys, Tenants: tenants, MetadataHeader: strings.TrimSpace(c.Requests.MetadataHeader), UploadPrefixes: uploads,
 		SeparateAdmin: c.HTTP.AdminPort != nil, NoAdmin: c.HTTP.NoAdmin,
 		OpenAI: openai.Options{

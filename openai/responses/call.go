@@ -66,6 +66,7 @@ func (b *body) call(o Options) (*Call, error) {
 	c.Request = &chat.Request{
 		API: chat.APIResponses, Model: b.model, ToolChoice: choice, Thinking: thinking, Output: format,
 		Sampling: sampling, TemplateArgs: args, Truncate: b.truncation == "auto", Metadata: b.metadata,
+		KeepCached: wire.KeepCached(value(b.promptCacheRetention)),
 	}
 	if s := value(b.instructions); s != "" {
 		c.Request.System = []chat.Block{{Kind: chat.Text, Text: s}}

@@ -1,0 +1,222 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/fleet"
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/nvext"
+	"github.com/dynago/dynago/router"
+)
+
+// Pins go to workers with requests. A worker that heeds them says at the end what has
+// become of them; one that only has a call for it is told then.
+
+// pinTime is how long an engine may take to pin.
+const pinTime = 10 * time.Second
+
+// pinsFor returns the pins of a request for a worker, within what its tenant may hold
+// there.
+func (j *job) pinsFor(w *fleet.Worker, card *engine.Card, now time.Time) []kv.Pin {
+	r := j.request
+	if j.index > 0 {
+		return nil // the choices have one prompt
+	}
+	if len(r.KV.Pins) == 0 || r.Caps == nil || r.Caps.PinShare == nil || card.TotalBlocks == 0 || card.BlockSize == 0 {
+		return r.KV.Pins
+	}
+	size := card.BlockSize
+	most := int(*r.Caps.PinShare * float64(card.TotalBlocks) * float64(card.Ranks()))
+	owner := pinOwner{tenant: r.Tenant, worker: w.ID(), salt: r.KV.Namespace.Salt, conversation: r.KV.Session.ID}
+	if owner.conversation == "" {
+		owner.conversation = r.ID
+	}
+	return j.p.shares.within(owner, r.KV.Pins, size, most, now, func() { r.Notes.cap(nvext.CapPinShare) })
+}
+
+// pinOwner is whose pins on which worker count as one: each prompt of a conversation
+// begins with the one before it.
+type pinOwner struct {
+	tenant       string
+	worker       uint64
+	salt         string
+	conversation string
+}
+
+// pinShares are what tenants hold of workers, as far as they were let: workers know no
+// tenants. It is safe for concurrent use.
+type pinShares struct {
+	mu   sync.Mutex
+	held map[pinOwner]pinHold
+}
+
+type pinHold struct {
+	blocks int
+	until  time.Time
+}
+
+// within returns pins no longer than there is room for beside what else their tenant
+// holds on a worker, and holds that much from now on. It tells if any was too long.
+func (s *pinShares) within(owner pinOwner, pins []kv.Pin, size uint32, most int, now time.Time, beyond func()) []kv.Pin {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held == nil {
+		s.held = map[pinOwner]pinHold{}
+	}
+	room := most
+	for other, hold := range s.held {
+		if !hold.until.After(now) {
+			delete(s.held, other)
+			continue
+		}
+		if other != owner && other.tenant == owner.tenant && other.worker == owner.worker {
+			room -= hold.blocks
+		}
+	}
+	limit := uint32(min(max(0, room), math.MaxInt32/int(size))) * size
+	own := s.held[owner]
+	var out []kv.Pin
+	for _, pin := range pins {
+		if pin.TTL == 0 {
+			own = pinHold{}
+			out = append(out, pin)
+			continue
+		}
+		if pin.UpTo > limit {
+			beyond()
+			if pin.UpTo = limit; limit == 0 {
+				continue
+			}
+		}
+		own.blocks = max(own.blocks, int(pin.UpTo/size))
+		if until := now.Add(pin.TTL); until.After(own.until) {
+			own.until = until
+		}
+		out = append(out, pin)
+	}
+	if own.blocks > 0 {
+		s.held[owner] = own
+	} else {
+		delete(s.held, owner)
+	}
+	return out
+}
+
+// answered sees to the request's pins when a worker has given the whole answer: what
+// it says of them is noted, else it is told of them, or their prefix is kept warm.
+func (c *carry) answered(d *engine.Delta) {
+	worker := c.here.Worker()
+	card := worker.Card()
+	if card != nil && card.BlockSize > 0 && d.Usage != nil && !c.request.Background {
+		c.p.warm.generated(c.here.Decision().Target, d.Usage.Output/int(card.BlockSize))
+	}
+	if len(c.pins) == 0 {
+		return
+	}
+	switch {
+	case d.Pinned != nil:
+		c.request.Notes.Granted.Blocks = uint64(d.Pinned.Pinned)
+		c.p.pinned.outcome(*d.Pinned)
+	case card == nil:
+	case card.Features.Has(engine.FeaturePins):
+		c.tell(worker, card)
+	default:
+		c.keepWarm(worker, card)
+	}
+}
+
+// outcome counts what became of the pins of a request.
+func (c *pinning) outcome(r engine.PinResult) {
+	if r.Requested == 0 {
+		return
+	}
+	switch r.Outcome() {
+	case "full":
+		c.full.Add(1)
+	case "partial":
+		c.partial.Add(1)
+	default:
+		c.denied.Add(1)
+	}
+}
+
+// tell pins on an engine that has a call for it, and does not wait.
+func (c *carry) tell(worker *fleet.Worker, card *engine.Card) {
+	pinner, ok := engine.As[engine.Pinner](worker.Engine())
+	if !ok {
+		return
+	}
+	r, p := c.request, c.p
+	q := engine.PinRequest{Namespace: r.KV.Namespace}
+	if r.KV.Session.ID != "" {
+		q.Session = kv.SessionKey{Model: r.Notes.Model, Salt: r.KV.Namespace.Salt, ID: r.KV.Session.ID}
+	}
+	if card.Ranks() > 1 {
+		q.Rank = new(c.here.Decision().Target.Rank)
+	}
+	pins, ids, id := c.pins, c.prompt.IDs, r.ID
+	p.behind.run(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, pinTime)
+		defer cancel()
+		var all engine.PinResult
+		for _, pin := range pins {
+			q.TokenIDs, q.TTL, q.Hard = ids[:min(int(pin.UpTo), len(ids))], pin.TTL, pin.Hard
+			got, err := pinner.Pin(ctx, q)
+			if err != nil {
+				p.pinned.failed.Add(1)
+				p.Logger.Warn("a prefix was not pinned", "request", id, "worker", worker.Name(), "error", err)
+				return
+			}
+			if pin.TTL > 0 {
+				all.Requested, all.Pinned = max(all.Requested, got.Requested), max(all.Pinned, got.Pinned)
+			}
+		}
+		p.pinned.outcome(all)
+		p.Logger.Debug("a prefix was pinned", "request", id, "worker", worker.Name(), "requested", all.Requested, "pinned", all.Pinned)
+	})
+}
+
+// PinCounts are what became of wishes to pin since the start.
+type PinCounts struct {
+	// Requests that asked: by the extension, by marks at blocks, and by
+	// prompt_cache_retention.
+	ByExtension, ByBlocks, ByRetention int64
+	// What workers said of the pins of a request: all blocks are pinned, some of them,
+	// or none; or that they failed.
+	Full, Partial, Denied, Failed int64
+}
+
+// Pins returns what became of wishes to pin so far.
+func (p *Pipeline) Pins() PinCounts {
+	c := &p.pinned
+	return PinCounts{
+		ByExtension: c.nvext.Load(), ByBlocks: c.blocks.Load(), ByRetention: c.retention.Load(),
+		Full: c.full.Load(), Partial: c.partial.Load(), Denied: c.denied.Load(), Failed: c.failed.Load(),
+	}
+}
+
+// works tells what is kept warm that a worker has got something to do.
+func (j *job) works(b *router.Booking) {
+	if j.request.Background || j.door == engine.InputChat {
+		return
+	}
+	d := b.Decision()
+	j.p.warm.work(d.Target, j.request.KV.Namespace, j.prompt.IDs, d.Blocks-d.Overlap)
+}
+
+// granted returns what is told of the pins that a client has asked for in its
+// extension, ahead of the end of the answer.
+func (j *job) granted(e *chat.Event) (chat.Event, bool) {
+	g := j.request.Notes.Granted
+	if e.Kind != chat.Finished || j.index > 0 || j.pinnedBy != byExtension || g == nil {
+		return chat.Event{}, false
+	}
+	text := fmt.Sprintf(`{"granted_ttl_s":%d,"pinned_blocks":%d}`, g.TTL, g.Blocks)
+	return chat.Event{Kind: chat.Aside, Choice: e.Choice, Reason: nvext.MemberCacheControl, Text: text}, true
+}
