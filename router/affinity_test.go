@@ -59,7 +59,7 @@ func (d *desk) next() *decision {
 }
 
 func (c *decision) to(worker uint64, rank uint32) {
-	c.done(&Booking{decision: Decision{Target: kv.Target{Worker: worker, Rank: rank}}}, nil)
+	c.done(&Booking{decision: Decision{Target: kv.Target{Worker: worker, Rank: rank}}, load: new(load)}, nil)
 }
 
 func (g *result) on(t *testing.T, worker uint64, use SessionUse) {
@@ -201,23 +201,44 @@ func TestErrorThatIsNotTheTargets(t *testing.T) {
 	}
 }
 
-// A request whose session loses two targets under it goes anywhere, as long as
-// anybody can serve it, and the session with it unless it is bound by then.
+// A request whose session loses a target again chooses for it, and others wait.
 func TestSecondLoss(t *testing.T) {
+	d, unlucky := twoLosses(t)
+	last := d.next()
+	if q := last.query; q.pinned() || q.follows {
+		t.Fatalf("%+v still follows", q)
+	}
+	other := d.submit(t.Context(), Query{})
+	last.to(6, 0)
+	unlucky.on(t, 6, SessionBound)
+	if q := d.next().query; q.PinWorker != 6 || other.calls > 0 {
+		t.Errorf("the session is bound to %d", q.PinWorker)
+	}
+}
+
+// One under which others have replaced its session's target twice goes anywhere, as
+// long as anybody can serve it, and the session with it unless it is bound by then.
+func TestLossOfEveryTarget(t *testing.T) {
 	for _, c := range []struct {
-		meanwhile, then uint64 // where the session is bound, and in the end
-		use             SessionUse
-	}{{0, 6, SessionBound}, {7, 7, SessionUnbound}, {6, 6, SessionFollowed}} {
-		d, unlucky := twoLosses(t)
-		last := d.next()
-		if q := last.query; q.pinned() || q.follows {
+		then uint64
+		use  SessionUse
+	}{{7, SessionUnbound}, {6, SessionFollowed}} {
+		d := newDesk(t, false)
+		d.submit(t.Context(), Query{})
+		d.next().to(3, 0)
+		unlucky := d.submit(t.Context(), Query{})
+		lost := d.next()
+		for _, step := range [][2]uint64{{3, 5}, {5, c.then}} {
+			d.submit(t.Context(), Query{})
+			d.next().done(nil, &engine.Error{Kind: engine.Unavailable, Worker: step[0]})
+			d.next().to(step[1], 0)
+			lost.done(nil, &engine.Error{Kind: engine.Unavailable, Worker: step[0]})
+			lost = d.next()
+		}
+		if q := lost.query; q.pinned() || q.follows {
 			t.Fatalf("%+v still follows", q)
 		}
-		if c.meanwhile != 0 {
-			d.submit(t.Context(), Query{})
-			d.next().to(c.meanwhile, 0)
-		}
-		last.to(6, 0)
+		lost.to(6, 0)
 		unlucky.on(t, 6, c.use)
 		d.submit(t.Context(), Query{})
 		if q := d.next().query; q.PinWorker != c.then {
@@ -329,7 +350,7 @@ func TestLeasesAndReaper(t *testing.T) {
 		if bindings() != 1 || time.Until(next) != reapEvery {
 			t.Fatalf("%d bindings, next look in %v", bindings(), time.Until(next))
 		}
-		g.booking.lease.end()
+		g.booking.lease.end(true)
 		time.Sleep(time.Minute - 1)
 		if d.affinity.tick(time.Now()); bindings() != 1 {
 			t.Error("it expired early")

@@ -170,9 +170,12 @@ func (b *Booking) release() bool {
 			r.observer.Ended(&o)
 		}
 	}
-	b.lease.end()
+	resume(b.lease.end(b.served()), nil)
 	return true
 }
+
+// served says whether there was an answer.
+func (b *Booking) served() bool { return b.begun.Load() || End(b.end.Load()) == Completed }
 
 // teach tells the policy of an outcome. If it panics, it has not learned, and all
 // that waits for the end of the request goes on.

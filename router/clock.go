@@ -34,9 +34,7 @@ func (r *Router) Tick(now time.Time) {
 	for _, tell := range late {
 		tell()
 	}
-	if r.affinity != nil {
-		r.affinity.tick(now)
-	}
+	r.affinity.tick(now)
 	r.drain()
 }
 
@@ -52,10 +50,8 @@ func (r *Router) NextTick() time.Time {
 	if r.prefillModel != nil && r.waiting.oldest != nil && r.lastTick.Add(recheckEvery).Before(next) {
 		next = r.lastTick.Add(recheckEvery)
 	}
-	if r.affinity != nil {
-		if reap := r.affinity.next(); reap.Before(next) {
-			next = reap
-		}
+	if reap, some := r.affinity.next(); some && reap.Before(next) {
+		next = reap
 	}
 	return next
 }

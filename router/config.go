@@ -74,9 +74,11 @@ type Config struct {
 	// Shared, if set, is asked for each prompt without a namespace, unless
 	// [Tuning.SharedCacheMultiplier] is 0.
 	Shared SharedCache
-	// SessionTTL is how long a session without requests stays bound to its worker;
-	// 0 binds none. StrictSessions refuses requests for whose session there is no
-	// room instead of sending them anywhere.
+	// SessionTTL is how long a session without requests stays bound to its worker of
+	// which its client says nothing; 0 binds only those of which it does, see
+	// [SessionControl]. StrictSessions refuses requests that do not fit what their
+	// session is known to be, or for whose session there is no room, instead of
+	// serving them all the same.
 	SessionTTL     time.Duration
 	StrictSessions bool
 	// Thresholds hold for models that have none of their own; see

@@ -110,7 +110,9 @@ func (r *Router) forget(b *Booking, now time.Time) {
 		b.named = false
 		delete(r.requests, b.id)
 		r.bookedBlocks -= b.decision.Blocks
-		b.lease.end() // nobody else may do it
+		if woken := b.lease.end(b.served()); len(woken) > 0 { // nobody else may do it
+			go resume(woken, nil)
+		}
 	}
 }
 

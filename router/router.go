@@ -42,7 +42,7 @@ type Router struct {
 	observer Observer // or nil
 	// learner is the policy, if it learns; else nil.
 	learner Learner
-	// affinity, if sessions bind anything, stands before what decides.
+	// affinity stands before what decides where there are sessions.
 	affinity    *affinity
 	conditional *Conditional
 	watchful    atomic.Bool // some model has thresholds
@@ -167,9 +167,8 @@ func New(c Config, f *fleet.Fleet) (*Router, error) {
 		r.now = time.Now
 	}
 	r.nextSweep = r.now().Add(sweepEvery)
-	if c.SessionTTL > 0 {
-		r.affinity = newAffinity(c.SessionTTL, c.StrictSessions, r.now, r.submit)
-	}
+	r.affinity = newAffinity(c.SessionTTL, c.StrictSessions, r.now, r.submit)
+	r.affinity.direct = c.Mode == Direct && c.Policy == nil
 	r.routed = kvindex.NewRouted(r.index, tuning.TTL)
 	if tuning.PredictedTTL > 0 {
 		r.ahead = newGuess(tuning.PredictedTTL)

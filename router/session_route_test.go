@@ -97,7 +97,7 @@ func TestSessionsAreOff(t *testing.T) {
 	if c := h.router.Sessions(); c != (router.SessionStats{}) {
 		t.Errorf("%+v", c)
 	}
-	if _, bound := h.router.SessionTarget(&router.Query{Model: "m", Session: router.Session{ID: "a"}}); bound {
+	if _, bound, _ := h.router.SessionTarget(&router.Query{Model: "m", Session: router.Session{ID: "a"}}); bound {
 		t.Error("it is bound")
 	}
 }
@@ -184,7 +184,7 @@ func TestSessionFollowsPin(t *testing.T) {
 	if d := h.route(q).Decision(); d.Target.Rank != 1 || d.Session != router.SessionFollowed {
 		t.Errorf("%+v", d)
 	}
-	if got, bound := h.router.SessionTarget(&q); !bound || got != (kv.Target{Worker: 2, Rank: 1}) {
+	if got, bound, _ := h.router.SessionTarget(&q); !bound || got != (kv.Target{Worker: 2, Rank: 1}) {
 		t.Errorf("bound to %v, %v", got, bound)
 	}
 }
@@ -200,6 +200,7 @@ func TestFinalRequestOfASession(t *testing.T) {
 	if d := last.Decision(); d.Session != router.SessionFollowed || h.router.Sessions().Bindings != 1 {
 		t.Errorf("it is not served as any other: %+v", d)
 	}
+	last.Prefilled()
 	last.Release()
 	last.Release()
 	if c := h.router.Sessions(); c.Bindings != 0 {

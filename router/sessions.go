@@ -1,17 +1,22 @@
 package router
 
 import (
+	"container/heap"
 	"container/list"
+	"context"
 	"time"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/kv"
 )
 
-// Bounds of how many bindings are kept, and for how long.
+// Bounds of how many bindings are kept, for how long, and of how long the part of
+// a key may be that clients choose freely.
 const (
 	mostSessions   = 1 << 16
 	mostSessionTTL = 365 * 24 * time.Hour
+	longestSalt    = 1 << 10
 )
 
 // sessionKey names a conversation. Two tenants may use one id, and the two legs of
@@ -23,41 +28,102 @@ type sessionKey struct {
 
 // sessions remember which target each conversation is bound to, so that its next
 // request goes there as well. They are plain data: time comes in, and whoever has
-// to wait is told apart and called by the shell.
+// to wait or to be told is handed out and called by the shell.
 //
-// A binding that has a lease, which is a request in flight, stays. The others
-// wait in the order in which their last lease ended, which is both the order in
-// which they expire and that in which they make room.
+//	choosing ── opening ── bound ── closing ── gone
+//
+// A binding that has a lease, which is a request in flight, stays. Idle ones end
+// by their own timeouts. One that an engine keeps too is closing until the engine
+// has been told; to clients it is as good as gone by then.
 type sessions struct {
-	ttl   time.Duration
-	limit int
-	all   map[sessionKey]*binding
-	idle  list.List // of *binding
-	count SessionStats
+	strict bool // see [Config.StrictSessions]
+	limit  int
+	all    map[sessionKey]*binding
+	dues   dues      // idle ones, by deadline
+	spare  list.List // of *binding: idle ones that may make room, the longest idle first
+	ended  []*binding
+	count  SessionStats
 }
 
-// binding is one conversation's. While bound is false somebody selects for it.
+// binding is one conversation's.
 type binding struct {
-	key      sessionKey
-	bound    bool
-	target   kv.Target
-	leases   int
+	key     sessionKey
+	timeout time.Duration
+
+	// bound says that target is where the session goes; before that somebody chooses
+	// it, or opens the session there, and the others wait.
+	bound  bool
+	target kv.Target
+	worker *fleet.Worker
+	life   context.Context // of the worker
+
+	wanted   bool // the engine is to keep the session as well,
+	backed   bool // and does so in this life of the worker
+	opening  bool // somebody sees to that
+	explicit bool // the client has set it up itself
+
+	leases  int
+	closers int  // leases of requests behind which it is to close
+	closing bool // to others it is unknown
+	lapsed  bool // because it had been idle too long
+	over    bool // it ends with its last lease
+	gone    bool // it is no longer in the table
+
 	deadline time.Time     // of an idle one
-	place    *list.Element // among the idle; nil if it is none
+	due      int           // its place among dues, from 1; 0: it is not idle
+	place    *list.Element // in spare, or nil
 	waiting  list.List     // of *sessionWaiter
-	gone     bool          // it is no longer in the table
 }
 
-// sessionWaiter is a request that waits until somebody else has selected. What it
-// does then is the shell's.
+// kept says whether the engine keeps the session, as far as is known.
+func (b *binding) kept() bool { return b.backed && (b.life == nil || b.life.Err() == nil) }
+
+// place is where a request has been placed.
+type place struct {
+	target kv.Target
+	worker *fleet.Worker
+	life   context.Context
+}
+
+// sessionWaiter is a request that waits until somebody else has bound its session.
+// What it does then is the shell's.
 type sessionWaiter struct {
-	resume, stop func()
-	place        *list.Element // nil if it waits no more
+	resume func(error) // with what the session's opening has failed of
+	stop   func()
+	opens  bool          // it would have opened the session itself
+	place  *list.Element // nil if it waits no more
+}
+
+// wish is what one request wants of its session.
+type wish struct {
+	key     sessionKey
+	action  SessionAction
+	control bool          // the client speaks of the session, and not the operator
+	binds   bool          // it makes a binding if there is none
+	engine  bool          // it has the engine keep the session
+	timeout time.Duration // of a binding that it makes or sets up
+	final   bool          // the session closes behind it
+	pinned  bool          // its client has named a worker,
+	pin     kv.Target     // which is this one,
+	anyRank bool          // whatever its rank
+	tried   bool          // the engine has been asked already
+	known   bool          // it had a binding that was lost
+}
+
+// sets says whether the client sets the session up with this turn.
+func (a *wish) sets() bool { return a.control && (a.action == BindSession || a.action == OpenSession) }
+
+// elsewhere says whether the client has named another place than this one.
+func (a *wish) elsewhere(t kv.Target) bool {
+	return a.pinned && (a.pin.Worker != t.Worker || !a.anyRank && a.pin.Rank != t.Rank)
 }
 
 // SessionStats count what has become of bindings.
 type SessionStats struct {
-	Bindings int    // that are there now
+	Bindings int // that are there now
+	Kept     int // of them by engines as well
+	Closing  int // of them told to engines as closed, which have not heard
+
 	Made     uint64 // and since the start
 	Followed uint64 // requests that went where their session was
 	Waited   uint64 // requests that waited for the first of their session
@@ -66,10 +132,15 @@ type SessionStats struct {
 	Expired  uint64
 	Evicted  uint64 // idle bindings that made room
 	Unbound  uint64 // requests for which there was no room
+	Unknown  uint64 // requests that went on in a session, or closed one, that is not there
+	Closed   uint64 // sessions that their clients have ended
+	Opened   uint64 // times that an engine was made to keep one
+	Degraded uint64 // times that it was not
+	Refused  uint64 // requests that were refused because of their session
 }
 
-func newSessions(ttl time.Duration, limit int) *sessions {
-	return &sessions{ttl: ttl, limit: limit, all: make(map[sessionKey]*binding)}
+func newSessions(limit int, strict bool) *sessions {
+	return &sessions{strict: strict, limit: limit, all: make(map[sessionKey]*binding)}
 }
 
 // turn is what a request of a session is to do next.
@@ -79,118 +150,331 @@ const (
 	follow  turn = iota // go to the binding's target
 	selects             // select, and then bind or fail
 	waits               // wait to be resumed
-	free                // go anywhere; there is no room for a binding
+	goes                // go where its client wants it, and then pin
+	free                // go anywhere; the use says why there is no binding
 )
 
 // enter says what a request of a session does. Who follows has a lease, and who
 // selects the binding that it has to bind or fail; w is kept if it waits.
-func (s *sessions) enter(key sessionKey, w *sessionWaiter, now time.Time) (*binding, turn) {
+func (s *sessions) enter(a *wish, w *sessionWaiter, now time.Time) (b *binding, t turn, use SessionUse, err error) {
 	s.expire(now)
-	b := s.all[key]
-	switch {
-	case b == nil:
-		if !s.room() {
-			s.count.Unbound++
-			return nil, free
+	b = s.all[a.key]
+	if err := s.refusal(b, a); err != nil {
+		s.count.Refused++
+		return nil, free, SessionNone, err
+	}
+	if b == nil || b.closing {
+		return s.begin(a)
+	}
+	if !b.bound {
+		if a.pinned && !a.sets() {
+			return nil, goes, SessionNone, nil
 		}
-		b = &binding{key: key}
-		s.all[key] = b
-		return b, selects
-	case !b.bound:
-		s.count.Waited++
-		w.place = b.waiting.PushBack(w)
-		return b, waits
+		s.setUp(b, a)
+		s.await(b, w, a)
+		return b, waits, SessionNone, nil
+	}
+	s.setUp(b, a)
+	if a.engine && b.opening && !a.tried {
+		s.await(b, w, a)
+		return b, waits, SessionNone, nil
+	}
+	if a.pinned {
+		return nil, goes, SessionNone, nil
 	}
 	s.count.Followed++
-	s.lease(b)
-	return b, follow
+	s.lease(b, a.final)
+	return b, follow, SessionFollowed, nil
 }
 
-// peek returns the binding of a session, or nil.
-func (s *sessions) peek(key sessionKey, now time.Time) *binding {
-	s.expire(now)
-	if b := s.all[key]; b != nil && b.bound {
-		return b
+// begin is enter where there is no binding.
+func (s *sessions) begin(a *wish) (*binding, turn, SessionUse, error) {
+	if !a.binds && !s.beside(a) {
+		if !a.control || a.known {
+			return nil, free, SessionNone, nil
+		}
+		s.count.Unknown++
+		return nil, free, SessionUnknown, nil
 	}
-	return nil
+	b := s.add(a)
+	switch {
+	case b != nil:
+		return b, selects, SessionBound, nil
+	case s.strict:
+		s.count.Refused++
+		return nil, free, SessionNone, engine.Errorf(engine.ResourceExhausted, "all %d sessions are in use", s.limit)
+	}
+	return nil, free, SessionUnbound, nil
 }
 
-// bind ends a selection with a target. The selector has a lease then. It returns
-// those who have waited.
-func (s *sessions) bind(b *binding, target kv.Target) []*sessionWaiter {
-	if !b.bound {
-		b.bound, b.target = true, target
+// beside says whether the session is bound for another leg of requests: some of its
+// turns have two, and others have one.
+func (s *sessions) beside(a *wish) bool {
+	key := a.key
+	if key.role = engine.Prefill; a.key.role == engine.Prefill {
+		key.role = engine.Aggregated
+	}
+	b := s.all[key]
+	return b != nil && !b.closing && a.action == ContinueSession
+}
+
+// add makes a binding, or returns nil if there is no room.
+func (s *sessions) add(a *wish) *binding {
+	if len(a.key.salt) > longestSalt || !s.room(a.key) {
+		s.count.Unbound++
+		return nil
+	}
+	b := &binding{key: a.key, timeout: a.timeout, wanted: a.engine, explicit: a.control}
+	s.put(b)
+	return b
+}
+
+// put puts a binding into the table, maybe in the place of one that closes.
+func (s *sessions) put(b *binding) {
+	if old := s.all[b.key]; old != nil {
+		old.gone = true
+	}
+	s.all[b.key] = b
+}
+
+// setUp gives a binding what its client says anew: the newest timeout counts, and
+// what an engine was to keep it goes on keeping.
+func (s *sessions) setUp(b *binding, a *wish) {
+	if !a.sets() {
+		return
+	}
+	b.timeout, b.explicit = a.timeout, true
+	b.wanted = b.wanted || a.engine && !a.tried
+}
+
+func (s *sessions) await(b *binding, w *sessionWaiter, a *wish) {
+	s.count.Waited++
+	w.opens = a.engine
+	w.place = b.waiting.PushBack(w)
+}
+
+// bind ends a selection with a place, and gives the selector a lease. It says
+// whether the selector is to open the session there, in which case [sessions.opened]
+// or [sessions.unopened] is to follow, and else returns those who have waited.
+func (s *sessions) bind(b *binding, p place, final bool) (opens bool, woken []*sessionWaiter) {
+	if !b.bound && !b.opening {
+		b.target, b.worker, b.life = p.target, p.worker, p.life
 		s.count.Made++
 	}
-	s.lease(b)
+	s.lease(b, final)
+	if s.order(b, p) {
+		return true, nil
+	}
+	if b.opening && !b.bound { // a pin has overtaken who opens it
+		return false, nil
+	}
+	b.bound = true
+	return false, b.wake()
+}
+
+// order says whether a request that has a lease and runs at a place has to open the
+// session there, which nobody else does then.
+func (s *sessions) order(b *binding, p place) bool {
+	if b.backed && b.life != nil && b.life.Err() != nil && p.target == b.target {
+		b.backed, b.wanted = false, true // what the worker kept has gone with its last life
+	}
+	if !b.wanted || b.backed || b.opening || b.gone || p.target != b.target {
+		return false
+	}
+	b.opening, b.worker, b.life = true, p.worker, p.life
+	return true
+}
+
+// opened notes what came of opening a session. An error makes the binding one like
+// any other; where operators are strict and nothing ran in the session, it ends.
+// Those who have waited are returned.
+func (s *sessions) opened(b *binding, err error) []*sessionWaiter {
+	b.opening = false
+	if err == nil {
+		b.backed = true
+		s.count.Opened++
+	} else {
+		b.wanted = false
+		s.count.Degraded++
+	}
+	if err != nil && s.strict && !b.bound {
+		s.remove(b)
+	} else {
+		b.bound = true
+	}
+	return b.wake()
+}
+
+// unopened ends the attempt of one who has gone away before it knew what came of
+// it. The engine may have opened the session all the same.
+func (s *sessions) unopened(b *binding) []*sessionWaiter {
+	b.opening, b.backed = false, true
+	if !b.bound {
+		s.remove(b)
+	} else {
+		b.wanted = false
+	}
 	return b.wake()
 }
 
 // fail ends a selection without a target, and returns those who have waited.
 func (s *sessions) fail(b *binding) []*sessionWaiter {
-	if b.bound { // by a pin meanwhile
+	if b.bound || b.opening { // by a pin meanwhile
 		return nil
 	}
 	s.remove(b)
 	return b.wake()
 }
 
-// pin binds a session to where its client has sent it, wherever it was bound, and
-// returns the binding with a lease, or nil if there is no room; and those who
-// have waited for another target.
-func (s *sessions) pin(key sessionKey, target kv.Target, now time.Time) (b *binding, use SessionUse, woken []*sessionWaiter) {
+// pin binds a session to where its client has sent it, unless an engine keeps it
+// elsewhere. It returns the binding with a lease, or nil if there is none; whether
+// the request is to open the session; and those who have waited for another target.
+func (s *sessions) pin(a *wish, p place, now time.Time) (b *binding, use SessionUse, opens bool, woken []*sessionWaiter) {
 	s.expire(now)
-	b, use = s.all[key], SessionBound
+	b, use = s.all[a.key], SessionBound
 	switch {
-	case b == nil:
-		if !s.room() {
-			s.count.Unbound++
-			return nil, SessionUnbound, nil
+	case b == nil || b.closing:
+		if !a.binds && !s.beside(a) {
+			use = SessionNone
+			if a.control && !a.known {
+				s.count.Unknown++
+				use = SessionUnknown
+			}
+			return nil, use, false, nil
 		}
-		b = &binding{key: key}
-		s.all[key] = b
-	case b.bound && b.target == target:
+		if b = s.add(a); b == nil {
+			return nil, SessionUnbound, false, nil
+		}
+	case (b.bound || b.opening) && b.target == p.target:
 		use = SessionFollowed
 		s.count.Followed++
+	case b.opening || b.bound && b.kept():
+		use = SessionPinned
 	case b.bound:
 		use = SessionPinned
 		s.count.Moved++
-		b.target = target
+		b.target, b.worker, b.life, b.backed = p.target, p.worker, p.life, false
 	}
-	return b, use, s.bind(b, target)
+	opens, woken = s.bind(b, p, a.final)
+	return b, use, opens, woken
 }
 
-// lose removes a binding whose target could not take the request, and its lease.
-func (s *sessions) lose(b *binding) {
-	if !b.gone {
+// lose takes a binding away whose target could not take the request, and its lease.
+// It returns what takes its place, for which the request has to select, or nil if
+// that is there already or there is to be none.
+func (s *sessions) lose(b *binding, a *wish, now time.Time) (next *binding) {
+	a.known = true
+	if s.all[b.key] == b {
 		s.count.Lost++
-		s.remove(b)
+		if b.closing {
+			s.remove(b)
+		} else {
+			next = &binding{key: b.key, timeout: b.timeout, wanted: b.backed || b.wanted, explicit: b.explicit}
+			s.put(next)
+		}
 	}
-	b.leases--
+	b.over = true
+	s.release(b, leased{final: a.final}, now)
+	return next
+}
+
+// leased says how a lease was used.
+type leased struct {
+	final  bool // the session was to close behind it
+	served bool // an answer has begun
+	first  bool // it has made the binding
 }
 
 // lease notes a request in flight.
-func (s *sessions) lease(b *binding) {
+func (s *sessions) lease(b *binding, final bool) {
 	b.leases++
+	if final {
+		b.closers++
+		b.closing = true
+	}
+	s.unidle(b)
+}
+
+// release ends a lease. A session whose last request was served ends with the last
+// lease; one whose first request was not, has never begun.
+func (s *sessions) release(b *binding, l leased, now time.Time) {
+	b.leases--
+	if l.final {
+		b.closers--
+		if l.served && !b.over {
+			b.over = true
+			s.count.Closed++
+		}
+	}
+	if b.closing && b.closers == 0 && !b.over {
+		b.closing = false // nothing has come of it
+	}
+	switch {
+	case b.leases > 0:
+	case b.over || b.gone || l.first && !l.served && b.explicit:
+		s.end(b)
+	default:
+		s.idle(b, now)
+	}
+}
+
+func (s *sessions) idle(b *binding, now time.Time) {
+	b.deadline = now.Add(b.timeout)
+	heap.Push(&s.dues, b)
+	if !b.kept() {
+		b.place = s.spare.PushBack(b)
+	}
+}
+
+func (s *sessions) unidle(b *binding) {
+	if b.due > 0 {
+		heap.Remove(&s.dues, b.due-1)
+	}
 	if b.place != nil {
-		s.idle.Remove(b.place)
+		s.spare.Remove(b.place)
 		b.place = nil
 	}
 }
 
-// release ends a lease. A session that is at its end loses its binding; what else
-// runs of it goes on.
-func (s *sessions) release(b *binding, final bool, now time.Time) {
-	b.leases--
-	switch {
-	case b.gone:
-	case final:
+// end ends a binding without leases. If an engine keeps the session, that is to be
+// told, see [sessions.endings], and the binding closes until it has been.
+func (s *sessions) end(b *binding) {
+	s.unidle(b)
+	now := s.all[b.key]
+	again := now != nil && now != b && now.target.Worker == b.target.Worker && (now.backed || now.opening)
+	if !b.kept() || again {
 		s.remove(b)
-	case b.leases == 0:
-		b.deadline = now.Add(s.ttl)
-		b.place = s.idle.PushBack(b)
+		return
+	}
+	b.closing = true
+	if now == nil {
+		s.all[b.key], b.gone = b, false
+	}
+	s.ended = append(s.ended, b)
+}
+
+// stranger returns a binding with a lease for the last turn of a session of which
+// only the engine may know, or nil if there is no room.
+func (s *sessions) stranger(a *wish, p place) *binding {
+	if len(s.all) >= s.limit || len(a.key.salt) > longestSalt {
+		return nil
+	}
+	return &binding{
+		key: a.key, timeout: a.timeout, target: p.target, worker: p.worker, life: p.life,
+		bound: true, backed: true, gone: true, leases: 1, closers: 1, closing: true,
 	}
 }
+
+// endings returns the bindings that have ended and of which engines have to be told.
+// Each is to be given back to [sessions.told].
+func (s *sessions) endings() []*binding {
+	ended := s.ended
+	s.ended = nil
+	return ended
+}
+
+// told ends a binding of whose end the engine knows, or will not be told.
+func (s *sessions) told(b *binding) { s.remove(b) }
 
 // cancel takes out one who waits and has lost patience. It says whether it was
 // still waiting.
@@ -203,25 +487,23 @@ func (s *sessions) cancel(b *binding, w *sessionWaiter) bool {
 	return true
 }
 
-// expire removes bindings that have been idle too long.
+// expire ends bindings that have been idle too long.
 func (s *sessions) expire(now time.Time) {
-	for first := s.idle.Front(); first != nil; first = s.idle.Front() {
-		b := first.Value.(*binding)
-		if b.deadline.After(now) {
-			return
-		}
+	for len(s.dues) > 0 && !s.dues[0].deadline.After(now) {
+		b := s.dues[0]
 		s.count.Expired++
-		s.remove(b)
+		b.lapsed = true
+		s.end(b)
 	}
 }
 
 // room says whether there is room for one more, if need be in the place of the
-// one that has been idle longest.
-func (s *sessions) room() bool {
-	if len(s.all) < s.limit {
+// one that has been idle longest and that no engine keeps.
+func (s *sessions) room(key sessionKey) bool {
+	if len(s.all) < s.limit || s.all[key] != nil {
 		return true
 	}
-	first := s.idle.Front()
+	first := s.spare.Front()
 	if first == nil {
 		return false
 	}
@@ -231,11 +513,10 @@ func (s *sessions) room() bool {
 }
 
 func (s *sessions) remove(b *binding) {
+	s.unidle(b)
 	b.gone = true
-	delete(s.all, b.key)
-	if b.place != nil {
-		s.idle.Remove(b.place)
-		b.place = nil
+	if s.all[b.key] == b {
+		delete(s.all, b.key)
 	}
 }
 
@@ -243,6 +524,14 @@ func (s *sessions) remove(b *binding) {
 func (s *sessions) stats() SessionStats {
 	c := s.count
 	c.Bindings = len(s.all)
+	for _, b := range s.all {
+		switch {
+		case b.closing:
+			c.Closing++
+		case b.kept():
+			c.Kept++
+		}
+	}
 	return c
 }
 
@@ -256,4 +545,30 @@ func (b *binding) wake() []*sessionWaiter {
 	}
 	b.waiting.Init()
 	return woken
+}
+
+// dues is a heap of bindings, the first to expire on top.
+type dues []*binding
+
+func (d dues) Len() int           { return len(d) }
+func (d dues) Less(i, j int) bool { return d[i].deadline.Before(d[j].deadline) }
+func (d dues) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].due, d[j].due = i+1, j+1
+}
+
+// Push implements [heap.Interface].
+func (d *dues) Push(x any) {
+	b := x.(*binding)
+	*d = append(*d, b)
+	b.due = len(*d)
+}
+
+// Pop implements [heap.Interface].
+func (d *dues) Pop() any {
+	last := len(*d) - 1
+	b := (*d)[last]
+	(*d)[last], b.due = nil, 0
+	*d = (*d)[:last]
+	return b
 }

@@ -75,8 +75,11 @@ func (r *Router) Submit(ctx context.Context, q *Query, done func(*Booking, error
 	r.submit(ctx, q, done)
 }
 
-// binds says whether the session of a request has a say in where it goes.
-func (r *Router) binds(q *Query) bool { return r.affinity != nil && q.Session.ID != "" }
+// binds says whether the session of a request has a say in where it goes. Work for
+// which no client waits leaves sessions alone.
+func (r *Router) binds(q *Query) bool {
+	return q.Session.ID != "" && !q.Background && !q.Advisory && r.affinity.heeds(q)
+}
 
 // submit is Submit once the session has been heeded.
 func (r *Router) submit(ctx context.Context, q *Query, done func(*Booking, error)) {

@@ -16,7 +16,7 @@ type gauges struct {
 	// Of its queues.
 	pending, pendingTokens, pendingCached, backpressure *prometheus.Desc
 	// Of workers and sessions.
-	registered, untold, bindings, sessions *prometheus.Desc
+	registered, untold, bindings, kept, closing, sessions *prometheus.Desc
 }
 
 func newGauges(labels prometheus.Labels) gauges {
@@ -43,6 +43,8 @@ func newGauges(labels prometheus.Labels) gauges {
 	g.parked = desc("dynago_router_parked_total", "Requests that had to wait.", nil)
 	g.timeouts = desc("dynago_router_queue_timeouts_total", "Requests that waited in vain.", nil)
 	g.bindings = desc("dynago_router_session_bindings", "Sessions that are bound to a worker.", nil)
+	g.kept = desc("dynago_router_session_kept", "Sessions that an engine keeps as well.", nil)
+	g.closing = desc("dynago_router_session_closing", "Sessions whose engine is still to hear that they have ended.", nil)
 	g.sessions = desc("dynago_router_session_events_total", "What has become of sessions and their requests.", nil, "event")
 	return g
 }
@@ -83,9 +85,12 @@ func (g *gauges) collect(ch chan<- prometheus.Metric, r *router.Router) {
 	gauge(g.untold, r.Untold())
 	s := r.Sessions()
 	gauge(g.bindings, s.Bindings)
+	gauge(g.kept, s.Kept)
+	gauge(g.closing, s.Closing)
 	for event, n := range map[string]uint64{
 		"bound": s.Made, "followed": s.Followed, "waited": s.Waited, "moved": s.Moved, "lost": s.Lost,
-		"expired": s.Expired, "evicted": s.Evicted, "unbound": s.Unbound,
+		"expired": s.Expired, "evicted": s.Evicted, "unbound": s.Unbound, "unknown": s.Unknown,
+		"closed": s.Closed, "opened": s.Opened, "degraded": s.Degraded, "refused": s.Refused,
 	} {
 		counter(g.sessions, n, event)
 	}
