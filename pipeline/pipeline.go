@@ -94,6 +94,8 @@ type Pipeline struct {
 	begun  *beginnings
 	spelt  *spellings
 	behind behind
+	// foreseen are the prompts that are computed ahead of their requests.
+	foreseen foresights
 	// sessions are those that engines keep.
 	sessions engineSessions
 	pinned   pinning
@@ -154,6 +156,7 @@ func (p *Pipeline) Run(ctx context.Context, requests ...*Request) iter.Seq2[chat
 		ctx, cancel := within(ctx, requests)
 		defer cancel()
 		jobs, err := p.prepareAll(requests)
+		defer jobs.follow(ctx)
 		// Every booking is released here, whatever happens below.
 		defer jobs.release()
 		if err == nil {
@@ -193,6 +196,13 @@ func (js jobs) release() {
 	for _, j := range js {
 		j.leave()
 		j.turn.end()
+	}
+}
+
+// follow does what is left for the time behind the answer.
+func (js jobs) follow(ctx context.Context) {
+	if len(js) > 0 {
+		js[0].p.follow(ctx, js[0].foresight)
 	}
 }
 
@@ -251,6 +261,8 @@ type job struct {
 	budget *budget
 	// told tells of what the job has answered; nil if nobody asks.
 	told *telling
+	// foresight is what is to be computed behind the answer; nil if nothing is.
+	foresight *foresight
 	// asides are what its client wants to know besides; nil if that is nothing.
 	asides *asides
 	// pinnedBy says who asks for the request's pins.
@@ -288,15 +300,12 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	if err := p.checkMedia(r.Chat); err != nil {
 		return nil, err
 	}
-	view := p.show(p.spelt.restore(r.Chat), model, name, r.Notes)
-	asked := r.Chat
-	seen := *r
-	if s, ok := sessionOf(r, name); ok {
-		view.chat.Date = p.begun.of(s, time.Now())
-	}
-	if seen.Chat, err = truncated(view.chat, model); err != nil {
+	view, err := p.view(r, model, name)
+	if err != nil {
 		return nil, err
 	}
+	asked, origin, seen := r.Chat, r, *r
+	seen.Chat = view.chat
 	r = &seen
 	wishes, err := p.wishesOf(r, len(asked.Turns))
 	if err != nil {
@@ -317,7 +326,22 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 		all[i] = &job{p: p, request: r, names: view.names, model: model, prompt: built, choice: k*n + i, index: i, booking: shared, door: door, turn: turn, pinnedBy: wishes.by, asides: asidesOf(r)}
 	}
 	all[0].told = p.reuse(r, model, built, len(asked.Turns))
+	if !r.Background {
+		p.foreseen.supersede(r, name, built.IDs)
+		all[0].foresight = p.foresees(origin, name)
+	}
 	return all, nil
+}
+
+// view returns what a model is to see of a request.
+func (p *Pipeline) view(r *Request, m *prompt.Model, name string) (view, error) {
+	v := p.show(p.spelt.restore(r.Chat), m, name, r.Notes)
+	if s, ok := sessionOf(r, name); ok {
+		v.chat.Date = p.begun.of(s, time.Now())
+	}
+	var err error
+	v.chat, err = truncated(v.chat, m)
+	return v, err
 }
 
 // adapted returns a request as one to the base model if it names an adapter of it.
@@ -441,6 +465,7 @@ func (j *job) counted(events iter.Seq2[chat.Event, error]) iter.Seq2[chat.Event,
 				if e.Tool != nil {
 					e.Tool = j.names.tell(e.Tool)
 				}
+				j.foresight.event(j.p, &e, j.request.Notes)
 				if aside, ok := j.granted(&e); ok && !yield(aside, nil) {
 					return
 				}
