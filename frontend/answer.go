@@ -64,6 +64,18 @@ type gatherer interface {
 	gather(events iter.Seq2[chat.Event, error]) error
 }
 
+// noter is an encoder whose whole answer holds more than its folded events. It is
+// told of each of them.
+type noter interface {
+	note(e chat.Event)
+}
+
+// annotator is an encoder whose stream begins with what was noted of its requests.
+type annotator interface {
+	// annotate appends the frames that come before the first event, or nothing.
+	annotate(dst []byte, notes []pipeline.Notes) []byte
+}
+
 // lasting is an encoder whose answer others can see, and stop, from other requests.
 type lasting interface {
 	// begin comes before the first event; stop ends the work.
@@ -77,7 +89,24 @@ func fold(encode encoder, events iter.Seq2[chat.Event, error]) ([]chat.Answer, e
 	if g, ok := encode.(gatherer); ok {
 		return nil, g.gather(events)
 	}
+	if n, ok := encode.(noter); ok {
+		events = noted(events, n)
+	}
 	return chat.Fold(events)
+}
+
+// noted tells an encoder of events as they pass.
+func noted(events iter.Seq2[chat.Event, error], n noter) iter.Seq2[chat.Event, error] {
+	return func(yield func(chat.Event, error) bool) {
+		for e, err := range events {
+			if err == nil {
+				n.note(e)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
 }
 
 // buffers hold frames while they are encoded. A stream that waits has none.
@@ -215,7 +244,7 @@ func (j *job) run(w http.ResponseWriter) {
 	}
 	var err error
 	if j.call.stream {
-		err = j.stream(w, encode, events, &notes[0])
+		err = j.stream(w, encode, events, notes)
 	} else {
 		err = j.unary(w, encode, events, &notes[0])
 	}
@@ -249,8 +278,9 @@ func (j *job) requests(notes []pipeline.Notes) []*pipeline.Request {
 }
 
 // stream sends events as they come. It returns what ended the answer early. The
-// notes of the first request are complete with the first event.
-func (j *job) stream(w http.ResponseWriter, encode encoder, events iter.Seq2[chat.Event, error], notes *pipeline.Notes) error {
+// notes of the first request are complete with the first event, and those of all
+// tell then what their streams begin with.
+func (j *job) stream(w http.ResponseWriter, encode encoder, events iter.Seq2[chat.Event, error], notes []pipeline.Notes) error {
 	j.x.answered = true
 	out := sse.NewWriter(w, encode, j.x.arrived, *j.Timing, j.cancel)
 	// A panic below must not leave a timer that writes to a dead answer.
@@ -272,7 +302,10 @@ func (j *job) stream(w http.ResponseWriter, encode encoder, events iter.Seq2[cha
 		}
 		if !begun {
 			begun = true
-			j.tell(out.SetHeader, notes)
+			j.tell(out.SetHeader, &notes[0])
+			if err := annotate(out, encode, notes); err != nil {
+				return err
+			}
 		}
 		if err := send(out, encode, e); err != nil {
 			return err
@@ -291,6 +324,18 @@ func send(out *sse.Writer, encode encoder, e chat.Event) error {
 		return nil
 	}
 	return out.Event(*buf)
+}
+
+// annotate sends what a stream begins with.
+func annotate(out *sse.Writer, encode encoder, notes []pipeline.Notes) error {
+	a, ok := encode.(annotator)
+	if !ok {
+		return nil
+	}
+	if frames := a.annotate(nil, notes); len(frames) > 0 {
+		return out.Event(frames)
+	}
+	return nil
 }
 
 // unary sends the folded events.

@@ -67,6 +67,8 @@ func (e messagesEncoder) appendEvent(dst []byte, event chat.Event) []byte {
 	return e.AppendEvent(dst, event)
 }
 
+func (e messagesEncoder) note(event chat.Event) { e.Note(event) }
+
 func (e messagesEncoder) appendAnswer(dst []byte, answers []chat.Answer) []byte {
 	dst = e.AppendAnswer(dst, answers)
 	e.server.metrics.invalidInputs.Add(float64(e.InvalidInputs()))

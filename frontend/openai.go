@@ -8,6 +8,7 @@ import (
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/internal/sse"
 	"github.com/dynago/dynago/openai"
+	"github.com/dynago/dynago/pipeline"
 )
 
 // chatAPI is POST /v1/chat/completions.
@@ -59,7 +60,15 @@ func (e openAIEncoder) appendAnswer(dst []byte, answers []chat.Answer) []byte {
 	return e.AppendAnswer(dst, answers)
 }
 
-func (openAIEncoder) AppendOpening(dst []byte) []byte { return dst }
+func (e openAIEncoder) note(event chat.Event) { e.Note(event) }
+
+func (e openAIEncoder) annotate(dst []byte, notes []pipeline.Notes) []byte {
+	for i := range notes {
+		dst = e.AppendAnnotations(dst, openai.Annotations{Prompt: notes[i].Formatted, TokenIDs: notes[i].TokenIDs})
+		notes[i].Formatted, notes[i].TokenIDs = "", nil
+	}
+	return dst
+}
 
 func (openAIEncoder) AppendPing(dst []byte) []byte { return append(dst, sse.Comment...) }
 

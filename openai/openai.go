@@ -39,6 +39,8 @@ type Options struct {
 	// ReasoningField is the member that carries reasoning in answers:
 	// reasoning_content (also if empty) or reasoning.
 	ReasoningField string
+	// Annotations is how annotations are sent; empty is [FramingComment].
+	Annotations Framing
 	// SystemFingerprint is shown in every answer, if not empty.
 	SystemFingerprint string
 }
@@ -69,6 +71,7 @@ type Call struct {
 	tokenIDs      bool // tokens are shown as token_id:<id>
 	namedToolStop bool
 	dispatch      dispatch
+	framing       Framing
 	reasoning     string // member name
 	fingerprint   string
 }
@@ -106,6 +109,12 @@ type Header struct {
 // Encoder writes one answer, streamed or whole. It only appends to what it is
 // given, owns no buffer of the caller's, and is for one goroutine.
 type Encoder interface {
+	// AppendOpening appends the annotations that a stream begins with in any case. It
+	// may be called from any goroutine.
+	AppendOpening(dst []byte) []byte
+	// AppendAnnotations appends those annotations that the client has asked for, of one
+	// request. They come before the first event.
+	AppendAnnotations(dst []byte, a Annotations) []byte
 	// AppendEvent appends the complete SSE frames that an event gives, or
 	// nothing. Event.Choice counts over all prompts: prompt*n + i.
 	AppendEvent(dst []byte, e chat.Event) []byte

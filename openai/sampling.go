@@ -31,7 +31,7 @@ func (b *body) call(o Options, api chat.API) (*Call, error) {
 		Stream: isTrue(b.stream), IncludeUsage: usage, ContinuousUsage: usage && b.continuousUsage,
 		Model: b.model, PromptCacheKey: b.promptCacheKey, Unknown: b.unknown,
 		api: api, tokenIDs: isTrue(b.tokenIDs), namedToolStop: o.NamedToolStop,
-		reasoning: cmp.Or(o.ReasoningField, "reasoning_content"), fingerprint: o.SystemFingerprint,
+		reasoning: cmp.Or(o.ReasoningField, "reasoning_content"), fingerprint: o.SystemFingerprint, framing: o.Annotations,
 	}, nil
 }
 

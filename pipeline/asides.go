@@ -15,6 +15,7 @@ import (
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/nvext"
+	"github.com/dynago/dynago/prompt"
 )
 
 // What a client wants to know besides its answer is told by events of their own, of
@@ -51,6 +52,22 @@ func asidesOf(r *Request) *asides {
 		return nil
 	}
 	return &asides{want: want, notes: r.Notes, arrived: r.Arrived}
+}
+
+// annotate notes what a client wants to know of its prompt before the answer. Only the
+// APIs of plain chunks have a place for it.
+func annotate(r *Request, built *prompt.Prompt) {
+	switch r.Chat.API {
+	case chat.APIChat:
+		r.Notes.Formatted = built.Text
+	case chat.APICompletions:
+	default:
+		return
+	}
+	given := r.Ext != nil && r.Ext.TokenData != nil || r.Chat.Prompt != nil && r.Chat.Prompt.IDs != nil
+	if !given && r.Ext.Annotated(nvext.AnnotateTokenIDs) {
+		r.Notes.TokenIDs = built.IDs
+	}
 }
 
 // now returns the time, if somebody wants to know.

@@ -318,6 +318,7 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	p.heed(r, wishes, built)
 	r.KV.Thinking = forgotten(r, model)
 	r.Notes.PromptTokens, r.Notes.Template, r.Notes.Tokenize = len(built.IDs), built.Render, built.Tokenize
+	annotate(r, built)
 
 	n := r.Chat.Sampling.Choices()
 	shared, turn := share(n), p.turnOf(r, name)

@@ -47,18 +47,22 @@ type Request struct {
 type Notes struct {
 	Model        string // primary name, also where an alias was asked for
 	PromptTokens int
-	Template     time.Duration
-	Tokenize     time.Duration
-	Queue        time.Duration // parked by the router
-	Routing      time.Duration // decision, without Queue
-	Waiting      int           // requests that were parked when it was placed
-	Target       kv.Target     // of the last attempt
-	Prefill      *kv.Target    // that computed its prompt, if it was another one
-	Overlap      int           // blocks that the router predicted as cached
-	Blocks       int           // blocks of the prompt
-	Session      router.SessionUse
-	Degraded     bool // the engine should have opened the session, and has not
-	Attempts     int
+	// Formatted and TokenIDs are the prompt as its model is shown it, for clients that
+	// have asked for them. What a client has sent itself is not told.
+	Formatted string
+	TokenIDs  []uint32
+	Template  time.Duration
+	Tokenize  time.Duration
+	Queue     time.Duration // parked by the router
+	Routing   time.Duration // decision, without Queue
+	Waiting   int           // requests that were parked when it was placed
+	Target    kv.Target     // of the last attempt
+	Prefill   *kv.Target    // that computed its prompt, if it was another one
+	Overlap   int           // blocks that the router predicted as cached
+	Blocks    int           // blocks of the prompt
+	Session   router.SessionUse
+	Degraded  bool // the engine should have opened the session, and has not
+	Attempts  int
 	// FormBy says who sees to the form that the answer is to have, and BudgetBy who
 	// to its thinking budget: [ByEngine], [ByUs], [ByNobody], or empty if there is
 	// none.

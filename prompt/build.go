@@ -19,6 +19,9 @@ import (
 // the way down.
 type Prompt struct {
 	IDs []uint32
+	// Text is the conversation as the template lays it out, for clients that have
+	// asked for it; empty for all others.
+	Text string
 	// Start is the state in which the answer begins: a template may have opened
 	// a thought already.
 	Start parser.Start
@@ -108,6 +111,12 @@ func (m *Model) fill(p *Prompt, r *chat.Request, ext *nvext.Ext, limited, places
 			}
 		}
 		p.IDs = data
+		if r.Prompt == nil && ext.Annotated(nvext.AnnotatePrompt) {
+			var err error
+			if p.Text, _, err = m.text(p, r, ext); err != nil {
+				return nil, err
+			}
+		}
 		p.Start = m.Family.StartOf(m.Tokenizer.Decode(data[max(0, len(data)-tailIDs):], false))
 		return nil, nil
 	}
@@ -115,6 +124,9 @@ func (m *Model) fill(p *Prompt, r *chat.Request, ext *nvext.Ext, limited, places
 	text, how, err := m.text(p, r, ext)
 	if err != nil {
 		return nil, err
+	}
+	if r.Prompt == nil && ext.Annotated(nvext.AnnotatePrompt) {
+		p.Text = text
 	}
 	if limited {
 		if n := m.fewest(text); m.ContextLength > 0 && n >= m.ContextLength {

@@ -242,8 +242,8 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 		OpenAI: openai.Options{
 			RejectUnknown: !c.Requests.IgnoreUnknown, DisableNVExt: c.Requests.NoNVExt, StrictNVExt: c.Requests.StrictNVExt,
 			ForceUsage: c.Requests.ForceUsage, NamedToolStop: c.Model.NamedToolFinish == "stop",
-			ReasoningField: c.Model.ReasoningField,
-			ToolDispatch:   c.Requests.ToolDispatch, ReasoningDispatch: c.Requests.ThoughtDispatch,
+			ReasoningField: c.Model.ReasoningField, Annotations: openai.Framing(c.Requests.Annotations),
+			ToolDispatch: c.Requests.ToolDispatch, ReasoningDispatch: c.Requests.ThoughtDispatch,
 		},
 		Anthropic: anthropic.Options{
 			DisableNVExt: c.Requests.NoNVExt, StrictNVExt: c.Requests.StrictNVExt,

@@ -151,6 +151,7 @@ type requestSettings struct {
 	StrictNVExt      bool          `name:"strict-nvext" env:"DYN_STRICT_NVEXT" negatable:"" help:"Refuse unknown members inside nvext."`
 	MetadataHeader   string        `name:"metadata-header" env:"DYN_METADATA_HEADER" default:"x-dynamo-meta-" placeholder:"PREFIX" help:"Hand the values of headers that begin so to workers."`
 	UploadPrefixes   []string      `name:"metadata-upload-prefix" env:"DYN_METADATA_UPLOAD_PREFIX" placeholder:"URL" help:"Let clients tell workers, by nvext.metadata_upload, to upload what they have captured below this place; without one they may not. Repeatable."`
+	Annotations      string        `name:"annotation-framing" env:"DYN_ANNOTATION_FRAMING" default:"comment" choice:"comment,data" help:"Send the values of annotations in comments of a stream, as their clients expect, or in data lines."`
 	RawReasoning     string        `name:"responses-raw-reasoning" env:"DYN_RESPONSES_RAW_REASONING" default:"off" choice:"off,openai,open_responses" help:"Stream thoughts on /v1/responses of which no summary was asked for, by events of that name; clients of one refuse those of the other."`
 	AnthropicAPI     bool          `name:"enable-anthropic-api" env:"DYN_ENABLE_ANTHROPIC_API" default:"true" negatable:"" help:"Serve /v1/messages."`
 	ToolErrorPrefix  bool          `name:"tool-error-prefix" env:"DYN_TOOL_ERROR_PREFIX" negatable:"" help:"Put \"[error] \" before results of tools that are marked as errors on /v1/messages and do not speak of one."`
