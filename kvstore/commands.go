@@ -118,10 +118,15 @@ func auth(c *conn, _ context.Context, args [][]byte) {
 	}
 }
 
+// mostRefused is how many wrong tokens end a connection.
+const mostRefused = 10
+
 // login opens the namespace of a token, or says that it does not.
 func (c *conn) login(name, token string) bool {
 	sp := c.s.admit(name, token)
 	if sp == nil {
+		c.refused++
+		c.over = c.refused >= mostRefused
 		c.out.fail("WRONGPASS invalid username-password pair or user is disabled.")
 		return false
 	}

@@ -21,12 +21,13 @@ type conn struct {
 	in   decoder
 	out  encoder
 	over bool
-	// asked is when reading was given its time.
-	asked time.Time
+	// came is when it connected, and asked when reading was given its time.
+	came, asked time.Time
+	refused     int // wrong tokens
 }
 
 func newConn(s *Server, nc net.Conn, id int64) *conn {
-	c := &conn{s: s, net: nc, id: id, sp: s.open()}
+	c := &conn{s: s, net: nc, id: id, sp: s.open(), came: time.Now()}
 	c.in = decoder{r: bufio.NewReaderSize(wire{c}, 16<<10), maxValue: s.opts.MaxValue, reserve: s.receive, keep: s.spare, progress: c.reading, stranger: c.sp == nil}
 	c.in.placing, c.in.forget = c.placing(), c.forget
 	c.out = encoder{w: bufio.NewWriterSize(nc, 16<<10), progress: c.writing}
@@ -61,8 +62,15 @@ func (c *conn) goOn() {
 	}
 }
 
-// await lets a client be idle as long as it likes.
-func (c *conn) await() { c.readUntil(time.Time{}) }
+// await lets a client be idle as long as it likes, once it has shown a token if it
+// needs one: connections are few, and no stranger's to keep.
+func (c *conn) await() {
+	if c.sp == nil {
+		c.readUntil(c.came.Add(c.s.opts.Stall))
+		return
+	}
+	c.readUntil(time.Time{})
+}
 
 // readUntil sets the deadline of reading, unless Shutdown has.
 func (c *conn) readUntil(t time.Time) {
@@ -125,6 +133,9 @@ func (c *conn) answer(ctx context.Context, args [][]byte) {
 		}
 	}()
 	switch {
+	case name == "POST" || name == "HOST:":
+		c.out.fail("ERR this is no HTTP server")
+		c.over = true // what follows is by a page in a browser, and not by its user
 	case !ok:
 		c.out.fail("ERR unknown command '" + printable(string(args[0])) + "'")
 	case len(args) < cmd.least || cmd.most > 0 && len(args) > cmd.most:

@@ -2,10 +2,14 @@ package kvstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
+	"os"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -167,4 +171,85 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d times to live are kept of one value", n)
 	}
 	c.want([2]string{"KEYS " + strings.Repeat("*a", 600), "-ERR the pattern is too long: at most 1024 bytes"})
+}
+
+// full is a listener of a system that has no room for connections at first.
+type full struct {
+	net.Listener
+	times atomic.Int64
+}
+
+func (f *full) Accept() (net.Conn, error) {
+	if f.times.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Err: os.NewSyscallError("accept4", syscall.EMFILE)}
+	}
+	return f.Listener.Accept()
+}
+
+// A server does not end as the system has no room for connections for a while.
+func TestNoRoomForConnections(t *testing.T) {
+	s, _ := start(t, 1<<20, kvstore.Options{})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &full{Listener: l}
+	f.times.Store(2)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(f) }()
+	dial(t, l.Addr().String()).want([2]string{"PING", "+PONG"})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	s.Shutdown(ctx) //nolint:errcheck // it cuts off the client
+	if err := <-served; err != nil {
+		t.Errorf("serving ended: %v", err)
+	}
+}
+
+// Who shows no token, or tries one after the other, takes nobody's place.
+func TestStrangersGo(t *testing.T) {
+	_, address := start(t, 1<<20, kvstore.Options{Stall: 100 * time.Millisecond, Namespaces: []kvstore.Namespace{{Name: "n", Token: "secret"}}})
+	known, silent, busy, guesses := dial(t, address), dial(t, address), dial(t, address), dial(t, address)
+	known.want([2]string{"AUTH secret", "+OK"})
+	for what, end := range map[string]func() error{
+		"silent": func() error { _, err := silent.read(); return err },
+		"busy": func() error {
+			for {
+				busy.Write(request("PING")) //nolint:errcheck // reading tells
+				if _, err := busy.read(); err != nil {
+					return err
+				}
+			}
+		},
+		"guessing": func() error {
+			n := 0
+			for range 20 {
+				guesses.Write(request("AUTH", "guess")) //nolint:errcheck // reading tells
+			}
+			for ; n <= 10; n++ {
+				if _, err := guesses.read(); err != nil {
+					return err
+				}
+			}
+			return fmt.Errorf("%d answers", n)
+		},
+	} {
+		if err := end(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) || strings.Contains(err.Error(), "answers") {
+			t.Errorf("one that is %s is still there: %v", what, err)
+		}
+	}
+	known.want([2]string{"PING", "+PONG"})
+}
+
+// What a page in a browser sends is not taken for what its user wants.
+func TestBrowsers(t *testing.T) {
+	_, address := start(t, 1<<20, kvstore.Options{})
+	for _, sent := range []string{"POST / HTTP/1.1\r\nSET a 1\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\nSET a 1\r\n"} {
+		c := dial(t, address)
+		io.WriteString(c, sent) //nolint:errcheck // reading tells
+		if answer, _ := io.ReadAll(c.r); strings.Contains(string(answer), "+OK") {
+			t.Errorf("%q: %q", sent, answer)
+		}
+	}
+	dial(t, address).want([2]string{"EXISTS a", ":0"})
 }

@@ -25,6 +25,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/dynago/dynago/kvcache/store"
@@ -62,7 +63,7 @@ type Options struct {
 	// 0 means 1 GiB. What comes beyond is refused, or is a miss.
 	MaxPending int64
 	// Stall is how long a client may take for 1 MiB of a request or an answer that
-	// has begun; 0 means 30 s.
+	// has begun, and to show a token where it needs one; 0 means 30 s.
 	Stall time.Duration
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
@@ -212,16 +213,28 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 	for {
 		nc, err := l.Accept()
-		if err != nil {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.closing {
-				return nil
-			}
+		switch {
+		case err == nil:
+			s.take(nc)
+		case s.ends():
+			return nil
+		case scarce(err):
+			s.opts.Log.Warn("a client has to wait: the system has no room for its connection", "error", err)
+			time.Sleep(acceptPause)
+		default:
 			return fmt.Errorf("kvstore: accepting connections: %w", err)
 		}
-		s.take(nc)
 	}
+}
+
+// acceptPause is how long no connection is accepted after the system had no room
+// for one.
+const acceptPause = 100 * time.Millisecond
+
+// scarce says whether there is no room for a connection just now, or the client
+// has gone before it was accepted: nothing that a server should end for.
+func scarce(err error) bool {
+	return slices.ContainsFunc([]error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED}, func(known error) bool { return errors.Is(err, known) })
 }
 
 // Serving says whether clients are accepted: Serve was called, and Shutdown was
@@ -230,6 +243,13 @@ func (s *Server) Serving() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.listener) > 0 && !s.closing
+}
+
+// ends says whether Shutdown was called.
+func (s *Server) ends() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
 }
 
 // take serves one connection, or says why not.
