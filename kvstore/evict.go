@@ -161,6 +161,10 @@ func (c *cache) let(u *unit) {
 	if u.sp.units[u.ref] == u {
 		u.eachOrder(func(_ int, o *kvcache.Order) { o.Release(u.ref) })
 		u.busy = false
+		if u.overdue && u.expired(c.now().Sub(c.zero)) {
+			c.counts.expired++
+			u.lost = true
+		}
 		if u.lost {
 			c.expel(u)
 			return

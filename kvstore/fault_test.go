@@ -556,6 +556,40 @@ func TestOneReadsForMany(t *testing.T) {
 	}
 }
 
+// What expires does so while something else is read, and what is read itself once
+// it has been.
+func TestExpiryWhileReading(t *testing.T) {
+	now := &clock{now: time.Now()}
+	h := &house{t: t, memory: 1 << 20, disk: disk.Options{Dir: t.TempDir(), Capacity: 4 << 20, Step: 1 << 20}, options: kvstore.Options{Now: now.Now}}
+	d, err := disk.Open(t.Context(), h.disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gated{Store: d, open: make(chan struct{})}
+	h.over(g)
+	t.Cleanup(func() { h.end() })
+	c, reader := dial(t, h.address), dial(t, h.address)
+	c.do("SET", "slow", value(0, 100_000), "EX", "1")
+	c.do("SET", "other", "v", "EX", "2")
+	for i := range 20 {
+		c.do("SET", fmt.Sprint("k", i), value(i, 100_000))
+	}
+	if _, err := reader.Write(request("GET", "slow")); err != nil {
+		t.Fatal(err)
+	}
+	h.until("it is being read", func() bool { return g.reads.Load() == 1 })
+	now.pass(3 * time.Second)
+	c.want([2]string{"GET other", "nil"})
+	close(g.open)
+	if got, err := reader.read(); got != value(0, 100_000) || err != nil {
+		t.Errorf("who asked in time: %.20q, %v", got, err)
+	}
+	c.want([2]string{"GET slow", "nil"})
+	if n := h.Stats().Expired; n != 2 {
+		t.Errorf("%d values have expired, want 2", n)
+	}
+}
+
 // A client that goes in the middle of a value leaves nothing of it anywhere.
 func TestHalfAValue(t *testing.T) {
 	h := home(t, 1<<20, 16<<20, kvstore.Options{})

@@ -1,13 +1,17 @@
 package kvstore
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // leases keep what was read from leaving the store for a while. In memory it need
 // not stay, if it lies below that as well.
 type leases struct {
 	tier  int     // the lowest one that is not told later
 	queue []lease // the earliest first, but for those renewed since
-	bytes int64   // of the units that are leased
+	count int     // of the units that are leased
+	bytes int64   // and of their bytes
 }
 
 // lease keeps a unit from going until then, or longer if it was renewed.
@@ -28,7 +32,9 @@ func (sp *space) leaseUntil(u *unit, until time.Duration) {
 	u.eachHold(func(tier int) { sp.orderOf(tier).Hold(u.ref) })
 	u.leasedBytes = u.size[whole] + u.size[metadata]
 	l := &sp.leases
+	l.count++
 	l.queue = append(l.queue, lease{until, u})
+	l.sweep()
 	for l.bytes += u.leasedBytes; l.bytes > sp.shelves[l.tier].may/2 && len(l.queue) > 1; {
 		if !sp.breakLease() {
 			return
@@ -78,6 +84,13 @@ func (sp *space) breakLease() bool {
 	return false
 }
 
+// sweep drops what was leased and is gone when it is more than what is not.
+func (l *leases) sweep() {
+	if len(l.queue) > 2*l.count+64 {
+		l.queue = slices.DeleteFunc(l.queue, func(q lease) bool { return !q.u.leased })
+	}
+}
+
 func (l *leases) take() *unit {
 	u := l.queue[0].u
 	l.queue[0].u = nil
@@ -90,6 +103,7 @@ func (u *unit) endLease() {
 	if u.leased {
 		u.eachHold(func(tier int) { u.sp.orderOf(tier).Release(u.ref) })
 		u.leased = false
+		u.sp.leases.count--
 		u.sp.leases.bytes -= u.leasedBytes
 	}
 }

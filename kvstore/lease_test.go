@@ -37,3 +37,23 @@ func TestLeasesLeaveRoom(t *testing.T) {
 		}
 	}
 }
+
+// Of what is gone no lease is left, and nothing that counts as one.
+func TestLeasesOfWhatIsGone(t *testing.T) {
+	clock := &clock{}
+	clock.pass(1 << 40)
+	s, address := start(t, 8<<20, kvstore.Options{Now: clock.Now})
+	c := dial(t, address)
+	for i := range 300 {
+		key := fmt.Sprint("k", i%3)
+		c.want([][2]string{{"SET " + key + " v", "+OK"}, {"EXISTS " + key, ":1"}, {"DEL " + key, ":1"}}...)
+	}
+	c.want([][2]string{{"SET k v", "+OK"}, {"EXISTS k", ":1"}}...)
+	if n := s.Stats().Namespaces[0].Leased; n != 1 {
+		t.Errorf("%d values are leased, and there is 1", n)
+	}
+	clock.pass(2 * kvstore.DefaultLease)
+	if n := s.Stats().Namespaces[0].Leased; n != 0 {
+		t.Errorf("%d values are leased for ever", n)
+	}
+}

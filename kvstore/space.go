@@ -50,7 +50,9 @@ type unit struct {
 	busy   bool    // being written
 	rising [2]bool // being read into memory
 	lost   bool    // to be removed once it is not
-	leased bool
+	// overdue says that it was busy when it should have expired.
+	overdue bool
+	leased  bool
 	// leasedBytes is what it counts for among the leases.
 	leasedBytes int64
 	lease       time.Duration // when that ends
@@ -195,13 +197,28 @@ func (sp *space) holds(d due) bool {
 // whichever half is first.
 func (sp *space) due(now time.Duration) *unit {
 	for len(sp.dues) > 0 && sp.dues[0].at <= now {
-		if sp.dues[0].u.busy {
-			return nil // what is being written may live longer
-		}
-		d := heap.Pop(&sp.dues).(due)
-		if sp.holds(d) {
+		switch d := heap.Pop(&sp.dues).(due); {
+		case !sp.holds(d):
+		case d.u.busy:
+			d.u.overdue = true // what is being written may live longer
+		default:
 			return d.u
 		}
 	}
 	return nil
+}
+
+// expired says whether u, which was overdue, has not been given more time.
+func (u *unit) expired(now time.Duration) bool {
+	u.overdue = false
+	for _, at := range u.expires {
+		switch {
+		case at == 0:
+		case at <= now:
+			return true
+		default:
+			u.sp.expire(u, at)
+		}
+	}
+	return false
 }

@@ -95,7 +95,7 @@ func (c *cache) stats() Stats {
 func (sp *space) stats() NamespaceStats {
 	st := NamespaceStats{
 		Name: sp.Name, Keys: sp.keys, Values: len(sp.names), Expiring: len(sp.dues), Sessions: sp.order.Sessions(),
-		Leased: len(sp.leases.queue), Used: sp.used, Capacity: sp.may, Quota: sp.Quota, Deny: sp.Deny,
+		Leased: sp.leases.count, Used: sp.used, Capacity: sp.may, Quota: sp.Quota, Deny: sp.Deny,
 	}
 	st.Pinned, st.PinBudget = sp.order.PinBudget()
 	return st
