@@ -263,6 +263,7 @@ func (j *job) requests(notes []pipeline.Notes) []*pipeline.Request {
 		directives.Namespace.Salt = ext.CacheSalt
 		if ext.AgentHints != nil {
 			directives.Priority = ext.AgentHints.Priority
+			directives.NextIn, _ = ext.AgentHints.NextIn()
 		}
 	}
 	meta := j.beside.meta

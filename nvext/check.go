@@ -16,6 +16,9 @@ func (e *Ext) check() error {
 	if e.TokenData != nil && len(e.TokenData) == 0 {
 		return wrong("token_data", "must not be empty")
 	}
+	if _, ok := e.AgentHints.NextIn(); !ok {
+		return wrong("agent_hints.next_request_in", "must be a time to come such as \"8s\", got %q", clip(e.AgentHints.NextRequestIn))
+	}
 	if c := e.AgentContext; c != nil {
 		for _, id := range []struct {
 			name     string
