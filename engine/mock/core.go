@@ -296,6 +296,10 @@ func (c *Core) NextWake() (at time.Duration, ok bool) {
 	return at, ok
 }
 
+// waits says whether there are requests that a pass could do something for, once
+// there is room.
+func (c *Core) waits() bool { return c.waiting.head != nil || len(c.running) > 0 }
+
 // Load returns what the core has to do; its rank is left to the caller.
 func (c *Core) Load() engine.RankLoad {
 	s := c.pool.Stats()

@@ -121,6 +121,18 @@ func (e *Engine) letGo(id string) {
 	}
 }
 
+// first returns when the first of them has waited long enough.
+func (k *keeping) first() (until time.Duration, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, one := range k.kept {
+		if !ok || one.until < until {
+			until, ok = one.until, true
+		}
+	}
+	return until, ok
+}
+
 // expireKept lets go of what nobody has come for.
 func (e *Engine) expireKept() {
 	now := e.clock.Now()

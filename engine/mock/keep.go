@@ -164,7 +164,7 @@ func (r *rank) ask(do func(r *rank, now time.Duration)) {
 	do(r, r.e.clock.Now())
 	r.tell(r.core.news())
 	r.e.cfg.Shared.announce()
-	if _, more := r.core.NextWake(); more {
+	if _, more := r.core.NextWake(); more || r.core.waits() {
 		r.work()
 	}
 }

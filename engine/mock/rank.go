@@ -59,12 +59,16 @@ func (r *rank) work() {
 	r.e.ranks.Go(r.drive)
 }
 
-// leave forgets a stream whose consumer has gone, whether it has ended or not.
+// leave forgets a stream whose consumer has gone, whether it has ended or not. Others
+// may have waited for its room, and for nothing else.
 func (r *rank) leave(s *stream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s.core.Cancel(s.id)
 	delete(r.streams, s)
+	if r.core.waits() {
+		r.work()
+	}
 	r.e.loads.ring()
 }
 
@@ -87,6 +91,7 @@ func (r *rank) drive() {
 		case res.Idle:
 			posted.wake()
 			clock.Wait(max(0, next-clock.Now()), r.wake)
+			r.e.expireKept()
 			continue
 		}
 		d := res.End - clock.Now()
@@ -141,6 +146,9 @@ func (r *rank) pass(now time.Duration) (res *Result, next time.Duration, ok bool
 	r.e.cfg.Shared.announce()
 	if r.busy = !res.Idle; !r.busy {
 		next, r.driven = r.core.NextWake()
+		if until, ok := r.e.kept.first(); ok && r.core.waits() && (!r.driven || until < next) {
+			next, r.driven = until, true
+		}
 		return res, next, r.driven
 	}
 	r.end = res.End
