@@ -197,13 +197,16 @@ func (c *Core) stuck() bool {
 	if pinned, _ := c.pool.PinBudget(); pinned == 0 {
 		return false
 	}
-	if c.below != nil {
-		if _, soon := c.below.carrier.Next(); soon {
-			return false
-		}
+	if c.below != nil && c.below.moving() {
+		return false
 	}
 	c.waiting.remove(r)
 	c.result.Outputs = append(c.result.Outputs, Output{ID: r.id, Owner: r.Owner, Err: errNoRoom(c)})
 	c.retire(r)
 	return true
+}
+
+// moving says whether anything is on its way between tiers, or about to be.
+func (b *below) moving() bool {
+	return slices.ContainsFunc(b.registry.Ways(), func(w kvcache.WayStats) bool { return w.Moving+w.Waiting > 0 })
 }

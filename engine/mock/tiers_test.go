@@ -496,6 +496,28 @@ func TestHardPins(t *testing.T) {
 	}
 }
 
+// What a prefetch will do some day makes no room for who finds none today.
+func TestNoRoomIsToldAtOnce(t *testing.T) {
+	a := tiered(8, 64, 0)
+	a.PinBudgetG1, a.AllowHardPins, a.WritePolicy = 1, true, "none"
+	w := newCores(t, a)
+	w.mayFail = true
+	w.submit(0, "pinned", ids(0, 21), 1, func(r *mock.Request) {
+		r.Directives = &kv.Directives{Pins: []kv.Pin{{UpTo: 20, TTL: 24 * time.Hour, Hard: true}}}
+	})
+	w.run(long)
+	c := w.cores[0]
+	p := c.Prefetch(w.now, kvcache.PrefetchRequest{Hashes: c.Hashes(ids(0, 20), kv.Namespace{}), Deadline: w.now + 20*time.Hour})
+	if p.State != kvcache.PrefetchRunning {
+		t.Fatalf("the prefetch is %s", p.State)
+	}
+	w.submit(0, "too long", ids(9000, 14), 1)
+	w.run(time.Minute)
+	if len(w.failed) != 1 {
+		t.Errorf("after a minute those have failed: %v; want one", w.failed)
+	}
+}
+
 // A core that ends in the middle of writing to what is shared lets go of it, and the
 // next life goes on with what had arrived.
 func TestRestartLetsGo(t *testing.T) {
