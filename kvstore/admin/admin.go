@@ -145,14 +145,14 @@ func (s *Server) guarded(o operation) http.HandlerFunc {
 		token, shown := tokenOf(r)
 		t := s.opts.Store.Tenant("", token)
 		switch {
-		case t == nil && shown:
+		case shown && (t == nil || token == ""):
 			s.refuse(w, r, &fault{http.StatusUnauthorized, "the token opens no namespace"})
 			return
 		case t == nil:
 			s.refuse(w, r, &fault{http.StatusUnauthorized, "want the token of a namespace, as Authorization: Bearer TOKEN"})
 			return
 		case o.changes && !shown && !atLoopback(r):
-			s.refuse(w, r, &fault{http.StatusForbidden, "this changes the store, which listens to other machines too: give the namespace a token to use it"})
+			s.refuse(w, r, &fault{http.StatusForbidden, "without a token the store is changed from its own machine only, by its address or as localhost: give the namespace a token to use it from elsewhere"})
 			return
 		}
 		answer, err := o.serve(r, t)
@@ -178,9 +178,20 @@ func tokenOf(r *http.Request) (token string, shown bool) {
 }
 
 // atLoopback says whether a request came to an address that only this machine
-// reaches, and was not passed on from elsewhere.
+// reaches, and was not passed on from elsewhere. A name of the machine that is not
+// its own is one that a page in a browser has made up.
 func atLoopback(r *http.Request) bool {
 	addr, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	tcp, ok := addr.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback() && cmp.Or(r.Header.Get("Forwarded"), r.Header.Get("X-Forwarded-For")) == ""
+	return ok && tcp.IP.IsLoopback() && isLocal(r.Host) && cmp.Or(r.Header.Get("Forwarded"), r.Header.Get("X-Forwarded-For")) == ""
+}
+
+// isLocal says whether the host of a request, with or without a port, is localhost
+// or an address of this machine only.
+func isLocal(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.Trim(host, "[]")
+	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }

@@ -281,6 +281,7 @@ func TestChangesFromElsewhere(t *testing.T) {
 	s.put("", "a")
 	flush := func(local net.Addr, change func(*http.Request)) int {
 		r := httptest.NewRequest("POST", "/v1/kv/flush?namespace=open", nil)
+		r.Host = "localhost:6880"
 		change(r)
 		w := httptest.NewRecorder()
 		s.http.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, local)))
@@ -296,9 +297,17 @@ func TestChangesFromElsewhere(t *testing.T) {
 		{"another machine", network, func(*http.Request) {}, 403},
 		{"a proxy", here, func(r *http.Request) { r.Header.Set("X-Forwarded-For", "10.0.0.2") }, 403},
 		{"a page", here, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403},
+		{"a page whose name leads here", here, func(r *http.Request) {
+			r.Host = "pages.example:6880"
+			r.Header.Set("Origin", "http://pages.example:6880")
+		}, 403},
+		{"a token that is none", network, func(r *http.Request) { r.Header.Set("Authorization", "Digest x") }, 401},
+		{"an empty token", network, func(r *http.Request) { r.Header.Set("Authorization", "Bearer ") }, 401},
+		{"a user without a password", network, func(r *http.Request) { r.SetBasicAuth("default", "") }, 403},
 		{"a token of another namespace", network, func(r *http.Request) { r.Header.Set("Authorization", "Bearer secret") }, 400},
 		{"no address", nil, func(*http.Request) {}, 403},
 		{"here", here, func(*http.Request) {}, 200},
+		{"here by address", here, func(r *http.Request) { r.Host = "[::1]" }, 200},
 	} {
 		if got := flush(c.local, c.change); got != c.want {
 			t.Errorf("%s: %d, want %d", c.what, got, c.want)
