@@ -54,6 +54,8 @@ type keeper struct {
 	pinned   int64       // size of all pinned blocks
 	tenants  map[TenantID]int64
 	locked   [2]int
+	pinnedAs [2]int  // by kind of lock, how many blocks have a pin
+	expired  int64   // priorities and pins whose time was over
 	path     []int32 // scratch
 
 	sessions  []*session

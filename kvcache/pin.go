@@ -116,6 +116,20 @@ func (k *keeper) notePins(s *session, path []int32) {
 	s.manyPins = 2*len(s.pins) + 64
 }
 
+// pinnedUntil returns when the last pin of a session ends, 0 if it has none.
+func (k *keeper) pinnedUntil(s *session) (until time.Duration) {
+	s.pins = k.prune(s.pins, func(i int32) bool { return k.hasPin(i, s.owns) })
+	for _, i := range s.pins {
+		for p := k.notes.at(k.noteOf[i]).pin; p != none; {
+			x := k.pinnings.at(p)
+			if p = x.next; x.owner == s.id {
+				until = max(until, x.until)
+			}
+		}
+	}
+	return until
+}
+
 func (s *session) owns(p *pinning) bool { return p.owner == s.id }
 
 // pinning returns the first pin on a block of which is is true, or none.
@@ -180,6 +194,7 @@ func (k *keeper) pin(i int32, pin Pin) {
 // lock counts a lock of one kind on a block, and with the first one also on what
 // lies above: that can go no sooner.
 func (k *keeper) lock(i int32, kind int, by int32) {
+	k.pinnedAs[kind] += int(by)
 	for from := i; i != none; i = k.blocks[i].up {
 		n := k.noteFor(i)
 		was := n.locks[kind]

@@ -121,6 +121,7 @@ func (k *keeper) expire() {
 	if faded {
 		n.priority, n.ttl, n.until = Neutral, 0, 0
 	}
+	k.expired++
 	if next := k.nextDue(n); next > 0 {
 		k.due(i, n, next)
 	}
