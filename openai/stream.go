@@ -19,6 +19,7 @@ type frame struct {
 	header     Header
 	choices    []choice
 	extra      aside.Gatherer // what the answer carries besides
+	placed     bool           // it is none: it tells where one would come from
 }
 
 // choice is the state of one answer.
@@ -89,7 +90,8 @@ func (f *frame) note(e *chat.Event) *choice {
 		}
 	case chat.UsageUpdate, chat.Finished:
 		c.usage = e.Usage
-		c.finished = e.Kind == chat.Finished && e.Finish.Reason != chat.FinishPlaced
+		f.placed = e.Finish.Reason == chat.FinishPlaced
+		c.finished = e.Kind == chat.Finished && !f.placed
 	}
 	return c
 }
@@ -111,7 +113,7 @@ func (f *frame) silent(e *chat.Event) bool {
 func (f *frame) closeChunk(dst []byte, choice int) []byte {
 	dst = append(dst, ']')
 	switch {
-	case f.call.ContinuousUsage:
+	case f.call.ContinuousUsage && !f.placed:
 		dst = append(dst, `,"usage":`...)
 		dst = appendUsage(dst, f.usage())
 	case f.call.IncludeUsage:

@@ -155,6 +155,10 @@ func (p *Pipeline) Run(ctx context.Context, requests ...*Request) iter.Seq2[chat
 	return func(yield func(chat.Event, error) bool) {
 		ctx, cancel := within(ctx, requests)
 		defer cancel()
+		if len(requests) > 0 && onlyAsks(requests[0]) {
+			p.advice(ctx, requests)(yield)
+			return
+		}
 		jobs, err := p.prepareAll(requests)
 		defer jobs.follow(ctx)
 		// Every booking is released here, whatever happens below.
@@ -315,7 +319,9 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.heed(r, wishes, built)
+	if !onlyAsks(r) {
+		p.heed(r, wishes, built)
+	}
 	r.KV.Thinking = forgotten(r, model)
 	r.Notes.PromptTokens, r.Notes.Template, r.Notes.Tokenize = len(built.IDs), built.Render, built.Tokenize
 	annotate(r, built)
@@ -327,7 +333,7 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 		all[i] = &job{p: p, request: r, names: view.names, model: model, prompt: built, choice: k*n + i, index: i, booking: shared, door: door, turn: turn, pinnedBy: wishes.by, asides: asidesOf(r)}
 	}
 	all[0].told = p.reuse(r, model, built, len(asked.Turns))
-	if !r.Background {
+	if !r.Background && !onlyAsks(r) {
 		p.foreseen.supersede(r, name, built.IDs)
 		all[0].foresight = p.foresees(origin, name)
 	}

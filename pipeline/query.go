@@ -16,17 +16,11 @@ import (
 // placed once the prompt has been computed.
 func (j *job) route(ctx context.Context, ids []uint32, choices int, exclude []uint64) (*router.Plan, *router.Booking, error) {
 	p, r := j.p, j.request
-	q := r.query(ids)
-	q.Choices, q.Exclude = choices, exclude
-	q.Allow = p.through(j.door, r.Notes.Model)
-	legs := legsOf(r.Ext)
-	// What is said of a prompt is not handed over with its blocks.
-	legs.Whole = legs.Whole || j.door != engine.InputTokens || q.Recompute
+	q, legs := j.query(ids, choices, exclude)
 	plan, booking, err := p.plan(ctx, q, legs)
-	if engine.KindOf(err) != engine.Unavailable || legs.Whole || legs.Prefill != 0 || legs.Backend != 0 || ctx.Err() != nil {
+	if !elsewhere(ctx, err, legs) {
 		return plan, booking, engine.CauseOf(ctx, err)
 	}
-	// Maybe it is the prefill workers alone that cannot take it just now.
 	legs.Whole = true
 	plan, booking, whole := p.plan(ctx, q, legs)
 	if whole != nil {
@@ -35,6 +29,23 @@ func (j *job) route(ctx context.Context, ids []uint32, choices int, exclude []ui
 	p.count.wholeInstead.Add(1)
 	p.Logger.Info("no prefill worker takes the request: one worker does it all", "request", r.ID, "worker", booking.Worker().Name(), "error", err)
 	return plan, booking, nil
+}
+
+// query returns what the router must know of the request, with this prompt.
+func (j *job) query(ids []uint32, choices int, exclude []uint64) (*router.Query, router.Legs) {
+	q := j.request.query(ids)
+	q.Choices, q.Exclude = choices, exclude
+	q.Allow = j.p.through(j.door, j.request.Notes.Model)
+	legs := legsOf(j.request.Ext)
+	// What is said of a prompt is not handed over with its blocks.
+	legs.Whole = legs.Whole || j.door != engine.InputTokens || q.Recompute
+	return q, legs
+}
+
+// elsewhere says whether a request that nobody could take may have one leg instead of
+// two: maybe it is the prefill workers alone that cannot take it just now.
+func elsewhere(ctx context.Context, err error, legs router.Legs) bool {
+	return engine.KindOf(err) == engine.Unavailable && !legs.Whole && legs.Prefill == 0 && legs.Backend == 0 && ctx.Err() == nil
 }
 
 // plan places the legs of a request, as far as they can be placed before the first
