@@ -279,7 +279,7 @@ func newStage(t *testing.T, env, flags []string) *stage {
 
 // promises are all rows.
 func promises() []row {
-	return slices.Concat(surfaceRows, routingRows)
+	return slices.Concat(surfaceRows, routingRows, retentionRows)
 }
 
 // Every promise holds on every API that makes it, in both modes.
