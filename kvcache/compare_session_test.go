@@ -63,6 +63,17 @@ func (m *keeper) rest(s *known) {
 	}
 }
 
+func (m *keeper) pinnedUntil(id kvcache.SessionID) (until time.Duration) {
+	for _, s := range m.slots {
+		for _, p := range s.pins {
+			if p.owner == id {
+				until = max(until, p.until)
+			}
+		}
+	}
+	return until
+}
+
 func (m *keeper) lower(i int, first bool) {
 	s := &m.slots[i]
 	s.ephemeral, s.skip = true, true

@@ -249,10 +249,13 @@ func (m *keeper) advance(now time.Duration) {
 				continue
 			}
 			due(s.next(), 1, s.turn, func() {
-				if s.deadline <= m.now {
-					m.end(id)
-				} else {
+				switch until := m.pinnedUntil(id); {
+				case s.deadline > m.now:
 					m.think(id, s)
+				case until > m.now:
+					s.deadline = until
+				default:
+					m.end(id)
 				}
 			})
 		}

@@ -258,3 +258,33 @@ func TestTenantShare(t *testing.T) {
 		t.Errorf("at the end: %d pinned, %d for one", used, p.PinnedFor(one))
 	}
 }
+
+// A pin lasts as long as was asked, also if the session that asked is idle for
+// longer than its timeout: it goes on until then, and can still be closed.
+func TestPinsOutlastTheTimeout(t *testing.T) {
+	seq := run(1, 4)
+	p := pinning(20, 20)
+	turnOf(t, p, 7, kvcache.SessionOptions{Timeout: time.Minute}, seq)
+	p.Pin(seq, kvcache.Pin{Owner: 7, TTL: time.Hour})
+	p.Advance(30 * time.Minute)
+	flood(t, p, 100)
+	if n := present(p, seq); n != 4 || p.SessionState(7) != kvcache.SessionIdle {
+		t.Fatalf("%d blocks are left after half an hour, the session is %s; want all 4, idle", n, p.SessionState(7))
+	}
+	request(p, seq[:1], nil) // the pin on it is renewed
+	p.Advance(61 * time.Minute)
+	if used, _ := p.PinBudget(); used != 1 || p.SessionState(7) != kvcache.SessionIdle {
+		t.Errorf("%d blocks are pinned, the session is %s; want what was hit, idle", used, p.SessionState(7))
+	}
+	p.Advance(91 * time.Minute)
+	if used, _ := p.PinBudget(); used != 0 || p.SessionState(7) != kvcache.SessionUnknown {
+		t.Errorf("in the end %d blocks are pinned, and the session is %s", used, p.SessionState(7))
+	}
+	turnOf(t, p, 7, kvcache.SessionOptions{Timeout: time.Minute}, seq)
+	p.Pin(seq, kvcache.Pin{Owner: 7, TTL: time.Hour})
+	p.Advance(2 * time.Hour)
+	p.CloseSession(7)
+	if used, _ := p.PinBudget(); used != 0 {
+		t.Errorf("%d blocks are pinned for a session that was closed", used)
+	}
+}

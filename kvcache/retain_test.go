@@ -39,7 +39,7 @@ func TestStepsOfTheClock(t *testing.T) {
 	for _, step := range []time.Duration{time.Second, 7 * time.Second, time.Minute} {
 		p := kvcache.NewPool(kvcache.PoolConfig{Blocks: 4, PinBudget: 4})
 		turnOf(t, p, 1, kvcache.SessionOptions{Timeout: 10 * time.Second}, []kv.SeqHash{1})
-		p.Pin([]kv.SeqHash{1}, kvcache.Pin{Owner: 1, TTL: time.Hour})
+		p.Pin([]kv.SeqHash{1}, kvcache.Pin{Owner: 1, TTL: 10 * time.Second})
 		for h, ttl := range map[kv.SeqHash]time.Duration{2: 20 * time.Second, 3: 5 * time.Second} {
 			request(p, []kv.SeqHash{h}, func(refs []kvcache.Ref) {
 				p.Retain(refs[0], kvcache.Retention{Priority: 80, TTL: ttl})

@@ -33,7 +33,9 @@ func SessionOf(key kv.SessionKey) SessionID {
 
 // SessionOptions say how a session's blocks are to be kept.
 type SessionOptions struct {
-	Timeout time.Duration // idle time after which it ends; 0 = the pool's default
+	// Timeout is the idle time after which it ends, but not before its last pin; 0 =
+	// the pool's default.
+	Timeout time.Duration
 	// Ephemeral sessions leave nothing behind: blocks that only they use go
 	// before all others and are not written to lower tiers.
 	Ephemeral bool
@@ -287,6 +289,10 @@ func (k *keeper) timeOut() {
 		return
 	}
 	if s.deadline <= k.now {
+		if s.deadline = k.pinnedUntil(s); s.deadline > k.now {
+			k.watch(s)
+			return
+		}
 		k.end(s)
 		return
 	}
