@@ -89,6 +89,16 @@ type SessionControl struct {
 	Ephemeral *bool   `json:"ephemeral,omitzero"`
 }
 
+// What [SessionControl.Action] may say; empty goes on in a session.
+const (
+	SessionOpen  = "open"
+	SessionBind  = "bind"
+	SessionClose = "close"
+)
+
+// Ends says whether the session ends behind the request.
+func (c *SessionControl) Ends() bool { return c != nil && c.Action == SessionClose }
+
 // CacheControl asks that the prompt's blocks stay cached. Hard asks that nothing
 // takes their place meanwhile, where operators allow that; else they are the last to
 // go.

@@ -28,7 +28,7 @@ func (b *behind) run(f func(context.Context)) {
 // Close ends what is still being done for requests that are over, and returns when
 // nothing of it is left. No request may come after it.
 func (p *Pipeline) Close() error {
-	p.sessions.stop()
+	p.endings.stop()
 	p.behind.context()
 	p.behind.cancel()
 	p.behind.running.Wait()

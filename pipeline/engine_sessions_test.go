@@ -12,6 +12,7 @@ import (
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/nvext"
 	"github.com/dynago/dynago/pipeline"
@@ -22,7 +23,8 @@ type keeper struct {
 	fake
 	mu      sync.Mutex
 	calls   []string
-	refuses int // so many calls
+	refuses int           // so many calls
+	slow    time.Duration // it takes to open a session
 }
 
 func newKeeper() *keeper {
@@ -41,11 +43,12 @@ func (k *keeper) told(call string) error {
 }
 
 func (k *keeper) OpenSession(_ context.Context, key kv.SessionKey, o engine.SessionOptions) (bool, error) {
+	time.Sleep(k.slow)
 	return false, k.told(fmt.Sprintf("open %s/%s/%s for %v", key.Model, key.Salt, key.ID, o.Timeout))
 }
 
 func (k *keeper) CloseSession(_ context.Context, key kv.SessionKey) (bool, error) {
-	return true, k.told("close " + key.ID)
+	return true, k.told(fmt.Sprintf("close %s/%s/%s", key.Model, key.Salt, key.ID))
 }
 
 func (k *keeper) heard() []string {
@@ -57,13 +60,13 @@ func (k *keeper) heard() []string {
 // inSession is a turn of a session.
 func inSession(action string, timeout uint32) *pipeline.Request {
 	r := request("Hello")
+	r.Identity.Chain, r.Identity.Key, r.Identity.Final = "s", "s", action == "final"
 	r.KV.Session.ID, r.KV.Namespace.Salt = "s", "mine"
-	c := &nvext.SessionControl{SessionID: "s", Action: action}
+	c := &nvext.SessionControl{SessionID: "s", Action: strings.TrimPrefix(action, "final")}
 	if timeout > 0 {
 		c.Timeout = &timeout
 	}
 	r.Ext = &nvext.Ext{SessionControl: c}
-	r.KV.EvictSession = action == "final"
 	return r
 }
 
@@ -77,11 +80,11 @@ func TestSessionsOfEngines(t *testing.T) {
 		"open and close":     {[]string{"open", "", "close"}, []string{"open for 1m30s", "close"}},
 		"a final marker":     {[]string{"open", "final"}, []string{"open for 1m30s", "close"}},
 		"forgotten":          {[]string{"open", "", "…"}, []string{"open for 1m30s", "close"}},
-		"opened anew":        {[]string{"open", "open", "close"}, []string{"open for 1m30s", "open for 1m30s", "close"}},
+		"opened anew":        {[]string{"open", "open", "close"}, []string{"open for 1m30s", "close"}},
 		"and after its end":  {[]string{"open", "close", "open"}, []string{"open for 1m30s", "close", "open for 1m30s"}},
 		"bound alone":        {[]string{"bind", "", "close"}, nil},
-		"closed, never open": {[]string{"close"}, nil},
-		"opened and closed":  {[]string{"open", "close", "close", ""}, []string{"open for 1m30s", "close"}},
+		"closed, never open": {[]string{"close"}, []string{"close"}},
+		"opened and closed":  {[]string{"open", "close", "close", ""}, []string{"open for 1m30s", "close", "close"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -92,6 +95,7 @@ func TestSessionsOfEngines(t *testing.T) {
 				for _, action := range tc.turns {
 					if action == "…" {
 						time.Sleep(time.Minute)
+						h.router.Tick(time.Now())
 						synctest.Wait()
 						continue
 					}
@@ -104,7 +108,7 @@ func TestSessionsOfEngines(t *testing.T) {
 				}
 				var got []string
 				for _, call := range k.heard() {
-					got = append(got, strings.Replace(strings.Replace(call, " test/model//s", "", 1), " s", "", 1))
+					got = append(got, strings.Replace(call, " test/model//s", "", 1))
 				}
 				if !slices.Equal(got, tc.want) {
 					t.Errorf("it heard %q, want %q", got, tc.want)
@@ -143,15 +147,15 @@ func TestSessionClosesBehindTheLastTurn(t *testing.T) {
 		if got := k.heard(); len(got) != 1 || got[0] != "open test/model/mine/s for 1m30s" {
 			t.Errorf("while a turn runs it heard %q", got)
 		}
-		other := inSession("close", 60)
+		other := inSession("open", 60)
 		other.KV.Namespace.Salt = "another"
 		run(other)
 		turns.Wait()
 		synctest.Wait()
-		if got := k.heard(); len(got) != 2 || got[1] != "close s" {
+		if got := k.heard(); len(got) != 3 || got[1] != "open test/model/another/s for 1m30s" || got[2] != "close test/model/mine/s" {
 			t.Errorf("in the end it heard %q", got)
 		}
-		if n := h.EngineSessions(); n != (pipeline.SessionCounts{Opened: 1}) {
+		if n := h.router.Sessions(); n.Opened != 2 || n.Kept != 1 || n.Closed != 1 {
 			t.Errorf("%+v", n)
 		}
 		h.Close()
@@ -182,7 +186,7 @@ func TestSessionsNeverFailATurn(t *testing.T) {
 			if tc.want != "" && engine.KindOf(err) != tc.want || tc.want == "" && (err != nil || !r.Notes.Degraded) {
 				t.Errorf("%s: %v, %+v", name, err, r.Notes)
 			}
-			if n := h.EngineSessions(); n.Degraded != 1 || n.Open != 0 {
+			if n := h.router.Sessions(); n.Degraded != 1 || n.Kept != 0 {
 				t.Errorf("%s: %+v", name, n)
 			}
 			h.released(t)
@@ -218,27 +222,162 @@ func TestSessionsNeverFailATurn(t *testing.T) {
 	})
 }
 
-// A session follows its requests to another worker, and is closed where it was.
+// A session whose worker cannot take its next turn is opened on another one, and
+// closed where it was; one whose worker has gone, or begun a new life, is opened anew.
 func TestSessionMoves(t *testing.T) {
+	open, end := "open test/model//s for 1m30s", "close test/model//s"
+	for name, tc := range map[string]struct {
+		spoil         func(f *fleet.Fleet, home uint64)
+		first, second []string
+	}{
+		"away for a while": {
+			func(f *fleet.Fleet, home uint64) { f.Worker(home).Inhibit(time.Now(), engine.Disconnected) },
+			[]string{open, end},
+			[]string{open, end},
+		},
+		"gone": {func(f *fleet.Fleet, home uint64) { f.Remove(home) }, []string{open}, []string{open, end}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, b := newKeeper(), newKeeper()
+				h := newHouse(t, pipeline.Config{}, a, b) // in turn
+				a.generate = h.say("Yes.", 1, engine.FinishEOS)
+				b.generate = a.generate
+				for _, action := range []string{"open", "", "close"} {
+					r := inSession(action, 60)
+					r.KV.Namespace.Salt = ""
+					if action == "" {
+						tc.spoil(h.fleet, h.fleet.Snapshot()[0].ID())
+					}
+					if _, err := chat.Fold(h.Run(t.Context(), r)); err != nil || r.Notes.Degraded {
+						t.Fatalf("%v, %+v", err, r.Notes)
+					}
+					synctest.Wait()
+				}
+				if got := a.heard(); !slices.Equal(got, tc.first) {
+					t.Errorf("the first heard %q, want %q", got, tc.first)
+				}
+				if got := b.heard(); !slices.Equal(got, tc.second) {
+					t.Errorf("the second heard %q, want %q", got, tc.second)
+				}
+				h.Close()
+			})
+		})
+	}
+}
+
+// Ten turns that open one session at once open it once.
+func TestOpensAreOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b := newKeeper(), newKeeper()
-		h := newHouse(t, pipeline.Config{}, a, b) // in turn
-		a.generate = h.say("Yes.", 1, engine.FinishEOS)
-		b.generate = a.generate
-		for _, action := range []string{"open", "", "close"} {
+		k := newKeeper()
+		k.slow = time.Second
+		h := newHouse(t, pipeline.Config{}, k)
+		k.generate = h.say("Yes.", 1, engine.FinishEOS)
+		var turns sync.WaitGroup
+		for range 10 {
+			turns.Go(func() {
+				r := inSession("open", 60)
+				r.KV.Namespace.Salt = ""
+				if _, err := chat.Fold(h.Run(t.Context(), r)); err != nil || r.Notes.Degraded {
+					t.Errorf("%v, %+v", err, r.Notes)
+				}
+			})
+		}
+		turns.Wait()
+		if got := k.heard(); len(got) != 1 {
+			t.Errorf("it heard %q", got)
+		}
+		h.Close()
+	})
+}
+
+// If it cannot be opened, all of them know from one attempt.
+func TestFailedOpensAreOne(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			k := newKeeper()
+			k.slow, k.refuses = time.Second, 1
+			h := newHouse(t, pipeline.Config{StrictSessions: strict}, k)
+			k.generate = h.say("Yes.", 1, engine.FinishEOS)
+			var turns sync.WaitGroup
+			for range 10 {
+				turns.Go(func() {
+					r := inSession("open", 60)
+					r.KV.Namespace.Salt = ""
+					_, err := chat.Fold(h.Run(t.Context(), r))
+					if strict && engine.KindOf(err) != engine.Unavailable || !strict && (err != nil || !r.Notes.Degraded) {
+						t.Errorf("strict %v: %v, %+v", strict, err, r.Notes)
+					}
+				})
+			}
+			turns.Wait()
+			if got := k.heard(); len(got) != 1 {
+				t.Errorf("strict %v: it heard %q", strict, got)
+			}
+			h.released(t)
+			h.Close()
+		})
+	}
+}
+
+// A session that is opened anew while its engine is still to hear of its end stays
+// open.
+func TestOpenAfterAnUnheardClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper()
+		h := newHouse(t, pipeline.Config{}, k)
+		k.generate = h.say("Yes.", 1, engine.FinishEOS)
+		run := func(action string) {
+			r := inSession(action, 60)
+			r.KV.Namespace.Salt = ""
+			if _, err := chat.Fold(h.Run(t.Context(), r)); err != nil || r.Notes.Degraded {
+				t.Errorf("%s: %v, %+v", action, err, r.Notes)
+			}
+			synctest.Wait()
+		}
+		run("open")
+		k.mu.Lock()
+		k.refuses = 1 // the close
+		k.mu.Unlock()
+		run("close")
+		run("open")
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		open, end := "open test/model//s for 1m30s", "close test/model//s"
+		if got := k.heard(); !slices.Equal(got, []string{open, end, open}) {
+			t.Errorf("it heard %q", got)
+		}
+		if n := h.router.Sessions(); n.Kept != 1 || n.Closing != 0 {
+			t.Errorf("%+v", n)
+		}
+		h.Close()
+	})
+}
+
+// Of an engine that never hears of an end, no more is left behind when it has
+// forgotten by itself.
+func TestUnheardCloseEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKeeper()
+		h := newHouse(t, pipeline.Config{}, k)
+		k.generate = h.say("Yes.", 1, engine.FinishEOS)
+		for _, action := range []string{"open", "close"} {
 			r := inSession(action, 60)
 			r.KV.Namespace.Salt = ""
 			if _, err := chat.Fold(h.Run(t.Context(), r)); err != nil {
 				t.Fatal(err)
 			}
-			synctest.Wait()
+			k.mu.Lock()
+			k.refuses = 1 << 20
+			k.mu.Unlock()
 		}
-		open, end := "open test/model//s for 1m30s", "close s"
-		if got := a.heard(); !slices.Equal(got, []string{open, end, open, end}) {
-			t.Errorf("the first heard %q", got)
+		begin := time.Now()
+		h.Settle()
+		if took := time.Since(begin); took < 90*time.Second || took > 95*time.Second {
+			t.Errorf("it was told for %v", took)
 		}
-		if got := b.heard(); !slices.Equal(got, []string{open, end}) {
-			t.Errorf("the second heard %q", got)
+		if n := h.router.Sessions(); n.Bindings != 0 {
+			t.Errorf("%+v", n)
 		}
 		h.Close()
 	})

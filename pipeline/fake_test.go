@@ -101,7 +101,7 @@ func newHouse(t testing.TB, c pipeline.Config, engines ...engine.Engine) *house 
 	tuning := router.DefaultTuning()
 	tuning.TrackOutputBlocks = true
 	// Round robin makes the order of attempts plain.
-	return newHouseOf(t, c, router.Config{Mode: router.RoundRobin, Tuning: &tuning}, engines...)
+	return newHouseOf(t, c, router.Config{Mode: router.RoundRobin, Tuning: &tuning, StrictSessions: c.StrictSessions}, engines...)
 }
 
 // check is the test of one draw of rapid's: what is made for the draw ends with it,

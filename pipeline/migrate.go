@@ -292,8 +292,12 @@ func (c *carry) again(ctx context.Context, ids []uint32) error {
 	c.asides.legs(nil)
 	err := c.booking.place(func() (*router.Plan, *router.Booking, error) {
 		plan, booking, err := c.route(ctx, ids, 1, c.exclude)
-		if err == nil && c.alone {
-			err = c.enter(ctx, begins(plan, booking))
+		if err != nil {
+			return nil, nil, err
+		}
+		degraded, err := c.enter(ctx, begins(plan, booking))
+		if c.alone {
+			c.request.Notes.Degraded = degraded
 		}
 		return plan, booking, err
 	})

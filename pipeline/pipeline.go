@@ -96,11 +96,10 @@ type Pipeline struct {
 	behind behind
 	// foreseen are the prompts that are computed ahead of their requests.
 	foreseen foresights
-	// sessions are those that engines keep.
-	sessions engineSessions
-	pinned   pinning
-	shares   pinShares
-	warm     warmth
+	endings endings // of sessions that engines keep
+	pinned  pinning
+	shares  pinShares
+	warm    warmth
 }
 
 // counters are what a pipeline has done since its start.
@@ -129,7 +128,10 @@ func New(c Config) *Pipeline {
 		spelt:  newSpellings(spellingBytes),
 		begun:  newBeginnings(mostBeginnings),
 	}
-	p.sessions.behind = &p.behind
+	p.endings.behind = &p.behind
+	if c.Router != nil {
+		c.Router.OnSessionEnd(p.endings.end)
+	}
 	if n := cmp.Or(c.HistoryTokens, DefaultHistoryTokens); n > 0 {
 		p.past = newHistories(n)
 	}
@@ -199,7 +201,6 @@ type jobs []*job
 func (js jobs) release() {
 	for _, j := range js {
 		j.leave()
-		j.turn.end()
 	}
 }
 
@@ -257,8 +258,6 @@ type job struct {
 	booking  *shared
 	here     *router.Booking
 	computed bool
-	// turn is what the request is in its session, for engines; nil if there is none.
-	turn *turn
 	// held is what the answer is held to.
 	held constraint
 	// budget caps its thinking; nil if nothing does here.
@@ -327,10 +326,10 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	annotate(r, built)
 
 	n := r.Chat.Sampling.Choices()
-	shared, turn := share(n), p.turnOf(r, name)
+	shared := share(n)
 	all := make(jobs, n)
 	for i := range all {
-		all[i] = &job{p: p, request: r, names: view.names, model: model, prompt: built, choice: k*n + i, index: i, booking: shared, door: door, turn: turn, pinnedBy: wishes.by, asides: asidesOf(r)}
+		all[i] = &job{p: p, request: r, names: view.names, model: model, prompt: built, choice: k*n + i, index: i, booking: shared, door: door, pinnedBy: wishes.by, asides: asidesOf(r)}
 	}
 	all[0].told = p.reuse(r, model, built, len(asked.Turns))
 	if !r.Background && !onlyAsks(r) {

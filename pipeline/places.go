@@ -99,7 +99,8 @@ func (j *job) place(ctx context.Context) error {
 		}
 		j.request.Notes.placed(plan, booking)
 		j.works(begins(plan, booking))
-		return plan, booking, j.enter(ctx, begins(plan, booking))
+		j.request.Notes.Degraded, err = j.enter(ctx, begins(plan, booking))
+		return plan, booking, err
 	})
 	if err == nil {
 		j.here = j.booking.first()
@@ -122,18 +123,6 @@ func begins(plan *router.Plan, answer *router.Booking) *router.Booking {
 		return plan.Prefill
 	}
 	return answer
-}
-
-// enter lets the worker that computes the prompt know of the session.
-func (j *job) enter(ctx context.Context, b *router.Booking) error {
-	if j.turn == nil {
-		return nil
-	}
-	there, err := j.turn.enter(ctx, b.Worker(), b.Decision().Target.Rank)
-	if j.turn.opens {
-		j.request.Notes.Degraded = !there
-	}
-	return err
 }
 
 // answering returns the card of a worker that answers the request: that of its own,

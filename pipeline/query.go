@@ -45,7 +45,7 @@ func (j *job) query(ids []uint32, choices int, exclude []uint64) (*router.Query,
 // elsewhere says whether a request that nobody could take may have one leg instead of
 // two: maybe it is the prefill workers alone that cannot take it just now.
 func elsewhere(ctx context.Context, err error, legs router.Legs) bool {
-	return engine.KindOf(err) == engine.Unavailable && !legs.Whole && legs.Prefill == 0 && legs.Backend == 0 && ctx.Err() == nil
+	return engine.KindOf(err) == engine.Unavailable && !legs.Whole && legs.Prefill == 0 && legs.Backend == 0 && !unopened(err) && ctx.Err() == nil
 }
 
 // plan places the legs of a request, as far as they can be placed before the first
@@ -73,7 +73,7 @@ func (r *Request) query(ids []uint32) *router.Query {
 	q := &router.Query{
 		ID: r.ID, Model: r.Chat.Model, Tokens: ids, Namespace: r.KV.Namespace,
 		Recompute: r.Chat.Sampling.PromptLogprobs != nil, Background: r.Background, Class: r.Class,
-		Session: router.Session{ID: r.Identity.Key, Parent: r.Identity.Parent, Final: r.Identity.Final, Input: inputOf(r.Chat)},
+		Session: router.Session{ID: r.Identity.Key, Parent: r.Identity.Parent, Final: r.Identity.Final, Input: inputOf(r.Chat), Control: r.control()},
 	}
 	if r.Ext == nil {
 		return q

@@ -61,7 +61,7 @@ type Notes struct {
 	Overlap   int           // blocks that the router predicted as cached
 	Blocks    int           // blocks of the prompt
 	Session   router.SessionUse
-	Degraded  bool // the engine should have opened the session, and has not
+	Degraded  bool // the engine should keep the session, and does not
 	Attempts  int
 	// FormBy says who sees to the form that the answer is to have, and BudgetBy who
 	// to its thinking budget: [ByEngine], [ByUs], [ByNobody], or empty if there is
@@ -85,7 +85,7 @@ type Notes struct {
 // placed notes where an attempt goes, as far as that is known; the leg that answers
 // may be placed later.
 func (n *Notes) placed(plan *router.Plan, answer *router.Booking) {
-	n.Prefill = nil
+	n.Prefill, n.Session = nil, router.SessionNone
 	if b := plan.Prefill; b != nil {
 		n.booked(b)
 		n.Prefill = new(b.Decision().Target)
@@ -98,7 +98,7 @@ func (n *Notes) placed(plan *router.Plan, answer *router.Booking) {
 // booked notes one place. What is cached counts where the prompt is computed.
 func (n *Notes) booked(b *router.Booking) {
 	d := b.Decision()
-	n.Target, n.Session = d.Target, d.Session
+	n.Target, n.Session = d.Target, max(n.Session, d.Session)
 	if n.Prefill == nil {
 		n.Overlap, n.Blocks = d.Overlap, d.Blocks
 	}

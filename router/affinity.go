@@ -326,7 +326,7 @@ func (v *visit) book(booking *Booking, b *binding, use SessionUse, opens, first 
 }
 
 // place is where a booking is.
-func (b *Booking) place() place { return place{b.decision.Target, b.worker, b.load.life} }
+func (b *Booking) place() place { return place{b.decision.Target, b.worker, b.load.life, b.role == engine.Decode} }
 
 // resume lets requests go on that have waited.
 func resume(woken []*sessionWaiter, err error) {

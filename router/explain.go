@@ -56,10 +56,26 @@ func (s *scratch) row(a ask, i int) Row {
 }
 
 // Advise returns the decision that Route would come to, and books nothing. It
-// never waits for room.
+// never waits for room, and neither makes nor refreshes the binding of a session.
 func (r *Router) Advise(ctx context.Context, q *Query) (Decision, error) {
-	var d Decision
-	err := r.suppose(ctx, q, func(s *scratch, choice int) { d = s.decision(q, choice) })
+	t, bound, err := r.SessionTarget(q)
+	if err != nil {
+		return Decision{}, err
+	}
+	if bound && !q.pinned() {
+		follows := *q
+		follows.PinWorker, follows.PinRank, follows.follows = t.Worker, &t.Rank, true
+		d, err := r.advise(ctx, &follows)
+		if err == nil || !about(err, t) {
+			d.Session = SessionFollowed
+			return d, err
+		}
+	}
+	return r.advise(ctx, q)
+}
+
+func (r *Router) advise(ctx context.Context, q *Query) (d Decision, err error) {
+	err = r.suppose(ctx, q, func(s *scratch, choice int) { d = s.decision(q, choice) })
 	return d, err
 }
 

@@ -57,10 +57,11 @@ type binding struct {
 	worker *fleet.Worker
 	life   context.Context // of the worker
 
-	wanted   bool // the engine is to keep the session as well,
-	backed   bool // and does so in this life of the worker
-	opening  bool // somebody sees to that
-	explicit bool // the client has set it up itself
+	told     time.Duration // the timeout that the engine knows
+	wanted   bool          // the engine is to keep the session as well,
+	backed   bool          // and does so in this life of the worker
+	opening  bool          // somebody sees to that
+	explicit bool          // the client has set it up itself
 
 	leases  int
 	closers int  // leases of requests behind which it is to close
@@ -83,6 +84,9 @@ type place struct {
 	target kv.Target
 	worker *fleet.Worker
 	life   context.Context
+	// second says that another worker computes the prompt: that one's engine is to
+	// keep the session.
+	second bool
 }
 
 // sessionWaiter is a request that waits until somebody else has bound its session.
@@ -278,7 +282,8 @@ func (s *sessions) order(b *binding, p place) bool {
 	if b.backed && b.life != nil && b.life.Err() != nil && p.target == b.target {
 		b.backed, b.wanted = false, true // what the worker kept has gone with its last life
 	}
-	if !b.wanted || b.backed || b.opening || b.gone || p.target != b.target {
+	due := b.wanted && !b.backed || b.backed && b.told != b.timeout
+	if p.second || !due || b.opening || b.gone || p.target != b.target {
 		return false
 	}
 	b.opening, b.worker, b.life = true, p.worker, p.life
@@ -289,7 +294,7 @@ func (s *sessions) order(b *binding, p place) bool {
 // any other; where operators are strict and nothing ran in the session, it ends.
 // Those who have waited are returned.
 func (s *sessions) opened(b *binding, err error) []*sessionWaiter {
-	b.opening = false
+	b.opening, b.told = false, b.timeout
 	if err == nil {
 		b.backed = true
 		s.count.Opened++
@@ -308,7 +313,7 @@ func (s *sessions) opened(b *binding, err error) []*sessionWaiter {
 // unopened ends the attempt of one who has gone away before it knew what came of
 // it. The engine may have opened the session all the same.
 func (s *sessions) unopened(b *binding) []*sessionWaiter {
-	b.opening, b.backed = false, true
+	b.opening, b.backed, b.told = false, true, b.timeout
 	if !b.bound {
 		s.remove(b)
 	} else {
