@@ -41,8 +41,8 @@ type Registry struct {
 	promoted      []uint64
 	loads         []*load // that have not ended, in the order they came
 	loaded        []Loaded
-	early         []*prefetch // that have not ended, in the order they came
-	past          []Prefetch  // the newest that have
+	early         []*prefetch           // that have not ended, in the order they came
+	past          []Prefetch            // the newest that have
 	wishes        map[kv.SeqHash][]wish // one for each owner
 	manyWishes    int
 	refs          []Ref // scratch

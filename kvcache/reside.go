@@ -44,6 +44,24 @@ func (r *Registry) Pin(now time.Duration, hashes []kv.SeqHash, pin Pin) (pinned 
 	return pinned
 }
 
+// CloseSession ends a session on every tier, and its pins, those included that wait
+// for blocks to arrive. It reports what the session was on the device.
+func (r *Registry) CloseSession(now time.Duration, id SessionID) (was SessionState) {
+	r.tick(now)
+	was = r.device.pool.CloseSession(id)
+	for k := kv.TierHost; int(k) < tiers; k++ {
+		if t := r.Tier(k); t != nil {
+			t.pool.CloseSession(id)
+		}
+	}
+	if id != 0 {
+		for h := range r.wishes {
+			r.unwish(h, func(w wish) bool { return w.pin.Owner == id })
+		}
+	}
+	return was
+}
+
 // fulfil pins a block that has arrived, if that was wished and its parent is
 // pinned too.
 func (r *Registry) fulfil(t *Tier, ref Ref) {
@@ -60,7 +78,7 @@ func (r *Registry) fulfil(t *Tier, ref Ref) {
 
 // wish enters a pin. Of two wishes of one owner the later deadline wins, as of pins.
 func (r *Registry) wish(h kv.SeqHash, pin Pin) {
-	until := r.now + pin.TTL
+	until := r.device.pool.after(pin.TTL)
 	for i := range r.wishes[h] {
 		if w := &r.wishes[h][i]; w.pin.Owner == pin.Owner {
 			w.until, w.pin.Hard = max(w.until, until), w.pin.Hard || pin.Hard

@@ -62,13 +62,10 @@ func (c *Core) CloseSession(now time.Duration, id kvcache.SessionID) kvcache.Ses
 }
 
 func (c *Core) closeSession(id kvcache.SessionID) kvcache.SessionState {
-	was := c.pool.CloseSession(id)
-	if c.below != nil {
-		for _, t := range c.below.lower {
-			t.Pool().CloseSession(id)
-		}
+	if c.below == nil {
+		return c.pool.CloseSession(id)
 	}
-	return was
+	return c.below.registry.CloseSession(c.start, id)
 }
 
 // Prefetch begins to bring blocks up. Where there are no lower tiers all that is

@@ -188,20 +188,17 @@ func (c *Core) leaveTurn(r *request) {
 	}
 }
 
-// longestPin is longer than any pin that frontends grant.
-const longestPin = 24 * time.Hour
-
 // pin pins a prefix wherever it lies.
 func (c *Core) pin(hashes []kv.SeqHash, pin kvcache.Pin) kvcache.PinResult {
 	res := kvcache.PinResult{Requested: len(hashes)}
 	if c.below == nil {
 		res = c.pool.Pin(hashes, pin)
 	} else {
-		// A session must be known where it is to end its pins, and no shorter than
-		// they last.
+		// A session must be known where it is to end its pins, and then lasts as long
+		// as they do.
 		for _, t := range c.below.lower {
 			if pin.Owner != 0 && pin.TTL > 0 {
-				t.Pool().OpenSession(pin.Owner, kvcache.SessionOptions{Timeout: max(pin.TTL, longestPin)})
+				t.Pool().OpenSession(pin.Owner, kvcache.SessionOptions{})
 			}
 		}
 		pinned := c.below.registry.Pin(c.start, hashes, pin)

@@ -148,3 +148,13 @@ func (c *Core) checkQueue() error {
 
 // Burst is how many passes without a delay are made in a row.
 const Burst = burst
+
+// Sessions returns how many sessions are known on all tiers together.
+func (c *Core) Sessions() (n int) {
+	for k := range c.stats.Tiers {
+		if p := c.poolOf(kv.Tier(k)); p != nil {
+			n += p.Sessions()
+		}
+	}
+	return n
+}

@@ -594,3 +594,56 @@ func TestWritesBeginWhenThePassIsOver(t *testing.T) {
 		}
 	}
 }
+
+// With a session end its pins, and those too that were to hold below once blocks
+// arrive there.
+func TestClosedSessionsPinNothing(t *testing.T) {
+	a := tiered(16, 32, 0)
+	a.PinBudgetG2 = 1
+	w := newCores(t, a)
+	w.submit(0, "pins", ids(0, 21), 1, func(r *mock.Request) {
+		r.Session = 7
+		r.Directives = &kv.Directives{Pins: []kv.Pin{{UpTo: 20, TTL: 24 * time.Hour}}}
+	})
+	w.run(long)
+	pinned := func() int64 {
+		w.cores[0].OpenSession(w.now, 99, kvcache.SessionOptions{}) // takes a look
+		return w.stats(0).Tiers[kv.TierHost].Pinned
+	}
+	if n := pinned(); n != 5 {
+		t.Fatalf("%d blocks are pinned, want 5", n)
+	}
+	w.cores[0].CloseSession(w.now, 7)
+	for i := range uint32(5) {
+		w.submit(0, "flood", ids(10_000*(i+1), 40), 1)
+		w.run(long)
+	}
+	w.submit(0, "again", ids(0, 21), 1)
+	w.run(long)
+	if got := w.on(0, kv.TierHost, ids(0, 20)); len(got) != 5 {
+		t.Fatalf("blocks %v are on the host again, want all 5", got)
+	}
+	if n := pinned(); n != 0 {
+		t.Errorf("%d blocks are pinned for a session that was closed", n)
+	}
+}
+
+// Sessions that clients make up cost nothing once they are idle, also if they ask for
+// long pins.
+func TestIdleSessionsAreForgotten(t *testing.T) {
+	a := tiered(16, 32, 32)
+	a.PinBudgetG1, a.PinBudgetG2, a.PinBudgetG3 = 0, 0, 0
+	w := newCores(t, a)
+	for i := range kvcache.SessionID(200) {
+		w.submit(0, "turn", ids(uint32(i)*100, 9), 1, func(r *mock.Request) {
+			r.Session = 1 + i
+			r.Directives = &kv.Directives{Pins: []kv.Pin{{UpTo: 8, TTL: 24 * time.Hour}}}
+		})
+		w.run(time.Second)
+	}
+	w.now += kvcache.DefaultSessionTimeout
+	w.run(long)
+	if w.cores[0].OpenSession(w.now, 999, kvcache.SessionOptions{}); w.cores[0].Sessions() != 1 {
+		t.Errorf("%d sessions are known, want one", w.cores[0].Sessions())
+	}
+}
