@@ -55,6 +55,9 @@ type counts struct {
 	evictedAs        [kvcache.HardPinned + 1]int64
 	orphans          int64 // metadata that came after its bytes had gone
 	busy             int64 // values that were there, but memory to send them was not
+	// Of what was to be read ahead: values that were in memory, that were nowhere,
+	// and that left memory before anybody asked for them.
+	aheadAlready, aheadMissing, wasted int64
 }
 
 func newCache(o Options) *cache {
@@ -137,6 +140,7 @@ func (c *cache) set(ctx context.Context, sp *space, key string, v content, on co
 		return false, errQuota
 	}
 	sp.used += more
+	u.ahead = false
 	v.version = c.nextVersion()
 	if on.ttl > 0 {
 		v.expires = now + on.ttl
@@ -261,6 +265,7 @@ func (c *cache) put(ctx context.Context, tier int, key string, value, tag []byte
 	fills = fills && tier < c.lastSync // else nobody wants it back
 	for {
 		c.mu.Unlock()
+		begun := time.Now()
 		if fills {
 			v, err = filler.Fill(ctx, key, int64(len(value)), tag, func(b []byte) (uint64, error) {
 				copy(b, value)
@@ -273,6 +278,7 @@ func (c *cache) put(ctx context.Context, tier int, key string, value, tag []byte
 		switch {
 		case err == nil:
 			t.counts.stored++
+			t.counts.down.add(int64(len(value)), begun)
 			c.well(t)
 			return v, nil
 		case errors.Is(err, store.ErrFull):
@@ -290,6 +296,7 @@ func (c *cache) put(ctx context.Context, tier int, key string, value, tag []byte
 
 // use tells that u was asked for.
 func (c *cache) use(u *unit, now time.Duration) {
+	u.ahead = false
 	if c.lease > 0 {
 		u.sp.leaseUntil(u, now+c.lease)
 	}

@@ -35,6 +35,7 @@ func (c *cache) evict(sp *space) bool {
 
 // evicted removes a unit as it is the next to go.
 func (c *cache) evicted(u *unit) {
+	c.spent(u)
 	c.counts.evicted++
 	c.counts.evictedAs[u.sp.order.Class(u.ref)]++
 	c.expel(u)
@@ -83,6 +84,9 @@ func (c *cache) retire(u *unit, tier int) {
 		return
 	}
 	c.tiers[tier].counts.evicted++
+	if tier == 0 {
+		c.spent(u)
+	}
 	c.withdraw(u, only(tier), metadata, whole)
 }
 

@@ -3,6 +3,7 @@ package kvstore
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/dynago/dynago/kvcache/store"
 )
@@ -55,9 +56,11 @@ func (c *cache) fetch(ctx context.Context, u *unit, p part, tier int) *store.Val
 		return nil
 	}
 	c.mu.Unlock()
+	begun := time.Now()
 	v, err := t.Driver.Get(ctx, id)
 	c.mu.Lock()
 	if err == nil && tier > 0 {
+		t.counts.up.add(size, begun)
 		e, b, release := v.Entry, v.Bytes, v.Release
 		return store.NewValue(e, b, func() {
 			release()
@@ -105,6 +108,7 @@ func (c *cache) raise(ctx context.Context, u *unit, p part, tier int) (*store.Va
 	for {
 		var failure error
 		c.mu.Unlock()
+		begun := time.Now()
 		v, err := memory.Fill(ctx, key, size, tag, func(b []byte) (sum uint64, err error) {
 			sum, failure = c.load(ctx, tier, key, b)
 			return sum, failure
@@ -113,6 +117,7 @@ func (c *cache) raise(ctx context.Context, u *unit, p part, tier int) (*store.Va
 		switch {
 		case err == nil:
 			c.tiers[0].counts.stored++
+			c.tiers[tier].counts.up.add(size, begun)
 			at := u.at[p].with(0)
 			for i := 1; i < tier; i++ {
 				if _, err := c.put(ctx, i, key, v.Bytes, tag, true); err == nil {

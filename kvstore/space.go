@@ -44,6 +44,7 @@ type unit struct {
 	epoch   uint32           // of what was asked for it
 	wished  time.Duration    // when a lower tier was told of that last; 0 = nothing was asked
 
+	ahead  bool   // in memory by a prefetch, and nobody has asked for it
 	barred places // tiers that can never have it
 	left   places // tiers that are told later, and that it has had to leave
 

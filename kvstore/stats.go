@@ -29,8 +29,11 @@ type Stats struct {
 	PrefixAsked          int64 // hashes that KV.PREFIX asked for
 	PrefixFound          int64 // and those that began a prompt
 	PinsFull, PinsDenied int64
-	Namespaces           []NamespaceStats
-	Tiers                []TierStats // the fastest first
+	// Values of prefetches that were in memory, that were nowhere, and that left it
+	// before anybody asked for them.
+	PrefetchAlready, PrefetchMissing, PrefetchWasted int64
+	Namespaces                                       []NamespaceStats
+	Tiers                                            []TierStats // the fastest first
 }
 
 // CommandStats counts the calls of one command, and those of them that were
@@ -48,16 +51,21 @@ type ClassCount struct {
 
 // NamespaceStats is what one namespace holds.
 type NamespaceStats struct {
-	Name           string
-	Keys, Values   int // a pair is two keys and one value
-	Expiring       int // values that have a time to live
-	Sessions       int
-	Leased         int // values that were read so recently that they are kept
-	Used, Capacity int64
-	Quota          int64 // 0 = none
-	Deny           bool
-	Pinned         int64 // bytes
-	PinBudget      int64
+	Name         string
+	Keys, Values int // a pair is two keys and one value
+	Expiring     int // values that have a time to live
+	Sessions     int
+	// SessionValues are those tagged with sessions, by their state; one of several
+	// sessions counts with each.
+	SessionValues [kvcache.SessionClosing + 1]int
+	// RetentionExpired is how often priorities and pins came to their end.
+	RetentionExpired int64
+	Leased           int // values that were read so recently that they are kept
+	Used, Capacity   int64
+	Quota            int64 // 0 = none
+	Deny             bool
+	Pinned           int64 // bytes
+	PinBudget        int64
 }
 
 // Stats returns what is known of all namespaces.
@@ -79,12 +87,19 @@ func (c *cache) stats() Stats {
 	st := Stats{
 		Hits: n.hits, Misses: n.misses, Stored: n.stored, Replaced: n.replaced, Evicted: n.evicted, Expired: n.expired,
 		Corrupt: n.corrupt, Full: n.full, Denied: n.denied, Orphans: n.orphans, Busy: n.busy,
+		PrefetchAlready: n.aheadAlready, PrefetchMissing: n.aheadMissing, PrefetchWasted: n.wasted,
 	}
 	for class, values := range n.evictedAs {
 		st.EvictedAs = append(st.EvictedAs, ClassCount{kvcache.Class(class), values})
 	}
-	for _, t := range c.tiers {
-		st.Tiers = append(st.Tiers, t.stats())
+	for i, t := range c.tiers {
+		ts := t.stats()
+		for _, sp := range c.spaces {
+			soft, hard := sp.shelves[i].order.PinnedBlocks()
+			ts.SoftPins += soft
+			ts.HardPins += hard
+		}
+		st.Tiers = append(st.Tiers, ts)
 	}
 	for _, sp := range c.spaces {
 		st.Namespaces = append(st.Namespaces, sp.stats())
@@ -98,6 +113,8 @@ func (sp *space) stats() NamespaceStats {
 		Leased: sp.leases.count, Used: sp.used, Capacity: sp.may, Quota: sp.Quota, Deny: sp.Deny,
 	}
 	st.Pinned, st.PinBudget = sp.order.PinBudget()
+	st.RetentionExpired = sp.order.Expired()
+	sp.order.EachSession(func(_ kvcache.SessionID, state kvcache.SessionState, values int) { st.SessionValues[state] += values })
 	return st
 }
 

@@ -1,7 +1,6 @@
 package kvstore
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -269,22 +268,6 @@ func (t *Tenant) Prefix(model string, hashes []string) int {
 	t.s.traffic.asked.Add(int64(len(hashes)))
 	t.s.traffic.led.Add(int64(n))
 	return n
-}
-
-// Prefetch reads values into memory, the first first, until ctx ends, and returns
-// how many of the keys are there now, and how many bytes of values that are.
-func (t *Tenant) Prefetch(ctx context.Context, keys []string) (found int, size int64) {
-	for _, key := range keys {
-		if ctx.Err() != nil {
-			break
-		}
-		if v := t.s.cache.get(ctx, t.sp, key); v != nil {
-			found++
-			size += v.Size
-			v.Release()
-		}
-	}
-	return found, size
 }
 
 // Flush removes all values that are there when it begins, pinned ones as well, and

@@ -64,6 +64,9 @@ type tierCounts struct {
 	failed                int64 // values that could not be written
 	lost                  int64 // values that were no longer what they had been, or not there
 	late                  int64 // values that were not copied as too many waited
+	down, up              Transfers
+	// Values that a prefetch has read from it, and that it could not read.
+	aheadLoaded, aheadFailed int64
 }
 
 // TierStats is what one tier holds, and what it has done.
@@ -78,6 +81,12 @@ type TierStats struct {
 	Waiting        int   // changes that it has yet to be told of
 	Late           int64 // values that were not copied to it, as too many waited
 	Failing        bool  // the last value did not go into it, or come out of it
+	// Down and Up are values that were written to it and read from it.
+	Down, Up Transfers
+	// Prefetched are values that were read from it before anybody asked for them, and
+	// PrefetchFailed those that could not be.
+	Prefetched, PrefetchFailed int64
+	SoftPins, HardPins         int // values in it that are pinned
 }
 
 func (t *tier) stats() TierStats {
@@ -85,6 +94,7 @@ func (t *tier) stats() TierStats {
 	return TierStats{
 		Name: t.Name, Used: t.used, Capacity: t.capacity(), Hits: n.hits, Stored: n.stored, Evicted: n.evicted,
 		Failed: n.failed, Lost: n.lost, Waiting: t.lag.len(), Late: n.late, Failing: t.ails,
+		Down: n.down, Up: n.up, Prefetched: n.aheadLoaded, PrefetchFailed: n.aheadFailed,
 	}
 }
 

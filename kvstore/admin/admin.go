@@ -94,6 +94,7 @@ func (s *Server) operations() []operation {
 		{"GET", "/v1/kv/sessions/{id}", false, s.session},
 		{"DELETE", "/v1/kv/sessions/{id}", true, s.closeSession},
 		{"POST", "/v1/kv/retain", true, s.retain},
+		{"POST", "/v1/kv/prefetch", true, s.prefetch},
 		{"POST", "/v1/kv/flush", true, s.flush},
 	}
 }

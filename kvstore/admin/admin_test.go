@@ -331,6 +331,10 @@ func TestMetrics(t *testing.T) {
 	s.put("secret", "a", "b", "a")
 	s.want("POST", "/v1/kv/pins", "secret", `{"key":"a","ttl_ms":60000}`, 200, "")
 	s.send("secret", []string{"GET", "a"}, []string{"GET", "none"})
+	s.want("POST", "/v1/kv/prefetch", "secret", `{"keys":["a","none"],"timeout_ms":1000}`, 200, `{"requested":2,"already":1,"loaded":0,"failed":0,"missing":1,"loaded_bytes":0}`)
+	s.want("POST", "/v1/kv/prefetch", "secret", `{"keys":[]}`, 400, "0 keys")
+	s.want("POST", "/v1/kv/prefetch", "secret", `{"keys":["a"],"timeout_ms":-1}`, 400, "timeout_ms")
+	s.want("GET", "/v1/kv/keys/a", "secret", "", 200, `"tiers":["memory"]`)
 	page := s.ask("GET", "/metrics", "", "")
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(page.body))
@@ -371,6 +375,13 @@ func TestMetrics(t *testing.T) {
 		{"kvbm_inactive_pool_size", []string{"pool=host"}, 2},
 		{"dynago_kv_evictions_total", []string{"class=plain", "pool=host"}, 0},
 		{"dynago_kv_pin_requests_total", []string{"outcome=full"}, 1},
+		{"dynago_kv_pinned_blocks", []string{"kind=soft", "pool=host"}, 1},
+		{"dynago_kv_pinned_blocks", []string{"kind=hard", "pool=host"}, 0},
+		{"dynago_kv_session_blocks", []string{"state=idle"}, 0},
+		{"dynago_kv_retention_expired_total", nil, 0},
+		{"dynago_kv_prefetch_blocks_total", []string{"outcome=already", "tier=host"}, 1},
+		{"dynago_kv_prefetch_blocks_total", []string{"outcome=missing", "tier=none"}, 1},
+		{"dynago_kv_prefetch_wasted_blocks_total", nil, 0},
 		{"dynago_kvstore_commands_total", []string{"command=SET"}, 3},
 		{"dynago_kvstore_commands_failed_total", []string{"command=SET"}, 0},
 		{"dynago_kvstore_keys", []string{"namespace=closed"}, 2},

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/dynago/dynago/kvcache"
 	"github.com/dynago/dynago/kvstore"
 )
 
@@ -70,6 +71,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, f := range m.figures {
 		ch <- f.desc
 	}
+	ch <- transferTimes
 }
 
 // Collect implements prometheus.Collector.
@@ -80,6 +82,26 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		f.of(&st, func(v float64, labels ...string) {
 			ch <- prometheus.MustNewConstMetric(f.desc, f.kind, v, labels...)
 		})
+	}
+	eachEdge(&st, func(edge string, t *kvstore.Transfers) {
+		within, sum := map[float64]uint64{}, uint64(0)
+		for i, bound := range kvstore.TransferBounds() {
+			sum += uint64(t.Within[i])
+			within[bound] = sum
+		}
+		ch <- prometheus.MustNewConstHistogram(transferTimes, uint64(t.Values), t.Time.Seconds(), within, edge)
+	})
+}
+
+var transferTimes = prometheus.NewDesc("dynago_kv_transfer_seconds", "How long values took between memory and a pool below it.", []string{"edge"}, nil)
+
+// eachEdge calls do for both ways between memory and each pool below it.
+func eachEdge(st *kvstore.Stats, do func(edge string, t *kvstore.Transfers)) {
+	for i := range st.Tiers {
+		if t := &st.Tiers[i]; i > 0 {
+			do(host+"_"+poolOf(t.Name), &t.Down)
+			do(poolOf(t.Name)+"_"+host, &t.Up)
+		}
 	}
 }
 
@@ -128,6 +150,17 @@ func blockFigures() []figure {
 			say(float64(st.PinsFull), "full")
 			say(float64(st.PinsDenied), "denied")
 		}),
+		newFigure(gauge, "dynago_kv_session_blocks", "Values tagged with sessions, by the state of the session.", []string{"state"}, func(st *kvstore.Stats, say func(float64, ...string)) {
+			for state := kvcache.SessionActive; state <= kvcache.SessionClosing; state++ {
+				n := 0
+				for i := range st.Namespaces {
+					n += st.Namespaces[i].SessionValues[state]
+				}
+				say(float64(n), state.String())
+			}
+		}),
+		one(counter, "dynago_kv_retention_expired_total", "Priorities and pins of values that came to the end of their time.", sum(func(n *kvstore.NamespaceStats) int64 { return n.RetentionExpired })),
+		one(counter, "dynago_kv_prefetch_wasted_blocks_total", "Values that were read ahead, and left memory before anybody asked for them.", func(st *kvstore.Stats) int64 { return st.PrefetchWasted }),
 		one(counter, "dynago_kv_checksum_failures_total", "Values that were not what was stored, and were dropped.", func(st *kvstore.Stats) int64 { return st.Corrupt }),
 	}
 }
@@ -163,6 +196,26 @@ func tierFigures() []figure {
 		each(counter, "dynago_kvstore_pool_failed_total", "Values that could not be written to it.", func(t *kvstore.TierStats) int64 { return t.Failed }),
 		each(counter, "dynago_kvstore_pool_lost_total", "Values that it no longer had, or not as they were.", func(t *kvstore.TierStats) int64 { return t.Lost }),
 		each(gauge, "dynago_kvstore_pool_waiting", "Changes that it has yet to be told of.", func(t *kvstore.TierStats) int64 { return int64(t.Waiting) }),
+		newFigure(gauge, "dynago_kv_pinned_blocks", "Values that are pinned, by pool and by the kind of their pins.", []string{"pool", "kind"}, func(st *kvstore.Stats, say func(float64, ...string)) {
+			for i := range st.Tiers {
+				t := &st.Tiers[i]
+				say(float64(t.SoftPins), poolOf(t.Name), "soft")
+				say(float64(t.HardPins), poolOf(t.Name), "hard")
+			}
+		}),
+		newFigure(counter, "dynago_kv_prefetch_blocks_total", "Values that were to be read ahead, by where they lay and what became of it.", []string{"tier", "outcome"}, func(st *kvstore.Stats, say func(float64, ...string)) {
+			say(float64(st.PrefetchAlready), host, "already")
+			say(float64(st.PrefetchMissing), "none", "missing")
+			for i := range st.Tiers {
+				if t := &st.Tiers[i]; i > 0 {
+					say(float64(t.Prefetched), poolOf(t.Name), "loaded")
+					say(float64(t.PrefetchFailed), poolOf(t.Name), "failed")
+				}
+			}
+		}),
+		newFigure(counter, "dynago_kv_transfer_bytes_total", "Bytes of values that went between memory and a pool below it.", []string{"edge"}, func(st *kvstore.Stats, say func(float64, ...string)) {
+			eachEdge(st, func(edge string, t *kvstore.Transfers) { say(float64(t.Bytes), edge) })
+		}),
 		newFigure(counter, "dynago_kv_offload_skipped_total", "Values that were not copied, by edge and reason.", []string{"edge", "reason"}, func(st *kvstore.Stats, say func(float64, ...string)) {
 			for i := range st.Tiers {
 				if t := &st.Tiers[i]; i > 0 {

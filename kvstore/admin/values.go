@@ -87,6 +87,7 @@ func (s *Server) namespaces(_ *http.Request, t *kvstore.Tenant) (any, error) {
 type entry struct {
 	Key           string    `json:"key"`
 	Bytes         int64     `json:"bytes"`
+	Tiers         []string  `json:"tiers"`
 	Pair          bool      `json:"pair"`
 	Leased        bool      `json:"leased"`
 	Class         string    `json:"class"`
@@ -101,7 +102,7 @@ type entry struct {
 func showEntry(e kvstore.Entry) entry {
 	r := e.Retention
 	return entry{
-		Key: e.Key, Bytes: e.Size, Pair: e.Pair, Leased: e.Leased, Class: e.Class.String(),
+		Key: e.Key, Bytes: e.Size, Tiers: e.Tiers, Pair: e.Pair, Leased: e.Leased, Class: e.Class.String(),
 		Priority: r.Priority, PriorityUntil: moment(r.PriorityDeadline),
 		PinnedUntil: moment(r.PinDeadline), HardPin: r.HardPin, Ephemeral: r.Ephemeral, Expires: e.Expires.UTC(),
 	}
