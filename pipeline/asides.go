@@ -32,7 +32,7 @@ type asides struct {
 	at, told whereabouts
 
 	arrived, sent, computed, first, last time.Time
-	data                                 json.RawMessage // of the engine, not told yet
+	data                                 []json.RawMessage // of the engine, not told yet
 	likely                               []engine.Logprob
 	dropped                              []uint32 // of text that nobody sees
 }
@@ -114,8 +114,8 @@ func (a *asides) delta(d *engine.Delta, from kv.Target) {
 		return
 	}
 	a.item(len(d.TokenIDs), d.Finish != engine.Running, from)
-	if len(d.EngineData) > 0 {
-		a.data = d.EngineData
+	if len(d.EngineData) > 0 && a.want.Has(nvext.WantEngineData|nvext.WantRoutedExperts) {
+		a.data = append(a.data, d.EngineData)
 	}
 	if d.PromptLogprobs != nil {
 		a.likely = d.PromptLogprobs
@@ -163,10 +163,10 @@ func (a *asides) ahead(j *job, e *chat.Event) (list []chat.Event) {
 		tell(nvext.MemberWorkerID, a.at.json())
 	}
 	a.told = a.at
-	if a.data != nil {
-		a.engine(tell)
-		a.data = nil
+	for _, data := range a.data {
+		a.engine(data, tell)
 	}
+	a.data = nil
 	if e.Kind != chat.Finished {
 		return list
 	}
@@ -199,20 +199,20 @@ func marshal(v any) []byte {
 var lenient = jsonv2.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
 // engine tells what the engine has told, as it has said it.
-func (a *asides) engine(tell func(name string, value []byte)) {
-	if !jsontext.Value(a.data).IsValid(lenient) {
+func (a *asides) engine(data json.RawMessage, tell func(name string, value []byte)) {
+	if !jsontext.Value(data).IsValid(lenient) {
 		return
 	}
 	if a.want.Has(nvext.WantRoutedExperts) {
 		var has struct {
 			Experts jsontext.Value `json:"routed_experts"`
 		}
-		if err := jsonv2.Unmarshal(a.data, &has, lenient); err == nil && has.Experts != nil {
+		if err := jsonv2.Unmarshal(data, &has, lenient); err == nil && has.Experts != nil {
 			tell(nvext.MemberRoutedExperts, has.Experts)
 		}
 	}
 	if a.want.Has(nvext.WantEngineData) {
-		tell(nvext.MemberEngineData, a.data)
+		tell(nvext.MemberEngineData, data)
 	}
 }
 

@@ -27,6 +27,7 @@ type meta struct {
 	Completion     *int           `json:"completion_tokens"`
 	Cached         *int           `json:"cached_tokens"`
 	CachedDetails  jsontext.Value `json:"cached_tokens_details"`
+	Experts        jsontext.Value `json:"routed_experts"`
 	Reasoning      *int           `json:"reasoning_tokens"`
 	OutputLogprobs []entry        `json:"output_token_logprobs"`
 	OutputTop      [][]entry      `json:"output_top_logprobs"`

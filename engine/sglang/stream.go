@@ -236,13 +236,14 @@ func (s *stream) take(c *chunk) (d engine.Delta, err error) {
 }
 
 // own is what the server tells besides, in its own words: from which tier the
-// cached tokens came, and a reason to finish that is none of ours.
+// cached tokens came, which experts have computed each token, and a reason to finish
+// that is none of ours.
 func (m *meta) own(word jsontext.Value) json.RawMessage {
 	var out []byte
 	for _, member := range []struct {
 		name  string
 		value jsontext.Value
-	}{{"finish_reason", word}, {"cached_tokens_details", m.CachedDetails}} {
+	}{{"finish_reason", word}, {"cached_tokens_details", m.CachedDetails}, {"routed_experts", m.Experts}} {
 		if len(member.value) == 0 || member.value.Kind() == 'n' {
 			continue
 		}

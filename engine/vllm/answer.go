@@ -36,6 +36,8 @@ type choice struct {
 	Logprobs       *tokenLogprobs `json:"logprobs"`
 	FinishReason   string         `json:"finish_reason"`
 	PromptLogprobs []likelihoods  `json:"prompt_logprobs"`
+	// Experts is which experts have computed each token, of servers that tell.
+	Experts jsontext.Value `json:"routed_experts"`
 }
 
 type usage struct {
@@ -115,6 +117,9 @@ func (a *answer) take(pieces [][]byte) (all engine.Delta, err error) {
 		if d.PromptLogprobs != nil {
 			all.PromptLogprobs = d.PromptLogprobs
 		}
+		if d.EngineData != nil {
+			all.EngineData = d.EngineData
+		}
 	}
 	return all, nil
 }
@@ -168,6 +173,11 @@ func (a *answer) read(data []byte) (engine.Delta, error) {
 		if d.PromptLogprobs, err = promptLogprobs(a.r.TokenIDs, all, *k); err != nil {
 			return engine.Delta{}, err
 		}
+	}
+	if c.Experts != nil && c.Experts.Kind() != 'n' {
+		var o object
+		o.raw("routed_experts", c.Experts)
+		d.EngineData = o.end()
 	}
 	return a.add(d, c.Text != "", c.FinishReason)
 }

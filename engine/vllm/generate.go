@@ -214,7 +214,7 @@ func (e *Engine) attempt(ctx context.Context, q *asking, card *engine.Card, d *d
 			break
 		}
 		delta, failed := a.take(bunch.Events)
-		if len(delta.TokenIDs) > 0 || delta.PromptLogprobs != nil {
+		if len(delta.TokenIDs) > 0 || delta.PromptLogprobs != nil || delta.EngineData != nil {
 			q.begun = true
 			if !q.yield(delta, nil) {
 				e.abort(r.ID, d, &a)

@@ -68,7 +68,7 @@ func (s *scan) choice(t *told) bool {
 			reason, ok := s.string()
 			t.reason = string(reason)
 			return ok && utf8.Valid(reason)
-		case "logprobs", "prompt_logprobs":
+		case "logprobs", "prompt_logprobs", "routed_experts":
 			return s.null()
 		}
 		return s.skip()

@@ -287,6 +287,7 @@ type metaInfo struct {
 	Completion int     `json:"completion_tokens"`
 	Cached     int     `json:"cached_tokens"`
 	Details    any     `json:"cached_tokens_details,omitempty"`
+	Experts    string  `json:"routed_experts,omitempty"`
 	Output     []any   `json:"output_token_logprobs,omitempty"`
 	OutputTop  [][]any `json:"output_top_logprobs,omitempty"`
 	Input      []any   `json:"input_token_logprobs,omitempty"`
@@ -325,6 +326,7 @@ func (a *answer) give(d engine.Delta) {
 		m.Details = map[string]int{"device": a.cached, "host": 0}
 	}
 	if m.Finish != nil {
+		m.Experts = a.s.cfg.Experts
 		a.finish() // who sees the end may use the id again, and go on
 		if a.leave != nil {
 			a.leave(slices.Concat(a.r.TokenIDs, a.ids))

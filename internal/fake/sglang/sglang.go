@@ -57,6 +57,8 @@ type Config struct {
 	GivenSeed bool
 	// MostRunning is --max-queued-requests, in requests that run or wait; 0: any.
 	MostRunning int
+	// Experts is --enable-return-routed-experts: what the end of an answer tells.
+	Experts string
 	// Retract takes tokens of cumulative streams back now and then.
 	Retract bool
 	// Mode is --disaggregation-mode: "", prefill or decode; Bootstrap is then where

@@ -348,6 +348,9 @@ func (s *Server) choice(a *asked, d *engine.Delta, gen bool) map[string]any {
 			c["stop_reason"] = d.MatchedIDs[0]
 		}
 	}
+	if s.config.Experts != "" && d.Finish != engine.Running {
+		c["routed_experts"] = s.config.Experts
+	}
 	if d.Logprobs != nil {
 		if gen {
 			c["logprobs"] = s.tokenLogprobs(d.Logprobs)

@@ -51,6 +51,8 @@ type Config struct {
 	OldErrors, NoZeroCached bool
 	// NoSleepMetric is a build whose metrics do not tell whether it sleeps.
 	NoSleepMetric bool
+	// Experts is --enable-return-routed-experts: what the last piece of an answer tells.
+	Experts string
 	// Adapters are loaded from the start.
 	Adapters []string
 	// Transfer is how it hands blocks to other servers.
