@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"iter"
 	"net"
 	"regexp"
@@ -38,6 +39,7 @@ type row struct {
 	modes       []bool   // streaming or not; nil: both
 	flags       []string // of the server; those of one kind share one
 	env         []string
+	pair        bool // prompts are computed by workers of their own
 	// before, if not nil, runs ahead of the request.
 	before func(t *testing.T, c *crossing)
 	status int    // 0: 200
@@ -57,12 +59,13 @@ type crossing struct {
 	api    string
 	stream bool
 	reply
-	sent []sight // what workers were asked meanwhile
+	sent  []sight // what workers were asked meanwhile
+	after func()  // what ends that which has been begun before; nil: nothing has
 }
 
 // sight is one request as a worker has got it.
 type sight struct {
-	worker int // 0 or 1
+	worker int // the number among those of the stage
 	*engine.Request
 }
 
@@ -105,12 +108,20 @@ func (c *crossing) body() string {
 	return "{" + strings.Join(members, ",") + "}"
 }
 
-// fill puts the fleet into a text. {worker} and {other} are the ids of its workers, {here} stands for
-// this row on this API and in this mode.
+// fill puts the fleet into a text, as the ids of its workers. {here} stands for this
+// row on this API and in this mode, and {mark} is a number made of that, so that texts
+// that begin with it have no blocks in common.
 func (c *crossing) fill(text string) string {
+	third := "{ranked}"
+	if c.row.pair {
+		third = "{prefill}"
+	}
+	here := fmt.Sprintf("%s-%s-%t", strings.ReplaceAll(c.row.field, " ", "-"), c.api, c.stream)
+	mark := fnv.New64a()
+	mark.Write([]byte(here))
 	return strings.NewReplacer(
-		"{worker}", fmt.Sprint(c.ids[0]), "{other}", fmt.Sprint(c.ids[1]),
-		"{here}", fmt.Sprintf("%s-%s-%t", strings.ReplaceAll(c.row.field, " ", "-"), c.api, c.stream),
+		"{worker}", fmt.Sprint(c.ids[0]), "{other}", fmt.Sprint(c.ids[1]), third, fmt.Sprint(c.ids[2]), "{prefill2}", fmt.Sprint(c.ids[len(c.ids)-1]),
+		"{here}", here, "{mark}", strconv.FormatUint(mark.Sum64(), 36),
 	).Replace(text)
 }
 
@@ -159,7 +170,12 @@ type stage struct {
 	ids  []uint64 // of the workers
 }
 
-const stageWorkers = 2
+// Workers of a stage: two of one rank, and one of two; or, in pairs, two that answer
+// and two that compute prompts of one rank and of two.
+const (
+	stageWorkers = 3
+	pairWorkers  = 4
+)
 
 // sights are what workers were asked, in order.
 type sights struct {
@@ -215,6 +231,13 @@ rules:
   - name: it thinks
     when: {user: ponder}
     emit: "<think>\nOne two three four five six seven eight nine ten eleven twelve.\n</think>\n\nThought about it."
+  - name: it closes a thought that the prompt has opened
+    when: {user: half a thought}
+    emit: "A thought.\n</think>\n\nAnd done."
+  - name: it does not end
+    when: {user: hold the line}
+    pace: {ttft: 1h}
+    emit: never
   - name: it calls
     when: {user: weather, offers: get_weather}
     emit: |-
@@ -226,7 +249,7 @@ default:
 `
 
 // newStage starts a program with these flags, and the workers of its demo model.
-func newStage(t *testing.T, env, flags []string) *stage {
+func newStage(t *testing.T, env, flags []string, pair bool) *stage {
 	t.Helper()
 	model, err := demoModel()
 	if err != nil {
@@ -236,12 +259,22 @@ func newStage(t *testing.T, env, flags []string) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{seen: new(sights), ids: make([]uint64, stageWorkers)}
+	workers := stageWorkers
+	if pair {
+		workers = pairWorkers
+	}
+	s := &stage{seen: new(sights), ids: make([]uint64, workers)}
 	var urls []string
 	args := []string{"--model-path", demoFolder(t), "--log-level", "debug"}
-	for i := range stageWorkers {
+	for i := range workers {
 		config := mockOf(t, demo.Name, false)
 		config.Script, config.VocabSize = script, model.VocabularySize
+		if pair {
+			config.Args.WorkerType = []string{"decode", "decode", "prefill", "prefill"}[i]
+		}
+		if i == workers-1 {
+			config.Args.DPSize = 2
+		}
 		e, err := mock.New(config)
 		if err != nil {
 			t.Fatal(err)
@@ -272,7 +305,7 @@ func newStage(t *testing.T, env, flags []string) *stage {
 				s.ids[i] = w.ID
 			}
 		}
-		return ready == stageWorkers
+		return ready == workers
 	})
 	return s
 }
@@ -284,11 +317,14 @@ func promises() []row {
 
 // Every promise holds on every API that makes it, in both modes.
 func TestNvext(t *testing.T) {
-	type kind struct{ env, flags string }
+	type kind struct {
+		env, flags string
+		pair       bool
+	}
 	var kinds []kind
 	of := map[kind][]row{}
 	for _, r := range promises() {
-		k := kind{strings.Join(r.env, "\n"), strings.Join(r.flags, "\n")}
+		k := kind{strings.Join(r.env, "\n"), strings.Join(r.flags, "\n"), r.pair}
 		if of[k] == nil {
 			kinds = append(kinds, k)
 		}
@@ -296,7 +332,9 @@ func TestNvext(t *testing.T) {
 	}
 	for i, k := range kinds {
 		t.Run(fmt.Sprintf("server %d", i), func(t *testing.T) {
-			s := newStage(t, of[k][0].env, of[k][0].flags)
+			s := newStage(t, of[k][0].env, of[k][0].flags, k.pair)
+			server := s.program.t
+			defer func() { s.program.t = server }()
 			for _, r := range of[k] {
 				t.Run(r.field, func(t *testing.T) { r.cross(t, s) })
 			}
@@ -317,8 +355,12 @@ func (r *row) cross(t *testing.T, s *stage) {
 		for _, stream := range modes {
 			t.Run(fmt.Sprintf("%s stream=%t", api, stream), func(t *testing.T) {
 				c := &crossing{stage: s, row: r, api: api, stream: stream}
+				s.t = t // what is asked on the way is asked for this crossing
 				if r.before != nil {
 					r.before(t, c)
+				}
+				if c.after != nil {
+					defer c.after()
 				}
 				c.run(t)
 				if want := cmp.Or(r.status, 200); c.status != want {
