@@ -39,7 +39,7 @@ const (
 
 const (
 	longestLease  = time.Hour
-	keepWarmEvery = time.Second
+	keepWarmEvery = 250 * time.Millisecond
 	// warmTime is how long one prefix may take.
 	warmTime = 30 * time.Second
 	// oldAge is which part of a worker's blocks others have computed since a prefix was

@@ -34,8 +34,8 @@ type Retention struct {
 	// KeepWarmBudget how much of a worker's blocks these may be, from 0 to 1.
 	KeepWarm       KeepWarm
 	KeepWarmBudget float64
-	// KeepWarmEvery is how often is looked whether something has to be warmed; 0 means
-	// a second.
+	// KeepWarmEvery is how often is looked whether something has to be warmed; 0 is
+	// four times a second.
 	KeepWarmEvery time.Duration
 }
 
