@@ -10,7 +10,6 @@ import (
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/internal/sse"
-	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/nvext"
 	"github.com/dynago/dynago/pipeline"
 )
@@ -257,8 +256,8 @@ func (j *job) run(w http.ResponseWriter) {
 // requests joins the prompts of a call with what came beside them.
 func (j *job) requests(notes []pipeline.Notes) []*pipeline.Request {
 	id := &j.beside.identity
-	directives := kv.Directives{Session: kv.Session{ID: id.Key, Parent: id.Parent}, EvictSession: id.Final}
 	ext := j.call.ext
+	directives := inSession(id, ext)
 	if ext != nil {
 		directives.Namespace.Salt = ext.CacheSalt
 		if ext.AgentHints != nil {

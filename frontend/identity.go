@@ -2,7 +2,9 @@ package frontend
 
 import (
 	"net/http"
+	"time"
 
+	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/nvext"
 	"github.com/dynago/dynago/pipeline"
 	"github.com/dynago/dynago/router"
@@ -85,6 +87,23 @@ func session(n *pipeline.Notes) string {
 		return "degraded"
 	case n.Session == router.SessionPinned:
 		return "pinned"
+	case n.Session == router.SessionUnknown:
+		return "unknown"
 	}
 	return ""
+}
+
+// inSession returns what workers are told of the session that a request is of.
+func inSession(id *nvext.Identity, ext *nvext.Ext) kv.Directives {
+	d := kv.Directives{Session: kv.Session{ID: id.Key, Parent: id.Parent}, EvictSession: id.Final}
+	if ext == nil || ext.SessionControl == nil {
+		return d
+	}
+	c := ext.SessionControl
+	d.EvictSession = d.EvictSession || c.Ends()
+	d.Session.Ephemeral = c.Ephemeral != nil && *c.Ephemeral
+	if c.Timeout != nil {
+		d.Session.Timeout = time.Duration(*c.Timeout) * time.Second
+	}
+	return d
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"testing"
+	"time"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/frontend"
@@ -37,6 +38,15 @@ func TestHeadersComeDown(t *testing.T) {
 		}},
 		"session of the body": {nil, full, []string{"x-session-id", "other"}, func(r *pipeline.Request) bool {
 			return r.Identity == nvext.Identity{Chain: "control", Key: "control"}
+		}},
+		"terms of a session": {nil, `{"model":"demo","messages":[{"role":"user","content":"Hi"}],"nvext":{"session_control":{"session_id":"c","action":"bind","timeout":7,"ephemeral":true}}}`, nil, func(r *pipeline.Request) bool {
+			return r.KV.Session == kv.Session{ID: "c", Timeout: 7 * time.Second, Ephemeral: true} && !r.KV.EvictSession
+		}},
+		"close of a session": {nil, `{"model":"demo","messages":[{"role":"user","content":"Hi"}],"nvext":{"session_control":{"session_id":"c","action":"close"}}}`, nil, func(r *pipeline.Request) bool {
+			return r.KV.Session == kv.Session{ID: "c"} && r.KV.EvictSession
+		}},
+		"last of a trajectory": {nil, `{"model":"demo","messages":[{"role":"user","content":"Hi"}],"nvext":{"agent_context":{"session_type_id":"a","session_id":"b","trajectory_id":"c","trajectory_final":true}}}`, nil, func(r *pipeline.Request) bool {
+			return r.Identity.Final && r.KV.EvictSession
 		}},
 		"prompt cache key": {nil, `{"model":"demo","messages":[{"role":"user","content":"Hi"}],"prompt_cache_key":"family"}`, nil, func(r *pipeline.Request) bool {
 			return r.Identity.Key == "family"
@@ -76,19 +86,21 @@ func TestHeadersComeDown(t *testing.T) {
 	}
 }
 
-// A client that has named a worker is told that its session follows.
-func TestPinnedSessionIsTold(t *testing.T) {
-	for _, use := range []router.SessionUse{router.SessionFollowed, router.SessionPinned} {
+// A client is told what became of its session where that may surprise it.
+func TestSessionIsTold(t *testing.T) {
+	for want, notes := range map[string]pipeline.Notes{
+		"":         {Session: router.SessionFollowed},
+		"pinned":   {Session: router.SessionPinned},
+		"unknown":  {Session: router.SessionUnknown},
+		"degraded": {Session: router.SessionBound, Degraded: true},
+	} {
 		backend := newFake()
 		backend.run = func(_ context.Context, requests []*pipeline.Request) iter.Seq2[chat.Event, error] {
 			return func(yield func(chat.Event, error) bool) {
-				requests[0].Notes.Session = use // as late as it may come
+				n := requests[0].Notes
+				n.Session, n.Degraded = notes.Session, notes.Degraded // as late as it may come
 				hello(1)(yield)
 			}
-		}
-		want := ""
-		if use == router.SessionPinned {
-			want = "pinned"
 		}
 		s := start(t, backend)
 		for _, stream := range []string{"true", "false"} {

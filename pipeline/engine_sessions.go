@@ -36,6 +36,7 @@ func (r *Request) control() *router.SessionControl {
 	if said.Timeout != nil {
 		c.Timeout = time.Duration(*said.Timeout) * time.Second
 	}
+	c.Ephemeral = said.Ephemeral != nil && *said.Ephemeral
 	return c
 }
 
@@ -49,11 +50,10 @@ var actions = map[string]router.SessionAction{
 func (j *job) enter(ctx context.Context, b *router.Booking) (degraded bool, err error) {
 	c := j.request.control()
 	asked := c != nil && c.Action == router.OpenSession
-	timeout, opens := b.SessionToOpen()
-	if !opens {
+	if !b.OpensSession() {
 		return asked && !b.SessionKept(), nil
 	}
-	err = j.openSession(ctx, b, timeout)
+	err = j.openSession(ctx, b)
 	if err != nil && ctx.Err() != nil {
 		return false, engine.CauseOf(ctx, err) // nobody knows what came of it
 	}
@@ -64,6 +64,15 @@ func (j *job) enter(ctx context.Context, b *router.Booking) (degraded bool, err 
 	return err != nil, nil
 }
 
+// onTerms lets the worker know what the client has said of its session at its
+// beginning, which that worker may not have heard.
+func (j *job) onTerms(b *router.Booking) {
+	if terms, bound := b.SessionTerms(); bound && j.request.control() != nil {
+		s := &j.request.KV.Session
+		s.Timeout, s.Ephemeral = terms.Timeout, s.Ephemeral || terms.Ephemeral
+	}
+}
+
 // unopened says whether a request is refused because its session was not opened, by
 // it or by another one.
 func unopened(err error) bool {
@@ -71,7 +80,7 @@ func unopened(err error) bool {
 	return ok && e.Op == openOp
 }
 
-func (j *job) openSession(ctx context.Context, b *router.Booking, timeout time.Duration) error {
+func (j *job) openSession(ctx context.Context, b *router.Booking) error {
 	worker, r := b.Worker(), j.request
 	card := worker.Card()
 	if card == nil {
@@ -84,7 +93,8 @@ func (j *job) openSession(ctx context.Context, b *router.Booking, timeout time.D
 		return e
 	}
 	key := kv.SessionKey{Model: r.Notes.Model, Salt: r.KV.Namespace.Salt, ID: r.Identity.Key}
-	options := engine.SessionOptions{Timeout: timeout + sessionSlack, Capacity: sessionCapacity, Ephemeral: r.KV.Session.Ephemeral}
+	terms, _ := b.SessionTerms()
+	options := engine.SessionOptions{Timeout: terms.Timeout + sessionSlack, Capacity: sessionCapacity, Ephemeral: terms.Ephemeral}
 	if card.Ranks() > 1 {
 		options.Rank = new(b.Decision().Target.Rank)
 	}

@@ -298,6 +298,7 @@ func (c *carry) again(ctx context.Context, ids []uint32) error {
 		degraded, err := c.enter(ctx, begins(plan, booking))
 		if c.alone {
 			c.request.Notes.Degraded = degraded
+			c.onTerms(begins(plan, booking))
 		}
 		return plan, booking, err
 	})

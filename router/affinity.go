@@ -98,7 +98,7 @@ func (a *affinity) wishOf(q *Query, model string) wish {
 	}
 	k := wish{
 		key:   sessionKey{model: model, salt: q.Namespace.Salt, id: q.Session.ID, role: role},
-		binds: a.ttl > 0, timeout: a.ttl, final: q.Session.Final,
+		binds: a.ttl > 0, SessionTerms: SessionTerms{Timeout: a.ttl}, final: q.Session.Final,
 		pinned: q.pinned(), pin: kv.Target{Worker: q.PinWorker}, anyRank: q.PinRank == nil,
 	}
 	if q.PinRank != nil {
@@ -108,8 +108,9 @@ func (a *affinity) wishOf(q *Query, model string) wish {
 		k.control, k.action = true, c.Action
 		k.final = k.final || c.Action == CloseSession
 		k.engine = c.Action == OpenSession && q.Role != engine.Decode
-		if k.sets() || k.timeout == 0 {
-			k.timeout = min(cmp.Or(c.Timeout, DefaultSessionTimeout), mostSessionTTL)
+		k.Ephemeral = c.Ephemeral && k.sets()
+		if k.sets() || k.Timeout == 0 {
+			k.Timeout = min(cmp.Or(c.Timeout, DefaultSessionTimeout), mostSessionTTL)
 		}
 		k.binds = k.binds || k.sets()
 	}
@@ -318,7 +319,7 @@ func (v *visit) book(booking *Booking, b *binding, use SessionUse, opens, first 
 	booking.decision.Queue = max(booking.decision.Queue, v.waited)
 	if b != nil {
 		booking.lease = &lease{
-			affinity: v.affinity, binding: b, opens: opens, timeout: v.timeout,
+			affinity: v.affinity, binding: b, opens: opens,
 			leased: leased{final: v.final, first: first},
 		}
 	}
@@ -326,7 +327,9 @@ func (v *visit) book(booking *Booking, b *binding, use SessionUse, opens, first 
 }
 
 // place is where a booking is.
-func (b *Booking) place() place { return place{b.decision.Target, b.worker, b.load.life, b.role == engine.Decode} }
+func (b *Booking) place() place {
+	return place{b.decision.Target, b.worker, b.load.life, b.role == engine.Decode}
+}
 
 // resume lets requests go on that have waited.
 func resume(woken []*sessionWaiter, err error) {

@@ -13,7 +13,6 @@ type lease struct {
 	*affinity
 	leased
 	binding *binding
-	timeout time.Duration
 	opens   bool // it has to see to the engine's part, and has not yet
 	ended   bool
 }
@@ -39,17 +38,29 @@ func (l *lease) end(served bool) (woken []*sessionWaiter) {
 	return woken
 }
 
-// SessionToOpen says whether the caller has to let the worker's engine keep the
-// request's session, and for how long while it is idle. If so, others of the session
-// wait until [Booking.SessionOpened] or Release is called.
-func (b *Booking) SessionToOpen() (timeout time.Duration, opens bool) {
+// SessionTerms returns how the session of the request is kept, or false if it is
+// bound to nothing.
+func (b *Booking) SessionTerms() (terms SessionTerms, bound bool) {
 	l := b.lease
 	if l == nil {
-		return 0, false
+		return SessionTerms{}, false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.binding.timeout, l.opens
+	return l.binding.SessionTerms, true
+}
+
+// OpensSession says whether the caller has to let the worker's engine keep the
+// request's session. If so, others of the session that want the same wait until
+// [Booking.SessionOpened] or Release is called.
+func (b *Booking) OpensSession() bool {
+	l := b.lease
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.opens
 }
 
 // SessionOpened tells what came of that. If the engine does not keep the session, it
@@ -107,7 +118,7 @@ func (a *affinity) tell(b *binding) {
 	}
 	a.close(&SessionEnd{
 		Key:    kv.SessionKey{Model: b.key.model, Salt: b.key.salt, ID: b.key.id},
-		Worker: b.worker, Life: b.life, Timeout: b.timeout,
+		Worker: b.worker, Life: b.life, Timeout: b.Timeout,
 		Done: func() {
 			a.mu.Lock()
 			defer a.unlock()

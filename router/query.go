@@ -79,8 +79,15 @@ type Session struct {
 
 // SessionControl is what a client wants done about the binding of its session.
 type SessionControl struct {
-	Action  SessionAction
-	Timeout time.Duration // idle, of those that set up; 0 is [DefaultSessionTimeout]
+	Action SessionAction
+	SessionTerms
+}
+
+// SessionTerms are how a session is kept. Of a client that sets its session up they
+// are what it asks for.
+type SessionTerms struct {
+	Timeout   time.Duration // while it is idle; 0 is [DefaultSessionTimeout]
+	Ephemeral bool          // its blocks are worth nothing behind its end
 }
 
 // SessionAction is what a turn does to its session.

@@ -47,8 +47,8 @@ type sessions struct {
 
 // binding is one conversation's.
 type binding struct {
-	key     sessionKey
-	timeout time.Duration
+	key sessionKey
+	SessionTerms
 
 	// bound says that target is where the session goes; before that somebody chooses
 	// it, or opens the session there, and the others wait.
@@ -100,18 +100,18 @@ type sessionWaiter struct {
 
 // wish is what one request wants of its session.
 type wish struct {
-	key     sessionKey
-	action  SessionAction
-	control bool          // the client speaks of the session, and not the operator
-	binds   bool          // it makes a binding if there is none
-	engine  bool          // it has the engine keep the session
-	timeout time.Duration // of a binding that it makes or sets up
-	final   bool          // the session closes behind it
-	pinned  bool          // its client has named a worker,
-	pin     kv.Target     // which is this one,
-	anyRank bool          // whatever its rank
-	tried   bool          // the engine has been asked already
-	known   bool          // it had a binding that was lost
+	key          sessionKey
+	action       SessionAction
+	control      bool      // the client speaks of the session, and not the operator
+	binds        bool      // it makes a binding if there is none
+	engine       bool      // it has the engine keep the session
+	SessionTerms           // of a binding that it makes or sets up
+	final        bool      // the session closes behind it
+	pinned       bool      // its client has named a worker,
+	pin          kv.Target // which is this one,
+	anyRank      bool      // whatever its rank
+	tried        bool      // the engine has been asked already
+	known        bool      // it had a binding that was lost
 }
 
 // sets says whether the client sets the session up with this turn.
@@ -228,7 +228,7 @@ func (s *sessions) add(a *wish) *binding {
 		s.count.Unbound++
 		return nil
 	}
-	b := &binding{key: a.key, timeout: a.timeout, wanted: a.engine, explicit: a.control}
+	b := &binding{key: a.key, SessionTerms: a.SessionTerms, wanted: a.engine, explicit: a.control}
 	s.put(b)
 	return b
 }
@@ -247,7 +247,8 @@ func (s *sessions) setUp(b *binding, a *wish) {
 	if !a.sets() {
 		return
 	}
-	b.timeout, b.explicit = a.timeout, true
+	b.Timeout, b.explicit = a.Timeout, true
+	b.Ephemeral = b.Ephemeral || a.Ephemeral
 	b.wanted = b.wanted || a.engine && !a.tried
 }
 
@@ -282,7 +283,7 @@ func (s *sessions) order(b *binding, p place) bool {
 	if b.backed && b.life != nil && b.life.Err() != nil && p.target == b.target {
 		b.backed, b.wanted = false, true // what the worker kept has gone with its last life
 	}
-	due := b.wanted && !b.backed || b.backed && b.told != b.timeout
+	due := b.wanted && !b.backed || b.backed && b.told != b.Timeout
 	if p.second || !due || b.opening || b.gone || p.target != b.target {
 		return false
 	}
@@ -294,7 +295,7 @@ func (s *sessions) order(b *binding, p place) bool {
 // any other; where operators are strict and nothing ran in the session, it ends.
 // Those who have waited are returned.
 func (s *sessions) opened(b *binding, err error) []*sessionWaiter {
-	b.opening, b.told = false, b.timeout
+	b.opening, b.told = false, b.Timeout
 	if err == nil {
 		b.backed = true
 		s.count.Opened++
@@ -313,7 +314,7 @@ func (s *sessions) opened(b *binding, err error) []*sessionWaiter {
 // unopened ends the attempt of one who has gone away before it knew what came of
 // it. The engine may have opened the session all the same.
 func (s *sessions) unopened(b *binding) []*sessionWaiter {
-	b.opening, b.backed, b.told = false, true, b.timeout
+	b.opening, b.backed, b.told = false, true, b.Timeout
 	if !b.bound {
 		s.remove(b)
 	} else {
@@ -374,7 +375,7 @@ func (s *sessions) lose(b *binding, a *wish, now time.Time) (next *binding) {
 		if b.closing {
 			s.remove(b)
 		} else {
-			next = &binding{key: b.key, timeout: b.timeout, wanted: b.backed || b.wanted, explicit: b.explicit}
+			next = &binding{key: b.key, SessionTerms: b.SessionTerms, wanted: b.backed || b.wanted, explicit: b.explicit}
 			s.put(next)
 		}
 	}
@@ -424,7 +425,7 @@ func (s *sessions) release(b *binding, l leased, now time.Time) {
 }
 
 func (s *sessions) idle(b *binding, now time.Time) {
-	b.deadline = now.Add(b.timeout)
+	b.deadline = now.Add(b.Timeout)
 	heap.Push(&s.dues, b)
 	if !b.kept() {
 		b.place = s.spare.PushBack(b)
@@ -465,7 +466,7 @@ func (s *sessions) stranger(a *wish, p place) *binding {
 		return nil
 	}
 	return &binding{
-		key: a.key, timeout: a.timeout, target: p.target, worker: p.worker, life: p.life,
+		key: a.key, SessionTerms: a.SessionTerms, target: p.target, worker: p.worker, life: p.life,
 		bound: true, backed: true, gone: true, leases: 1, closers: 1, closing: true,
 	}
 }

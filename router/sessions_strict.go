@@ -39,7 +39,7 @@ func (s *sessions) refusal(b *binding, a *wish) error {
 
 // differs says whether a client sets up its session in another way than before.
 func (b *binding) differs(a *wish) bool {
-	return b.explicit && (a.timeout != b.timeout || a.engine != (b.wanted || b.backed || b.opening))
+	return b.explicit && (a.Timeout != b.Timeout || a.engine != (b.wanted || b.backed || b.opening))
 }
 
 func (b *binding) closed() error {

@@ -15,12 +15,14 @@ func chat(id string) sessionKey { return sessionKey{model: "m", id: id} }
 func at(seconds int) time.Time { return time.Unix(1e9+int64(seconds), 0) }
 
 // by is a turn of a session of which its client says nothing.
-func by(id string) *wish { return &wish{key: chat(id), binds: true, timeout: 10 * time.Second} }
+func by(id string) *wish {
+	return &wish{key: chat(id), binds: true, SessionTerms: SessionTerms{Timeout: 10 * time.Second}}
+}
 
 // control is a turn of a session of which it does.
 func control(id string, action SessionAction, timeout time.Duration) *wish {
 	return &wish{
-		key: chat(id), control: true, action: action, timeout: timeout,
+		key: chat(id), control: true, action: action, SessionTerms: SessionTerms{Timeout: timeout},
 		binds: action == BindSession || action == OpenSession, engine: action == OpenSession, final: action == CloseSession,
 	}
 }
@@ -201,7 +203,7 @@ func TestFullTable(t *testing.T) {
 	if b, use, _, _ := s.pin(by("d"), place{}, at(3)); b != nil || use != SessionUnbound {
 		t.Errorf("all are in use: %+v", b)
 	}
-	hold["b"].timeout = time.Hour // when it expires says nothing of who makes room
+	hold["b"].Timeout = time.Hour // when it expires says nothing of who makes room
 	s.release(hold["b"], leased{}, at(4))
 	s.release(hold["a"], leased{}, at(5))
 	s.must(t, by("d"), nil, at(6), selects)
@@ -233,7 +235,7 @@ func BenchmarkSessions(b *testing.B) {
 	wishes := make([]*wish, mostSessions)
 	for i := range wishes {
 		wishes[i] = by(fmt.Sprint("conversation ", i))
-		wishes[i].timeout = time.Minute
+		wishes[i].Timeout = time.Minute
 		e, _, _, _ := s.enter(wishes[i], nil, at(0))
 		s.bind(e, on(1), false)
 		s.release(e, leased{}, at(0))
