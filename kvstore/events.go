@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,8 +27,8 @@ type EventsOptions struct {
 	// MostObjects is how many keys are remembered for whoever comes later; 0 means
 	// a million.
 	MostObjects int
-	// Queue is how many changes may wait to be told, 0 meaning 65,536. What comes
-	// beyond is not told, and whoever listens finds out that it was not.
+	// Queue is how many changes may wait to be told, 0 meaning 65,536. Where there
+	// are more, all that lies in the store is told anew instead of them.
 	Queue int
 	Log   *slog.Logger // nil means nobody
 }
@@ -42,7 +43,9 @@ type Events struct {
 
 	mu      sync.Mutex
 	changes []Change
-	lost    bool // further ones were dropped
+	lost    bool    // further ones were dropped
+	behind  bool    // that was so, and the store could not be asked what it holds
+	store   *Server // or nil
 	wake    chan struct{}
 	stats   EventsStats
 
@@ -52,6 +55,7 @@ type Events struct {
 // EventsStats counts what was told.
 type EventsStats struct {
 	Told, Lost  int64 // changes
+	Recounts    int64 // of all that lies in the store, after some were lost
 	Messages    int64
 	Replays     int64 // requests for what was missed
 	Objects     int   // keys that are remembered
@@ -81,6 +85,17 @@ func NewEvents(ctx context.Context, o EventsOptions) (*Events, error) {
 	return e, nil
 }
 
+// Attach says whose changes are told, so that it can be asked what it holds when
+// there were too many of them, as there are when it recovers what an earlier life
+// has left.
+func (e *Events) Attach(s *Server) {
+	e.mu.Lock()
+	e.store = s
+	e.lost, e.behind = e.lost || e.behind, false
+	e.mu.Unlock()
+	e.rouse()
+}
+
 // Addresses returns where events are published and replayed, with the ports that
 // were free.
 func (e *Events) Addresses() (publish, replay string) { return e.at[0], e.at[1] }
@@ -105,6 +120,11 @@ func (e *Events) Changed(c Change) {
 		e.stats.Lost++
 	}
 	e.mu.Unlock()
+	e.rouse()
+}
+
+// rouse lets Run look at what there is to be told.
+func (e *Events) rouse() {
 	select {
 	case e.wake <- struct{}{}:
 	default:
@@ -153,32 +173,60 @@ func (e *Events) Run(ctx context.Context) {
 // tell publishes what has changed.
 func (e *Events) tell() {
 	e.mu.Lock()
-	changes, lost := e.changes, e.lost
+	changes, lost, of := e.changes, e.lost, e.store
 	e.changes, e.lost = nil, false
+	e.behind = e.behind || lost && of == nil
 	e.mu.Unlock()
-	events := make([]kvevent.ObjectEvent, len(changes))
-	for i, c := range changes {
-		events[i] = objectEvent(c)
-	}
-	messages := e.publisher.Publish(time.Now(), events)
-	for _, m := range messages {
-		e.send(m)
-	}
-	if lost {
+	e.publish(changes)
+	switch {
+	case !lost:
+	case of == nil:
 		e.opts.Log.Warn("more has changed than could be told: whoever listens has to begin anew")
 		e.publisher.Lose()
+	default:
+		e.opts.Log.Info("more has changed than could be told one by one: all that is there is told anew")
+		e.recount(of)
 	}
 	objects, _ := e.publisher.Objects()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.stats.Messages += int64(len(messages))
 	e.stats.Objects = objects
 }
 
-func (e *Events) send(m kvevent.Message) {
-	if err := e.pub.Send(kvevent.ObjectFrames(m)...); err != nil && !errors.Is(err, zmtp.ErrClosed) {
-		e.opts.Log.Warn("events not published", "number", m.Seq, "error", err)
+// recount tells all that lies in a store, and that this is all.
+func (e *Events) recount(of *Server) {
+	var all []Change
+	of.held(func(c []Change) {
+		all = c
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.changes, e.lost = nil, false // what they tell of is among all
+		e.stats.Recounts++
+	})
+	e.send(e.publisher.Publish(time.Now(), []kvevent.ObjectEvent{{Kind: kv.Cleared}}))
+	for some := range slices.Chunk(all, 1<<12) {
+		e.publish(some)
 	}
+}
+
+// publish tells of changes.
+func (e *Events) publish(changes []Change) {
+	events := make([]kvevent.ObjectEvent, len(changes))
+	for i, c := range changes {
+		events[i] = objectEvent(c)
+	}
+	e.send(e.publisher.Publish(time.Now(), events))
+}
+
+func (e *Events) send(messages []kvevent.Message) {
+	for _, m := range messages {
+		if err := e.pub.Send(kvevent.ObjectFrames(m)...); err != nil && !errors.Is(err, zmtp.ErrClosed) {
+			e.opts.Log.Warn("events not published", "number", m.Seq, "error", err)
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.stats.Messages += int64(len(messages))
 }
 
 // mediumOf is what events call a tier.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/kvcache/disk"
 	"github.com/dynago/dynago/kvcache/memory"
 	"github.com/dynago/dynago/kvevent"
 	"github.com/dynago/dynago/kvstore"
@@ -185,6 +186,53 @@ func TestEventsThatAreLost(t *testing.T) {
 	until(t, "the follower listens", func() bool { return events.Stats().Subscribers == 1 })
 	stored("b")
 	until(t, "it knows of what came behind the hole only", func() bool { return slices.Equal(f.holds(), []string{"/b"}) })
+}
+
+// More than may wait comes to the store at once, and at its start more than that lies
+// in it: whoever listens, and whoever comes later, knows what is there nevertheless.
+func TestEventsAfterTooMany(t *testing.T) {
+	h := &house{t: t, memory: 1 << 20, disk: disk.Options{Dir: t.TempDir(), Capacity: 4 << 20, Step: 1 << 20}}
+	h.begin()
+	c := dial(t, h.address)
+	for i := range 100 {
+		c.do("SET", fmt.Sprint("old", i), "v")
+	}
+	c.do("SET", chunkKey+"kv_bytes", "v")
+	c.do("SET", chunkKey+"metadata", "v")
+	h.end()
+	events, err := kvstore.NewEvents(t.Context(), kvstore.EventsOptions{Publish: "tcp://127.0.0.1:*", Replay: "tcp://127.0.0.1:*", Queue: 5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Close()
+	h.options.Changed = events.Changed
+	ctx, cancel := context.WithCancel(context.Background())
+	var run sync.WaitGroup
+	defer run.Wait()
+	defer cancel()
+	run.Go(func() { events.Run(ctx) })
+	h.begin()
+	defer h.end()
+	events.Attach(h.Server)
+	first := follow(t, events)
+	c = dial(t, h.address)
+	first.agrees(t, c, "")
+	var sets []byte
+	for i := range 3000 {
+		sets = append(sets, request("SET", fmt.Sprint("new", i%500), "v")...)
+		sets = append(sets, request("DEL", fmt.Sprint("new", (i+250)%500))...)
+	}
+	go c.Write(sets) //nolint:errcheck // reading tells
+	for range 6000 {
+		if _, err := c.read(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first.agrees(t, c, "")
+	follow(t, events).agrees(t, c, "")
+	if events.Stats().Recounts == 0 {
+		t.Error("there were never too many")
+	}
 }
 
 func until(t *testing.T, what string, is func() bool) {

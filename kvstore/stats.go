@@ -118,6 +118,25 @@ func (sp *space) stats() NamespaceStats {
 	return st
 }
 
+// held calls take with all that lies in the tiers, in the form of changes, while
+// nothing comes or goes.
+func (s *Server) held(take func(all []Change)) {
+	c := s.cache
+	c.begin()
+	defer c.mu.Unlock()
+	var all []Change
+	for _, sp := range c.spaces {
+		for _, u := range sp.names {
+			for p, at := range u.at {
+				for ; at != 0; at = at.minus(at.first()) {
+					all = append(all, Change{sp.Name, u.clientKey(part(p)), c.tiers[at.first()].Name, true, u.size[p]})
+				}
+			}
+		}
+	}
+	take(all)
+}
+
 // traffic counts what clients ask for, without a lock.
 type traffic struct {
 	commands              map[string]*calls // complete from the beginning

@@ -88,6 +88,7 @@ func (c *kvstoreCommand) Run(to outlet, parsed *config.Parsed) (err error) {
 	if err != nil {
 		return err
 	}
+	events.attach(server)
 	listener, err := listen(host, port, "--listen")
 	if err != nil {
 		return err

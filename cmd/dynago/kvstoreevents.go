@@ -101,6 +101,13 @@ func (e *kvstoreEvents) changed() func(kvstore.Change) {
 	return e.Changed
 }
 
+// attach says whose values are told of.
+func (e *kvstoreEvents) attach(s *kvstore.Server) {
+	if e != nil {
+		e.Attach(s)
+	}
+}
+
 // line tells people where events are told.
 func (e *kvstoreEvents) line() string {
 	publish, replay := e.Addresses()
@@ -126,7 +133,8 @@ func (e *kvstoreEvents) collectors() []prometheus.Collector {
 	}
 	return []prometheus.Collector{
 		counter("told_total", "Changes that were published.", func(s kvstore.EventsStats) float64 { return float64(s.Told) }),
-		counter("lost_total", "Changes that were not, as too many waited.", func(s kvstore.EventsStats) float64 { return float64(s.Lost) }),
+		counter("lost_total", "Changes that were not told one by one, as too many waited.", func(s kvstore.EventsStats) float64 { return float64(s.Lost) }),
+		counter("recounts_total", "How often all that is there was told anew, as too many changes waited.", func(s kvstore.EventsStats) float64 { return float64(s.Recounts) }),
 		counter("messages_total", "Messages that told of changes.", func(s kvstore.EventsStats) float64 { return float64(s.Messages) }),
 		counter("replays_total", "Requests for what was missed.", func(s kvstore.EventsStats) float64 { return float64(s.Replays) }),
 		gauge("subscribers", "Listeners.", func(s kvstore.EventsStats) float64 { return float64(s.Subscribers) }),
