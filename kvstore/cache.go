@@ -317,12 +317,15 @@ func (sp *space) have(key string) (*unit, part) {
 	return nil, p
 }
 
-// size returns the length of what lies under key.
-func (c *cache) size(sp *space, key string) (n int64, ok bool) {
+// size returns the length of what lies under key, and can be had.
+func (c *cache) size(ctx context.Context, sp *space, key string) (n int64, ok bool) {
 	now := c.begin()
 	defer c.mu.Unlock()
 	u, p := sp.have(key)
-	if u == nil {
+	if u != nil && !c.reaches(ctx, u, p) {
+		return 0, false
+	}
+	if u, p = sp.have(key); u == nil {
 		return 0, false
 	}
 	c.use(u, now)

@@ -261,10 +261,10 @@ func (c *conn) send(ctx context.Context, key string) {
 	c.out.value(v.Bytes)
 }
 
-func exists(c *conn, _ context.Context, args [][]byte) {
+func exists(c *conn, ctx context.Context, args [][]byte) {
 	n := int64(0)
 	for _, key := range args {
-		if _, ok := c.s.cache.size(c.sp, string(key)); ok {
+		if _, ok := c.s.cache.size(ctx, c.sp, string(key)); ok {
 			n++
 		}
 	}
@@ -273,13 +273,13 @@ func exists(c *conn, _ context.Context, args [][]byte) {
 	c.out.integer(n)
 }
 
-func strlen(c *conn, _ context.Context, args [][]byte) {
-	n, _ := c.s.cache.size(c.sp, string(args[0]))
+func strlen(c *conn, ctx context.Context, args [][]byte) {
+	n, _ := c.s.cache.size(ctx, c.sp, string(args[0]))
 	c.out.integer(n)
 }
 
-func typeOf(c *conn, _ context.Context, args [][]byte) {
-	if _, ok := c.s.cache.size(c.sp, string(args[0])); ok {
+func typeOf(c *conn, ctx context.Context, args [][]byte) {
+	if _, ok := c.s.cache.size(ctx, c.sp, string(args[0])); ok {
 		c.out.simple("string")
 		return
 	}

@@ -447,6 +447,62 @@ func TestChangedOnTheWay(t *testing.T) {
 	}
 }
 
+// away is a driver that can be told not to answer.
+type away struct {
+	store.Driver
+	is    atomic.Bool
+	asked atomic.Int64
+}
+
+func (a *away) Get(ctx context.Context, key string) (*store.Value, error) {
+	if a.is.Load() {
+		return nil, store.ErrUnavailable
+	}
+	return a.Driver.Get(ctx, key)
+}
+
+func (a *away) Stat(ctx context.Context, key string) (store.Entry, error) {
+	a.asked.Add(1)
+	if a.is.Load() {
+		return store.Entry{}, store.ErrUnavailable
+	}
+	return a.Driver.Stat(ctx, key)
+}
+
+// Nobody is told that there is what lies in an object store only that is away.
+func TestLaterTierIsAway(t *testing.T) {
+	far, err := memory.New(memory.Options{Capacity: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &away{Driver: far}
+	h := &house{t: t, memory: 1 << 20, disk: disk.Options{Dir: t.TempDir(), Capacity: 4 << 20, Step: 1 << 20}, options: kvstore.Options{Lease: -1}, later: a}
+	h.begin()
+	t.Cleanup(func() { h.end() })
+	c := dial(t, h.address)
+	for i := range 60 {
+		c.do("SET", fmt.Sprint("k", i), value(i, 100_000))
+		h.until("it is copied", func() bool { return h.tier("external").Waiting == 0 })
+	}
+	if got := h.tiers("k0"); got != "external" {
+		t.Fatalf("k0 lies in %q", got)
+	}
+	c.want([2]string{"EXISTS k0", ":1"})
+	if n := a.asked.Load(); n != 0 {
+		t.Errorf("a store that is well is asked %d times", n)
+	}
+	a.is.Store(true)
+	c.want([][2]string{{"GET k0", "nil"}, {"EXISTS k0", ":0"}, {"STRLEN k0", ":0"}, {"TYPE k0", "+none"}, {"EXISTS k59", ":1"}}...)
+	a.is.Store(false)
+	c.want([][2]string{{"EXISTS k0", ":1"}, {"EXISTS k1", ":1"}}...)
+	if n := a.asked.Load(); n != 4 {
+		t.Errorf("it is asked %d times, want 4", n)
+	}
+	if got := c.do("GET", "k0"); got != value(0, 100_000) {
+		t.Errorf("%.20q", got)
+	}
+}
+
 // An older value that lies further below does not come back.
 func TestOlderValueBelow(t *testing.T) {
 	far, err := memory.New(memory.Options{Capacity: 64 << 20})

@@ -151,6 +151,25 @@ func (c *cache) load(ctx context.Context, tier int, key string, b []byte) (sum u
 	return store.Sum(b), nil
 }
 
+// reaches says whether a part of u can be had. Where it lies in a tier only that may
+// be away, and was when it was asked last, that is asked.
+func (c *cache) reaches(ctx context.Context, u *unit, p part) bool {
+	tier := u.at[p].first()
+	t, id, version := c.tiers[tier], u.key(p), u.version[p]
+	if !t.Later || !t.ails {
+		return true
+	}
+	c.mu.Unlock()
+	_, err := t.Driver.Stat(ctx, id)
+	c.mu.Lock()
+	if err != nil {
+		c.missed(ctx, u, p, version, tier, err)
+		return false
+	}
+	c.well(t)
+	return true
+}
+
 // missed is told why a part of u could not be read from a tier. What is lost there
 // is forgotten, unless it is another value by now.
 func (c *cache) missed(ctx context.Context, u *unit, p part, version int64, tier int, err error) {
