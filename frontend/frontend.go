@@ -103,6 +103,8 @@ type Config struct {
 	Thresholds Thresholds
 	// Roster, if not nil, can be changed by operators.
 	Roster Roster
+	// Prefetcher, if not nil, lets agents have blocks brought up ahead of a request.
+	Prefetcher Prefetcher
 	// Journal, if not nil, can be read by operators.
 	Journal *router.Journal
 	// Collectors are shown on the metrics page besides what the server knows.

@@ -63,6 +63,7 @@ func (s *Server) routes() (public, admin http.Handler, err error) {
 		{"GET", "", "/docs", s.docs},
 	}
 	table = append(table, s.responsesRoutes()...)
+	table = append(table, s.kvRoutes()...)
 	if !s.NoMessages {
 		table = append(table,
 			route{"POST", "", messagesPath, s.answer(messagesAPI{s})},

@@ -275,73 +275,40 @@ func (p *Pipeline) ahead(f *foresight) ([]uint32, error) {
 	if err != nil {
 		return nil, err
 	}
-	var ids []uint32
-	for k, c := range f.next() {
-		one, other := prompt.GoingOn(c)
-		var shown [2]*chat.Request
-		for i, c := range []*chat.Request{one, other} {
-			r := *f.request
-			r.Chat, r.Notes = c, new(Notes)
-			v, err := p.view(&r, m, f.model)
-			if err != nil {
-				return nil, err
-			}
-			shown[i] = v.chat
-		}
-		known, err := m.Common(shown[0], shown[1], f.request.Ext)
+	one, other := prompt.GoingOn(f.next())
+	for _, c := range []**chat.Request{&one, &other} {
+		r := *f.request
+		r.Chat, r.Notes = *c, new(Notes)
+		v, err := p.view(&r, m, f.model)
 		if err != nil {
 			return nil, err
 		}
-		if k == 0 {
-			ids = known
-		}
-		ids = ids[:commonIDs(ids, known)]
+		*c = v.chat
 	}
-	return ids, nil
+	return m.Common(one, other, f.request.Ext)
 }
 
-// next returns the conversation with the answer as its client will show it. Where it
-// is not known whether thoughts come back, that is two.
-func (f *foresight) next() []*chat.Request {
-	with := func(blocks []chat.Block) *chat.Request {
-		c := *f.request.Chat
-		c.Turns = append(slices.Clone(c.Turns), chat.Turn{Role: chat.RoleAssistant, Blocks: blocks})
-		return &c
-	}
+// next returns the conversation with the answer as its client will show it.
+func (f *foresight) next() *chat.Request {
 	blocks := f.answer.blocks
 	if f.request.Chat.API == chat.APIChat {
 		blocks = oneMessage(blocks)
 	}
-	thought := func(b chat.Block) bool { return b.Kind == chat.Thought }
-	whole, bare := with(blocks), with(slices.DeleteFunc(slices.Clone(blocks), thought))
-	keeps, known := returnsThoughts(f.request.Chat)
-	switch {
-	case len(whole.Turns[len(whole.Turns)-1].Blocks) == len(bare.Turns[len(bare.Turns)-1].Blocks):
-		return []*chat.Request{whole}
-	case !known:
-		return []*chat.Request{whole, bare}
-	case keeps:
-		return []*chat.Request{whole}
+	if !returnsThoughts(f.request.Chat) {
+		blocks = slices.DeleteFunc(slices.Clone(blocks), func(b chat.Block) bool { return b.Kind == chat.Thought })
 	}
-	return []*chat.Request{bare}
+	c := *f.request.Chat
+	c.Turns = append(slices.Clone(c.Turns), chat.Turn{Role: chat.RoleAssistant, Blocks: blocks})
+	return &c
 }
 
 // returnsThoughts says whether a client sends thoughts back: its protocol wants that,
-// or else it has done so before, as far as that can be seen.
-func returnsThoughts(r *chat.Request) (keeps, known bool) {
-	if r.API != chat.APIChat {
-		return true, true
-	}
-	for i := range r.Turns {
-		if r.Turns[i].Role != chat.RoleAssistant {
-			continue
-		}
-		known = true
-		if slices.ContainsFunc(r.Turns[i].Blocks, func(b chat.Block) bool { return b.Kind == chat.Thought }) {
-			return true, true
-		}
-	}
-	return false, known
+// or else it has done so before. Of one that does so for the first time, all is cached
+// as it was generated.
+func returnsThoughts(r *chat.Request) bool {
+	return r.API != chat.APIChat || slices.ContainsFunc(r.Turns, func(t chat.Turn) bool {
+		return t.Role == chat.RoleAssistant && slices.ContainsFunc(t.Blocks, func(b chat.Block) bool { return b.Kind == chat.Thought })
+	})
 }
 
 // prefilling is the request that computes a prompt ahead.

@@ -96,6 +96,8 @@ type Pipeline struct {
 	behind behind
 	// foreseen are the prompts that are computed ahead of their requests.
 	foreseen foresights
+	// fetched are the prefetches that clients can ask about.
+	fetched prefetches
 	endings endings // of sessions that engines keep
 	pinned  pinning
 	shares  pinShares
