@@ -346,6 +346,7 @@ func (c *cache) del(sp *space, keys []string) (n int) {
 		name, p, _ := splitKey(key)
 		switch u := c.find(sp, name); {
 		case u == nil || !u.has[p]:
+			c.removeUnknown(sp, key)
 		case p == metadata:
 			c.withdraw(u, u.at[p], metadata)
 		default:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -500,6 +501,71 @@ func TestLaterTierIsAway(t *testing.T) {
 	}
 	if got := c.do("GET", "k0"); got != value(0, 100_000) {
 		t.Errorf("%.20q", got)
+	}
+}
+
+// unseen is a driver that is not looked through before it may be.
+type unseen struct {
+	store.Driver
+	open chan struct{}
+}
+
+func (u *unseen) Scan(ctx context.Context) iter.Seq2[store.Entry, error] {
+	return func(yield func(store.Entry, error) bool) {
+		select {
+		case <-u.open:
+		case <-ctx.Done():
+			yield(store.Entry{}, ctx.Err())
+			return
+		}
+		for e, err := range u.Driver.Scan(ctx) {
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// What is deleted, or flushed, before it is found in an object store does not come
+// back from there.
+func TestRemovedBeforeFound(t *testing.T) {
+	far, err := memory.New(memory.Options{Capacity: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair := fmt.Sprintf(chunkKey, 1)
+	keys := []string{"a", "b", pair + "kv_bytes", pair + "metadata"}
+	for _, flush := range []bool{false, true} {
+		h := &house{t: t, memory: 1 << 20, disk: disk.Options{Dir: t.TempDir(), Capacity: 4 << 20, Step: 1 << 20}, later: far}
+		h.begin()
+		c := dial(t, h.address)
+		for _, key := range keys {
+			c.do("SET", key, "old")
+		}
+		h.until("all is copied", func() bool { return h.tier("external").Waiting == 0 })
+		h.end()
+		u := &unseen{Driver: far, open: make(chan struct{})}
+		h.later, h.disk.Dir = u, t.TempDir() // the machine was lost
+		h.begin()
+		c = dial(t, h.address)
+		c.want([2]string{"EXISTS a", ":0"})
+		if flush {
+			h.Tenant("", "").Flush()
+		} else {
+			c.do("DEL", "a", pair+"kv_bytes")
+			h.until("it is told", func() bool { return h.tier("external").Waiting == 0 })
+		}
+		c.do("SET", "b", "new")
+		h.until("it is copied", func() bool { return h.tiers("b") == "memory disk external" })
+		c.do("SET", "last", "v")
+		close(u.open)
+		h.until("it is looked through", func() bool { return far.Usage().Entries == 2 && h.tier("external").Waiting == 0 })
+		if got := c.do("MGET", "a", "b", keys[2], keys[3], "last"); got != "[nil new nil nil v]" {
+			t.Errorf("flushed %v: %s", flush, got)
+		}
+		c.do("DEL", "b", "last")
+		h.until("it is empty", func() bool { return far.Usage().Entries == 0 })
+		h.end()
 	}
 }
 

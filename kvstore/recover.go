@@ -28,7 +28,13 @@ func (c *cache) recover(ctx context.Context) error {
 func (c *cache) lookLater(tier int) {
 	for {
 		err := c.lookThrough(c.ctx, tier)
-		if err == nil || c.ctx.Err() != nil {
+		if err == nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.tiers[tier].looked = true
+			return
+		}
+		if c.ctx.Err() != nil {
 			return
 		}
 		c.log.Warn("what is left of an earlier life cannot be looked through", "tier", c.tiers[tier].Name, "error", err)
@@ -59,6 +65,21 @@ func (c *cache) lookThrough(ctx context.Context, tier int) error {
 	return nil
 }
 
+// removeUnknown lets tiers forget a key that may lie in them, as they have not been
+// looked through.
+func (c *cache) removeUnknown(sp *space, key string) {
+	name, p, paired := splitKey(key)
+	for i, t := range c.tiers {
+		if !t.Later || t.looked || len(t.lag.queue) >= most {
+			continue
+		}
+		if paired && p == whole {
+			c.remind(i, job{sp, name, metadata})
+		}
+		c.remind(i, job{sp, name, p})
+	}
+}
+
 // takeOver makes an entry of a tier known, or removes it.
 func (c *cache) takeOver(ctx context.Context, tier int, e store.Entry) {
 	c.begin()
@@ -81,6 +102,9 @@ func (c *cache) adopt(tier int, e store.Entry) (wanted bool) {
 		return false
 	}
 	sp := c.spaceOf(namespace)
+	if sp.flushed > 0 && n.version <= sp.flushed {
+		return false
+	}
 	name, p, paired := splitKey(key)
 	u := c.find(sp, name)
 	switch {

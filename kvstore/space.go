@@ -25,6 +25,9 @@ type space struct {
 	keys    int
 	used    int64 // bytes of the values, each once, those that are being written included
 	may     int64 // what used may come to, as far as is known
+	// flushed is the newest version of what a flush has removed, also where it was not
+	// known yet.
+	flushed int64
 	// closed is a namespace of an earlier life that nobody may use any more. Its
 	// values go first.
 	closed bool

@@ -271,9 +271,13 @@ func (t *Tenant) Prefix(model string, hashes []string) int {
 }
 
 // Flush removes all values that are there when it begins, pinned ones as well, and
-// returns how many keys that were.
+// those that an earlier life has left and that are not found yet. It returns how many
+// keys it has removed.
 func (t *Tenant) Flush() (keys int) {
 	c := t.s.cache
+	c.begin()
+	t.sp.flushed = c.nextVersion()
+	c.mu.Unlock()
 	for from := uint64(0); ; {
 		some, next := c.scan(t.sp, from, scanMost)
 		keys += c.del(t.sp, some)

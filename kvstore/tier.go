@@ -55,6 +55,7 @@ type tier struct {
 	Tier
 	used   int64
 	lag    lag
+	looked bool // through what an earlier life has left in it, if it is told later
 	ails   bool // the last value did not go into it, or come out
 	counts tierCounts
 }
