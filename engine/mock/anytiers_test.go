@@ -31,6 +31,7 @@ type rankOf struct {
 	fold tierView
 	busy time.Duration
 	jobs map[mock.ID]*wanting
+	kept []mock.ID // that have ended, for another engine to come
 }
 
 // wanting is one request.
@@ -39,6 +40,7 @@ type wanting struct {
 	most   int
 	given  int
 	quiet  bool // leaves nothing behind
+	keep   bool
 }
 
 func (s *stack) hashes(tokens []uint32) []kv.SeqHash {
@@ -65,7 +67,7 @@ func (s *stack) submit() {
 		d.Class, a.quiet = kv.ClassEphemeral, true
 		session = 0
 	case 2:
-		d.Pins = []kv.Pin{{UpTo: uint32(rapid.IntRange(0, 40).Draw(t, "upto")), TTL: 5 * time.Second}}
+		d.Pins = []kv.Pin{{UpTo: uint32(rapid.IntRange(0, 40).Draw(t, "upto")), TTL: 5 * time.Second, Hard: rapid.Bool().Draw(t, "hard")}}
 	case 3:
 		d.NextIn = time.Duration(rapid.IntRange(1, 3000).Draw(t, "next")) * time.Millisecond
 	case 4:
@@ -78,6 +80,13 @@ func (s *stack) submit() {
 	q := mock.Request{
 		Prompt: a.prompt, MaxTokens: a.most, Generator: &counter{90000}, Owner: a, Session: session, Directives: d,
 		Priority: int32(rapid.IntRange(0, 2).Draw(t, "rank")) / 2,
+	}
+	switch rapid.IntRange(0, 9).Draw(t, "leg") {
+	case 0:
+		a.most, a.keep = 1, true
+		q.MaxTokens, q.Keep = 1, true
+	case 1:
+		q.Received = len(a.prompt)
 	}
 	id, err := c.Submit(s.now, q)
 	if fits := len(a.prompt)+a.most <= room(s.args); (err == nil) != fits {
@@ -102,6 +111,10 @@ func (s *stack) want(hashes []kv.SeqHash) {
 
 func (s *stack) cancel() {
 	c := s.core()
+	if len(c.kept) > 0 && rapid.Bool().Draw(s.t, "fetched") {
+		s.fetch(c)
+		return
+	}
 	all := slices.Sorted(maps.Keys(c.jobs))
 	if len(all) == 0 {
 		return
@@ -110,6 +123,12 @@ func (s *stack) cancel() {
 	c.Cancel(id)
 	delete(c.jobs, id)
 	s.live--
+}
+
+// fetch lets go of a request that was kept.
+func (s *stack) fetch(c *rankOf) {
+	c.Cancel(c.kept[0])
+	c.kept = c.kept[1:]
 }
 
 // control asks something of a cache besides requests.
@@ -137,7 +156,7 @@ func (s *stack) control() {
 			c.CancelPrefetch(s.now, p.ID)
 		}
 	case 5:
-		if busy := len(c.jobs) > 0; !busy && !c.Forget(s.now) {
+		if busy := len(c.jobs)+len(c.kept) > 0; !busy && !c.Forget(s.now) {
 			t.Fatal("an idle core does not forget")
 		} else if !busy {
 			c.fold = tierView{} // what follows Cleared
@@ -147,6 +166,7 @@ func (s *stack) control() {
 		c.fold, c.busy = tierView{}, 0
 		s.live -= len(c.jobs)
 		clear(c.jobs)
+		c.kept = nil
 	}
 }
 
@@ -181,7 +201,11 @@ func (s *stack) pass(c *rankOf) {
 	c.fold.apply(panicking{t}, res.Events)
 	if res.Idle {
 		if c.busy = 0; len(c.jobs) > 0 {
-			if _, ok := c.NextWake(); !ok {
+			switch _, ok := c.NextWake(); {
+			case ok:
+			case len(c.kept) > 0: // whose room they wait for
+				s.fetch(c)
+			default:
 				t.Fatalf("idle with %d requests left, and nothing to come: %s", len(c.jobs), c)
 			}
 		}
@@ -199,7 +223,12 @@ func (s *stack) pass(c *rankOf) {
 			t.Fatalf("output for request %d, which is not there", o.ID)
 		}
 		if o.Err != nil {
-			t.Fatalf("request %d: %v", o.ID, o.Err)
+			if !s.args.AllowHardPins {
+				t.Fatalf("request %d: %v", o.ID, o.Err)
+			}
+			delete(c.jobs, o.ID)
+			s.live--
+			continue
 		}
 		for _, id := range o.Tokens {
 			if want := 90000 + uint32(a.given); id != want {
@@ -213,6 +242,9 @@ func (s *stack) pass(c *rankOf) {
 		if o.Finish != engine.Running {
 			delete(c.jobs, o.ID)
 			s.live--
+			if a.keep {
+				c.kept = append(c.kept, o.ID)
+			}
 		}
 	}
 }
@@ -282,18 +314,19 @@ func TestTieredProperties(t *testing.T) {
 		a := drawArgs(t)
 		a.EnablePrefixCaching = true
 		a.NumGPUBlocks = rapid.IntRange(6, 20).Draw(t, "device")
-		a.HostBlocks = rapid.SampledFrom([]int{0, 3, 8, 40}).Draw(t, "host")
-		a.DiskBlocks = rapid.SampledFrom([]int{0, 5, 40}).Draw(t, "disk")
+		a.HostBlocks = rapid.SampledFrom([]int{0, 1, 3, 8, 40}).Draw(t, "host")
+		a.DiskBlocks = rapid.SampledFrom([]int{0, 1, 5, 40}).Draw(t, "disk")
 		if a.HostBlocks+a.DiskBlocks == 0 {
 			a.HostBlocks = 4
 		}
-		a.SharedBlocks = rapid.SampledFrom([]int{0, 0, 6, 60}).Draw(t, "store")
+		a.SharedBlocks = rapid.SampledFrom([]int{0, 0, 1, 6, 60}).Draw(t, "store")
 		a.DiskShared = a.DiskBlocks > 0 && rapid.Bool().Draw(t, "shared")
 		a.DiskFilter = rapid.Bool().Draw(t, "filter")
 		a.ReadThrough = rapid.Bool().Draw(t, "read_through")
 		a.LoadBias = rapid.SampledFrom([]float64{0.1, 1, 1e6}).Draw(t, "bias")
 		a.KVBytesPerToken = rapid.SampledFrom([]int{0, 100_000_000}).Draw(t, "bytes")
-		a.PinBudgetG1 = rapid.SampledFrom([]float64{0, 0.3}).Draw(t, "pins")
+		a.PinBudgetG1 = rapid.SampledFrom([]float64{0, 0.3, 1}).Draw(t, "pins")
+		a.AllowHardPins = rapid.Bool().Draw(t, "hard")
 		a.SubagentEphemeral = true
 		if err := a.Validate(); err != nil {
 			t.Fatal(err)
@@ -326,6 +359,11 @@ func TestTieredProperties(t *testing.T) {
 		}
 		if s.live > 0 {
 			t.Fatalf("%d requests never end", s.live)
+		}
+		for _, c := range s.cores {
+			for len(c.kept) > 0 {
+				s.fetch(c)
+			}
 		}
 		s.now += time.Hour
 		for range 3 {

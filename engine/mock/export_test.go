@@ -2,6 +2,7 @@ package mock
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dynago/dynago/kv"
@@ -67,10 +68,7 @@ func (c *Core) Check() error {
 			}
 		}
 	}
-	for _, r := range c.running {
-		if r.computed > r.length() || len(r.blocks)*size < r.computed || len(r.blocks) > blocks(r.length(), size) {
-			return fmt.Errorf("request %d: %d of %d tokens computed in %d blocks", r.id, r.computed, r.length(), len(r.blocks))
-		}
+	count := func(r *request) error {
 		for k, ref := range r.blocks {
 			held++
 			state := c.pool.State(ref)
@@ -90,6 +88,26 @@ func (c *Core) Check() error {
 			default:
 				return fmt.Errorf("request %d: block %d is %s", r.id, k, state)
 			}
+		}
+		return nil
+	}
+	for _, r := range c.slots {
+		if r.Generator == nil || r.waiting || r.load != 0 || slices.Contains(c.running, r) {
+			continue
+		}
+		if !r.Keep {
+			return fmt.Errorf("request %d is nowhere", r.id)
+		}
+		if err := count(r); err != nil {
+			return err
+		}
+	}
+	for _, r := range c.running {
+		if r.computed > r.length() || len(r.blocks)*size < r.computed || len(r.blocks) > blocks(r.length(), size) {
+			return fmt.Errorf("request %d: %d of %d tokens computed in %d blocks", r.id, r.computed, r.length(), len(r.blocks))
+		}
+		if err := count(r); err != nil {
+			return err
 		}
 		if full := min(r.computed/size, len(r.blocks)); c.args.EnablePrefixCaching && r.sealed < full {
 			return fmt.Errorf("request %d: %d of %d full blocks published", r.id, r.sealed, full)

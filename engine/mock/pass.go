@@ -58,7 +58,8 @@ func (c *Core) continueRunning() (short bool) {
 			if c.yield(nil) {
 				continue
 			}
-			if c.returning() > 0 {
+			// Alone beside prompts that are kept it would only make room for itself.
+			if c.returning() > 0 || c.kept > 0 && len(c.running) == 1 {
 				want, short = 0, true
 				break
 			}

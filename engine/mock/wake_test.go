@@ -63,3 +63,41 @@ func TestRoomWakesWhoWaits(t *testing.T) {
 		})
 	}
 }
+
+// A request that finds room for its beginning only, beside a prompt that is kept for
+// another engine, waits with what it has instead of computing it over and over.
+func TestAloneBesideAKeptPrompt(t *testing.T) {
+	a := mock.DefaultArgs()
+	a.NumGPUBlocks, a.BlockSize, a.MaxNumBatchedTokens, a.SpeedupRatio = 8, 4, 4, 0
+	c := mock.NewCore(a)
+	submit := func(from uint32, keep bool) mock.ID {
+		id, err := c.Submit(0, mock.Request{Prompt: ids(from, 20), MaxTokens: 1, Keep: keep, Generator: &counter{9000}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	steps := func() (outputs int) {
+		for range 100 {
+			res := c.Step(0)
+			if res.Idle {
+				return outputs
+			}
+			outputs += len(res.Outputs)
+		}
+		t.Fatal("it never rests")
+		return 0
+	}
+	kept := submit(0, true)
+	if steps() != 1 {
+		t.Fatal("the first one gives no token")
+	}
+	submit(1000, false)
+	if n := steps(); n != 0 || c.Load().Preemptions != 0 {
+		t.Errorf("%d tokens, %d preemptions, want it to wait", n, c.Load().Preemptions)
+	}
+	c.Cancel(kept)
+	if steps() != 1 {
+		t.Error("with all the room there is it gives no token")
+	}
+}
