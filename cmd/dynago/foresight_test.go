@@ -106,7 +106,7 @@ func TestForesight(t *testing.T) {
 		if off {
 			env = []string{"DYN_DISABLE_FRONTEND_NVEXT=1"}
 		}
-		s := newStage(t, env, nil)
+		s := newStage(t, env, nil, false)
 		done := 0
 		for _, api := range []string{"chat", "responses", "messages"} {
 			for _, stream := range []bool{false, true} {
