@@ -52,11 +52,24 @@ func BenchmarkNextTurn(b *testing.B) {
 }
 
 // The same prompt as a conversation with answers that the turn cache knows, and
-// four places of it, as a harness marks them.
+// four places of it, as a harness marks them: of the last one alone, or of all, where
+// they were found before, or, as with each next turn, but for the newest, or never.
 func BenchmarkConversation(b *testing.B) {
-	for name, places := range map[string]int{"no places": 0, "four places": 4} {
-		b.Run(name, func(b *testing.B) {
-			m := demoModel(b)
+	for _, bench := range []struct {
+		name       string
+		places     int
+		all        bool
+		next, anew bool
+	}{
+		{name: "no places"},
+		{name: "the last of four places", places: 4},
+		{name: "four places", places: 4, all: true},
+		{name: "four places, next turn", places: 4, all: true, next: true},
+		{name: "four places, anew", places: 4, all: true, anew: true},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			shared := demoModel(b)
+			m := shared.WithOwnPlaces()
 			m.ContextLength = 0
 			r := &chat.Request{Turns: []chat.Turn{said(chat.RoleSystem, strings.Repeat("Mind the gap. ", 200))}}
 			size := 0
@@ -76,12 +89,22 @@ func BenchmarkConversation(b *testing.B) {
 				size += len(text) + len(answer)
 			}
 			r.Turns = append(r.Turns, said(chat.RoleUser, "And now?"))
-			for i := range places {
+			var places []chat.Breakpoint
+			for i := range bench.places {
 				r.Cache = append(r.Cache, chat.Breakpoint{Turn: len(r.Turns) - 1 - i})
 			}
+			if bench.all {
+				places = r.Cache
+			}
+			if bench.anew {
+				m = m.WithoutPlaces()
+			}
 			b.SetBytes(int64(size))
-			for b.Loop() {
-				if _, err := m.Build(r, nil); err != nil {
+			for i := 0; b.Loop(); i++ {
+				if bench.next {
+					r.Turns[len(r.Turns)-1] = said(chat.RoleUser, fmt.Sprintf("And now? %d", i))
+				}
+				if _, err := m.Build(r, nil, places...); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -61,6 +61,7 @@ type Model struct {
 	// Files tells where what is above came from.
 	Files Files
 
+	places  *settledPlaces
 	longest int // token of the vocabulary, in bytes
 	encoder *encoder
 }
@@ -103,7 +104,7 @@ func (s *Snapshot) Load(parsers Parsers) (_ *Model, err error) {
 	m := &Model{
 		Tokenizer: t, Files: files,
 		ContextLength: c.contextLength, MaxNewTokens: c.maxNewTokens, Sampling: c.sampling,
-		EOS: c.eosIDs, Cache: NewCache(DefaultCacheBytes), Turns: NewTurns(DefaultTurnBytes),
+		EOS: c.eosIDs, Cache: NewCache(DefaultCacheBytes), Turns: NewTurns(DefaultTurnBytes), places: new(settledPlaces),
 	}
 	if m.encoder, err = newEncoder(t); err != nil {
 		return nil, fmt.Errorf("%s: %w", files.Vocabulary, err)

@@ -115,6 +115,20 @@ func blockOf(r *chat.Request, at chat.Breakpoint) int {
 // the same up to a place and something else behind it; 0 if the template refuses
 // to write two such.
 func (m *Model) common(w *walk, r *chat.Request, at chat.Breakpoint) int {
+	if m.places == nil {
+		return m.rendered(w, r, at)
+	}
+	key := placeKey(r, at)
+	if p, ok := m.places.get(key); ok && p.template == m.Template && p.end <= len(w.text) && p.sum == w.textSum(p.end) {
+		return p.end
+	}
+	end := m.rendered(w, r, at)
+	m.places.add(key, settledPlace{m.Template, end, w.textSum(end)})
+	return end
+}
+
+// rendered is common, found by rendering.
+func (m *Model) rendered(w *walk, r *chat.Request, at chat.Breakpoint) int {
 	n, rendered := len(w.text), 0
 	for _, other := range others(r, at) {
 		text, how, err := m.render(other, chattemplate.Options{AddGenerationPrompt: true, HideTools: r.ToolChoice.Hidden})
