@@ -504,10 +504,21 @@ func TestLaterTierIsAway(t *testing.T) {
 	}
 }
 
-// unseen is a driver that is not looked through before it may be.
+// unseen is a driver that is not looked through before it may be, and swept then.
 type unseen struct {
 	store.Driver
-	open chan struct{}
+	open  chan struct{}
+	swept atomic.Int64
+}
+
+func (u *unseen) Sweep(ctx context.Context) (removed int, err error) {
+	select {
+	case <-u.open:
+		u.swept.Add(1)
+	default:
+		u.swept.Add(1000) // before it was looked through
+	}
+	return 1, nil
 }
 
 func (u *unseen) Scan(ctx context.Context) iter.Seq2[store.Entry, error] {
@@ -560,6 +571,7 @@ func TestRemovedBeforeFound(t *testing.T) {
 		c.do("SET", "last", "v")
 		close(u.open)
 		h.until("it is looked through", func() bool { return far.Usage().Entries == 2 && h.tier("external").Waiting == 0 })
+		h.until("it is swept once", func() bool { return u.swept.Load() == 1 })
 		if got := c.do("MGET", "a", "b", keys[2], keys[3], "last"); got != "[nil new nil nil v]" {
 			t.Errorf("flushed %v: %s", flush, got)
 		}

@@ -24,25 +24,54 @@ func (c *cache) recover(ctx context.Context) error {
 	return nil
 }
 
-// lookLater looks through a tier that is told later, as soon as it can be had.
+// sweeper is a driver that may hold what its writers have left unfinished when they
+// died, and that nobody can find.
+type sweeper interface {
+	Sweep(ctx context.Context) (removed int, err error)
+}
+
+// sweepEvery is how often what is left unfinished is looked for. The first time it
+// is that of the life before.
+const sweepEvery = 6 * time.Hour
+
+// lookLater looks through a tier that is told later, as soon as it can be had, and
+// removes what is left unfinished in it, then and now and then.
 func (c *cache) lookLater(tier int) {
-	for {
-		err := c.lookThrough(c.ctx, tier)
-		if err == nil {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.tiers[tier].looked = true
+	t := c.tiers[tier]
+	c.untilDone("what is left of an earlier life cannot be looked through", t, func() error { return c.lookThrough(c.ctx, tier) })
+	c.mu.Lock()
+	t.looked = true
+	c.mu.Unlock()
+	s, ok := t.Driver.(sweeper)
+	for ok && c.ctx.Err() == nil {
+		c.untilDone("what is left unfinished cannot be removed", t, func() error {
+			removed, err := s.Sweep(c.ctx)
+			if removed > 0 {
+				c.log.Info("what was left unfinished is removed", "tier", t.Name, "objects", removed)
+			}
+			return err
+		})
+		c.pause(sweepEvery)
+	}
+}
+
+// untilDone does something again and again until it goes well, or the server ends.
+func (c *cache) untilDone(otherwise string, t *tier, do func() error) {
+	for c.ctx.Err() == nil {
+		err := do()
+		if err == nil || c.ctx.Err() != nil {
 			return
 		}
-		if c.ctx.Err() != nil {
-			return
-		}
-		c.log.Warn("what is left of an earlier life cannot be looked through", "tier", c.tiers[tier].Name, "error", err)
-		select {
-		case <-time.After(store.BreakerPause):
-		case <-c.ctx.Done():
-			return
-		}
+		c.log.Warn(otherwise, "tier", t.Name, "error", err)
+		c.pause(store.BreakerPause)
+	}
+}
+
+// pause waits, unless the server ends.
+func (c *cache) pause(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-c.ctx.Done():
 	}
 }
 
