@@ -37,6 +37,7 @@ type Core struct {
 
 	arrivals uint64
 	kept     int // requests that have ended, and keep their blocks
+	keptOpen int // of these blocks, not full
 
 	hits, queries, preemptions int64
 
@@ -264,6 +265,7 @@ func (c *Core) Cancel(id ID) {
 		c.running = slices.Delete(c.running, k, k+1)
 	} else {
 		c.kept--
+		c.keptOpen -= len(r.blocks) - r.sealed
 	}
 	c.retire(r)
 }

@@ -161,7 +161,7 @@ func (c *Core) returning() int {
 	if c.below == nil {
 		return 0
 	}
-	n := c.pool.Stats().Mutable
+	n := c.pool.Stats().Mutable - c.keptOpen
 	for _, r := range c.running {
 		n -= len(r.blocks) - r.sealed
 	}

@@ -357,6 +357,7 @@ func (c *Core) emit() {
 		switch {
 		case r.Keep && o.Finish == engine.FinishLength:
 			c.kept++
+			c.keptOpen += len(r.blocks) - r.sealed
 		case o.Cut || o.Finish != engine.Running:
 			c.retire(r)
 		default:

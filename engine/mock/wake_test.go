@@ -101,3 +101,17 @@ func TestAloneBesideAKeptPrompt(t *testing.T) {
 		t.Error("with all the room there is it gives no token")
 	}
 }
+
+// Slots that a kept prompt holds are not about to be given back: who runs beside it
+// makes room for another as ever.
+func TestPreemptsBesideAKeptPrompt(t *testing.T) {
+	w := newCores(t, tiered(12, 64, 0))
+	w.submit(0, "kept", ids(0, 9), 1, func(r *mock.Request) { r.Keep = true }) // three blocks, one of them not full
+	w.run(time.Second)
+	w.submit(0, "a", ids(1000, 16), 16) // four blocks that become eight
+	w.submit(0, "b", ids(2000, 16), 16)
+	w.run(10 * time.Second)
+	if load := w.cores[0].Load(); load.Running+load.Waiting != 0 || load.Preemptions == 0 {
+		t.Errorf("%d running and %d waiting after %d preemptions", load.Running, load.Waiting, load.Preemptions)
+	}
+}
