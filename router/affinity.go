@@ -42,13 +42,13 @@ type affinity struct {
 
 	mu    sync.Mutex
 	table *sessions
-	reap  time.Time // when the table is looked through next
+	reap  time.Time // not before that the table is looked through again
 	close func(*SessionEnd)
 }
 
-// reapEvery is how often bindings are looked through that nobody asks for; if
-// they last less long, as often as that.
-const reapEvery = 30 * time.Second
+// reapEvery is how often the table is looked through at the most for bindings that
+// nobody asks for any more.
+const reapEvery = time.Second
 
 func newAffinity(ttl time.Duration, strict bool, now func() time.Time, decide func(context.Context, *Query, func(*Booking, error))) *affinity {
 	return &affinity{ttl: ttl, now: now, decide: decide, table: newSessions(mostSessions, strict)}
@@ -339,27 +339,25 @@ func resume(woken []*sessionWaiter, err error) {
 	}
 }
 
-// tick ends bindings that have been idle too long, and returns when it wants to be
-// called next.
-func (a *affinity) tick(now time.Time) time.Time {
+// tick ends bindings that have been idle too long.
+func (a *affinity) tick(now time.Time) {
 	a.mu.Lock()
 	defer a.unlock()
-	if !now.Before(a.reap) {
-		a.table.expire(now)
-		every := reapEvery
-		if a.ttl > 0 {
-			every = min(every, a.ttl)
-		}
-		a.reap = now.Add(every)
-	}
-	return a.reap
+	a.table.expire(now)
+	a.reap = now.Add(reapEvery)
 }
 
 // next tells when tick wants to be called, if there is anything to end.
-func (a *affinity) next() (reap time.Time, some bool) {
+func (a *affinity) next() (due time.Time, some bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.reap, len(a.table.dues) > 0
+	if len(a.table.dues) == 0 {
+		return time.Time{}, false
+	}
+	if due = a.table.dues[0].deadline; due.Before(a.reap) {
+		due = a.reap
+	}
+	return due, true
 }
 
 // SessionTarget returns where the session of a request is bound. It makes and

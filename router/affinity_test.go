@@ -346,14 +346,22 @@ func TestLeasesAndReaper(t *testing.T) {
 		d.next().to(1, 0)
 		bindings := func() int { return d.affinity.table.stats().Bindings }
 		time.Sleep(time.Hour)
-		next := d.affinity.tick(time.Now())
-		if bindings() != 1 || time.Until(next) != reapEvery {
-			t.Fatalf("%d bindings, next look in %v", bindings(), time.Until(next))
+		if d.affinity.tick(time.Now()); bindings() != 1 {
+			t.Fatalf("%d bindings", bindings())
+		}
+		if next, some := d.affinity.next(); some {
+			t.Errorf("there is nothing to end in %v", time.Until(next))
 		}
 		g.booking.lease.end(true)
+		if next, _ := d.affinity.next(); time.Until(next) != time.Minute {
+			t.Errorf("next look in %v", time.Until(next))
+		}
 		time.Sleep(time.Minute - 1)
 		if d.affinity.tick(time.Now()); bindings() != 1 {
 			t.Error("it expired early")
+		}
+		if next, _ := d.affinity.next(); time.Until(next) != reapEvery {
+			t.Errorf("next look in %v", time.Until(next))
 		}
 		time.Sleep(reapEvery)
 		if d.affinity.tick(time.Now()); bindings() != 0 {

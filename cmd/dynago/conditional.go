@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"github.com/dynago/dynago/router"
 )
@@ -47,11 +46,4 @@ func (s *conditionalSettings) config() (*router.Conditional, error) {
 		return nil, fmt.Errorf("--router-conditional-disagg-config: %w", err)
 	}
 	return &c, nil
-}
-
-// idle says which settings mean nothing beside the others.
-func (s *routerSettings) idle(log *slog.Logger) {
-	if s.StrictSessions && s.SessionTTL == nil {
-		log.Warn("setting has no effect: no session is bound without --router-session-affinity-ttl-secs", "setting", "--strict-sessions")
-	}
 }

@@ -76,7 +76,6 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 	if sys.shared, err = s.Router.Shared.open(&config, logs.target("router")); err != nil {
 		return nil, err
 	}
-	s.Router.idle(logs.target("router"))
 	if sys.files != nil {
 		s.oneLegged(logs.target("router"))
 	}
