@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"net"
@@ -16,7 +17,7 @@ import (
 // request and every answer from one to the other, which costs more than all that
 // an adapter does. An engine that is reached plainly, without TLS and without a
 // proxy, has connections of its own here: who asks writes the request, in one
-// piece, and reads the answer.
+// piece, and reads the answer. What the answer says is read by net/http.
 
 // direct is the connections to one server. It is safe for concurrent use.
 type direct struct {
@@ -32,47 +33,23 @@ type direct struct {
 
 // take returns a connection: the one used last, unless a new one is wanted.
 func (d *direct) take(ctx context.Context, fresh bool) (*link, error) {
-	if !fresh {
-		if l := d.kept(); l != nil {
+	for !fresh {
+		l := d.pop()
+		if l == nil {
+			break
+		}
+		if time.Since(l.since) < idleTimeout && quiet(l.Conn) {
 			return l, nil
 		}
+		l.Close()
 	}
 	conn, err := d.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &link{Conn: conn, raw: rawOf(conn)}, nil
-}
-
-// kept returns a connection that can be used again, or nil: the one used last whose
-// answer has come whole. If there is none, the end of one is waited for.
-func (d *direct) kept() *link {
-	var owing []*link
-	defer func() {
-		for _, l := range owing {
-			d.put(l)
-		}
-	}()
-	for l := d.pop(); l != nil; l = d.pop() {
-		switch {
-		case time.Since(l.since) >= idleTimeout || !l.collect() || l.owed == "" && !quiet(l.raw):
-			l.Close()
-		case l.owed != "":
-			owing = slices.Insert(owing, 0, l)
-		default:
-			return l
-		}
-	}
-	if len(owing) == 0 {
-		return nil
-	}
-	l := owing[0]
-	owing = owing[1:]
-	if !l.await(restTimeout) || !quiet(l.raw) {
-		l.Close()
-		return nil
-	}
-	return l
+	l := &link{Conn: conn}
+	l.in = bufio.NewReader(l)
+	return l, nil
 }
 
 func (d *direct) pop() *link {
@@ -91,10 +68,6 @@ func (d *direct) pop() *link {
 // give keeps a connection for another request.
 func (d *direct) give(l *link) {
 	l.since = time.Now()
-	d.put(l)
-}
-
-func (d *direct) put(l *link) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.idle) >= mostIdle {
@@ -155,12 +128,16 @@ func (d *direct) send(ctx context.Context, over *connection, fresh bool, r reque
 		over.idle = over.taken.Sub(l.since)
 	}
 	a := &answering{link: l, to: d, unwatch: context.AfterFunc(ctx, l.hangUp)}
-	a.cancel = l.hangUp
-	if err := a.exchange(over, *head, r.body); err != nil {
+	resp, err := l.exchange(over, *head, r.body)
+	if err != nil {
 		a.Close()
 		return nil, err
 	}
-	return &a.reply, nil
+	a.body, a.lasts = resp.Body, !resp.Close && resp.StatusCode >= 200
+	if resp.ContentLength == 0 {
+		a.end()
+	}
+	return replyOf(resp, a, l.hangUp), nil
 }
 
 // heads are buffers for what stands before the body of a request.
@@ -171,6 +148,17 @@ type request struct {
 	method, path string
 	header       []http.Header // the last one that has a name counts
 	body         []byte
+}
+
+// mostAtOnce is how long the body of a request may be that is written whole before
+// its answer is looked for: the buffers of both sides have room for it, so that a
+// server that answers without reading it holds nobody up. Of long ones, the transport
+// of net/http costs little.
+const mostAtOnce = 32 << 10
+
+// takes says whether a request is one for these connections.
+func (d *direct) takes(r request) bool {
+	return r.method != http.MethodHead && len(r.body) <= mostAtOnce && plain(r.path)
 }
 
 // plain says whether a path can be sent as it is.
@@ -214,26 +202,15 @@ func has(headers []http.Header, name string) bool {
 	return slices.ContainsFunc(headers, func(h http.Header) bool { _, ok := h[name]; return ok })
 }
 
-// tokens are the characters of names in HTTP.
-var tokens = func() (t [256]bool) {
-	for c := '!'; c < 0x7f; c++ {
-		t[c] = !strings.ContainsRune(`()<>@,;:\"/[]?={}`, c)
-	}
-	return t
-}()
-
-func isToken[T string | []byte](name T) bool {
-	for i := range len(name) {
-		if !tokens[name[i]] {
-			return false
-		}
-	}
-	return len(name) > 0
+func isToken(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`()<>@,;:\"/[]?={}`, r)
+	})
 }
 
-func isValue[T string | []byte](value T) bool {
-	for i := range len(value) {
-		if c := value[i]; c < ' ' && c != '\t' || c == 0x7f {
+func isValue(value string) bool {
+	for _, c := range []byte(value) {
+		if c < ' ' && c != '\t' || c == 0x7f {
 			return false
 		}
 	}

@@ -117,26 +117,43 @@ func TestLongBody(t *testing.T) {
 	}
 }
 
-// A server may refuse a body that it does not read.
+// A server may refuse a body that it does not read, whether or not it hangs up then.
 func TestRefusedEarly(t *testing.T) {
-	c, connections := scripted(t, func(_ int32, conn net.Conn, in *bufio.Reader) {
-		for {
-			line, err := in.ReadString('\n')
-			if err != nil || line == "\r\n" {
-				break
+	for _, tt := range []struct {
+		name string
+		then func(conn net.Conn, in *bufio.Reader)
+		size int
+	}{
+		{"it hangs up", func(conn net.Conn, in *bufio.Reader) {
+			conn.(*net.TCPConn).CloseWrite()
+			io.Copy(io.Discard, in)
+		}, 8 << 20},
+		{"it never reads", func(net.Conn, *bufio.Reader) { <-t.Context().Done() }, 32 << 10},
+		{"it never reads what is long", func(net.Conn, *bufio.Reader) { <-t.Context().Done() }, 8 << 20},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, connections := scripted(t, func(_ int32, conn net.Conn, in *bufio.Reader) {
+				conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+				for {
+					line, err := in.ReadString('\n')
+					if err != nil || line == "\r\n" {
+						break
+					}
+				}
+				io.WriteString(conn, "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+				tt.then(conn, in)
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			for range 2 {
+				if _, err := c.Post(ctx, "/", nil, make([]byte, tt.size)); engine.KindOf(err) != engine.InvalidArgument {
+					t.Errorf("%v", err)
+				}
 			}
-		}
-		io.WriteString(conn, "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
-		conn.(*net.TCPConn).CloseWrite()
-		io.Copy(io.Discard, in)
-	})
-	for range 2 {
-		if _, err := c.Post(t.Context(), "/", nil, make([]byte, 8<<20)); engine.KindOf(err) != engine.InvalidArgument {
-			t.Errorf("%v", err)
-		}
-	}
-	if n := connections.Load(); n != 2 {
-		t.Errorf("%d connections, want 2", n)
+			if n := connections.Load(); n != 2 {
+				t.Errorf("%d connections, want 2", n)
+			}
+		})
 	}
 }
 

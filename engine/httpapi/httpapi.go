@@ -161,7 +161,7 @@ func (c *Client) send(ctx context.Context, method, path string, header http.Head
 		over := connection{again: method == http.MethodGet}
 		var answer *reply
 		var err error
-		if c.direct != nil && plain(path) {
+		if c.direct != nil && c.direct.takes(r) {
 			answer, err = c.direct.send(ctx, &over, again, r)
 		} else {
 			answer, err = c.round(ctx, &over, r)
@@ -190,21 +190,7 @@ func (c *Client) round(ctx context.Context, over *connection, r request) (*reply
 		cancel()
 		return nil, err
 	}
-	return &reply{
-		status: resp.StatusCode, header: resp.Header, kind: mediaType([]byte(resp.Header.Get("Content-Type"))),
-		size: resp.ContentLength, body: cancelling{resp.Body, cancel}, cancel: cancel,
-	}, nil
-}
-
-// cancelling is a body that ends its request when it is closed.
-type cancelling struct {
-	io.ReadCloser
-	cancel func()
-}
-
-func (c cancelling) Close() error {
-	defer c.cancel()
-	return c.ReadCloser.Close()
+	return replyOf(resp, cancelling{resp.Body, cancel}, cancel), nil
 }
 
 // unreachable classifies a request that brought no answer.

@@ -1,0 +1,58 @@
+package httpapi
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// reply is the head of an answer, with the body that is still to be read.
+type reply struct {
+	status int
+	header http.Header
+	kind   string // media type of the body
+	size   int64  // of the body; -1: not known
+	body   io.ReadCloser
+	cancel func() // ends the reading of the body, from another goroutine
+}
+
+func replyOf(resp *http.Response, body io.ReadCloser, cancel func()) *reply {
+	return &reply{
+		status: resp.StatusCode, header: resp.Header, kind: mediaType(resp.Header.Get("Content-Type")),
+		size: resp.ContentLength, body: body, cancel: cancel,
+	}
+}
+
+// mediaType returns a media type without its parameters.
+func mediaType(value string) string {
+	kind, _, _ := strings.Cut(value, ";")
+	return strings.ToLower(strings.TrimSpace(kind))
+}
+
+// How much there may be behind the last event of a stream, and how long it may take
+// to come.
+const (
+	mostRest    = 64 << 10
+	restTimeout = 20 * time.Millisecond
+)
+
+// leave reads what is left of a stream whose last event has come, so that its
+// connection can take another request. It is there already, or not worth waiting for.
+func (r *reply) leave() {
+	late := time.AfterFunc(restTimeout, r.cancel)
+	defer late.Stop()
+	_, _ = io.CopyN(io.Discard, r.body, mostRest) // only the connection depends on it
+}
+
+// cancelling is a body that ends its request when it is closed.
+type cancelling struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (c cancelling) Close() error {
+	defer c.cancel()
+	return c.ReadCloser.Close()
+}
