@@ -59,6 +59,7 @@ var figures = []figure{
 	{"B21", "pins, virtual", takePins},
 	{"B22", "a prefix that sub-agents share, virtual", takeShared},
 	{"B23", "kvstore, large values", takeValues},
+	{"B24", "prompts that are computed ahead, virtual", takeForesight},
 }
 
 // bench is what all figures share.

@@ -8,6 +8,7 @@
 //	virtual workflow
 //	virtual pins
 //	virtual subagents
+//	virtual foresight -timing polynomial
 //
 // Everything is seeded: the same command prints the same numbers on every
 // machine.
@@ -22,7 +23,7 @@ import (
 	"os"
 )
 
-const measurements = "place, routing, queue, workflow, pins or subagents"
+const measurements = "place, routing, queue, workflow, pins, subagents or foresight"
 
 func main() {
 	if err := run(os.Args[1:], os.Stdout); err != nil {
@@ -64,6 +65,8 @@ func measure(what, workload, timing string, load float64, short bool) (any, erro
 		return pins(short)
 	case "subagents":
 		return subAgents(short)
+	case "foresight":
+		return foresight(timing, short)
 	}
 	return nil, fmt.Errorf("no measurement %q: want %s", what, measurements)
 }

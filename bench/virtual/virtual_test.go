@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -234,5 +235,51 @@ func TestSubAgentsShare(t *testing.T) {
 		if got := r.Prefills; got != want[r.Begin][i] {
 			t.Errorf("%s, with a store: %v: %v prefills, want %v", r.Begin, r.Store, got, want[r.Begin][i])
 		}
+	}
+}
+
+// What is computed ahead is used, and later turns are answered sooner for it.
+func TestForesightHelps(t *testing.T) {
+	for timing, times := range map[string]float64{"polynomial": 1.4, "roofline": 2.5} {
+		var out strings.Builder
+		if err := run([]string{"foresight", "-short", "-timing", timing}, &out); err != nil {
+			t.Fatal(err)
+		}
+		var f foreseeing
+		if err := json.Unmarshal([]byte(out.String()), &f); err != nil {
+			t.Fatal(err)
+		}
+		writing, reading := f.Runs[0], f.Runs[1]
+		if writing.TTFTWithout < times*writing.TTFT || reading.TTFTWithout < reading.TTFT {
+			t.Errorf("%s: %+v", timing, f)
+		}
+		for _, r := range f.Runs {
+			if r.Used*10 < r.Ahead*9 || r.Ahead == 0 || r.Foreseen < r.Requests*9/10 {
+				t.Errorf("%s: %+v", timing, r)
+			}
+		}
+	}
+}
+
+// A prompt that is computed ahead ends with the last whole block of the answer without
+// its thinking.
+func TestAhead(t *testing.T) {
+	r := trace.Request{
+		ID: "a", Session: "s", Thinking: 5,
+		Prompt: trace.Text{{Stream: 1, Len: 30}, {Stream: 2, Len: 3}}, Answer: trace.Text{{Stream: 3, Len: 20}},
+	}
+	for block, want := range map[int]trace.Text{
+		1:  {{Stream: 1, Len: 30}, {Stream: 2, Len: 3}, {Stream: 3, From: 5, Len: 15}},
+		16: {{Stream: 1, Len: 30}, {Stream: 2, Len: 3}, {Stream: 3, From: 5, Len: 15}},
+		40: {{Stream: 1, Len: 30}, {Stream: 2, Len: 3}, {Stream: 3, From: 5, Len: 7}},
+		32: {{Stream: 1, Len: 30}, {Stream: 2, Len: 2}},
+		30: {{Stream: 1, Len: 30}},
+	} {
+		if got := ahead(&r, block); !slices.Equal(got.Prompt, want) || got.Session != "s" || !slices.Equal(got.After, []string{"a"}) {
+			t.Errorf("blocks of %d: %+v, want %v", block, got, want)
+		}
+	}
+	if r.Prompt[1].Len != 3 || r.Answer[0].Len != 20 {
+		t.Errorf("the turn itself became %+v", r)
 	}
 }
