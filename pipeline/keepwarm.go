@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -301,6 +302,12 @@ func (l *lease) query() *router.Query {
 
 // rewarm lets a worker use a prefix again, unless it gets real work.
 func (p *Pipeline) rewarm(ctx context.Context, l *lease) {
+	defer func() { // a fault of ours ends this request, and not the process
+		if v := recover(); v != nil {
+			p.warm.failed.Add(1)
+			p.Logger.Error("keeping a prefix warm panicked", "worker", l.worker.Name(), "panic", v, "stack", string(debug.Stack()))
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, warmTime)
 	defer cancel()
 	ctx, stop := context.WithCancelCause(ctx)
