@@ -61,6 +61,7 @@ type binding struct {
 	wanted   bool          // the engine is to keep the session as well,
 	backed   bool          // and does so in this life of the worker
 	opening  bool          // somebody sees to that
+	maybe    bool          // it has not said so, and may keep it all the same
 	explicit bool          // the client has set it up itself
 
 	leases  int
@@ -77,7 +78,9 @@ type binding struct {
 }
 
 // kept says whether the engine keeps the session, as far as is known.
-func (b *binding) kept() bool { return b.backed && (b.life == nil || b.life.Err() == nil) }
+func (b *binding) kept() bool { return b.backed && b.lives() }
+
+func (b *binding) lives() bool { return b.life == nil || b.life.Err() == nil }
 
 // place is where a request has been placed.
 type place struct {
@@ -270,11 +273,17 @@ func (s *sessions) bind(b *binding, p place, final bool) (opens bool, woken []*s
 	if s.order(b, p) {
 		return true, nil
 	}
-	if b.opening && !b.bound { // a pin has overtaken who opens it
-		return false, nil
+	return false, s.settle(b)
+}
+
+// settle lets a binding be bound unless it is yet to be opened, and returns those who
+// have waited.
+func (s *sessions) settle(b *binding) []*sessionWaiter {
+	if b.opening && !b.bound {
+		return nil
 	}
 	b.bound = true
-	return false, b.wake()
+	return b.wake()
 }
 
 // order says whether a request that has a lease and runs at a place has to open the
@@ -296,7 +305,7 @@ func (s *sessions) order(b *binding, p place) bool {
 // Those who have waited are returned.
 func (s *sessions) opened(b *binding, err error) []*sessionWaiter {
 	b.opening, b.told = false, b.Timeout
-	if err == nil {
+	if b.maybe = err != nil; err == nil {
 		b.backed = true
 		s.count.Opened++
 	} else {
@@ -338,6 +347,7 @@ func (s *sessions) fail(b *binding) []*sessionWaiter {
 func (s *sessions) pin(a *wish, p place, now time.Time) (b *binding, use SessionUse, opens bool, woken []*sessionWaiter) {
 	s.expire(now)
 	b, use = s.all[a.key], SessionBound
+	overtakes := b != nil && !b.closing && !b.bound // who selects, and may yet have it opened
 	switch {
 	case b == nil || b.closing:
 		if !a.binds && !s.beside(a) {
@@ -359,10 +369,19 @@ func (s *sessions) pin(a *wish, p place, now time.Time) (b *binding, use Session
 	case b.bound:
 		use = SessionPinned
 		s.count.Moved++
+		s.forsake(b)
 		b.target, b.worker, b.life, b.backed = p.target, p.worker, p.life, false
 	}
-	opens, woken = s.bind(b, p, a.final)
-	return b, use, opens, woken
+	if !overtakes {
+		opens, woken = s.bind(b, p, a.final)
+		return b, use, opens, woken
+	}
+	if !b.opening {
+		b.target, b.worker, b.life = p.target, p.worker, p.life
+		s.count.Made++
+	}
+	s.lease(b, a.final)
+	return b, use, false, s.settle(b)
 }
 
 // lose takes a binding away whose target could not take the request, and its lease.
@@ -448,12 +467,12 @@ func (s *sessions) end(b *binding) {
 	s.unidle(b)
 	now := s.all[b.key]
 	again := now != nil && now != b && now.target.Worker == b.target.Worker && (now.backed || now.opening)
-	if !b.kept() || again {
+	if !b.kept() && !(b.maybe && b.lives()) || again {
 		s.remove(b)
 		return
 	}
 	b.closing = true
-	if now == nil {
+	if now == nil && len(s.all) < s.limit {
 		s.all[b.key], b.gone = b, false
 	}
 	s.ended = append(s.ended, b)
@@ -514,8 +533,21 @@ func (s *sessions) room(key sessionKey) bool {
 		return false
 	}
 	s.count.Evicted++
-	s.remove(first.Value.(*binding))
+	b := first.Value.(*binding)
+	s.remove(b)
+	s.forsake(b)
 	return true
+}
+
+// forsake lets an engine be told that may keep the session of a binding that goes on
+// without it.
+func (s *sessions) forsake(b *binding) {
+	if b.maybe && b.lives() {
+		s.ended = append(s.ended, &binding{
+			key: b.key, SessionTerms: b.SessionTerms, target: b.target, worker: b.worker, life: b.life, gone: true,
+		})
+	}
+	b.maybe = false
 }
 
 func (s *sessions) remove(b *binding) {
