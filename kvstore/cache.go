@@ -25,13 +25,14 @@ var (
 // that is written, or told to go, is busy: whoever wants to change it waits, and
 // it is not evicted. All that may end in an eviction gives the lock away meanwhile.
 type cache struct {
-	tiers    []*tier
-	lastSync int // the last one that is not told later
-	log      *slog.Logger
-	now      func() time.Time
-	zero     time.Time
-	lease    time.Duration
-	changed  func(Change)
+	tiers      []*tier
+	lastSync   int // the last one that is not told later
+	log        *slog.Logger
+	now        func() time.Time
+	zero       time.Time
+	lease      time.Duration
+	mostValues int
+	changed    func(Change)
 
 	mu     sync.Mutex
 	idle   sync.Cond // some unit is no longer busy, or a tier has been told all
@@ -61,7 +62,7 @@ type counts struct {
 }
 
 func newCache(o Options) *cache {
-	c := &cache{log: o.Log, now: o.Now, zero: o.Now(), lease: o.Lease, changed: o.Changed, mostBeside: o.MaxPending}
+	c := &cache{log: o.Log, now: o.Now, zero: o.Now(), lease: o.Lease, mostValues: o.MaxValues, changed: o.Changed, mostBeside: o.MaxPending}
 	c.idle.L = &c.mu
 	for i, t := range append([]Tier{{Name: MemoryTier, Driver: o.Driver, PinBudget: o.PinBudget}}, o.Below...) {
 		c.tiers = append(c.tiers, &tier{Tier: t})
@@ -114,6 +115,9 @@ func (c *cache) set(ctx context.Context, sp *space, key string, v content, on co
 	now := c.begin()
 	defer c.mu.Unlock()
 	name, p, paired := splitKey(key)
+	if sp.names[name] == nil && p == whole && !on.present {
+		c.makeWay()
+	}
 	u := c.find(sp, name)
 	has := u != nil && u.has[p]
 	if on.absent && has || on.present && !has {

@@ -18,6 +18,23 @@ func (c *cache) fit(sp *space, more int64) bool {
 	return true
 }
 
+// makeWay lets values go until there may be one more: of the namespace that has most
+// of them.
+func (c *cache) makeWay() {
+	for {
+		values, largest := 0, c.spaces[0]
+		for _, sp := range c.spaces {
+			values += len(sp.names)
+			if len(sp.names) > len(largest.names) {
+				largest = sp
+			}
+		}
+		if values < c.mostValues || !c.evict(largest) {
+			return
+		}
+	}
+}
+
 // evict removes the value of sp that is to go next. Where all are held it breaks
 // the oldest lease: to keep what somebody may ask for is worth less than to store
 // what somebody sends.

@@ -54,6 +54,10 @@ type Options struct {
 	// Lease is how long what was read, or asked for, is kept from eviction as long
 	// as anything else can go; 0 means DefaultLease, negative none.
 	Lease time.Duration
+	// MaxValues bounds how many values there are, in all tiers together, since what
+	// is known of each takes about a kilobyte of memory that no capacity counts; 0
+	// means 4 Mi. Beyond it values go as if there were no room.
+	MaxValues int
 	// MaxValue bounds values in bytes; 0 means MaxBulk. MaxConns bounds
 	// connections; 0 means 1024.
 	MaxValue int64
@@ -109,6 +113,9 @@ func New(o Options) (*Server, error) {
 	if o.MaxValue < 0 || o.MaxValue > MaxBulk {
 		return nil, fmt.Errorf("kvstore: values of up to %d bytes: want at most %d", o.MaxValue, MaxBulk)
 	}
+	if o.MaxValues < 0 {
+		return nil, fmt.Errorf("kvstore: %d values: want at least 1, or 0 for 4 Mi", o.MaxValues)
+	}
 	if o.PinBudget < 0 || o.PinBudget > 1 {
 		return nil, fmt.Errorf("kvstore: a pin budget of %v: want 0 to 1", o.PinBudget)
 	}
@@ -119,6 +126,7 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	o.MaxValue = cmp.Or(o.MaxValue, MaxBulk)
+	o.MaxValues = cmp.Or(o.MaxValues, 4<<20)
 	o.MaxConns = cmp.Or(o.MaxConns, 1024)
 	o.MaxPending = cmp.Or(o.MaxPending, 1<<30)
 	o.Stall = cmp.Or(o.Stall, 30*time.Second)

@@ -135,6 +135,9 @@ func (c *cache) adopt(tier int, e store.Entry) (wanted bool) {
 		return false
 	}
 	name, p, paired := splitKey(key)
+	if sp.names[name] == nil && p == whole {
+		c.makeWay()
+	}
 	u := c.find(sp, name)
 	switch {
 	case u == nil && p == metadata:

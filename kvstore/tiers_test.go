@@ -467,3 +467,22 @@ func TestLaterTier(t *testing.T) {
 		t.Errorf("what was asked for: %+v", e)
 	}
 }
+
+// There are no more values than there may be, now and after a restart with fewer, and
+// those of the namespace that has most go.
+func TestMostValues(t *testing.T) {
+	h := home(t, 1<<20, 16<<20, kvstore.Options{MaxValues: 20, Lease: -1, Namespaces: []kvstore.Namespace{{Name: "a"}, {Name: "b", Token: "b"}}})
+	c, other := dial(t, h.address), dial(t, h.address)
+	other.want([][2]string{{"AUTH b", "+OK"}, {"SET mine 1", "+OK"}, {"SET mine 2", "+OK"}}...)
+	for i := range 50 {
+		c.do("SET", fmt.Sprint("k", i), value(i, 5000))
+	}
+	c.want([][2]string{{"DBSIZE", ":19"}, {"EXISTS k30 k31 k49", ":2"}, {"SET k49 new", "+OK"}, {"DBSIZE", ":19"}}...)
+	other.want([2]string{"GET mine", "2"})
+	h.options.MaxValues = 10
+	c = h.again()
+	c.want([][2]string{{"DBSIZE", ":9"}, {"EXISTS k40 k41 k49", ":2"}}...)
+	if n := h.tier("disk").Used; n > 10*5000 {
+		t.Errorf("%d bytes lie on disk", n)
+	}
+}

@@ -34,6 +34,7 @@ type kvstoreSettings struct {
 	Unchecked    bool          `name:"no-checksums" env:"DYN_KVSTORE_NO_CHECKSUMS" help:"Do not check values against their XXH3 when they are read."`
 	Namespaces   []string      `name:"namespace" sep:";" secret:"token=" env:"DYN_KVSTORE_NAMESPACE" placeholder:"NAME[,KEY=VALUE]" help:"A set of keys of its own, with quota=SIZE, full=evict (its own values, beyond the quota) or full=deny, and token=TOKEN or token-file=PATH, which AUTH opens it by. Repeatable; otherwise one for everybody."`
 	MaxValue     string        `name:"max-value-size" env:"DYN_KVSTORE_MAX_VALUE_SIZE" default:"512MiB" placeholder:"SIZE" help:"Longest value, at most 512MiB."`
+	MaxValues    int           `name:"max-values" env:"DYN_KVSTORE_MAX_VALUES" default:"4194304" range:"1..1000000000" placeholder:"N" help:"How many values there may be in all tiers together; each takes about a kilobyte of memory besides --memory."`
 	MaxConns     int           `name:"max-connections" env:"DYN_KVSTORE_MAX_CONNECTIONS" default:"1024" range:"1..1000000" placeholder:"N" help:"How many clients may be connected."`
 	MaxPending   string        `name:"max-pending-size" env:"DYN_KVSTORE_MAX_PENDING_SIZE" default:"1GiB" placeholder:"SIZE" help:"How much memory values may take while they are received; what comes beyond is refused."`
 	Lease        time.Duration `name:"lease" env:"DYN_KVSTORE_LEASE" default:"10s" unit:"s" placeholder:"TIME" help:"How long what was read is not evicted if something else can be; 0 is no time."`
@@ -136,7 +137,7 @@ func (c *kvstoreCommand) Run(to outlet, parsed *config.Parsed) (err error) {
 
 // options reads the settings.
 func (c *kvstoreSettings) options() (o kvstore.Options, capacity int64, err error) {
-	o = kvstore.Options{PinBudget: c.PinBudget, HardPins: c.HardPins, MaxConns: c.MaxConns, Lease: c.Lease, Stall: c.Stall}
+	o = kvstore.Options{PinBudget: c.PinBudget, HardPins: c.HardPins, MaxValues: c.MaxValues, MaxConns: c.MaxConns, Lease: c.Lease, Stall: c.Stall}
 	if c.Lease == 0 {
 		o.Lease = -1
 	}
