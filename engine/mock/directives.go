@@ -161,7 +161,7 @@ func (c *Core) conclude(r *request) (pinned, toPin int) {
 		pinned, toPin = max(pinned, got.Pinned), max(toPin, got.Requested)
 	}
 	if c.below != nil && r.Directives.NextIn > 0 {
-		c.fetchFor(c.end+r.Directives.NextIn, r.seq[:thought])
+		c.fetchFor(c.end+min(r.Directives.NextIn, longestPass), r.seq[:thought])
 	}
 	return pinned, toPin
 }

@@ -74,7 +74,7 @@ func (e *Engine) Prefetch(_ context.Context, q engine.PrefetchRequest) (state en
 			p.Hashes = r.core.Hashes(q.TokenIDs, q.Namespace)
 		}
 		if q.In > 0 {
-			p.Deadline = now + q.In
+			p.Deadline = now + min(q.In, longestPass)
 		}
 		state = r.prefetch(r.core.Prefetch(now, p))
 	})

@@ -71,6 +71,9 @@ func (c *Core) park(r *request, found int, sequence []kv.SeqHash) beginning {
 
 // worthLoading says whether a load takes no longer than computing would.
 func (c *Core) worthLoading(reach kvcache.Reach, found int) bool {
+	if c.args.LoadBias == 0 {
+		return false
+	}
 	size := c.args.BlockSize
 	tokens, before := reach.Blocks*size, found*size
 	compute := c.args.duration(c.timing, &Work{

@@ -647,3 +647,25 @@ func TestIdleSessionsAreForgotten(t *testing.T) {
 		t.Errorf("%d sessions are known, want one", w.cores[0].Sessions())
 	}
 }
+
+// Without a bias nothing is loaded, however fast it would come, and no time that is
+// asked for is so late that it is early.
+func TestNeverMeansNever(t *testing.T) {
+	a := tiered(8, 64, 0)
+	a.LoadBias, a.SpeedupRatio = 0, 0
+	w := newCores(t, a)
+	w.submit(0, "first", ids(0, 20), 1, func(r *mock.Request) {
+		r.Directives = &kv.Directives{NextIn: 1<<63 - 1}
+	})
+	w.run(time.Second)
+	w.submit(0, "flood", ids(1000, 24), 1)
+	w.run(time.Second)
+	if got := w.on(0, kv.TierDevice, ids(0, 20)); len(got) > 2 {
+		t.Errorf("blocks %v have come back for a request that is due when all is over", got)
+	}
+	w.submit(0, "again", ids(0, 21), 1)
+	w.run(time.Second)
+	if got := w.from["again"]; got[kv.TierHost] > 0 {
+		t.Errorf("found %v", got)
+	}
+}

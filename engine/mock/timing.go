@@ -116,6 +116,6 @@ func (a *Args) duration(t timing, w *Work) time.Duration {
 	return time.Duration(min(d, float64(longestPass)))
 }
 
-// longestPass bounds the time of one pass, however slow an engine is said to be,
-// so that times can be added up.
+// longestPass bounds the time of one pass, however slow an engine is said to be, and
+// every time that is asked for, so that times can be added up.
 const longestPass = 100 * 365 * 24 * time.Hour
