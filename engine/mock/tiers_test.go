@@ -212,7 +212,8 @@ func TestLoadsOnlyWhatIsWorthIt(t *testing.T) {
 		{"slow and wanted", func(a *mock.Args) { a.BandwidthG2G1, a.LoadBias = 1e-7, 100 }, true},
 		{"too few", func(a *mock.Args) { a.LoadBackThreshold = 6 }, false},
 		{"never", func(a *mock.Args) { a.LoadBias = 0 }, false},
-		{"no time", func(a *mock.Args) { a.SpeedupRatio, a.LoadBias = 0, 0 }, true},
+		{"no time", func(a *mock.Args) { a.SpeedupRatio = 0 }, true},
+		{"no time, and never", func(a *mock.Args) { a.SpeedupRatio, a.LoadBias = 0, 0 }, false},
 		{"not written", func(a *mock.Args) { a.WritePolicy = "none" }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
