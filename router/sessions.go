@@ -471,7 +471,7 @@ func (s *sessions) end(b *binding) {
 		s.remove(b)
 		return
 	}
-	b.closing = true
+	b.closing, b.backed, b.maybe = true, false, false // the engine is told once
 	if now == nil && len(s.all) < s.limit {
 		s.all[b.key], b.gone = b, false
 	}
