@@ -328,6 +328,8 @@ func TestTieredProperties(t *testing.T) {
 		a.PinBudgetG1 = rapid.SampledFrom([]float64{0, 0.3, 1}).Draw(t, "pins")
 		a.AllowHardPins = rapid.Bool().Draw(t, "hard")
 		a.SubagentEphemeral = true
+		a.PreemptOnPriority = rapid.Bool().Draw(t, "preempt_on_priority")
+		a.Watermark = rapid.SampledFrom([]float64{0, 0.3, 1}).Draw(t, "watermark")
 		if err := a.Validate(); err != nil {
 			t.Fatal(err)
 		}

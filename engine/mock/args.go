@@ -42,6 +42,12 @@ type Args struct {
 	// PreemptionMode says who makes room: "lifo" the youngest running request,
 	// "fifo" the oldest.
 	PreemptionMode string `json:"preemption_mode"`
+	// PreemptOnPriority lets a waiting request take the place of running ones of lower
+	// priority if there is no room for it.
+	PreemptOnPriority bool `json:"preempt_on_priority"`
+	// Watermark is the part of the cache that stays free of new requests while others
+	// run, 0 to 1.
+	Watermark float64 `json:"watermark"`
 	// DPSize is the number of data-parallel ranks.
 	DPSize int `json:"dp_size"`
 	// StartupTime is how many seconds pass before the engine takes requests.
@@ -207,6 +213,9 @@ func (a *Args) Validate() error {
 		if !(c.value >= 0) || c.value > 1e9 {
 			return fault(c.key, c.value, "0 to 1e9")
 		}
+	}
+	if !(a.Watermark >= 0) || a.Watermark > 1 {
+		return fault("watermark", a.Watermark, "0 to 1")
 	}
 	for _, c := range []struct {
 		key, value string

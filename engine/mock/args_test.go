@@ -27,7 +27,7 @@ func TestArgs(t *testing.T) {
 		{`{"preemption_mode": "random"}`, "lifo or fifo"},
 		{`{"decode_ms": 3}`, "timing_model"},
 		{`{"max_num_seqs": 0}`, "max_num_seqs"},
-		{`{"watermark": 0.01}`, "watermark"},
+		{`{"watermark": 1.01}`, "watermark"},
 		{`{"block_size": 16, "block_size": 32}`, "block_size"},
 		{`[]`, "want an object"},
 		{`{`, "engine arguments"},

@@ -26,6 +26,9 @@ func (c *Core) Step(now time.Duration) *Result {
 	for _, r := range c.running {
 		r.used = 0
 	}
+	if c.args.PreemptOnPriority {
+		c.makeWay()
+	}
 	if short := c.continueRunning(); !short && len(c.result.Preempted) == 0 {
 		c.admit()
 	}
@@ -138,7 +141,7 @@ func (c *Core) begin(r *request) beginning {
 	}
 	want := min(remaining, c.budget)
 	need := blocks(have+want, size) - found
-	if need > c.pool.Available()-idle || c.asked && c.breaksPins(r, found, sequence[held:found]) {
+	if need+c.reserve() > c.pool.Available()-idle || c.asked && c.breaksPins(r, found, sequence[held:found]) {
 		return blocked
 	}
 	r.blocks = c.match(r, r.blocks, sequence[held:found])
@@ -197,6 +200,42 @@ func (c *Core) grow(r *request, upto int) bool {
 }
 
 func blocks(tokens, size int) int { return (tokens + size - 1) / size }
+
+// reserve returns how many blocks a request may not take to begin with. It is none
+// where nothing runs that would need them, so that each that fits is served.
+func (c *Core) reserve() int {
+	if len(c.running) == 0 {
+		return 0
+	}
+	return int(c.args.Watermark * float64(c.args.NumGPUBlocks))
+}
+
+// makeWay sends running requests back to the queue for the first one there, as long
+// as they are of lower priority and there is no room for its next chunk.
+func (c *Core) makeWay() {
+	for r := c.waiting.head; r != nil && len(c.running) > 0; {
+		v := c.victim()
+		if c.running[v].Priority >= r.Priority || c.roomFor(r) {
+			return
+		}
+		c.preempt(v)
+	}
+}
+
+// roomFor says whether a waiting request could begin now.
+func (c *Core) roomFor(r *request) bool {
+	if len(c.running)+c.parked() >= c.args.MaxNumSeqs {
+		return false
+	}
+	found, idle := len(r.blocks), 0
+	if c.args.EnablePrefixCaching {
+		size := c.args.BlockSize
+		n, inactive := c.pool.Prefix(r.seq[found:max(found, min(len(r.seq), (r.length()-1)/size))])
+		found, idle = found+n, inactive
+	}
+	chunk := min(r.length(), found*c.args.BlockSize+c.args.MaxNumBatchedTokens)
+	return blocks(chunk, c.args.BlockSize)-found+c.reserve() <= c.pool.Available()-idle
+}
 
 // victim returns the index of the running request that has to make room: one
 // that is held for ever, else of the lowest priority the last or the first.
