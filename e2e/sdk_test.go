@@ -27,6 +27,7 @@ func TestPython(t *testing.T) {
 		{name: "anthropic_messages"},
 		{name: "anthropic_errors", keyed: true},
 		{name: "anthropic_streams"},
+		{name: "extension"},
 	}, func(t *testing.T, suite string) *exec.Cmd {
 		return exec.Command(setting(t, "E2E_PYTHON"), filepath.Join("python", suite+".py"))
 	})
@@ -42,6 +43,7 @@ func TestNode(t *testing.T) {
 		{name: "anthropic_errors", keyed: true},
 		{name: "anthropic_streams"},
 		{name: "ai_sdk"},
+		{name: "extension"},
 	}, func(t *testing.T, suite string) *exec.Cmd {
 		return exec.Command("node", filepath.Join(setting(t, "E2E_NODE"), suite+".mjs"))
 	})

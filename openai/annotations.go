@@ -10,9 +10,10 @@ import (
 // first chunk of a stream.
 type Framing string
 
-// Framings. A value in a comment is what clients of this extension look for, and is
-// hidden from all others; one in a data line is seen by every client, also by those
-// who take it for a chunk.
+// Framings. A value in a comment is what clients of this extension look for. One in a
+// data line is seen by every client, also by those who take it for a chunk. Those that
+// make chunks of all events, as the official libraries do, fail at one without data:
+// who asks for annotations reads the stream itself.
 const (
 	FramingComment Framing = "comment"
 	FramingData    Framing = "data"
