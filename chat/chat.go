@@ -54,6 +54,10 @@ type Request struct {
 	// longer than the model's context; otherwise it is refused.
 	Truncate bool
 
+	// Summarized says that a part of the conversation is a summary that the client has
+	// put in the place of what was said before.
+	Summarized bool
+
 	// Date is what the prompt tells as the date of today; zero is the real one. A
 	// conversation keeps that of its beginning.
 	Date time.Time

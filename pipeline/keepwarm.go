@@ -69,7 +69,7 @@ func (c *carry) keepWarm(worker *fleet.Worker, card *engine.Card) {
 	size := int(card.BlockSize)
 	budget := int(p.Retention.KeepWarmBudget * float64(card.TotalBlocks) * float64(card.Ranks()))
 	l := lease{
-		worker: worker, life: worker.Lost(), target: c.here.Decision().Target, model: r.Notes.Model, namespace: r.KV.Namespace,
+		worker: worker, life: worker.Lost(), priority: r.KV.Priority, target: c.here.Decision().Target, model: r.Notes.Model, namespace: r.KV.Namespace,
 		turned: p.warm.turned(c.here.Decision().Target), size: size,
 	}
 	if card.Ranks() > 1 {
@@ -108,6 +108,9 @@ type lease struct {
 	tokens    []uint32 // whole blocks
 	size      int      // of a block
 	ttl       time.Duration
+	// priority is that of the request that wants it, for engines where it protects
+	// what is cached.
+	priority *int32
 
 	until  time.Time
 	turned uint64 // blocks that the worker had computed when the prefix was last used
@@ -349,7 +352,7 @@ func (l *lease) request() *Request {
 	ext := &nvext.Ext{Placement: nvext.Placement{BackendInstanceID: &worker, DPRank: l.rank}, AgentHints: &nvext.Hints{Priority: new(nvext.PriorityBackground)}}
 	return &Request{
 		ID: "warm-" + rand.Text(), Background: true, Arrived: time.Now(), Ext: ext,
-		KV: kv.Directives{Namespace: l.namespace},
+		KV: kv.Directives{Namespace: l.namespace, Priority: l.priority},
 		Chat: &chat.Request{
 			API: chat.APICompletions, Model: l.model, Prompt: &chat.Prompt{IDs: l.tokens, NoSpecialTokens: true},
 			Sampling: chat.Sampling{MaxTokens: new(1)},

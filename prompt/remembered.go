@@ -80,8 +80,8 @@ func (w *walk) textSum(end int) uint64 {
 	return h.Sum64()
 }
 
-// placeKey names a place by all that is said up to it, and by how the whole is
-// rendered. What of it is shown is held against the text besides.
+// placeKey names a place by all that is said up to it, by whether its turn ends there,
+// and by how the whole is rendered. What of it is shown is held against the text besides.
 func placeKey(r *chat.Request, at chat.Breakpoint) uint64 {
 	k := keyer{}
 	n := blockOf(r, at)
@@ -107,6 +107,9 @@ func placeKey(r *chat.Request, at chat.Breakpoint) uint64 {
 		k.add(string(t.Role), t.Name, t.Phase)
 		if i == at.Turn {
 			k.blocks(t.Blocks[:n])
+			// What may follow the end of a turn is something else than what may follow
+			// within it.
+			k.add(strconv.FormatBool(n == len(t.Blocks)))
 			break
 		}
 		k.blocks(t.Blocks)

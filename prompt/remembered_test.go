@@ -28,9 +28,13 @@ func TestPlacesAreRemembered(t *testing.T) {
 					if rapid.Bool().Draw(t, "thinking") {
 						r.Thinking.Keep = new(rapid.IntRange(-1, 1).Draw(t, "keep"))
 					}
+					last := &r.Turns[len(r.Turns)-1]
+					if last.Role == chat.RoleUser && rapid.Bool().Draw(t, "longer") {
+						last.Blocks = append(slices.Clip(last.Blocks), texts(planted().Draw(t, "more"))...)
+					}
 					places := []chat.Breakpoint{{Turn: -1}}
 					for i := range r.Turns {
-						places = append(places, chat.Breakpoint{Turn: i, Block: -1})
+						places = append(places, chat.Breakpoint{Turn: i}, chat.Breakpoint{Turn: i, Block: -1})
 					}
 					built, err := m.Build(r, nil, places...)
 					if err != nil {
@@ -50,6 +54,8 @@ func TestPlacesAreRemembered(t *testing.T) {
 		})
 	}
 }
+
+func texts(s string) []chat.Block { return []chat.Block{{Kind: chat.Text, Text: s}} }
 
 // A place that was found is found again without rendering, and one behind it is not
 // taken for it.

@@ -85,6 +85,7 @@ func (t *talk) add(item *Item) {
 			if blocks = t.opened(item); blocks == nil {
 				return
 			}
+			t.call.Request.Summarized = true
 		}
 		role := item.role
 		if item.side == result {
