@@ -31,17 +31,17 @@ func mediaType(value string) string {
 	return strings.ToLower(strings.TrimSpace(kind))
 }
 
-// How much there may be behind the last event of a stream, and how long it may take
-// to come.
-const (
-	mostRest    = 64 << 10
-	restTimeout = 20 * time.Millisecond
-)
+// RestTimeout is how long to wait for the end of a stream whose last event has come:
+// only the connection depends on it.
+const RestTimeout = 20 * time.Millisecond
+
+// mostRest is how much there may be behind the last event.
+const mostRest = 64 << 10
 
 // leave reads what is left of a stream whose last event has come, so that its
 // connection can take another request. It is there already, or not worth waiting for.
 func (r *reply) leave() {
-	late := time.AfterFunc(restTimeout, r.cancel)
+	late := time.AfterFunc(RestTimeout, r.cancel)
 	defer late.Stop()
 	_, _ = io.CopyN(io.Discard, r.body, mostRest) // only the connection depends on it
 }

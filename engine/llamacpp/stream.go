@@ -101,8 +101,11 @@ type stream struct {
 func (s *stream) run(ctx context.Context, body []byte, yield func(engine.Delta, error) bool) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	over := false
 	for data, err := range s.e.client.Stream(ctx, "/completion", httpapi.Traced(s.r.Trace), body) {
 		switch {
+		case over:
+			continue
 		case err != nil && s.end != nil:
 			yield(*s.end, nil) // the answer is whole, only its last words are missing
 			return nil
@@ -128,7 +131,12 @@ func (s *stream) run(ctx context.Context, body []byte, yield func(engine.Delta, 
 		}
 		if ended {
 			yield(d, nil)
-			return nil
+			if !c.Stop {
+				return nil
+			}
+			over = true // but for the end of the stream, behind which the connection can be used again
+			defer time.AfterFunc(httpapi.RestTimeout, stop).Stop()
+			continue
 		}
 		if len(d.TokenIDs) > 0 && !yield(d, nil) {
 			return nil
@@ -138,6 +146,8 @@ func (s *stream) run(ctx context.Context, body []byte, yield func(engine.Delta, 
 		}
 	}
 	switch {
+	case over:
+		return nil
 	case s.end != nil:
 		yield(*s.end, nil)
 		return nil

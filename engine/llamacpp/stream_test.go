@@ -34,6 +34,34 @@ func token(n int, id uint32, content string) string {
 	return `{"index":0,"content":` + strconv.Quote(content) + `,"tokens":[` + strconv.Itoa(int(id)) + `],"stop":false,"id_slot":0,"tokens_predicted":` + strconv.Itoa(n) + `,"tokens_evaluated":3}`
 }
 
+// A stream is read to its end, so that the next one can go over the same connection.
+func TestConnectionIsKept(t *testing.T) {
+	const requests = 5
+	var from []string
+	ended := make(chan struct{})
+	e := scripted(t, serve(t, 1, nil), nil, func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		from = append(from, r.RemoteAddr)
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, events(`{"content":" a","tokens":[300],"stop":true,"stop_type":"limit","tokens_predicted":1}`))
+		w.(http.Flusher).Flush()
+		<-ended
+	})
+	for range requests {
+		for d, err := range e.Generate(t.Context(), ask(1, 1, 2, 3)) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Finish != engine.Running {
+				ended <- struct{}{}
+			}
+		}
+	}
+	if n := len(slices.Compact(slices.Sorted(slices.Values(from)))); len(from) != requests || n == requests {
+		t.Errorf("requests came from %q, want fewer addresses", from)
+	}
+}
+
 func TestStreams(t *testing.T) {
 	one, two := token(1, 300, " a"), token(2, 301, " b")
 	limit := `{"content":"","tokens":[],"stop":true,"stop_type":"limit","tokens_predicted":2,"truncated":false,"timings":{"cache_n":2,"prompt_n":1}}`

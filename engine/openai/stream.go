@@ -136,11 +136,11 @@ func (h *hearing) run(ctx context.Context, stop context.CancelFunc, stream iter.
 			return err
 		}
 		switch {
-		case h.finish != "" && h.usage != nil && len(c.Choices) == 0:
-			return h.end()
 		case h.finish != "" && tail == nil:
 			tail = time.AfterFunc(httpapi.LastWords, stop)
 			defer tail.Stop()
+		case h.finish != "" && h.usage != nil && len(c.Choices) == 0:
+			defer time.AfterFunc(httpapi.RestTimeout, stop).Stop() // only the end of the stream is missing
 		}
 	}
 	switch {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -102,13 +103,18 @@ func (e *Engine) attempt(ctx context.Context, s *stream, yield func(engine.Delta
 		return err
 	}
 	e.awaitAbort(ctx, s.r.ID)
-	complete := false // the server has nothing more to do
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	complete, over := false, false // the server has nothing more to do; the consumer wants nothing more
 	defer func() {
 		if !complete {
 			e.abort(s.r.ID)
 		}
 	}()
 	for data, err := range e.http.Stream(ctx, "/generate", httpapi.Traced(s.r.Trace), body) {
+		if over {
+			continue // up to [DONE], behind which the connection can be used again
+		}
 		if err == nil && ctx.Err() != nil {
 			err = ctx.Err()
 		}
@@ -134,11 +140,18 @@ func (e *Engine) attempt(ctx context.Context, s *stream, yield func(engine.Delta
 		if complete {
 			e.compare(s.ids.form)
 		}
-		if !yield(d, nil) || d.Finish != engine.Running {
+		over = !yield(d, nil) || d.Finish != engine.Running
+		switch {
+		case over && complete:
+			defer time.AfterFunc(httpapi.RestTimeout, stop).Stop()
+		case over:
 			return nil
 		}
 	}
 	complete = true
+	if over {
+		return nil
+	}
 	return engine.Errorf(engine.StreamIncomplete, "sglang: the stream ended after %d tokens without a reason", s.ids.sent)
 }
 

@@ -106,6 +106,35 @@ func TestStreams(t *testing.T) {
 	}
 }
 
+// A stream is read to its end, so that the next one can go over the same connection.
+func TestConnectionIsKept(t *testing.T) {
+	const requests = 5
+	var from []string
+	ended := make(chan struct{})
+	e := scripted{"/generate": func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		from = append(from, r.RemoteAddr)
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprintf(w, "data: %s\n\n", chunk([]uint32{7}, 1, length))
+		w.(http.Flusher).Flush()
+		<-ended
+		fmt.Fprintf(w, "data: %s\n\n", done)
+	}}.serve(t, sglang.Config{})
+	for range requests {
+		for d, err := range e.Generate(t.Context(), ask()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Finish != engine.Running {
+				ended <- struct{}{}
+			}
+		}
+	}
+	if n := len(slices.Compact(slices.Sorted(slices.Values(from)))); len(from) != requests || n == requests {
+		t.Errorf("requests came from %q, want fewer addresses", from)
+	}
+}
+
 // Before the least number of tokens a listed id is one like any other.
 func TestListedTooEarly(t *testing.T) {
 	r := ask()
