@@ -30,7 +30,10 @@ type EventsOptions struct {
 	// Queue is how many changes may wait to be told, 0 meaning 65,536. Where there
 	// are more, all that lies in the store is told anew instead of them.
 	Queue int
-	Log   *slog.Logger // nil means nobody
+	// Patience is for how long an answer waits for one who has asked for what was
+	// missed and does not read it; 0 means 5 s. He is given no other.
+	Patience time.Duration
+	Log      *slog.Logger // nil means nobody
 }
 
 // Events publishes the changes of a server: one event for each key and tier, in
@@ -66,6 +69,7 @@ type EventsStats struct {
 // [Options].Changed.
 func NewEvents(ctx context.Context, o EventsOptions) (*Events, error) {
 	o.Queue = cmp.Or(o.Queue, 1<<16)
+	o.Patience = cmp.Or(o.Patience, 5*time.Second)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -145,12 +149,13 @@ func (e *Events) Stats() EventsStats {
 type question struct {
 	peer *zmtp.Peer
 	from uint64
+	gone bool // nobody asks any more
 }
 
 // Run tells of changes until ctx ends.
 func (e *Events) Run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
-	questions := make(chan question)
+	questions, deaf := make(chan question), map[*zmtp.Peer]bool{}
 	var listening sync.WaitGroup
 	defer listening.Wait()
 	defer cancel()
@@ -164,8 +169,15 @@ func (e *Events) Run(ctx context.Context) {
 		case <-e.wake:
 			e.tell()
 		case q := <-questions:
-			e.tell() // what the answer speaks of has been told to all
-			e.answer(ctx, q)
+			switch {
+			case q.gone:
+				delete(deaf, q.peer)
+			case !deaf[q.peer]:
+				e.tell() // what the answer speaks of has been told to all
+				if !e.answer(ctx, q) {
+					deaf[q.peer] = true
+				}
+			}
 		}
 	}
 }
@@ -260,27 +272,29 @@ func (e *Events) listen(ctx context.Context, to chan<- question) {
 		if err != nil {
 			return
 		}
-		n := len(m.Parts)
-		if m.Event != zmtp.Data || n == 0 || len(m.Parts[n-1]) != 8 {
+		q, n := question{peer: m.Peer, gone: m.Event == zmtp.Lost}, len(m.Parts)
+		switch {
+		case q.gone:
+		case m.Event != zmtp.Data || n == 0 || len(m.Parts[n-1]) != 8:
 			continue
+		default:
+			q.from = binary.BigEndian.Uint64(m.Parts[n-1])
 		}
 		select {
-		case to <- question{m.Peer, binary.BigEndian.Uint64(m.Parts[n-1])}:
+		case to <- q:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// replayTime bounds an answer to one who does not read it: the others wait.
-const replayTime = 5 * time.Second
-
-// answer tells what was missed, and its end.
-func (e *Events) answer(ctx context.Context, q question) {
+// answer tells what was missed, and its end, and reports whether all of it could be
+// said. The others wait meanwhile.
+func (e *Events) answer(ctx context.Context, q question) bool {
 	e.mu.Lock()
 	e.stats.Replays++
 	e.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, replayTime)
+	ctx, cancel := context.WithTimeout(ctx, e.opts.Patience)
 	defer cancel()
 	say := func(m kvevent.Message) bool {
 		err := e.router.Send(ctx, q.peer, append([][]byte{{}}, kvevent.ObjectFrames(m)...)...)
@@ -288,8 +302,8 @@ func (e *Events) answer(ctx context.Context, q question) {
 	}
 	for m := range e.publisher.Replay(time.Now(), q.from) {
 		if !say(m) {
-			return
+			return false
 		}
 	}
-	say(kvevent.EndOfObjects())
+	return say(kvevent.EndOfObjects())
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -232,6 +233,42 @@ func TestEventsAfterTooMany(t *testing.T) {
 	follow(t, events).agrees(t, c, "")
 	if events.Stats().Recounts == 0 {
 		t.Error("there were never too many")
+	}
+}
+
+// Who asks for what was missed, and does not read the answer, holds others up once.
+func TestEventsForTheDeaf(t *testing.T) {
+	events, err := kvstore.NewEvents(t.Context(), kvstore.EventsOptions{Publish: "tcp://127.0.0.1:*", Replay: "tcp://127.0.0.1:*", Queue: 1 << 20, Patience: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Close()
+	const all = 100_000
+	for i := range all {
+		events.Changed(kvstore.Change{Namespace: "default", Key: fmt.Sprint(i), Tier: kvstore.MemoryTier, Stored: true})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var run sync.WaitGroup
+	defer run.Wait()
+	defer cancel()
+	run.Go(func() { events.Run(ctx) })
+	_, replay := events.Addresses()
+	deaf, err := net.Dial("tcp", strings.TrimPrefix(replay, "tcp://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer deaf.Close()
+	greeting := append([]byte{0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0x7f, 3, 0, 'N', 'U', 'L', 'L'}, make([]byte, 48)...)
+	said := string(greeting) + "\x04\x1c\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER"
+	said += strings.Repeat("\x01\x00\x00\x08\x00\x00\x00\x00\x00\x00\x00\x00", 30)
+	if _, err := deaf.Write([]byte(said)); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the first question is answered", func() bool { return events.Stats().Replays == 1 })
+	f := follow(t, events)
+	until(t, "another one knows all", func() bool { return len(f.holds()) == all })
+	if n := events.Stats().Replays; n > 10 {
+		t.Errorf("%d questions were answered", n)
 	}
 }
 

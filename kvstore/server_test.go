@@ -524,7 +524,7 @@ func TestLiars(t *testing.T) {
 
 // A client that stops within a request, or does not read its answer, is let go.
 func TestStall(t *testing.T) {
-	_, address := start(t, 256<<20, kvstore.Options{Stall: 100 * time.Millisecond})
+	_, address := start(t, 256<<20, kvstore.Options{Stall: 500 * time.Millisecond})
 	c := dial(t, address)
 	large := strings.Repeat("v", 64<<20)
 	if got := c.do("SET", "a", large); got != "+OK" {
