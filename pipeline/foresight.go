@@ -255,7 +255,8 @@ func (p *Pipeline) spare(f *foresight) (*fleet.Worker, error) {
 			return nil, busy
 		}
 	}
-	// Prompts that fill its next pass would have to wait for this one.
+	// Prompts that fill its next pass would have to wait for this one, and so would any
+	// where it does not say what it computes in one.
 	pass := int(w.Card().MaxBatchedTokens)
 	for _, l := range p.Router.Loads() {
 		if l.Target == target && l.PrefillTokens > 0 && l.PrefillTokens >= pass {
