@@ -80,7 +80,10 @@ func (s Subject) run(t *testing.T, tests []test, in engine.Input) {
 		s.Prompt = defaultPrompt
 	}
 	var card *engine.Card
-	s.bubble(t, "card", func(t *testing.T) { card = ready(t, s.New(t)).Card })
+	learn := func(t *testing.T) { card = ready(t, s.New(t)).Card }
+	if s.bubble(t, "card", learn); card == nil && !t.Failed() {
+		s.within(t, learn) // of all these tests, -run wants others
+	}
 	var skipped []string
 	for _, c := range tests {
 		if of := cmp.Or(c.in, in); of != anything && !card.Accept(of) {
@@ -100,13 +103,16 @@ func (s Subject) run(t *testing.T, tests []test, in engine.Input) {
 }
 
 func (s *Subject) bubble(t *testing.T, name string, run func(t *testing.T)) {
-	t.Run(name, func(t *testing.T) {
-		if s.Virtual {
-			synctest.Test(t, run)
-			return
-		}
-		run(t)
-	})
+	t.Run(name, func(t *testing.T) { s.within(t, run) })
+}
+
+// within runs a part of a test in the time that the subject lives in.
+func (s *Subject) within(t *testing.T, run func(t *testing.T)) {
+	if s.Virtual {
+		synctest.Test(t, run)
+		return
+	}
+	run(t)
 }
 
 func (s *Subject) can(c *test, card *engine.Card) bool {
