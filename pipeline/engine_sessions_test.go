@@ -311,7 +311,9 @@ func TestFailedOpensAreOne(t *testing.T) {
 				})
 			}
 			turns.Wait()
-			if got := k.heard(); len(got) != 1 {
+			synctest.Wait()
+			// It may have opened the session all the same.
+			if got := k.heard(); len(got) != map[bool]int{true: 2, false: 1}[strict] || !strings.HasPrefix(got[len(got)-1], map[bool]string{true: "close", false: "open"}[strict]) {
 				t.Errorf("strict %v: it heard %q", strict, got)
 			}
 			h.released(t)

@@ -471,10 +471,13 @@ func (s *sessions) end(b *binding) {
 		s.remove(b)
 		return
 	}
-	b.closing, b.backed, b.maybe = true, false, false // the engine is told once
-	if now == nil && len(s.all) < s.limit {
+	switch {
+	case !b.backed:
+		s.remove(b) // clients need not wait for what may be nothing
+	case now == nil && len(s.all) < s.limit:
 		s.all[b.key], b.gone = b, false
 	}
+	b.closing, b.backed, b.maybe = true, false, false // the engine is told once
 	s.ended = append(s.ended, b)
 }
 
