@@ -465,4 +465,7 @@ func TestCount(t *testing.T) {
 	want := decode(t, `{"model":"m","max_tokens":9,`+conversation).Request
 	want.Sampling = chat.Sampling{}
 	same(t, "count", counted, want)
+	if _, err := anthropic.DecodeCount([]byte(`{"model":"m","nvext":{"agent_hints":7},"cache_salt":"`+strings.Repeat("s", 2000)+`",`+conversation), anthropic.Options{StrictNVExt: true}); err != nil {
+		t.Errorf("what is no part of the prompt is refused: %v", err)
+	}
 }

@@ -10,6 +10,10 @@ import (
 // trimming.
 const maxID = 256
 
+// MaxSalt is the greatest length of a cache salt, in bytes: each session is kept under
+// the one of its tenant.
+const MaxSalt = 1024
+
 // check holds the rules that types do not express. It trims ids and URLs in
 // place.
 func (e *Ext) check() error {
@@ -18,6 +22,9 @@ func (e *Ext) check() error {
 	}
 	if _, ok := e.AgentHints.NextIn(); !ok {
 		return wrong("agent_hints.next_request_in", "must be a time to come such as \"8s\", got %q", clip(e.AgentHints.NextRequestIn))
+	}
+	if n := len(e.CacheSalt); n > MaxSalt {
+		return wrong("cache_salt", "must have at most %d bytes, got %d", MaxSalt, n)
 	}
 	if c := e.AgentContext; c != nil {
 		for _, id := range []struct {

@@ -87,6 +87,7 @@ func TestDecodeRefuses(t *testing.T) {
 		`{"agent_context":{"session_id":"a","trajectory_id":"b"}}`:                       "nvext.agent_context.session_type_id: is required and must not be blank",
 		`{"agent_context":{"session_type_id":"a","trajectory_id":"b"}}`:                  "nvext.agent_context.session_id: is required and must not be blank",
 		`{"agent_context":{"session_type_id":"a","session_id":"b","trajectory_id":" "}}`: "nvext.agent_context.trajectory_id: is required and must not be blank",
+		`{"cache_salt":"` + strings.Repeat("x", 1025) + `"}`:                             "nvext.cache_salt: must have at most 1024 bytes, got 1025",
 		`{"session_control":{}}`: "nvext.session_control.session_id: is required and must not be blank",
 		`{"session_control":{"session_id":"` + strings.Repeat("x", 257) + `"}}`:                  "nvext.session_control.session_id: must have at most 256 bytes, got 257",
 		`{"session_control":{"session_id":"s","action":"kill"}}`:                                 `nvext.session_control.action: must be open, bind or close, got "kill"`,

@@ -47,7 +47,10 @@ func (e *Ext) WithHeaders(header func(name string) []string) (_ *Ext, bad []stri
 	if tier, ok := h.number(32, "X-Dynamo-Request-Strict-Priority"); ok {
 		hints().StrictPriority = new(uint32(tier))
 	}
-	if _, tenant := h.text("X-Tenant-Id"); tenant != "" {
+	switch name, tenant := h.text("X-Tenant-Id"); {
+	case len(tenant) > MaxSalt:
+		h.bad = append(h.bad, name)
+	case tenant != "":
 		ext().CacheSalt = tenant
 	}
 	return out, h.bad

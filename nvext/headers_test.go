@@ -2,6 +2,7 @@ package nvext_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,6 +28,7 @@ func TestWithHeaders(t *testing.T) {
 		"a bad priority":            {"X-Dynamo-Request-Priority"},
 		"a priority beyond 32 bits": {"X-Dynamo-Request-Priority"},
 		"a negative one":            {"X-Dynamo-Request-Strict-Priority"},
+		"a longer one":              {"X-Tenant-Id"},
 	}
 	for name, c := range map[string]struct {
 		ext    *nvext.Ext
@@ -54,6 +56,8 @@ func TestWithHeaders(t *testing.T) {
 		"strict priority":           {hints(new(int32(9)), nil), header("x-dynamo-request-strict-priority", "2"), hints(new(int32(9)), new(uint32(2)))},
 		"a negative one":            {nil, header("x-dynamo-request-strict-priority", "-2"), nil},
 		"tenant":                    {&nvext.Ext{CacheSalt: "a"}, header("x-tenant-id", " b "), &nvext.Ext{CacheSalt: "b"}},
+		"a tenant of 1024 bytes":    {nil, header("x-tenant-id", strings.Repeat("t", 1024)), &nvext.Ext{CacheSalt: strings.Repeat("t", 1024)}},
+		"a longer one":              {&nvext.Ext{CacheSalt: "a"}, header("x-tenant-id", strings.Repeat("t", 1025)), &nvext.Ext{CacheSalt: "a"}},
 		"no tenant":                 {&nvext.Ext{CacheSalt: "a"}, header("x-tenant-id", " "), &nvext.Ext{CacheSalt: "a"}},
 	} {
 		got, bad := c.ext.WithHeaders(c.header.Values)

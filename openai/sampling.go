@@ -134,6 +134,9 @@ func (b *body) extension(c *Call, o Options, choices int) (*nvext.Ext, error) {
 		ext = decoded
 		c.Unknown = append(c.Unknown, unknown...)
 	}
+	if n := len(b.cacheSalt); n > nvext.MaxSalt {
+		return nil, wire.Invalid("cache_salt", "cache_salt must have at most %d bytes, got %d", nvext.MaxSalt, n)
+	}
 	if b.cacheSalt != "" {
 		if ext == nil {
 			ext = new(nvext.Ext)

@@ -185,6 +185,8 @@ var saltRows = []row{
 	salted("x-tenant-id", row{nvext: `{` + atHome + `,"cache_salt":"blue-{here}"}`}, row{nvext: `{` + atHome + `}`, header: []string{"x-tenant-id", " blue-{here} "}}, true),
 	salted("x-tenant-id before cache_salt", row{nvext: `{` + atHome + `,"cache_salt":"blue-{here}"}`}, row{nvext: `{` + atHome + `,"cache_salt":"red"}`, header: []string{"x-tenant-id", "blue-{here}"}}, true),
 	salted("x-tenant-id that is blank", row{nvext: `{` + atHome + `,"cache_salt":"blue-{here}"}`}, row{nvext: `{` + atHome + `,"cache_salt":"blue-{here}"}`, header: []string{"x-tenant-id", " "}}, true),
+	{field: "cache_salt that is too long", nvext: `{"cache_salt":"` + strings.Repeat("s", 1025) + `"}`, status: 400, says: `nvext\.cache_salt: must have at most 1024 bytes, got 1025`},
+	{field: "cache_salt that is too long, beside nvext", more: `"cache_salt":"` + strings.Repeat("s", 1025) + `"`, status: 400, says: `cache_salt must have at most 1024 bytes, got 1025`},
 	{field: "cache_salt that is no text, beside nvext", more: `"cache_salt":7`, status: 400, says: "cache_salt.*(must be|expected) a string"},
 }
 
