@@ -88,3 +88,26 @@ func TestPlaceOfAnotherTurn(t *testing.T) {
 		t.Errorf("a longer turn ends at %d, the shorter one at %d", edited[0], first[0])
 	}
 }
+
+// What may follow within a turn is not what may follow it: a place in a turn that goes on
+// is another one than at the end of a turn that says the same up to there.
+func TestPlaceWithinATurn(t *testing.T) {
+	shared := demoModel(t)
+	call := chat.Block{Kind: chat.ToolCall, Use: &chat.ToolUse{ID: "c", Name: "f", Args: `{"a": 1}`}}
+	long := &chat.Request{Turns: []chat.Turn{said(chat.RoleUser, "One."), {Role: chat.RoleAssistant, Blocks: append(texts("Let me see."), call)}}}
+	short := &chat.Request{Turns: []chat.Turn{said(chat.RoleUser, "One."), said(chat.RoleAssistant, "Let me see."), said(chat.RoleUser, "And?")}}
+	for _, order := range [][]*chat.Request{{long, short}, {short, long}} {
+		m := shared.WithOwnPlaces()
+		for _, r := range order {
+			at := chat.Breakpoint{Turn: 1}
+			got, err := m.Offsets(r, nil, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			anew, err := m.WithoutPlaces().Offsets(r, nil, at)
+			if err != nil || got[0] != anew[0] {
+				t.Errorf("a turn of %d blocks: the first one ends at %v, rendered anew at %v, %v", len(r.Turns[1].Blocks), got, anew, err)
+			}
+		}
+	}
+}
