@@ -2,6 +2,7 @@ package mock_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,17 +17,17 @@ import (
 func TestRoomWakesWhoWaits(t *testing.T) {
 	waits := func(t *testing.T, e *mock.Engine, r *engine.Request, makeRoom func()) {
 		t.Helper()
-		answered := false
+		var answered atomic.Bool
 		go func() {
-			answered = generate(t.Context(), e, r).err == nil
+			answered.Store(generate(t.Context(), e, r).err == nil)
 		}()
 		time.Sleep(time.Second)
-		if synctest.Wait(); answered {
+		if synctest.Wait(); answered.Load() {
 			t.Fatal("there was room before")
 		}
 		makeRoom()
 		time.Sleep(time.Second)
-		if synctest.Wait(); !answered {
+		if synctest.Wait(); !answered.Load() {
 			t.Error("who waited is not answered")
 		}
 	}
