@@ -80,6 +80,9 @@ func (s *Server) keep(ctx context.Context, m *workerpb.ControlRequest) (*workerp
 		return &workerpb.ControlResponse{What: &workerpb.ControlResponse_Pin{Pin: pinMessage(&p)}}, err
 	}
 	q := m.GetRetain()
+	if q == nil || q.Priority == nil {
+		return nil, engine.Errorf(engine.Unsupported, "blocks cannot be retained without a priority")
+	}
 	u := engine.RetentionUpdate{Priority: priority(q.GetPriority()), TTL: until(q.GetPriorityDeadlineUnixMs())}
 	for _, h := range q.GetSeqHashes() {
 		u.Hashes = append(u.Hashes, kv.SeqHash(h))

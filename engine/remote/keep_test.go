@@ -1,11 +1,20 @@
 package remote_test
 
 import (
+	"context"
+	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/engine/remote"
+	"github.com/dynago/dynago/engine/remote/workerpb"
 	"github.com/dynago/dynago/kv"
 )
 
@@ -15,21 +24,21 @@ func TestKeeping(t *testing.T) {
 	a := args()
 	a.HostBlocks = 200
 	e := serve(t, a, remote.ServerConfig{})
-	var status engine.Status
+	var now engine.Status
 	for st, err := range e.Card(t.Context()) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if status = st; st.Card != nil && st.State == engine.Ready {
+		if now = st; st.Card != nil && st.State == engine.Ready {
 			break
 		}
 	}
 	for _, f := range []engine.Feature{engine.FeaturePins, engine.FeatureRetention, engine.FeaturePrefetch, engine.FeatureSessions} {
-		if !status.Card.Features.Has(f) {
+		if !now.Card.Features.Has(f) {
 			t.Errorf("the card does not promise %s", f)
 		}
 	}
-	size := int(status.Card.BlockSize)
+	size := int(now.Card.BlockSize)
 	r := request(1)
 	r.TokenIDs = make([]uint32, 4*size+1)
 	for i := range r.TokenIDs {
@@ -76,4 +85,42 @@ func TestKeeping(t *testing.T) {
 	if _, err := e.Prefetch(t.Context(), engine.PrefetchRequest{Hashes: hashes, Target: kv.TierDisk}); engine.KindOf(err) != engine.InvalidArgument {
 		t.Errorf("a prefetch to the disk: %v", err)
 	}
+}
+
+// What a client does not say is not read as the least of it: neither the priority of
+// blocks nor the shortest of times.
+func TestKeepingSaysNothingElse(t *testing.T) {
+	m, err := mock.New(mock.Config{Model: "m", Args: args(), Source: mock.SourceRandom})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	_, address := listen(t, remote.ServerConfig{Engine: m})
+	conn, err := grpc.NewClient(strings.TrimPrefix(address, "grpc://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, err = workerpb.NewWorkerClient(conn).Control(t.Context(), &workerpb.ControlRequest{What: &workerpb.ControlRequest_Retain{
+		Retain: &workerpb.Retain{SeqHashes: []uint64{1}, PinDeadlineUnixMs: 1 << 50},
+	}})
+	if status.Code(err) == codes.OK {
+		t.Error("blocks were given a priority that nobody named")
+	}
+	e := &asked{Engine: m}
+	_, address = listen(t, remote.ServerConfig{Engine: e})
+	if _, err := dial(t, remote.Config{URL: address}).Pin(t.Context(), engine.PinRequest{TokenIDs: []uint32{1}, TTL: time.Microsecond}); err != nil || e.pin.TTL != time.Millisecond {
+		t.Errorf("a pin of a microsecond arrived as one of %v, %v", e.pin.TTL, err)
+	}
+}
+
+// asked notes what was to be pinned.
+type asked struct {
+	*mock.Engine
+	pin engine.PinRequest
+}
+
+func (a *asked) Pin(_ context.Context, q engine.PinRequest) (engine.PinResult, error) {
+	a.pin = q
+	return engine.PinResult{}, nil
 }

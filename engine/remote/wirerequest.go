@@ -278,7 +278,14 @@ func directivesOf(m *workerpb.Directives) kv.Directives {
 
 func priority(n uint32) uint8 { return uint8(min(n, 100)) }
 
-func millis(d time.Duration) uint64 { return uint64(max(0, d.Milliseconds())) }
+// millis writes milliseconds; a part of one is one, because 0 means something else.
+func millis(d time.Duration) uint64 {
+	n := d.Milliseconds()
+	if d%time.Millisecond > 0 {
+		n++
+	}
+	return uint64(max(0, n))
+}
 
 // duration reads milliseconds; what is beyond the longest one is that.
 func duration(ms uint64) time.Duration {
