@@ -135,15 +135,15 @@ func (l *life) collect() {
 	}
 }
 
-// take removes one of a list.
-func take[T any](l *life, list *[]T) (one T) {
+// some does something to one of a list, if there is one, and takes it out before.
+func some[T any](l *life, list *[]T, do func(T)) {
 	if len(*list) == 0 {
-		l.Skip("there is none")
+		return
 	}
 	i := rapid.IntRange(0, len(*list)-1).Draw(l.T, "which")
-	one = (*list)[i]
+	one := (*list)[i]
 	*list = slices.Delete(*list, i, i+1)
-	return one
+	do(one)
 }
 
 // keep notes what the engine of a binding has done.
@@ -291,38 +291,36 @@ func TestSessionsProperty(t *testing.T) {
 				}
 				l.comes(v)
 			},
-			"chosen":    func(*rapid.T) { l.chosen(take(l, &l.choosing), true) },
-			"failed":    func(*rapid.T) { l.chosen(take(l, &l.choosing), false) },
-			"opened":    func(*rapid.T) { l.opened(take(l, &l.opening), true) },
-			"unopened":  func(*rapid.T) { l.opened(take(l, &l.opening), false) },
-			"abandoned": func(t *rapid.T) { l.abandoned(take(l, &l.opening), rapid.Bool().Draw(t, "heard")) },
-			"served":    func(*rapid.T) { l.ends(take(l, &l.running), true) },
-			"unserved":  func(*rapid.T) { l.ends(take(l, &l.running), false) },
-			"lost":      func(*rapid.T) { l.lost(take(l, &l.running)) },
-			"told":      func(*rapid.T) { l.told(take(l, &l.telling)) },
+			"chosen":   func(*rapid.T) { some(l, &l.choosing, func(v *visitor) { l.chosen(v, true) }) },
+			"failed":   func(*rapid.T) { some(l, &l.choosing, func(v *visitor) { l.chosen(v, false) }) },
+			"opened":   func(*rapid.T) { some(l, &l.opening, func(v *visitor) { l.opened(v, true) }) },
+			"unopened": func(*rapid.T) { some(l, &l.opening, func(v *visitor) { l.opened(v, false) }) },
+			"abandoned": func(t *rapid.T) {
+				some(l, &l.opening, func(v *visitor) { l.abandoned(v, rapid.Bool().Draw(t, "heard")) })
+			},
+			"served":   func(*rapid.T) { some(l, &l.running, func(v *visitor) { l.ends(v, true) }) },
+			"unserved": func(*rapid.T) { some(l, &l.running, func(v *visitor) { l.ends(v, false) }) },
+			"lost":     func(*rapid.T) { some(l, &l.running, l.lost) },
+			"told":     func(*rapid.T) { some(l, &l.telling, l.told) },
 			"impatient": func(*rapid.T) {
-				v := take(l, &l.waiting)
-				if !l.s.cancel(v.b, v.waiter) || l.s.cancel(v.b, v.waiter) {
-					l.Fatal("it did not wait, or twice")
-				}
+				some(l, &l.waiting, func(v *visitor) {
+					if !l.s.cancel(v.b, v.waiter) || l.s.cancel(v.b, v.waiter) {
+						l.Fatal("it did not wait, or twice")
+					}
+				})
 			},
 			"": func(*rapid.T) { l.check() },
 		})
 		for len(l.choosing)+len(l.opening)+len(l.running) > 0 {
-			switch {
-			case len(l.choosing) > 0:
-				l.chosen(take(l, &l.choosing), true)
-			case len(l.opening) > 0:
-				l.opened(take(l, &l.opening), true)
-			default:
-				l.ends(take(l, &l.running), true)
-			}
+			some(l, &l.choosing, func(v *visitor) { l.chosen(v, true) })
+			some(l, &l.opening, func(v *visitor) { l.opened(v, true) })
+			some(l, &l.running, func(v *visitor) { l.ends(v, true) })
 			l.check()
 		}
 		l.now = l.now.Add(time.Hour)
 		l.check()
 		for len(l.telling) > 0 {
-			l.told(take(l, &l.telling))
+			some(l, &l.telling, l.told)
 		}
 		if len(l.s.all)+len(l.s.dues)+l.s.spare.Len()+len(l.waiting) > 0 {
 			t.Fatalf("%d bindings are left, %d requests wait", len(l.s.all), len(l.waiting))
