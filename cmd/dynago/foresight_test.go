@@ -226,6 +226,7 @@ func TestPrefetch(t *testing.T) {
 		{`{"model":"dynago/demo","prompt":"a","deadline":"2001-01-01T00:00:00Z"}`, 400, "deadline has passed"},
 		{`{"model":"dynago/demo","prompt":"a","deadline":"soon"}`, 400, "deadline must be a moment"},
 		{`{"model":"dynago/demo","prompt":"a","session_id":"` + strings.Repeat("x", 257) + `"}`, 400, "session_id"},
+		{`{"model":"dynago/demo","prompt":"a","cache_salt":"` + strings.Repeat("x", 1025) + `"}`, 400, "cache_salt must have at most 1024 bytes"},
 		{`{"model":"none","prompt":"a"}`, 404, "none"},
 		{`{"prompt":"a"}`, 400, "Model cannot be empty"},
 		{`[]`, 400, ""},
