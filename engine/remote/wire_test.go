@@ -97,9 +97,9 @@ func over[M proto.Message](t *testing.T, m M) M {
 // Every field of a request arrives, or is named here.
 func TestRequestArrives(t *testing.T) {
 	stays := []string{
-		".Trace",                                                                // metadata of the call
-		".Chat.Sampling",                                                        // the request has it, in the engine's words
-		".Chat.Cache",                                                           // the request's directives have it
+		".Trace",                                              // metadata of the call
+		".Chat.Sampling",                                      // the request has it, in the engine's words
+		".Chat.Cache", ".Chat.KeepCached", ".Chat.Summarized", // the request's directives have it
 		".Chat.Truncate",                                                        // done by the frontend
 		".Chat.Output.Member",                                                   // for messages of the frontend
 		".Format.Member",                                                        // likewise
