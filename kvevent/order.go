@@ -225,6 +225,14 @@ func (o *Order) Disconnected(now time.Time) {
 	o.age(now)
 }
 
+// Resumed says that somebody listens again who needed nothing until now, and goes on
+// with what was told before. It is believed for as long as after a lost connection.
+func (o *Order) Resumed(now time.Time) {
+	if !o.aged.IsZero() {
+		o.aged = now
+	}
+}
+
 // Restarted says that the engine has begun another life. Nothing is expected
 // until it is connected again.
 func (o *Order) Restarted(now time.Time) {

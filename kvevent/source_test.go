@@ -271,6 +271,38 @@ func TestSourceGoesOn(t *testing.T) {
 	})
 }
 
+// What was told to an earlier loop is void in the next one if no connection comes,
+// even if none is refused either.
+func TestSourceGoesOnWithNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		s.listen()
+		s.engine.store(1)
+		s.expect("exact")
+		s.stop()
+		s.engine.stop()
+		time.Sleep(10 * time.Second)
+		silent, err := s.engine.net.listen(t.Context(), "", "engine:5557") // accepts nobody
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.listen(s.cursors()...)
+		time.Sleep(time.Second)
+		if err := s.wantGaps(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(2 * time.Second)
+		if err := s.wantGaps(kv.GapLost); err != nil {
+			t.Error(err)
+		}
+		silent.Close()
+		s.engine.start()
+		time.Sleep(10 * time.Second) // until it is dialled again
+		s.expect("exact")
+		s.end()
+	})
+}
+
 // An engine whose replay endpoint does not answer: the rank is partial, until
 // it does.
 func TestSourceSilentReplay(t *testing.T) {

@@ -119,6 +119,8 @@ func (r *sourceRank) begin(ctx context.Context, out chan<- kv.Batch, from []kv.C
 	r.timer.Stop()
 	i := slices.IndexFunc(from, func(c kv.Cursor) bool { return c.Rank == r.endpoint.Rank })
 	if i >= 0 && r.tell.mode != rebuilding && r.tell.told && from[i].Epoch == r.tell.epoch && from[i].Sequence == r.tell.seq {
+		r.order.Resumed(time.Now())
+		r.settle()
 		return
 	}
 	r.past.Add(r.order.Stats())
