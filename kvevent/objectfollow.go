@@ -1,6 +1,7 @@
 package kvevent
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -19,8 +20,11 @@ type ObjectSourceConfig struct {
 	// those that were missed, and what the store holds, can be asked for; empty for
 	// nowhere.
 	Events, Replay string
-	Sockets        zmtp.Options
-	Log            *slog.Logger // nil means nobody
+	// MostObjects is how many objects are remembered; 0 = [DefaultMostObjects]. When
+	// there are more, all is forgotten, and what comes from then on is known.
+	MostObjects int
+	Sockets     zmtp.Options
+	Log         *slog.Logger // nil means nobody
 }
 
 // ObjectBatch is what has changed in a store.
@@ -54,7 +58,7 @@ func NewObjectSource(c ObjectSourceConfig) (*ObjectSource, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &ObjectSource{config: c}, nil
+	return &ObjectSource{config: c, view: objectView{most: cmp.Or(c.MostObjects, DefaultMostObjects)}}, nil
 }
 
 // Batches yields what happens in the store until ctx ends. What a store that
@@ -181,6 +185,7 @@ type objectView struct {
 	begun  bool
 	number uint64 // of the newest message
 	at     map[objectName]media
+	most   int // objects
 }
 
 // told says whether a message is one of before.
@@ -191,7 +196,7 @@ func (v *objectView) missed(number uint64) bool { return v.begun && number != v.
 
 // restart forgets everything.
 func (v *objectView) restart() ObjectBatch {
-	*v = objectView{at: map[objectName]media{}}
+	*v = objectView{at: map[objectName]media{}, most: v.most}
 	return ObjectBatch{Restart: true}
 }
 
@@ -210,6 +215,9 @@ func (v *objectView) apply(number uint64, payload []byte, b *ObjectBatch) error 
 		was := v.at[name]
 		switch e.Kind {
 		case kv.Stored:
+			if was == 0 && len(v.at) >= v.most {
+				return fmt.Errorf("more than %d objects are stored", v.most)
+			}
 			v.at[name] = was | mediumBit(e.Medium)
 			if was == 0 {
 				b.Events = append(b.Events, e)

@@ -12,7 +12,8 @@ import (
 )
 
 // Behind a hole that nobody fills everything is forgotten; what was heard before is
-// told once, whatever is sent twice; and an object is there while it is anywhere.
+// told once, whatever is sent twice; and an object is there while it is anywhere. With
+// more objects than are remembered everything is forgotten as well.
 func TestObjectsBehindAHole(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -22,7 +23,7 @@ func TestObjectsBehindAHole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := kvevent.NewObjectSource(kvevent.ObjectSourceConfig{Events: endpoint})
+	source, err := kvevent.NewObjectSource(kvevent.ObjectSourceConfig{Events: endpoint, MostObjects: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,6 +35,7 @@ func TestObjectsBehindAHole(t *testing.T) {
 	}
 	want := []string{
 		"0 anew", "1 stored a", "2", "3", "4 removed a", "9 anew stored b",
+		"10 stored c", "11", "12 anew", "13 stored a",
 	}
 	for b, err := range source.Batches(ctx) {
 		if err != nil {
@@ -59,6 +61,10 @@ func TestObjectsBehindAHole(t *testing.T) {
 			send(3, kv.Removed, "a", "cpu")
 			send(4, kv.Removed, "a", "disk")
 			send(9, kv.Stored, "b", "cpu")
+			send(10, kv.Stored, "c", "cpu")
+			send(11, kv.Stored, "c", "disk")
+			send(12, kv.Stored, "d", "cpu")
+			send(13, kv.Stored, "a", "cpu")
 		}
 	}
 }
