@@ -20,6 +20,7 @@ type body struct {
 	count             wire.Tally // of messages and blocks
 	system            content
 	maxTokens, topK   *int64
+	promptLogprobs    *int64 // not of the API: shown by nvext alone
 	temperature, topP *float64
 	stream            bool
 	stop              []string
@@ -57,6 +58,7 @@ var fields = []field{
 	{"temperature", `{"type":"number","minimum":0,"maximum":2}`, func(r *wire.Reader, b *body) error { return wire.Optional(r, &b.temperature, (*wire.Reader).Float) }},
 	{"top_p", `{"type":"number","exclusiveMinimum":0,"maximum":1}`, func(r *wire.Reader, b *body) error { return wire.Optional(r, &b.topP, (*wire.Reader).Float) }},
 	{"top_k", `{"type":"integer","minimum":-1}`, func(r *wire.Reader, b *body) error { return wire.Optional(r, &b.topK, integer) }},
+	{"prompt_logprobs", `{"type":"integer","minimum":0}`, func(r *wire.Reader, b *body) error { return wire.Optional(r, &b.promptLogprobs, integer) }},
 	{"stream", `{"type":"boolean","default":false}`, func(r *wire.Reader, b *body) error { return wire.Nullable(r, &b.stream, (*wire.Reader).Boolean) }},
 	{"stop_sequences", `{"type":"array","maxItems":128,"items":{"type":"string","minLength":1}}`, func(r *wire.Reader, b *body) error { return wire.Nullable(r, &b.stop, texts) }},
 	{"tools", `{"type":"array","maxItems":1536,"items":{"$ref":"#/components/schemas/InputTool"}}`, readTools},
@@ -195,6 +197,8 @@ func (b *body) sampling(s *chat.Sampling) error {
 		return wire.Invalid("top_p", "top_p: must be greater than 0 and at most 1, got %v", *b.topP)
 	case b.topK != nil && *b.topK < -1:
 		return wire.Invalid("top_k", "top_k: must be -1, 0 or greater, got %d", *b.topK)
+	case b.promptLogprobs != nil && *b.promptLogprobs < 0:
+		return wire.Invalid("prompt_logprobs", "prompt_logprobs: must be 0 or greater, got %d", *b.promptLogprobs)
 	case len(b.stop) > maxStops:
 		return wire.Invalid("stop_sequences", "stop_sequences: must have at most %d elements, got %d", maxStops, len(b.stop))
 	}
@@ -207,6 +211,9 @@ func (b *body) sampling(s *chat.Sampling) error {
 	*s = chat.Sampling{
 		Temperature: b.temperature, TopP: b.topP, Stop: b.stop,
 		MaxTokens: new(int(min(*b.maxTokens, math.MaxInt32))),
+	}
+	if b.promptLogprobs != nil {
+		s.PromptLogprobs = new(int(min(*b.promptLogprobs, math.MaxInt32)))
 	}
 	if b.topK != nil {
 		s.TopK = new(int(min(*b.topK, math.MaxInt32)))

@@ -190,7 +190,7 @@ var answerRows = []row{
 		},
 	},
 	{
-		field: "extra_fields prompt_logprobs", nvext: `{"extra_fields":["prompt_logprobs"]}`, more: `"prompt_logprobs":1`, apis: chunked,
+		field: "extra_fields prompt_logprobs", nvext: `{"extra_fields":["prompt_logprobs"]}`, more: `"prompt_logprobs":1`,
 		check: func(t *testing.T, c *crossing) {
 			var likely []map[string]struct {
 				Logprob *float64

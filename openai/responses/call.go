@@ -111,6 +111,9 @@ func (b *body) check(o Options) error {
 	case b.topLogprobs != nil && *b.topLogprobs < 0:
 		return wire.Invalid("top_logprobs", "top_logprobs must be between 0 and %d, got %d", maxTopLogprobs, *b.topLogprobs)
 	}
+	if k := b.promptLogprobs; k != nil && *k < 0 {
+		return wire.Invalid("prompt_logprobs", "prompt_logprobs must be 0 or greater, got %d", *k)
+	}
 	if err := oneOf("text.verbosity", b.verbosity, verbosities); err != nil {
 		return err
 	}
@@ -129,6 +132,9 @@ func (b *body) sampling(c *Call) chat.Sampling {
 	if b.maxOutputTokens != nil {
 		limit := int(min(*b.maxOutputTokens, math.MaxInt32))
 		s.MaxTokens = &limit
+	}
+	if b.promptLogprobs != nil {
+		s.PromptLogprobs = new(int(min(*b.promptLogprobs, math.MaxInt32)))
 	}
 	if b.topLogprobs != nil {
 		c.show.topLogprobs = int(min(*b.topLogprobs, maxTopLogprobs))

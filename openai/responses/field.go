@@ -42,6 +42,7 @@ var fields = []field{
 	{"presence_penalty", `{"type":["number","null"],"minimum":-2,"maximum":2}`, number(func(b *body) **float64 { return &b.presencePenalty })},
 	{"frequency_penalty", `{"type":["number","null"],"minimum":-2,"maximum":2}`, number(func(b *body) **float64 { return &b.frequencyPenalty })},
 	{"top_logprobs", `{"type":["integer","null"],"minimum":0,"maximum":20}`, integer(func(b *body) **int64 { return &b.topLogprobs })},
+	{"prompt_logprobs", `{"type":["integer","null"],"minimum":0}`, integer(func(b *body) **int64 { return &b.promptLogprobs })},
 
 	{"tools", `{"type":["array","null"],"maxItems":1536,"items":{"type":"object","required":["type"],"properties":{"type":{"type":"string"}}}}`, raw(func(b *body) *[]byte { return &b.tools })},
 	{"tool_choice", `{"oneOf":[{"enum":["none","auto","required",null]},{"type":"object","required":["type"]}]}`, raw(func(b *body) *[]byte { return &b.toolChoice })},
@@ -93,6 +94,7 @@ type body struct {
 	conversation, prompt, nvext, templateArgs  []byte
 	store, stream, background, parallel        *bool
 	maxOutputTokens, maxToolCalls, topLogprobs *int64
+	promptLogprobs                             *int64
 	temperature, topP                          *float64
 	presencePenalty, frequencyPenalty          *float64
 	tools, toolChoice                          []byte
