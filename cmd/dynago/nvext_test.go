@@ -312,7 +312,7 @@ func newStage(t *testing.T, env, flags []string, pair bool) *stage {
 
 // promises are all rows.
 func promises() []row {
-	return slices.Concat(surfaceRows, routingRows, retentionRows, answerRows)
+	return slices.Concat(surfaceRows, routingRows, identityRows, retentionRows, answerRows)
 }
 
 // Every promise holds on every API that makes it, in both modes.

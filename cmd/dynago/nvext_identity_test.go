@@ -1,0 +1,74 @@
+//go:build unix
+
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// identityRows are what is promised about who asks: each place where a request may
+// say it, alone and against the next one.
+var identityRows = []row{
+	named("x-dynamo-session-id", row{header: []string{"x-dynamo-session-id", " {here} ", "x-dynamo-parent-session-id", "up"}, nvext: agentContext}, "up"),
+	named("x-dynamo-trajectory-id", row{header: []string{"x-dynamo-trajectory-id", "{here}"}, nvext: agentContext}, ""),
+	named("agent_context", row{nvext: strings.ReplaceAll(agentContext, "other", "{here}"), header: []string{"x-claude-code-session-id", "c", "thread-id", "t"}}, "up"),
+	named("session_control", row{nvext: `{"session_control":{"session_id":"{here}","action":"bind"}}`, header: []string{"thread-id", "t"}}, ""),
+	named("x-claude-code-session-id", row{header: []string{"x-claude-code-session-id", "{here}", "thread-id", "t"}}, ""),
+	named("x-claude-code-agent-id", row{header: []string{"x-claude-code-session-id", "up", "x-claude-code-agent-id", "{here}", "thread-id", "t"}}, "up"),
+	named("thread-id", row{header: []string{"thread-id", "{here}", "x-codex-parent-thread-id", "up", "x-session-id", "o"}}, "up"),
+	named("x-session-id", row{header: []string{"x-session-id", "{here}", "x-parent-session-id", "up", "session-id", "s"}}, "up"),
+	named("session-id", row{header: []string{"session-id", "{here}", "x-session-affinity", "a"}}, ""),
+	named("x-session-affinity", row{header: []string{"x-session-affinity", "{here}"}}, ""),
+	named("metadata.user_id", row{more: `"metadata":{"user_id":"{\"session_id\":\"{here}\"}"}`, apis: []string{"messages"}}, ""),
+	named("prompt_cache_key", row{more: `"prompt_cache_key":"{here}"`, apis: []string{"chat", "completions", "responses"}}, ""),
+	named("an id of 257 bytes is none", row{header: []string{"x-dynamo-session-id", strings.Repeat("x", 257), "x-session-affinity", "{here}"}}, ""),
+	{
+		field: "an id of 256 bytes", header: []string{"x-dynamo-session-id", strings.Repeat("x", 256)},
+		check: func(t *testing.T, c *crossing) {
+			if got := c.only(t).KV.Session.ID; len(got) != 256 {
+				t.Errorf("session %q at the worker", got)
+			}
+		},
+	},
+	{
+		field: "next_request_in", nvext: `{"agent_hints":{"next_request_in":"8s"}}`, header: []string{"x-dynamo-session-id", "{here}"},
+		check: func(t *testing.T, c *crossing) {
+			if got := c.only(t).KV.NextIn; got != 8*time.Second {
+				t.Errorf("the worker is told %v", got)
+			}
+		},
+	},
+	{field: "next_request_in that cannot be read", nvext: `{"agent_hints":{"next_request_in":"soon"}}`, status: 400, says: `nvext\.agent_hints\.next_request_in: must be`},
+	{
+		field: "x-dynamo-session-final", header: []string{"x-dynamo-session-id", "{here}", "x-dynamo-session-final", "true"},
+		check: func(t *testing.T, c *crossing) {
+			if !c.only(t).KV.EvictSession {
+				t.Error("the worker is not told that the session ends")
+			}
+		},
+	},
+	{
+		field: "trajectory_final", nvext: `{"agent_context":{"session_type_id":"t","session_id":"r","trajectory_id":"{here}","trajectory_final":true}}`,
+		check: func(t *testing.T, c *crossing) {
+			if !c.only(t).KV.EvictSession {
+				t.Error("the worker is not told that the session ends")
+			}
+		},
+	},
+}
+
+const agentContext = `{"agent_context":{"session_type_id":"coder","session_id":"run","trajectory_id":"other","parent_trajectory_id":"up"}}`
+
+// named is a row whose session is {here}, of this parent.
+func named(field string, r row, parent string) row {
+	r.field = field
+	r.check = func(t *testing.T, c *crossing) {
+		t.Helper()
+		if s := c.only(t).KV.Session; s.ID != c.fill("{here}") || s.Parent != parent {
+			t.Errorf("session %q of %q at the worker, want %q of %q", s.ID, s.Parent, c.fill("{here}"), parent)
+		}
+	}
+	return r
+}
