@@ -16,6 +16,7 @@ const selectionPath = "/admin/router/select"
 func (s *Server) adminRoutes() []route {
 	table := append(s.busyRoutes(), s.decisionRoutes()...)
 	table = append(table, s.workerRoutes()...)
+	table = append(table, s.kvAdminRoutes()...)
 	if s.Selection != nil {
 		for _, o := range s.Selection.Operations() {
 			table = append(table, selectionRoute(s, o))

@@ -105,6 +105,8 @@ type Config struct {
 	Roster Roster
 	// Prefetcher, if not nil, lets agents have blocks brought up ahead of a request.
 	Prefetcher Prefetcher
+	// Caretaker, if not nil, lets operators look after caches.
+	Caretaker Caretaker
 	// Journal, if not nil, can be read by operators.
 	Journal *router.Journal
 	// Collectors are shown on the metrics page besides what the server knows.

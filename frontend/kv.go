@@ -3,7 +3,6 @@ package frontend
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -177,23 +176,19 @@ func (s *Server) decodePrefetch(body []byte, now time.Time) (*pipeline.PrefetchR
 		return nil, wire.Missing("model", "Model cannot be empty")
 	case len(f.TokenIDs)+len(f.Hashes) == 0:
 		return nil, wire.Invalid("token_ids", "token_ids and block_hashes must not be empty")
-	case len(f.Hashes) > mostHashes:
-		return nil, wire.Invalid("block_hashes", "block_hashes must have at most %d elements, got %d", mostHashes, len(f.Hashes))
 	}
 	q.Chat = &chat.Request{API: chat.APICompletions, Model: f.Model}
 	if f.TokenIDs != nil {
 		q.Chat.Prompt = &chat.Prompt{IDs: f.TokenIDs}
 		return q, nil
 	}
-	for i, raw := range f.Hashes {
-		h, err := strconv.ParseUint(strings.Trim(string(raw), `"`), 10, 64)
-		if err != nil {
-			path := fmt.Sprintf("block_hashes[%d]", i)
-			return nil, wire.Invalid(path, "%s: expected a number of 64 bits, as such or as a string, got %s", path, wire.Clip(string(raw)))
-		}
-		q.Hashes = append(q.Hashes, kv.SeqHash(h))
-	}
-	return q, nil
+	q.Hashes, err = seqHashes(f.Hashes)
+	return q, err
+}
+
+func parseHash(raw json.RawMessage) (kv.SeqHash, error) {
+	h, err := strconv.ParseUint(strings.Trim(string(raw), `"`), 10, 64)
+	return kv.SeqHash(h), err
 }
 
 // promptOf reads the members of a body that make a prompt.
