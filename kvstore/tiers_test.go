@@ -471,7 +471,7 @@ func TestLaterTier(t *testing.T) {
 // There are no more values than there may be, now and after a restart with fewer, and
 // those of the namespace that has most go.
 func TestMostValues(t *testing.T) {
-	h := home(t, 1<<20, 16<<20, kvstore.Options{MaxValues: 20, Lease: -1, Namespaces: []kvstore.Namespace{{Name: "a"}, {Name: "b", Token: "b"}}})
+	h := home(t, 1<<20, 16<<20, kvstore.Options{MaxValues: 20, Lease: -1, Namespaces: []kvstore.Namespace{{Name: "b", Token: "b"}, {Name: "a"}}})
 	c, other := dial(t, h.address), dial(t, h.address)
 	other.want([][2]string{{"AUTH b", "+OK"}, {"SET mine 1", "+OK"}, {"SET mine 2", "+OK"}}...)
 	for i := range 50 {
