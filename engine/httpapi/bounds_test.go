@@ -1,7 +1,11 @@
 package httpapi_test
 
 import (
+	"bytes"
+	"io"
 	"net/http"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -51,5 +55,42 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%s: %v, want internal", path, err)
 		}
 		<-gone
+	}
+}
+
+// An answer is read whole whatever its length, and room is made for what arrives, not
+// for what is announced.
+func TestAnnounced(t *testing.T) {
+	for name, tc := range map[string]struct {
+		announced, sent int
+		kind            engine.ErrorKind // "": read
+	}{
+		"nothing":           {0, 0, ""},
+		"little":            {1 << 10, 1 << 10, ""},
+		"much":              {3 << 20, 3 << 20, ""},
+		"little, half sent": {1 << 10, 1 << 9, engine.Disconnected},
+		"much, little sent": {64 << 20, 1 << 10, engine.Disconnected},
+		"much, and silence": {64 << 20, 0, engine.Disconnected},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sent := bytes.Repeat([]byte("answer. "), tc.sent/8)
+			c := client(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Length", strconv.Itoa(tc.announced))
+				io.WriteString(w, string(sent))
+			})
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			got, err := c.Get(t.Context(), "/")
+			runtime.ReadMemStats(&after)
+			switch {
+			case tc.kind == "" && (err != nil || !bytes.Equal(got, sent)):
+				t.Errorf("got %d bytes, %v; want the %d sent", len(got), err, len(sent))
+			case tc.kind != "" && engine.KindOf(err) != tc.kind:
+				t.Errorf("got %d bytes, %v; want %s", len(got), err, tc.kind)
+			}
+			if took := after.TotalAlloc - before.TotalAlloc; took > 4<<20+uint64(8*tc.sent) {
+				t.Errorf("%d bytes were allocated for %d that arrived of %d", took, tc.sent, tc.announced)
+			}
+		})
 	}
 }

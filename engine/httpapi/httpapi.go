@@ -232,13 +232,7 @@ func (c *Client) Call(ctx context.Context, method, path string, header http.Head
 		return nil, err
 	}
 	defer r.body.Close()
-	var answer []byte
-	if 0 <= r.size && r.size <= mostAnswer {
-		answer = make([]byte, r.size)
-		_, err = io.ReadFull(r.body, answer)
-	} else {
-		answer, err = io.ReadAll(io.LimitReader(r.body, mostAnswer+1))
-	}
+	answer, err := r.whole()
 	switch {
 	case err != nil:
 		return nil, lost(ctx, path, err)

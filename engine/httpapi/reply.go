@@ -31,6 +31,21 @@ func mediaType(value string) string {
 	return strings.ToLower(strings.TrimSpace(kind))
 }
 
+// mostAhead is how much room is made for a body on the word of its length alone.
+// Beyond it room grows with what arrives: a server that announces much and sends
+// nothing costs little.
+const mostAhead = 64 << 10
+
+// whole reads the body to its end, or to one byte more than there may be of it.
+func (r *reply) whole() ([]byte, error) {
+	if 0 <= r.size && r.size <= mostAhead {
+		body := make([]byte, r.size)
+		_, err := io.ReadFull(r.body, body)
+		return body, err
+	}
+	return io.ReadAll(io.LimitReader(r.body, mostAnswer+1))
+}
+
 // RestTimeout is how long to wait for the end of a stream whose last event has come:
 // only the connection depends on it.
 const RestTimeout = 20 * time.Millisecond
