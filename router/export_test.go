@@ -2,6 +2,9 @@ package router
 
 import "github.com/dynago/dynago/kv"
 
+// MostStrays is how many blocks of one rank wait for the one before them.
+const MostStrays = mostStrays
+
 // Unscaled returns the parameters of the worked examples: a block to compute counts
 // as much as one in use.
 func Unscaled() Tuning {

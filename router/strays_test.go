@@ -53,6 +53,50 @@ func TestStrays(t *testing.T) {
 	h.sees(p, 10, 4)
 }
 
+// What waited before a gap is forgotten with all else that the rank had told, and does
+// not come back with the block that it continued.
+func TestStrays_EndWithAGap(t *testing.T) {
+	for _, gap := range []kv.GapReason{kv.GapLost, kv.GapOverflow, kv.GapRestart} {
+		h := newHouse(t, router.Config{})
+		h.join(1, card())
+		h.join(2, card())
+		p := count(1, 40)
+		all := chain(p)
+		for id := range h.engines {
+			h.tells(id, 1, below(kv.TierShared, all, 3, 2))
+		}
+		h.engines[1].events <- kv.Batch{Epoch: 1, Last: 1, Gap: gap}
+		for id := range h.engines {
+			h.tells(id, 2, below(kv.TierShared, all, 0, 3))
+		}
+		h.sees(p, 3, 5) // the other has lost nothing
+		h.fleet.Close()
+	}
+}
+
+// A rank that tells of no end of blocks without those before them has so many wait,
+// and no more. That takes nothing from others.
+func TestStrays_AreBounded(t *testing.T) {
+	h := newHouse(t, router.Config{})
+	defer h.fleet.Close()
+	h.join(1, card())
+	h.join(2, card())
+	p := count(1, 40)
+	all := chain(p)
+	flood := kv.Event{Tier: kv.TierShared, Parent: 1, HasParent: true}
+	for i := range router.MostStrays - 1 {
+		flood.Blocks = append(flood.Blocks, kv.Block{Engine: kv.EngineHash(i + 2), Local: kv.LocalHash(i)})
+	}
+	h.tells(1, 1, flood, below(kv.TierShared, all, 3, 2), below(kv.TierShared, all, 6, 1))
+	h.tells(2, 1, below(kv.TierShared, all, 3, 2))
+	h.tells(1, 4, below(kv.TierShared, all, 0, 3))
+	h.tells(2, 2, below(kv.TierShared, all, 0, 3))
+	h.sees(p, 4, 5) // of the two, one found the last place
+	// The place that it left is free again.
+	h.tells(1, 5, below(kv.TierShared, all, 5, 1), below(kv.TierShared, all, 4, 1))
+	h.sees(p, 6, 5)
+}
+
 // sees compares how many blocks of a prompt the workers are taken to have, on any
 // tier.
 func (h *house) sees(p []uint32, want ...int) {
