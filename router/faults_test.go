@@ -495,6 +495,53 @@ func TestLostForGood(t *testing.T) {
 	})
 }
 
+// What is heard of requests of a life that is over says nothing of the cache of the
+// next one: it neither counts there nor takes away what does.
+func TestAnEndedLifeTeachesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, router.Config{})
+		defer h.fleet.Close()
+		status := card(func(c *engine.Card) { c.Features = append(c.Features, engine.FeatureCachedTokens) })
+		h.join(1, status)
+		lacks := func(epoch uint64) { // from now on what is routed there counts
+			h.engines[1].events <- kv.Batch{Epoch: epoch, First: 1, Last: 1, Events: []kv.Event{below(kv.TierDevice, chain(count(5000, 4)), 0, 1)}}
+			h.engines[1].events <- kv.Batch{Epoch: epoch, Last: 1, Gap: kv.GapLost}
+			synctest.Wait()
+		}
+		computed := func(p []uint32) {
+			t.Helper()
+			b := h.route(router.Query{Model: "m", Tokens: p})
+			b.Prefilled()
+			b.Release()
+			if got := h.devices(p)[0]; got != 10 {
+				t.Fatalf("%d blocks count of what was computed, want 10", got)
+			}
+		}
+		past, late, now := count(0, 42), count(1000, 42), count(2000, 42)
+		lacks(1)
+		computed(past)
+		begun := h.route(router.Query{Model: "m", Tokens: late})
+		told := h.route(router.Query{Model: "m", Tokens: late})
+		belied := h.route(router.Query{Model: "m", Tokens: past})
+
+		status.Epoch = 2
+		h.become(1, status)
+		synctest.Wait()
+		lacks(2)
+		computed(now)
+		for name, hear := range map[string]func(){
+			"a prompt is computed":             begun.Prefilled,
+			"an answer tells of cached tokens": func() { told.Cached(24) },
+			"an answer tells of none":          func() { belied.Cached(0) },
+		} {
+			hear()
+			if got := []int{h.devices(past)[0], h.devices(late)[0], h.devices(now)[0]}; !slices.Equal(got, []int{0, 0, 10}) {
+				t.Errorf("%s: %v blocks count, want 10 of the last", name, got)
+			}
+		}
+	})
+}
+
 // An index that lacks much is doubted, and what it does say counts all the same.
 func TestAnIndexThatOnlyLacksCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -127,6 +127,9 @@ func (g *guess) removeWorker(id uint64) {
 func (r *Router) learn(b *Booking, v verdict, wrong bool, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if b.load.life.Err() != nil {
+		return // it says nothing of the cache that is there now
+	}
 	t := b.decision.Target
 	g := r.instead.Load()
 	switch {
@@ -134,9 +137,6 @@ func (r *Router) learn(b *Booking, v verdict, wrong bool, now time.Time) {
 		g.removeTarget(t)
 	case wrong:
 		g.belied(t)
-	}
-	if b.load.life.Err() != nil {
-		return
 	}
 	r.note(b, int(b.cached.Load()-1)/b.blockSize, now)
 	if v.judgement != doubt && len(v.news) == 0 {
