@@ -22,6 +22,12 @@ func (queueFull) Error() string {
 }
 func (queueFull) ClientDetails() any { return map[string]int{"current": 8, "limit": 8} }
 
+// noTaint is a refusal of another kind that may.
+type noTaint struct{}
+
+func (noTaint) Error() string      { return `nobody has the taint "gold"` }
+func (noTaint) ClientDetails() any { return map[string][]string{"missing": {"gold"}} }
+
 func TestErrorOf(t *testing.T) {
 	const secret = "worker at 10.0.0.7 says: out of memory"
 	kind := func(k engine.ErrorKind) error {
@@ -53,6 +59,7 @@ func TestErrorOf(t *testing.T) {
 		"shutdown":          {err: kind(engine.EngineShutdown), status: 503, message: "Service temporarily unavailable", kind: "server_error", code: "overloaded", retry: time.Second},
 		"stale":             {err: kind(engine.Stale), status: 503, message: "Service temporarily unavailable", kind: "server_error", code: "overloaded", retry: time.Second},
 		"unavailable":       {err: &engine.Error{Kind: engine.Unavailable, Message: secret, RetryAfter: 7 * time.Second}, status: 503, message: "Service temporarily unavailable", kind: "server_error", code: "overloaded", retry: 7 * time.Second},
+		"no worker for it":  {err: fmt.Errorf("route: %w", &engine.Error{Kind: engine.Unavailable, Worker: 7, Err: noTaint{}}), status: 503, message: noTaint{}.Error(), kind: "server_error", code: "overloaded", retry: time.Second, details: `{"missing":["gold"]}`},
 		"response timeout":  {err: kind(engine.ResponseTimeout), status: 504, message: "Request timed out", kind: "server_error", code: "timeout"},
 		"deadline":          {err: engine.ErrDeadline, status: 504, message: "Request timed out", kind: "server_error", code: "timeout"},
 		"worker overloaded": {err: kind(engine.WorkerOverloaded), status: 529, message: "Service temporarily overloaded", kind: "server_error", code: "overloaded", retry: time.Second},

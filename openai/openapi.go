@@ -2,6 +2,7 @@ package openai
 
 import (
 	"cmp"
+	_ "embed"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -56,16 +57,21 @@ var schemas = map[string]string{
 	"ContentPart":    `{"type":"object","required":["type"],"properties":{"type":{"type":"string"},"text":{"type":"string"},"image_url":{"type":"object","required":["url"],"properties":{"url":{"type":"string"},"detail":{"type":"string"}}}}}`,
 	"Tool":           `{"type":"object","required":["type","function"],"properties":{"type":{"type":"string"},"function":{"type":"object","required":["name"],"properties":{"name":{"type":"string","minLength":1,"maxLength":256},"description":{"type":"string"},"parameters":{"type":"object"},"strict":{"type":"boolean"}}}}}`,
 	"ToolCall":       `{"type":"object","required":["id","type","function"],"properties":{"id":{"type":"string"},"type":{"const":"function"},"function":{"type":"object","required":["name","arguments"],"properties":{"name":{"type":"string"},"arguments":{"type":"string"}}}}}`,
-	"NVExt":          `{"type":"object","description":"Extension object: hints, placement, sessions, retention and extra response fields."}`,
 	"Usage":          `{"type":"object","required":["prompt_tokens","completion_tokens","total_tokens"],"properties":{"prompt_tokens":{"type":"integer"},"completion_tokens":{"type":"integer"},"total_tokens":{"type":"integer"},"prompt_tokens_details":{"type":"object","properties":{"cached_tokens":{"type":"integer"}}},"completion_tokens_details":{"type":"object","properties":{"reasoning_tokens":{"type":"integer"}}}}}`,
-	"ChatCompletion": `{"type":"object","required":["id","object","created","model","choices","usage"],"properties":{"id":{"type":"string"},"object":{"const":"chat.completion"},"created":{"type":"integer"},"model":{"type":"string"},"choices":{"type":"array","items":{"type":"object","required":["index","message","finish_reason"],"properties":{"index":{"type":"integer"},"message":{"$ref":"#/components/schemas/Message"},"finish_reason":{"enum":["stop","length","tool_calls","content_filter"]},"logprobs":{"type":["object","null"]}}}},"usage":{"$ref":"#/components/schemas/Usage"},"service_tier":{"type":["string","null"]},"system_fingerprint":{"type":["string","null"]}}}`,
-	"Completion":     `{"type":"object","required":["id","object","created","model","choices","usage"],"properties":{"id":{"type":"string"},"object":{"const":"text_completion"},"created":{"type":"integer"},"model":{"type":"string"},"choices":{"type":"array","items":{"type":"object","required":["index","text","finish_reason"],"properties":{"index":{"type":"integer"},"text":{"type":"string"},"finish_reason":{"enum":["stop","length","content_filter"]},"logprobs":{"type":["object","null"]}}}},"usage":{"$ref":"#/components/schemas/Usage"},"system_fingerprint":{"type":"string"}}}`,
+	"ChatCompletion": `{"type":"object","required":["id","object","created","model","choices","usage"],"properties":{"id":{"type":"string"},"object":{"const":"chat.completion"},"created":{"type":"integer"},"model":{"type":"string"},"choices":{"type":"array","items":{"type":"object","required":["index","message","finish_reason"],"properties":{"index":{"type":"integer"},"message":{"$ref":"#/components/schemas/Message"},"finish_reason":{"enum":["stop","length","tool_calls","content_filter"]},"logprobs":{"type":["object","null"]}}}},"usage":{"$ref":"#/components/schemas/Usage"},"service_tier":{"type":["string","null"]},"system_fingerprint":{"type":["string","null"]},"nvext":{"$ref":"#/components/schemas/NVExtAnswer"}}}`,
+	"Completion":     `{"type":"object","required":["id","object","created","model","choices","usage"],"properties":{"id":{"type":"string"},"object":{"const":"text_completion"},"created":{"type":"integer"},"model":{"type":"string"},"choices":{"type":"array","items":{"type":"object","required":["index","text","finish_reason"],"properties":{"index":{"type":"integer"},"text":{"type":"string"},"finish_reason":{"enum":["stop","length","content_filter"]},"logprobs":{"type":["object","null"]}}}},"usage":{"$ref":"#/components/schemas/Usage"},"system_fingerprint":{"type":"string"},"nvext":{"$ref":"#/components/schemas/NVExtAnswer"}}}`,
 	"Model":          `{"type":"object","required":["id","object","created","owned_by"],"properties":{"id":{"type":"string"},"object":{"const":"model"},"created":{"type":"integer"},"owned_by":{"type":"string"},"context_window":{"type":"integer"},"max_output_tokens":{"type":"integer"}}}`,
 	"ModelList":      `{"type":"object","required":["object","data"],"properties":{"object":{"const":"list"},"data":{"type":"array","items":{"$ref":"#/components/schemas/Model"}}}}`,
 	"Tokens":         `{"type":"object","required":["tokens","count"],"properties":{"tokens":{"type":"array","items":{"type":"integer"}},"count":{"type":"integer"},"max_model_len":{"type":"integer"}}}`,
 	"Prompt":         `{"type":"object","required":["prompt"],"properties":{"prompt":{"type":"string"}}}`,
 	"Error":          `{"type":"object","required":["error","message","type","code"],"properties":{"error":{"type":"object","required":["message","type","param","code"],"properties":{"message":{"type":"string"},"type":{"type":"string"},"param":{"type":["string","null"]},"code":{"type":["string","null"]}}},"message":{"type":"string"},"type":{"type":"string"},"code":{"type":"integer"},"details":{"type":"object"}}}`,
 }
+
+// extension are the schemas of what requests and answers have beside what their APIs
+// know. All of these refer to them.
+//
+//go:embed nvext.json
+var extension []byte
 
 // OpenAPI returns the OpenAPI 3.1 document of the routes whose bodies this
 // package knows, as JSON. Request schemas come from the tables that decode them.
@@ -115,7 +121,10 @@ func OpenAPI(title, version string, overloadStatus int, more ...Description) []b
 		}
 		paths[op.Path][op.Method] = entry
 	}
-	components := make(map[string]json.RawMessage, len(all.Schemas))
+	var components map[string]json.RawMessage
+	if err := json.Unmarshal(extension, &components); err != nil {
+		panic("openai: nvext.json: " + err.Error())
+	}
 	for name, schema := range all.Schemas {
 		components[name] = json.RawMessage(schema)
 	}
