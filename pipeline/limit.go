@@ -18,7 +18,7 @@ func bounded(deltas iter.Seq2[engine.Delta, error], r *engine.Request) iter.Seq2
 				usage = d.Usage
 			}
 			if come += len(d.TokenIDs); err == nil && come > most {
-				yield(cutAt(&d, len(d.TokenIDs)-(come-most), usage, r), nil)
+				yieldCut(yield, &d, len(d.TokenIDs)-(come-most), usage, r)
 				return
 			}
 			if !yield(d, err) {
@@ -28,8 +28,10 @@ func bounded(deltas iter.Seq2[engine.Delta, error], r *engine.Request) iter.Seq2
 	}
 }
 
-// cutAt returns the first n tokens of a delta as the end of an answer.
-func cutAt(d *engine.Delta, n int, usage *engine.Usage, r *engine.Request) engine.Delta {
+// yieldCut yields the first n tokens of a delta as the end of an answer.
+//
+//go:noinline // see fail
+func yieldCut(yield func(engine.Delta, error) bool, d *engine.Delta, n int, usage *engine.Usage, r *engine.Request) {
 	end := engine.Delta{
 		TokenIDs: d.TokenIDs[:n:n], PromptLogprobs: d.PromptLogprobs, EngineData: d.EngineData, Finish: engine.FinishLength,
 		Usage: &engine.Usage{Prompt: len(r.TokenIDs), Output: r.Stop.MaxTokens},
@@ -40,5 +42,5 @@ func cutAt(d *engine.Delta, n int, usage *engine.Usage, r *engine.Request) engin
 	if usage != nil {
 		end.Usage.Prompt, end.Usage.Cached = usage.Prompt, usage.Cached
 	}
-	return end
+	yield(end, nil)
 }

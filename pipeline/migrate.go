@@ -21,7 +21,7 @@ func (j *job) deltas(ctx context.Context) iter.Seq2[engine.Delta, error] {
 		for {
 			if len(c.delivered) >= j.prompt.Stop.MaxTokens {
 				c.moved(MoveSuccess)
-				yield(c.full(), nil)
+				c.yieldFull(yield)
 				return
 			}
 			if c.budget.over() {
@@ -44,7 +44,7 @@ func (j *job) deltas(ctx context.Context) iter.Seq2[engine.Delta, error] {
 			}
 			if err != nil {
 				c.movedInVain(ctx, err)
-				yield(engine.Delta{}, err)
+				fail(yield, err)
 				return
 			}
 		}
@@ -221,11 +221,13 @@ func (c *carry) remember(d *engine.Delta) {
 	}
 }
 
-// full is the end of an answer whose worker failed behind its last token.
-func (c *carry) full() engine.Delta {
-	return engine.Delta{Finish: engine.FinishLength, Usage: &engine.Usage{
+// yieldFull yields the end of an answer whose worker failed behind its last token.
+//
+//go:noinline // see fail
+func (c *carry) yieldFull(yield func(engine.Delta, error) bool) {
+	yield(engine.Delta{Finish: engine.FinishLength, Usage: &engine.Usage{
 		Prompt: len(c.prompt.IDs), Cached: c.cached, Output: len(c.delivered),
-	}}
+	}}, nil)
 }
 
 // next books another worker after a failure, or returns the error that the

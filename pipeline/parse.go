@@ -106,7 +106,7 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 					finish(chat.Finish{Reason: chat.FinishStop}, engine.Usage{Output: len(ids)})
 					return
 				}
-				yield(chat.Event{}, err)
+				fail(yield, err)
 				return
 			}
 			if out.Cached != nil && cached == nil {
@@ -115,10 +115,7 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 			}
 			if !started {
 				started = true
-				buf = append(buf, chat.Event{Kind: chat.Start, Usage: chat.Usage{Prompt: a.prompt, Cached: cached}})
-				if a.echoes {
-					buf = a.parser.Push(buf, chat.Piece{Text: a.echo, Logprobs: out.PromptLogprobs})
-				}
+				buf = a.start(buf, cached, out.PromptLogprobs)
 			}
 			ids = append(ids, out.Piece.IDs...)
 			buf = a.parser.Push(buf, out.Piece)
@@ -138,6 +135,17 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 			}
 		}
 	}
+}
+
+// start appends what an answer begins with.
+//
+//go:noinline // see fail
+func (a *answer) start(buf []chat.Event, cached *int, prompt []chat.Logprob) []chat.Event {
+	buf = append(buf, chat.Event{Kind: chat.Start, Usage: chat.Usage{Prompt: a.prompt, Cached: cached}})
+	if a.echoes {
+		buf = a.parser.Push(buf, chat.Piece{Text: a.echo, Logprobs: prompt})
+	}
+	return buf
 }
 
 // joined makes one event of neighbours that add to the same block, so that what

@@ -172,7 +172,7 @@ func (p *Pipeline) Run(ctx context.Context, requests ...*Request) iter.Seq2[chat
 		}
 		switch {
 		case err != nil:
-			yield(chat.Event{}, err)
+			fail(yield, err)
 		case len(jobs) == 1:
 			jobs[0].alone = true
 			jobs[0].events(ctx)(yield)
@@ -440,7 +440,17 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 
 // failed is an answer that is nothing but an error.
 func failed(err error) iter.Seq2[chat.Event, error] {
-	return func(yield func(chat.Event, error) bool) { yield(chat.Event{}, err) }
+	return func(yield func(chat.Event, error) bool) { fail(yield, err) }
+}
+
+// fail yields an error that ends a sequence. What is yielded takes room on the stack
+// of its yielder, and one that waits for what comes below holds that all the while:
+// so whatever it yields but once has a frame of its own.
+//
+//go:noinline
+func fail[T any](yield func(T, error) bool, err error) {
+	var none T
+	yield(none, err)
 }
 
 // history returns the calls that the conversation has had, for models that count

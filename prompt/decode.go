@@ -75,7 +75,7 @@ func (m *Model) Decode(deltas iter.Seq2[engine.Delta, error], d Decoding) iter.S
 				panic(v)
 			}
 			if e := patternError(v); e != nil {
-				yield(Output{}, engine.Errorf(engine.Internal, "the tokens of the answer have no text: %v", e))
+				fail(yield, engine.Errorf(engine.Internal, "the tokens of the answer have no text: %v", e))
 			}
 		}()
 		s := newSpeller(m.Tokenizer, d)
@@ -86,7 +86,7 @@ func (m *Model) Decode(deltas iter.Seq2[engine.Delta, error], d Decoding) iter.S
 				if out := (Output{Piece: s.all()}); !out.empty() && !yield(out, nil) {
 					return
 				}
-				yield(Output{}, err)
+				fail(yield, err)
 				return
 			}
 			if delta.Usage != nil && delta.Usage.Cached != nil && cached == nil {
@@ -130,9 +130,15 @@ func (m *Model) Decode(deltas iter.Seq2[engine.Delta, error], d Decoding) iter.S
 				return
 			}
 		}
-		yield(Output{}, engine.Errorf(engine.StreamIncomplete, "the stream ended without a finish"))
+		fail(yield, engine.Errorf(engine.StreamIncomplete, "the stream ended without a finish"))
 	}
 }
+
+// fail yields an error. An output takes room on the stack of whoever yields it, which
+// in Decode would be held while the stream waits.
+//
+//go:noinline
+func fail(yield func(Output, error) bool, err error) { yield(Output{}, err) }
 
 // empty says that there is nothing to tell.
 func (o *Output) empty() bool {

@@ -40,25 +40,31 @@ func (e *Engine) Generate(ctx context.Context, r *engine.Request) iter.Seq2[engi
 	var ranged atomic.Bool
 	return func(yield func(engine.Delta, error) bool) {
 		if ranged.Swap(true) {
-			yield(engine.Delta{}, engine.Errorf(engine.Internal, "mock: the sequence of request %s was ranged over twice", r.ID))
+			fail(yield, engine.Errorf(engine.Internal, "mock: the sequence of request %s was ranged over twice", r.ID))
 			return
 		}
 		if ctx.Err() != nil {
-			yield(engine.Delta{}, engine.CauseOf(ctx, ctx.Err()))
+			fail(yield, engine.CauseOf(ctx, ctx.Err()))
 			return
 		}
 		s, err := e.submit(ctx, r)
 		if err != nil {
-			yield(engine.Delta{}, err)
+			fail(yield, err)
 			return
 		}
 		defer s.leave()
 		if err := s.serve(ctx, yield); err != nil {
 			s.leave()
-			yield(engine.Delta{}, err)
+			fail(yield, err)
 		}
 	}
 }
+
+// fail yields an error. A delta takes room on the stack of whoever yields it, which
+// here would be held while the stream waits.
+//
+//go:noinline
+func fail(yield func(engine.Delta, error) bool, err error) { yield(engine.Delta{}, err) }
 
 // leave ends the stream, but for a prompt that is kept for another engine.
 func (s *stream) leave() {
