@@ -97,10 +97,6 @@ func (c *SessionControl) check() error {
 }
 
 func (r *Retention) check() error {
-	const most = 64
-	if len(r.Ranges) > most {
-		return wrong("retention.ranges", "must hold at most %d ranges, got %d", most, len(r.Ranges))
-	}
 	end, message := uint32(0), -1 // of the ranges before
 	for i := range r.Ranges {
 		at, this := "retention.ranges["+strconv.Itoa(i)+"]", &r.Ranges[i]
@@ -150,7 +146,12 @@ func (r *RetentionRange) check(at string) error {
 	return nil
 }
 
-const maxRetentionPriority = 100
+// maxRetentionPriority is the greatest worth, and mostRanges how many ranges may have
+// one.
+const (
+	maxRetentionPriority = 100
+	mostRanges           = 64
+)
 
 // clip shortens what a client sent for use in a message.
 func clip(s string) string {

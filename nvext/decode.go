@@ -27,6 +27,30 @@ func wrong(path, format string, args ...any) *Error {
 
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
+// bounded reads no more ranges than there may be: each takes many times the room that
+// it has in a body.
+var bounded = json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, ranges *[]RetentionRange) error {
+	if d.PeekKind() != '[' {
+		return errors.ErrUnsupported
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	*ranges = []RetentionRange{}
+	for d.PeekKind() != ']' {
+		if len(*ranges) == mostRanges {
+			return wrong("retention.ranges", "must hold at most %d ranges, got more", mostRanges)
+		}
+		var r RetentionRange
+		if err := json.UnmarshalDecode(d, &r); err != nil {
+			return err
+		}
+		*ranges = append(*ranges, r)
+	}
+	_, err := d.ReadToken()
+	return err
+}))
+
 // Decode decodes the member nvext of a body, or null, for which it returns nil.
 // Unknown members are listed as paths, sorted by where they stand; strict makes
 // the first of them an error. Errors of values are of type *Error.
@@ -39,7 +63,7 @@ func Decode(raw []byte, strict bool) (ext *Ext, unknown []string, err error) {
 		return nil, nil, &Error{Path: "nvext", Want: "expected an object"}
 	}
 	ext = new(Ext)
-	if err := json.Unmarshal(raw, ext, lenient); err != nil {
+	if err := json.Unmarshal(raw, ext, lenient, bounded); err != nil {
 		return nil, nil, explain(err)
 	}
 	if err := ext.check(); err != nil {
@@ -54,6 +78,9 @@ func Decode(raw []byte, strict bool) (ext *Ext, unknown []string, err error) {
 
 // explain turns a decoder's error into one that a client can act upon.
 func explain(err error) error {
+	if own, ok := errors.AsType[*Error](err); ok {
+		return own
+	}
 	var e *json.SemanticError
 	if !errors.As(err, &e) {
 		return fmt.Errorf("nvext: %w", err)

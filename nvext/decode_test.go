@@ -68,6 +68,21 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// A body of some kilobytes, once it is unpacked, may hold ranges by the million.
+func TestDecodeReadsNoMoreRangesThanThereMayBe(t *testing.T) {
+	raw := []byte(`{"retention":{"ranges":[` + strings.Repeat(`{},`, 1<<20) + `{}]}}`)
+	took := testing.Benchmark(func(b *testing.B) {
+		for b.Loop() {
+			if _, _, err := nvext.Decode(raw, false); err == nil {
+				b.Fatal("they are taken")
+			}
+		}
+	}).AllocedBytesPerOp()
+	if took > 1<<20 {
+		t.Errorf("%d ranges of %d bytes take %d bytes", 1<<20, len(raw), took)
+	}
+}
+
 func TestDecodeRefuses(t *testing.T) {
 	for in, want := range map[string]string{
 		`7`:                                           "nvext: expected an object",
@@ -98,7 +113,9 @@ func TestDecodeRefuses(t *testing.T) {
 		`{"retention":{"ranges":[{"start":0,"priority":1},{"start":5,"priority":1}]}}`:           "nvext.retention.ranges[0].end: may be left out in the last range only",
 		`{"retention":{"ranges":[{"start":5,"end":5,"priority":1}]}}`:                            "nvext.retention.ranges[0].end: must be greater than start, got 5 after 5",
 		`{"retention":{"ranges":[{"start":0,"end":10,"priority":1},{"start":9,"priority":1}]}}`:  "nvext.retention.ranges[1].start: must not lie before the end of the range before, got 9 before 10",
-		`{"retention":{"ranges":[` + strings.Repeat(`{"priority":1},`, 64) + `{"priority":1}]}}`: "nvext.retention.ranges: must hold at most 64 ranges, got 65",
+		`{"retention":{"ranges":{}}}`:                                                            "nvext.retention.ranges: expected an array",
+		`{"retention":{"ranges":[{"priority":1,"end":2},{"start":"x"}]}}`:                        "nvext.retention.ranges[1].start: expected an unsigned 32-bit integer",
+		`{"retention":{"ranges":[` + strings.Repeat(`{"priority":1},`, 64) + `{"priority":1}]}}`: "nvext.retention.ranges: must hold at most 64 ranges, got more",
 		`{"retention":{"decode":{"priority":200}}}`:                                              "nvext.retention.decode.priority: must be from 0 to 100, got 200",
 		`{"metadata_upload":{"url":" "}}`:                                                        "nvext.metadata_upload.url: is required and must not be blank",
 	} {
