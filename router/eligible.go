@@ -196,8 +196,11 @@ func (r *Router) eligible(q *Query, s *scratch) error {
 		bar := c.bar(w, card, life)
 		if bar != unbarred {
 			out.by[bar]++
-			if bar == short {
+			switch bar {
+			case short:
 				out.longest = max(out.longest, int(card.ContextLength))
+			case untainted:
+				out.lacks(q, card)
 			}
 			continue
 		}
@@ -275,7 +278,52 @@ func (q *Query) ranks(w *fleet.Worker, card *engine.Card) (first, last uint32, e
 type refusals struct {
 	known   int
 	by      [bars]int
-	longest int // context, of the short ones
+	longest int      // context, of the short ones
+	missing []string // taints that all of the untainted ones lack
+}
+
+// lacks counts what an untainted worker does not have.
+func (n *refusals) lacks(q *Query, card *engine.Card) {
+	if n.by[untainted] == 1 {
+		n.missing = slices.Clone(q.Require)
+	}
+	n.missing = slices.DeleteFunc(n.missing, card.HasTaint)
+}
+
+// MissingTaints is why nobody may serve a request that requires taints. It names none
+// but those that the request does, so that its JSON is what clients may be told.
+type MissingTaints struct {
+	Missing []string `json:"missing_taints"`
+	apart   bool     // each of them is there, and no worker has all
+	pinned  bool
+}
+
+// Error returns one line.
+func (m *MissingTaints) Error() string {
+	switch {
+	case m.pinned:
+		return fmt.Sprintf("the request is pinned to a worker that lacks the required taints %q", m.Missing)
+	case m.apart:
+		return fmt.Sprintf("no worker that is ready has all of the required taints %q", m.Missing)
+	}
+	return fmt.Sprintf("no worker that is ready has the required taints %q", m.Missing)
+}
+
+// ClientDetails marks an error whose text is meant for clients, and returns its JSON.
+func (m *MissingTaints) ClientDetails() any { return m }
+
+// untainted completes the error for a request whose taints nobody has. Of what is
+// required for reasons of ours only the log tells.
+func (n *refusals) untainted(q *Query, e *engine.Error) {
+	asked := slices.DeleteFunc(slices.Clone(n.missing), func(taint string) bool { return taint == q.near })
+	switch {
+	case len(asked) > 0:
+		e.Err = &MissingTaints{Missing: asked, pinned: q.pinned()}
+	case q.near != "":
+		e.Message = fmt.Sprintf("no worker that is ready has all of the required taints %q", q.Require)
+	default:
+		e.Err = &MissingTaints{Missing: slices.Clone(q.Require), apart: true}
+	}
 }
 
 // reason makes the error for a request that nobody may serve. What the client
@@ -303,7 +351,7 @@ func (n *refusals) reason(q *Query) error {
 	case n.by[unadapted] > 0:
 		e.Message = fmt.Sprintf("no worker that is ready serves the adapter %q", q.Namespace.LoRA)
 	case n.by[untainted] > 0:
-		e.Message = fmt.Sprintf("no worker that is ready has all of the required taints %q", q.Require)
+		n.untainted(q, e)
 	case n.by[tried] > 0:
 		e.Message = "no untried eligible worker remains after migration"
 	case n.by[inhibited] > 0:
@@ -331,7 +379,7 @@ func (n *refusals) pinReason(q *Query) error {
 	case n.by[unadapted] > 0:
 		e.Message = fmt.Sprintf("the request is pinned to this worker, and it does not serve the adapter %q", q.Namespace.LoRA)
 	case n.by[untainted] > 0:
-		e.Message = fmt.Sprintf("the request is pinned to this worker, and it lacks some of the required taints %q", q.Require)
+		n.untainted(q, e)
 	case n.by[tried] > 0:
 		e.Message = "no untried eligible worker remains after migration"
 	case n.by[forbidden] > 0:

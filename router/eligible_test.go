@@ -2,8 +2,11 @@ package router_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -285,4 +288,43 @@ func TestLoadAware(t *testing.T) {
 	first.Release()
 	second.Release()
 	third.Release()
+}
+
+// Who requires taints that nobody has is told which, and nothing of those that are
+// required for reasons of the router's own.
+func TestMissingTaints(t *testing.T) {
+	tainted := func(taints ...string) func(*engine.Card) {
+		return func(c *engine.Card) { c.Taints = taints }
+	}
+	h := newHouse(t, router.Config{})
+	defer h.fleet.Close()
+	h.join(1, card(tainted("west", "gpu")))
+	h.join(2, card(tainted("east")))
+	for name, tc := range map[string]struct {
+		query router.Query
+		want  []string
+		says  string
+	}{
+		"one that nobody has":         {router.Query{Require: []string{"gold"}}, []string{"gold"}, `no worker that is ready has the required taints ["gold"]`},
+		"some beside one that is":     {router.Query{Require: []string{"a", "gpu", "b"}}, []string{"a", "b"}, `no worker that is ready has the required taints ["a" "b"]`},
+		"each is there, none has all": {router.Query{Require: []string{"east", "west"}}, []string{"east", "west"}, `no worker that is ready has all of the required taints ["east" "west"]`},
+		"what the others lack":        {router.Query{Require: []string{"east"}, Exclude: []uint64{2}}, []string{"east"}, `no worker that is ready has the required taints ["east"]`},
+		"against a pin":               {router.Query{Require: []string{"east", "gpu"}, PinWorker: 1}, []string{"east"}, `the request is pinned to a worker that lacks the required taints ["east"]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.query.Model = "m"
+			require := slices.Clone(tc.query.Require)
+			_, err := h.router.Route(t.Context(), &tc.query)
+			missing, ok := errors.AsType[*router.MissingTaints](err)
+			if !ok || engine.KindOf(err) != engine.Unavailable || missing.Error() != tc.says || !slices.Equal(missing.Missing, tc.want) {
+				t.Fatalf("got %v, want %s", err, tc.says)
+			}
+			if details, err := json.Marshal(missing.ClientDetails()); err != nil || !strings.Contains(string(details), `{"missing_taints":["`) {
+				t.Errorf("clients are told %s, %v", details, err)
+			}
+			if !slices.Equal(tc.query.Require, require) {
+				t.Errorf("the query was changed: it requires %q", tc.query.Require)
+			}
+		})
+	}
 }

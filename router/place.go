@@ -270,7 +270,7 @@ func (r *Router) second(d *Query, prefill *engine.Card) error {
 	}
 	d.Role = engine.Decode
 	if near.require != "" {
-		d.Require = append(slices.Clone(d.Require), near.require)
+		d.Require, d.near = append(slices.Clone(d.Require), near.require), near.require
 	}
 	if near.prefer != "" {
 		d.Prefer = maps.Clone(d.Prefer)

@@ -2,6 +2,8 @@ package router_test
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -436,12 +438,18 @@ func TestSecondLegStaysNear(t *testing.T) {
 	p := h.place(someone, router.Legs{})
 	if _, err := p.Decode(t.Context()); engine.KindOf(err) != engine.Unavailable || !strings.Contains(err.Error(), "dynamo.topology/rack=r1") {
 		t.Errorf("required, and nobody near: %v", err)
+	} else if missing, ok := errors.AsType[*router.MissingTaints](err); ok {
+		t.Errorf("clients are told of taints that none asked for: %v", missing)
+	}
+	_, err := h.place(q, router.Legs{}).Decode(t.Context())
+	if missing, ok := errors.AsType[*router.MissingTaints](err); !ok || !slices.Equal(missing.Missing, q.Require) {
+		t.Errorf("nobody near, and none with the client's taint: %v, want to be told of %q", err, q.Require)
 	}
 	h.become(1, card(prefill, firmly))
 	if _, err := h.router.Place(t.Context(), &someone, router.Legs{}); engine.KindOf(err) != engine.Internal {
 		t.Errorf("a domain without value: %v", err)
 	}
-	if l := h.router.Loads()[0]; l.Requests != 3 { // the plans above
+	if l := h.router.Loads()[0]; l.Requests != 4 { // the plans above
 		t.Errorf("a request that failed is still booked: %+v", l)
 	}
 	h.fleet.Close()

@@ -61,6 +61,9 @@ type Query struct {
 	// style, if not empty, is how the blocks of a decode leg come: whoever takes them
 	// in another way cannot have them.
 	style string
+	// near, if not empty, is the one taint in Require that no client has asked for: what
+	// a decode worker must have in common with the prefill worker.
+	near string
 	// came is when the request came, if it has waited for others of its session.
 	came time.Time
 }

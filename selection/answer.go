@@ -135,6 +135,9 @@ func statusOf(err error) (int, problem) {
 	if ok && e.Message != "" {
 		p.Error = e.Message
 	}
+	if missing, ok := errors.AsType[*router.MissingTaints](err); ok {
+		p.Error, p.Details = missing.Error(), missing
+	}
 	if full, ok := errors.AsType[*router.QueueRejection](err); ok {
 		return http.StatusServiceUnavailable, problem{Error: full.Error(), Details: full}
 	}

@@ -43,7 +43,7 @@ func TestStatuses(t *testing.T) {
 	}{
 		"nobody":      {nothing, func(*house) {}, prompt, 503, "does not exist"},
 		"draining":    {nothing, func(h *house) { h.register(1); h.fleet.Drain(1) }, prompt, 503, "not ready"},
-		"filtered":    {nothing, func(h *house) { h.register(1) }, `{"token_ids":[1],"routing_constraints":{"required_taints":["gpu"]}}`, 503, "required taints"},
+		"filtered":    {nothing, func(h *house) { h.register(1) }, `{"token_ids":[1],"routing_constraints":{"required_taints":["gpu"]}}`, 503, `{"error":"no worker that is ready has the required taints [\"gpu\"]"`},
 		"not allowed": {nothing, func(h *house) { h.register(1) }, `{"token_ids":[1],"allowed_worker_ids":[2]}`, 503, "allows"},
 		"overloaded": {nothing, func(h *house) {
 			h.register(1)

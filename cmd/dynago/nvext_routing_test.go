@@ -140,9 +140,9 @@ var pairRows = []row{
 
 var constraintRows = []row{
 	{field: "required_taints", nvext: `{"routing_constraints":{"required_taints":["w1","all","w1"]}}`, check: on(1)},
-	{field: "required_taints that nobody has", nvext: `{"routing_constraints":{"required_taints":["all","gold"]}}`, status: 503, check: comeBack},
+	{field: "required_taints that nobody has", nvext: `{"routing_constraints":{"required_taints":["all","gold"]}}`, status: 503, says: `no worker that is ready has the required taints \[\\"gold\\"\]`, check: comeBack},
 	{field: "preferred_taints", nvext: `{"routing_constraints":{"preferred_taints":{"w1":1e6,"gold":3}}}`, check: on(1)},
-	{field: "required_taints against a pin", nvext: `{"backend_instance_id":{worker},"routing_constraints":{"required_taints":["w1"]}}`, status: 503, check: comeBack},
+	{field: "required_taints against a pin", nvext: `{"backend_instance_id":{worker},"routing_constraints":{"required_taints":["w1"]}}`, status: 503, says: `pinned to a worker that lacks the required taints \[\\"w1\\"\]`, check: comeBack},
 }
 
 // salted are rows by which one text is asked for twice, under these salts: first is

@@ -102,7 +102,7 @@ func ErrorOf(err error, overloadStatus int) *Error {
 	case engine.ResourceExhausted, engine.WorkerOverloaded:
 		return overloaded(err, e, overloadStatus)
 	case engine.Unavailable:
-		return unavailable(e)
+		return unavailable(err, e)
 	}
 	if bad := invalidArgument(err); bad != nil {
 		return &Error{
@@ -128,7 +128,7 @@ func ErrorOf(err error, overloadStatus int) *Error {
 		}
 	case engine.CannotConnect, engine.ConnectionTimeout, engine.Disconnected,
 		engine.StreamIncomplete, engine.EngineShutdown, engine.Stale:
-		return unavailable(e)
+		return unavailable(err, e)
 	case engine.ResponseTimeout, engine.DeadlineExceeded:
 		return &Error{Status: http.StatusGatewayTimeout, Message: "Request timed out", Type: "server_error", Code: CodeTimeout}
 	case engine.Denied:
@@ -147,7 +147,7 @@ func internal(err error, e *engine.Error, overloadStatus int) *Error {
 	case status == http.StatusTooManyRequests || status == overloadStatus:
 		return overloaded(err, e, overloadStatus)
 	case status == http.StatusServiceUnavailable:
-		return unavailable(e)
+		return unavailable(err, e)
 	case status == StatusClientClosedRequest:
 		return &Error{Status: status, Message: "Request cancelled", Type: "invalid_request_error", Code: CodeCancelled}
 	case status == http.StatusUnauthorized || status == http.StatusForbidden || status < 400:
@@ -161,13 +161,25 @@ func internal(err error, e *engine.Error, overloadStatus int) *Error {
 	return serverError("Internal server error", map[string]int{"backend_status": status})
 }
 
-// overloaded tells that all is busy. A failure in err's chain with a method
-// ClientDetails() any says why in public: its message and details are passed.
+// overloaded tells that all is busy.
 func overloaded(err error, e *engine.Error, status int) *Error {
-	out := &Error{
+	return explained(err, &Error{
 		Status: status, Message: "Service temporarily overloaded", Type: "server_error",
 		Code: CodeOverloaded, RetryAfter: max(time.Second, e.RetryAfter),
-	}
+	})
+}
+
+// unavailable tells that nobody can serve the request now.
+func unavailable(err error, e *engine.Error) *Error {
+	return explained(err, &Error{
+		Status: http.StatusServiceUnavailable, Message: "Service temporarily unavailable", Type: "server_error",
+		Code: CodeOverloaded, RetryAfter: max(time.Second, e.RetryAfter),
+	})
+}
+
+// explained lets out tell what err says in public: the message and details of a
+// failure in its chain that has a method ClientDetails() any.
+func explained(err error, out *Error) *Error {
 	var public interface {
 		error
 		ClientDetails() any
@@ -176,13 +188,6 @@ func overloaded(err error, e *engine.Error, status int) *Error {
 		out.Message, out.Details = public.Error(), public.ClientDetails()
 	}
 	return out
-}
-
-func unavailable(e *engine.Error) *Error {
-	return &Error{
-		Status: http.StatusServiceUnavailable, Message: "Service temporarily unavailable", Type: "server_error",
-		Code: CodeOverloaded, RetryAfter: max(time.Second, e.RetryAfter),
-	}
 }
 
 func serverError(message string, details any) *Error {
