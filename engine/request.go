@@ -36,8 +36,14 @@ type Request struct {
 	// RequestTimestampMS is when a gateway before this server has got the request, in
 	// milliseconds since 1970; nil if nobody says.
 	RequestTimestampMS *float64
-	Meta               map[string]string // what the client says to workers beside the prompt
-	Extra              json.RawMessage   // object for the engine alone, or nil
+	// RoutedExperts asks that the answer's EngineData tells which experts its tokens
+	// went to, where the engine can.
+	RoutedExperts bool
+	// Annotations are what the client has noted on the request and nobody here has a
+	// meaning for.
+	Annotations []string
+	Meta        map[string]string // what the client says to workers beside the prompt
+	Extra       json.RawMessage   // object for the engine alone, or nil
 }
 
 // Disagg says which leg of a request that two workers share this one is.

@@ -56,8 +56,21 @@ func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card, 
 	}
 	if ext := j.request.Ext; ext != nil {
 		out.RequestTimestampMS, out.Extra = ext.RequestTimestampMS, extra(ext)
+		out.RoutedExperts, out.Annotations = ext.Fields().Has(nvext.WantRoutedExperts), noted(ext.Annotations)
 	}
 	return out
+}
+
+// noted returns the annotations that only a worker may have a meaning for.
+func noted(annotations []string) (strange []string) {
+	for _, a := range annotations {
+		switch a {
+		case nvext.AnnotateRequestID, nvext.AnnotatePrompt, nvext.AnnotateTokenIDs, wholeAnnotation:
+		default:
+			strange = append(strange, a)
+		}
+	}
+	return strange
 }
 
 // extra returns what of the extension only engines have to do with, as they read it;

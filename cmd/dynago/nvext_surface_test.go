@@ -185,6 +185,22 @@ var besideRows = []row{
 		},
 	},
 	{
+		field: "annotations of others", nvext: `{"annotations":["request_id","job:{here}","formatted_prompt","token_ids"]}`,
+		check: func(t *testing.T, c *crossing) {
+			if got, want := c.only(t).Annotations, []string{c.fill("job:{here}")}; !slices.Equal(got, want) {
+				t.Errorf("the worker is told %q, want %q", got, want)
+			}
+		},
+	},
+	{
+		field: "routed_experts", nvext: `{"extra_fields":["routed_experts"]}`,
+		check: func(t *testing.T, c *crossing) {
+			if !c.only(t).RoutedExperts {
+				t.Error("the worker is not asked for the experts")
+			}
+		},
+	},
+	{
 		field: "metadata_upload", nvext: `{"metadata_upload":{"url":"  https://store.example/traces/{here} "}}`, flags: []string{"--metadata-upload-prefix", uploads},
 		check: func(t *testing.T, c *crossing) {
 			if got, want := string(c.only(t).Extra), c.fill(`{"nvext":{"metadata_upload":{"url":"https://store.example/traces/{here}"}}}`); got != want {
@@ -315,12 +331,12 @@ var offRows = []row{
 	{field: "new annotations and fields, strictly", nvext: `{"annotations":["novel"],"extra_fields":["novel"]}`, flags: strict, check: func(t *testing.T, c *crossing) { c.only(t) }},
 	{
 		field: "everything, turned off", flags: off, more: `"temperature":1.5`,
-		nvext:  `{"greed_sampling":true,"token_data":[1,2],"backend_instance_id":1,"agent_hints":{"priority":7,"osl":9},"cache_salt":"x","session_control":{"session_id":"s","action":"open"},"cache_control":{"ttl":"1h"},"extra_fields":["worker_id","timing"],"annotations":["request_id","query_instance_id:"],"metadata_upload":{"url":"u"},"request_timestamp_ms":1,"routing_constraints":{"required_taints":["none"]},"novel":1}`,
+		nvext:  `{"greed_sampling":true,"token_data":[1,2],"backend_instance_id":1,"agent_hints":{"priority":7,"osl":9},"cache_salt":"x","session_control":{"session_id":"s","action":"open"},"cache_control":{"ttl":"1h"},"extra_fields":["worker_id","timing","routed_experts"],"annotations":["request_id","query_instance_id:","x"],"metadata_upload":{"url":"u"},"request_timestamp_ms":1,"routing_constraints":{"required_taints":["none"]},"novel":1}`,
 		header: []string{"x-worker-instance-id", "1", "x-dp-rank", "7", "x-dynamo-request-priority", "7", "x-tenant-id", "t", "x-dynamo-meta-run", "1", "x-dynago-debug", "1"},
 		check: func(t *testing.T, c *crossing) {
 			s := c.only(t)
 			if s.Sampling.Temperature == nil || *s.Sampling.Temperature != 1.5 || len(s.TokenIDs) == 2 || s.Priority != nil || s.Expected != 0 || s.KV.Namespace.Salt != "" ||
-				s.KV.Session.ID != "" || len(s.KV.Pins) > 0 || s.Extra != nil || s.RequestTimestampMS != nil || s.Meta != nil {
+				s.KV.Session.ID != "" || len(s.KV.Pins) > 0 || s.Extra != nil || s.RequestTimestampMS != nil || s.Meta != nil || s.Annotations != nil || s.RoutedExperts {
 				t.Errorf("the worker got %+v", s.Request)
 			}
 			if strings.Contains(c.reply.body, "nvext") || strings.Contains(c.reply.body, "request_id") || c.header.Get("x-dynago-debug") != "" || c.header.Get("x-dynago-session") != "" {

@@ -41,9 +41,10 @@ func requestMessage(r *engine.Request) (*workerpb.GenerateRequest, error) {
 		Sampling: samplingMessage(&r.Sampling), Stop: stopMessage(r), Guided: guidedMessage(r.Format),
 		Priority: r.Priority, DpRank: r.DPRank, Phase: phases.wire[r.Disagg.Phase], Handoff: r.Disagg.Handoff,
 		Kv: directivesMessage(&r.KV), ExpectedOutput: r.Expected, RequestTimestampMs: r.RequestTimestampMS, Meta: r.Meta, Extra: r.Extra,
+		Annotations: r.Annotations,
 	}
-	if r.Logprobs != nil || r.PromptLogprobs != nil {
-		m.Output = &workerpb.Output{Logprobs: unsigned(r.Logprobs), PromptLogprobs: unsigned(r.PromptLogprobs)}
+	if r.Logprobs != nil || r.PromptLogprobs != nil || r.RoutedExperts {
+		m.Output = &workerpb.Output{Logprobs: unsigned(r.Logprobs), PromptLogprobs: unsigned(r.PromptLogprobs), RoutedExperts: r.RoutedExperts}
 	}
 	if r.Chat == nil {
 		return m, nil
@@ -62,8 +63,10 @@ func requestOf(m *workerpb.GenerateRequest) *engine.Request {
 		Priority: m.Priority, DPRank: m.DpRank,
 		Disagg: engine.Disagg{Phase: phases.word[m.Phase], Handoff: raw(m.Handoff)},
 		KV:     directivesOf(m.Kv), Expected: m.ExpectedOutput, RequestTimestampMS: m.RequestTimestampMs, Meta: m.Meta, Extra: raw(m.Extra),
+		Annotations: m.Annotations,
 	}
 	if m.Output != nil {
+		r.RoutedExperts = m.Output.RoutedExperts
 		r.Logprobs, r.PromptLogprobs = signed(m.Output.Logprobs), signed(m.Output.PromptLogprobs)
 	}
 	if m.Stop != nil {

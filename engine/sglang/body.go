@@ -27,6 +27,7 @@ type generate struct {
 	SessionID        string   `json:"session_id,omitempty"`
 	Session          *inside  `json:"session_params,omitempty"`
 	MaxThinkingToken *int     `json:"max_thinking_tokens,omitempty"`
+	RoutedExperts    bool     `json:"return_routed_experts,omitempty"`
 	Sampling         sampling `json:"sampling_params"`
 }
 
@@ -66,6 +67,7 @@ func (e *Engine) body(r *engine.Request, t *turn) ([]byte, error) {
 	var takes fields
 	if f := e.facts.Load(); f != nil {
 		takes = f.fields
+		g.RoutedExperts = r.RoutedExperts && f.tellsExperts && takes.has("return_routed_experts", true)
 	}
 	switch takes.rank() {
 	case "routed_dp_rank":

@@ -137,6 +137,12 @@ func TestBodies(t *testing.T) {
 		{"extra", `{}`, func() *engine.Request {
 			return &engine.Request{ID: "r", TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 1, Hidden: []uint32{2}}, Extra: json.RawMessage(`{"routing_key": "k", "n": 18446744073709551615}`)}
 		}},
+		{"experts", `{"enable_return_routed_experts":true}`, func() *engine.Request {
+			return &engine.Request{ID: "r", TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 1, Hidden: []uint32{2}}, RoutedExperts: true}
+		}},
+		{"no-experts", `{}`, func() *engine.Request {
+			return &engine.Request{ID: "r", TokenIDs: []uint32{1}, Stop: engine.Stop{MaxTokens: 1, Hidden: []uint32{2}}, RoutedExperts: true}
+		}},
 		{"object", `{}`, format(chat.OutputFormat{Kind: chat.FormatJSONObject})},
 		{"regex", `{}`, format(chat.OutputFormat{Kind: chat.FormatRegex, Pattern: `a|b`})},
 		{"choice", `{}`, format(chat.OutputFormat{Kind: chat.FormatChoice, Choices: []string{"a.b", "c|d"}})},

@@ -32,6 +32,8 @@ type facts struct {
 	events live.Published
 	// evictsByPriority says that a request's priority protects what it caches, too.
 	evictsByPriority bool
+	// tellsExperts says that it can be asked which experts tokens went to.
+	tellsExperts bool
 }
 
 // has says whether the server can be told something.

@@ -47,6 +47,7 @@ type serverInfo struct {
 	RadixSessions     bool           `json:"enable_session_radix_cache"`
 	StreamingSessions bool           `json:"enable_streaming_session"`
 	Hierarchical      bool           `json:"enable_hierarchical_cache"`
+	RoutedExperts     bool           `json:"enable_return_routed_experts"`
 	Incremental       *bool          `json:"incremental_streaming_output"`
 	StreamOutput      *bool          `json:"stream_output"` // older name
 	InternalStates    []struct {
@@ -183,6 +184,7 @@ func (e *Engine) read(info *serverInfo, models *modelList, f *facts) {
 	}
 	f.card, f.form, f.sessions = c, info.form(), info.sessions()
 	f.lowFirst, f.evictsByPriority = info.LowFirst, info.Eviction == "priority"
+	f.tellsExperts = info.RoutedExperts
 	switch {
 	case c.BlockSize%page != 0:
 		f.fault = fmt.Sprintf("block_size is %d, which is no multiple of the server's page of %d tokens", c.BlockSize, page)

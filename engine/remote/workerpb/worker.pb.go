@@ -1404,6 +1404,7 @@ type GenerateRequest struct {
 	Meta               map[string]string      `protobuf:"bytes,18,rep,name=meta,proto3" json:"meta,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Extra              []byte                 `protobuf:"bytes,19,opt,name=extra,proto3" json:"extra,omitempty"`                                                               // a JSON object for the engine alone
 	RequestTimestampMs *float64               `protobuf:"fixed64,20,opt,name=request_timestamp_ms,json=requestTimestampMs,proto3,oneof" json:"request_timestamp_ms,omitempty"` // when a gateway got it, since 1970
+	Annotations        []string               `protobuf:"bytes,21,rep,name=annotations,proto3" json:"annotations,omitempty"`                                                   // a client's own, without a meaning to frontends
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -1576,6 +1577,13 @@ func (x *GenerateRequest) GetRequestTimestampMs() float64 {
 		return *x.RequestTimestampMs
 	}
 	return 0
+}
+
+func (x *GenerateRequest) GetAnnotations() []string {
+	if x != nil {
+		return x.Annotations
+	}
+	return nil
 }
 
 // Sampling says how tokens are chosen; absent means the engine's own default.
@@ -1853,6 +1861,7 @@ type Output struct {
 	PromptLogprobs    *uint32                `protobuf:"varint,2,opt,name=prompt_logprobs,json=promptLogprobs,proto3,oneof" json:"prompt_logprobs,omitempty"`
 	SkipSpecialTokens bool                   `protobuf:"varint,3,opt,name=skip_special_tokens,json=skipSpecialTokens,proto3" json:"skip_special_tokens,omitempty"`
 	LogprobTokenIds   []uint32               `protobuf:"varint,4,rep,packed,name=logprob_token_ids,json=logprobTokenIds,proto3" json:"logprob_token_ids,omitempty"`
+	RoutedExperts     bool                   `protobuf:"varint,5,opt,name=routed_experts,json=routedExperts,proto3" json:"routed_experts,omitempty"` // in engine_data, where the engine can tell
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
@@ -1913,6 +1922,13 @@ func (x *Output) GetLogprobTokenIds() []uint32 {
 		return x.LogprobTokenIds
 	}
 	return nil
+}
+
+func (x *Output) GetRoutedExperts() bool {
+	if x != nil {
+		return x.RoutedExperts
+	}
+	return false
 }
 
 type Guided struct {
@@ -7196,7 +7212,7 @@ const file_dynago_worker_v1_worker_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\"\x1f\n" +
 	"\tFileChunk\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"\x85\a\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\xa7\a\n" +
 	"\x0fGenerateRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x14\n" +
@@ -7218,7 +7234,8 @@ const file_dynago_worker_v1_worker_proto_rawDesc = "" +
 	"\x0fexpected_output\x18\x11 \x01(\rR\x0eexpectedOutput\x12?\n" +
 	"\x04meta\x18\x12 \x03(\v2+.dynago.worker.v1.GenerateRequest.MetaEntryR\x04meta\x12\x14\n" +
 	"\x05extra\x18\x13 \x01(\fR\x05extra\x125\n" +
-	"\x14request_timestamp_ms\x18\x14 \x01(\x01H\x02R\x12requestTimestampMs\x88\x01\x01\x1a7\n" +
+	"\x14request_timestamp_ms\x18\x14 \x01(\x01H\x02R\x12requestTimestampMs\x88\x01\x01\x12 \n" +
+	"\vannotations\x18\x15 \x03(\tR\vannotations\x1a7\n" +
 	"\tMetaEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
@@ -7266,12 +7283,13 @@ const file_dynago_worker_v1_worker_proto_rawDesc = "" +
 	"\n" +
 	"ignore_eos\x18\x06 \x01(\bR\tignoreEos\x123\n" +
 	"\x13max_thinking_tokens\x18\a \x01(\rH\x00R\x11maxThinkingTokens\x88\x01\x01B\x16\n" +
-	"\x14_max_thinking_tokens\"\xd4\x01\n" +
+	"\x14_max_thinking_tokens\"\xfb\x01\n" +
 	"\x06Output\x12\x1f\n" +
 	"\blogprobs\x18\x01 \x01(\rH\x00R\blogprobs\x88\x01\x01\x12,\n" +
 	"\x0fprompt_logprobs\x18\x02 \x01(\rH\x01R\x0epromptLogprobs\x88\x01\x01\x12.\n" +
 	"\x13skip_special_tokens\x18\x03 \x01(\bR\x11skipSpecialTokens\x12*\n" +
-	"\x11logprob_token_ids\x18\x04 \x03(\rR\x0flogprobTokenIdsB\v\n" +
+	"\x11logprob_token_ids\x18\x04 \x03(\rR\x0flogprobTokenIds\x12%\n" +
+	"\x0erouted_experts\x18\x05 \x01(\bR\rroutedExpertsB\v\n" +
 	"\t_logprobsB\x12\n" +
 	"\x10_prompt_logprobs\"\xcb\x02\n" +
 	"\x06Guided\x12!\n" +

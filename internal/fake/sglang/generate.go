@@ -42,6 +42,7 @@ type generateBody struct {
 	SessionID string  `json:"session_id" since:"0.5.14"`
 	CacheSalt string  `json:"cache_salt" since:"0.5.22"`
 	Thinking  *int    `json:"max_thinking_tokens" since:"0.5.22"`
+	Experts   bool    `json:"return_routed_experts"`
 
 	Sampling struct {
 		MaxNew      *int               `json:"max_new_tokens"`
@@ -145,7 +146,7 @@ func (s *Server) generate(w http.ResponseWriter, hr *http.Request) {
 		tell(w, http.StatusUnprocessableEntity, map[string]any{"detail": err.Error()})
 		return
 	}
-	a := answer{s: s, w: w, rid: b.RID, stream: b.Stream, finish: func() {}}
+	a := answer{s: s, w: w, rid: b.RID, stream: b.Stream, experts: b.Experts, finish: func() {}}
 	r, err := s.request(b)
 	if err != nil {
 		a.refuse(err)
@@ -270,14 +271,15 @@ type answer struct {
 	rid string
 	r   *engine.Request
 
-	stream bool
-	finish func()
-	begun  bool
-	ids    []uint32
-	lps    []engine.Logprob
-	prompt []engine.Logprob
-	cached int
-	leave  func(whole []uint32) // its session; nil: it has none
+	stream  bool
+	experts bool // are asked for
+	finish  func()
+	begun   bool
+	ids     []uint32
+	lps     []engine.Logprob
+	prompt  []engine.Logprob
+	cached  int
+	leave   func(whole []uint32) // its session; nil: it has none
 }
 
 type metaInfo struct {
@@ -326,7 +328,9 @@ func (a *answer) give(d engine.Delta) {
 		m.Details = map[string]int{"device": a.cached, "host": 0}
 	}
 	if m.Finish != nil {
-		m.Experts = a.s.cfg.Experts
+		if a.experts {
+			m.Experts = a.s.cfg.Experts
+		}
 		a.finish() // who sees the end may use the id again, and go on
 		if a.leave != nil {
 			a.leave(slices.Concat(a.r.TokenIDs, a.ids))

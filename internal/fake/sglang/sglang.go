@@ -57,7 +57,8 @@ type Config struct {
 	GivenSeed bool
 	// MostRunning is --max-queued-requests, in requests that run or wait; 0: any.
 	MostRunning int
-	// Experts is --enable-return-routed-experts: what the end of an answer tells.
+	// Experts is --enable-return-routed-experts: what the end of an answer tells if it
+	// is asked to.
 	Experts string
 	// Retract takes tokens of cumulative streams back now and then.
 	Retract bool
@@ -242,8 +243,8 @@ func (s *Server) info(w http.ResponseWriter, r *http.Request) {
 		"kv_events_config": flag, "kv_events": parts,
 		"weight_version": weights, "radix_eviction_policy": cmp.Or(s.cfg.EvictionPolicy, "lru"),
 		"enable_streaming_session": s.cfg.Streaming, "enable_strict_thinking": s.cfg.StrictThinking,
-		"enable_hierarchical_cache": s.cfg.Hierarchical,
-		"version":                   "0.5.21", "model_path": "/models/" + c.Model, "served_model_name": c.Model,
+		"enable_hierarchical_cache": s.cfg.Hierarchical, "enable_return_routed_experts": s.cfg.Experts != "",
+		"version": "0.5.21", "model_path": "/models/" + c.Model, "served_model_name": c.Model,
 		"random_seed": seed, "dp_size": c.DPSize, "page_size": s.page(c.BlockSize), "context_length": nil,
 		"max_total_num_tokens": c.TotalBlocks * uint64(c.BlockSize), "max_running_requests": c.MaxSeqs * c.DPSize,
 		"max_prefill_tokens": c.MaxBatchedTokens, "disaggregation_mode": cmp.Or(s.cfg.Mode, "null"),
