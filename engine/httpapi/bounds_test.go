@@ -2,7 +2,6 @@ package httpapi_test
 
 import (
 	"bytes"
-	"io"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -76,7 +75,7 @@ func TestAnnounced(t *testing.T) {
 			sent := bytes.Repeat([]byte("answer. "), tc.sent/8)
 			c := client(t, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Content-Length", strconv.Itoa(tc.announced))
-				io.WriteString(w, string(sent))
+				w.Write(sent)
 			})
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
