@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -28,84 +27,127 @@ func (j *job) pinsFor(w *fleet.Worker, card *engine.Card, now time.Time) []kv.Pi
 	if j.index > 0 {
 		return nil // the choices have one prompt
 	}
-	if len(r.KV.Pins) == 0 || r.Caps == nil || r.Caps.PinShare == nil || card.TotalBlocks == 0 || card.BlockSize == 0 {
+	if r.Caps == nil || r.Caps.PinShare == nil || card.TotalBlocks == 0 || card.BlockSize == 0 || j.prompt == nil {
 		return r.KV.Pins
 	}
-	size := card.BlockSize
-	most := int(*r.Caps.PinShare * float64(card.TotalBlocks) * float64(card.Ranks()))
-	owner := pinOwner{tenant: r.Tenant, worker: w.ID(), salt: r.KV.Namespace.Salt, conversation: r.KV.Session.ID}
-	if owner.conversation == "" {
-		owner.conversation = r.ID
+	owner := pinOwner{r.Tenant, w.ID()}
+	if len(r.KV.Pins) == 0 && !j.p.shares.holds(owner) {
+		return nil
 	}
-	return j.p.shares.within(owner, r.KV.Pins, size, most, now, func() { r.Notes.cap(nvext.CapPinShare) })
+	scheme := kv.PublicScheme(int(card.BlockSize), r.KV.Namespace)
+	blocks := scheme.AppendSeq(nil, scheme.AppendLocal(nil, j.prompt.IDs))
+	most := int(*r.Caps.PinShare * float64(card.TotalBlocks) * float64(card.Ranks()))
+	pins, beyond := j.p.shares.within(owner, r.KV.Session.ID, r.KV.Pins, blocks, card.BlockSize, most, now)
+	if beyond {
+		r.Notes.cap(nvext.CapPinShare)
+	}
+	return pins
 }
 
-// pinOwner is whose pins on which worker count as one: each prompt of a conversation
-// begins with the one before it.
+// pinOwner is whose pins on which worker have one bound.
 type pinOwner struct {
-	tenant       string
-	worker       uint64
-	salt         string
-	conversation string
+	tenant string
+	worker uint64
 }
 
-// pinShares are what tenants hold of workers, as far as they were let: workers know no
-// tenants. It is safe for concurrent use.
+// pinShares are the blocks that tenants hold of workers, as far as they were let:
+// workers know no tenants. Blocks count once, whatever prompts begin with them; the
+// name of a conversation says nothing of what it holds, for its client makes it up. It
+// is safe for concurrent use.
 type pinShares struct {
 	mu   sync.Mutex
-	held map[pinOwner]pinHold
+	held map[pinOwner]map[kv.SeqHash]pinHold
 }
 
+// pinHold is a block that is held. Who is let go of it is known by its conversation,
+// unless several hold it.
 type pinHold struct {
-	blocks int
-	until  time.Time
+	conversation string
+	several      bool
+	ttl          time.Duration
+	until        time.Time
 }
 
-// within returns pins no longer than there is room for beside what else their tenant
-// holds on a worker, and holds that much from now on. It tells if any was too long.
-func (s *pinShares) within(owner pinOwner, pins []kv.Pin, size uint32, most int, now time.Time, beyond func()) []kv.Pin {
+// holds says whether somebody may hold something.
+func (s *pinShares) holds(owner pinOwner) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held == nil {
-		s.held = map[pinOwner]pinHold{}
-	}
-	room := most
-	for other, hold := range s.held {
-		if !hold.until.After(now) {
-			delete(s.held, other)
-			continue
+	return len(s.held[owner]) > 0
+}
+
+// within returns the pins of a prompt of these blocks no longer than there is room for
+// beside what else their owner holds, which is that much more from now on. beyond says
+// that one was too long. What is held and used again is held anew, as workers do it.
+func (s *pinShares) within(owner pinOwner, conversation string, pins []kv.Pin, blocks []kv.SeqHash, size uint32, most int, now time.Time) (out []kv.Pin, beyond bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := s.held[owner]
+	if held == nil {
+		for other := range s.held { // maybe of workers that have left
+			s.expireLocked(other, now)
 		}
-		if other != owner && other.tenant == owner.tenant && other.worker == owner.worker {
-			room -= hold.blocks
+		held = map[kv.SeqHash]pinHold{}
+	}
+	for _, b := range blocks {
+		h, ok := held[b]
+		if !ok {
+			break
+		}
+		if h.until.After(now) {
+			h.until = now.Add(h.ttl)
+			held[b] = h
 		}
 	}
-	limit := uint32(min(max(0, room), math.MaxInt32/int(size))) * size
-	own := s.held[owner]
-	var out []kv.Pin
 	for _, pin := range pins {
+		reach := blocks[:min(int(pin.UpTo/size), len(blocks))]
 		if pin.TTL == 0 {
-			own = pinHold{}
+			for _, b := range reach {
+				if h, ok := held[b]; ok && !h.several && h.conversation == conversation {
+					delete(held, b)
+				}
+			}
 			out = append(out, pin)
 			continue
 		}
-		if pin.UpTo > limit {
-			beyond()
-			if pin.UpTo = limit; limit == 0 {
-				continue
+		for n, b := range reach {
+			h, ok := held[b]
+			if !ok && len(held) >= most {
+				if s.expireLocked(owner, now); len(held) >= most {
+					pin.UpTo, beyond = uint32(n)*size, true
+					break
+				}
 			}
+			h.several = ok && (h.several || h.conversation != conversation)
+			h.conversation = conversation
+			if until := now.Add(pin.TTL); until.After(h.until) {
+				h.until, h.ttl = until, pin.TTL
+			}
+			held[b] = h
 		}
-		own.blocks = max(own.blocks, int(pin.UpTo/size))
-		if until := now.Add(pin.TTL); until.After(own.until) {
-			own.until = until
+		if pin.UpTo > 0 {
+			out = append(out, pin)
 		}
-		out = append(out, pin)
 	}
-	if own.blocks > 0 {
-		s.held[owner] = own
-	} else {
+	if s.held == nil {
+		s.held = map[pinOwner]map[kv.SeqHash]pinHold{}
+	}
+	if s.held[owner] = held; len(held) == 0 {
 		delete(s.held, owner)
 	}
-	return out
+	return out, beyond
+}
+
+// expireLocked takes out the blocks that an owner holds no more. The lock must be held.
+func (s *pinShares) expireLocked(owner pinOwner, now time.Time) {
+	held := s.held[owner]
+	for b, h := range held {
+		if !h.until.After(now) {
+			delete(held, b)
+		}
+	}
+	if len(held) == 0 {
+		delete(s.held, owner)
+	}
 }
 
 // answered sees to the request's pins when a worker has given the whole answer: what

@@ -153,17 +153,23 @@ func TestPinsAreTold(t *testing.T) {
 	}
 }
 
-// A tenant gets no longer pins, and no more of a worker, than it may have. The prompts
-// of one conversation count once.
+// A tenant gets no longer pins, and no more of a worker, than it may have. Blocks count
+// once, whatever conversations begin with them, and by whatever names.
 func TestTenantCaps(t *testing.T) {
 	e := &fake{features: engine.Features{engine.FeaturePins}, change: func(c *engine.Card) { c.TotalBlocks = 100 }}
 	h := newHouse(t, pipeline.Config{}, e)
 	e.generate = h.say("Yes.", 1, engine.FinishEOS)
 	ttl, share := time.Minute, 0.15
-	ask := func(tenant, session string, caps *nvext.Caps) (kv.Pin, []string) {
+	ask := func(tenant, session, text, ttl string, caps *nvext.Caps) (kv.Pin, []string) {
 		t.Helper()
-		r := asks(cached("1h"))
+		r := asks(nil)
+		if ttl != "" {
+			r = asks(cached(ttl))
+		}
+		b := &r.Chat.Turns[0].Blocks[0]
+		b.Text = text + b.Text
 		r.Tenant, r.Caps, r.KV.Session.ID = tenant, caps, session
+		r.ID = fmt.Sprintf("%08d-0000-4000-8000-000000000000", len(e.sent()))
 		run(t, h, r)
 		sent := e.sent()
 		pins := sent[len(sent)-1].KV.Pins
@@ -173,25 +179,39 @@ func TestTenantCaps(t *testing.T) {
 		return pins[0], r.Notes.Capped
 	}
 	caps := &nvext.Caps{MaxTTL: &ttl, PinShare: &share}
-	free, beyond := ask("free", "f", nil)
+	free, beyond := ask("free", "f", "", "1h", nil)
 	blocks := free.UpTo / 16
 	if free.TTL != time.Hour || beyond != nil || blocks < 10 || blocks >= 15 {
 		t.Fatalf("without caps %+v, beyond %v", free, beyond)
 	}
+	const one, other, third = "", "Another task altogether, of which nobody has heard before. ", "Once upon a time there were three bears. "
+	both, long := []string{nvext.CapTTL, nvext.CapPinShare}, []string{nvext.CapTTL}
+	rest := (15 - blocks) * 16
 	for _, tt := range []struct {
-		tenant, session string
-		upTo            uint32
-		beyond          []string
+		tenant, session, text, ttl string
+		upTo                       uint32
+		beyond                     []string
 	}{
-		{"a", "1", free.UpTo, []string{nvext.CapTTL}},
-		{"a", "1", free.UpTo, []string{nvext.CapTTL}}, // the same one
-		{"a", "2", (15 - blocks) * 16, []string{nvext.CapTTL, nvext.CapPinShare}},
-		{"a", "3", 0, []string{nvext.CapTTL, nvext.CapPinShare}},
-		{"b", "3", free.UpTo, []string{nvext.CapTTL}},
+		{"a", "1", one, "1h", free.UpTo, long},
+		{"a", "1", one, "1h", free.UpTo, long}, // the same one
+		{"a", "2", one, "1h", free.UpTo, long}, // by another name
+		{"a", "1", other, "1h", rest, both},    // another one by the same name
+		{"a", "3", third, "1h", 0, both},
+		{"b", "3", one, "1h", free.UpTo, long},
+		{"a", "2", other, "0", 0, nil}, // which the first one holds
+		{"a", "3", third, "1h", 0, both},
+		{"a", "1", other, "0", 0, nil},
+		{"a", "3", third, "1h", rest, both},
 	} {
-		pin, beyond := ask(tt.tenant, tt.session, caps)
+		pin, beyond := ask(tt.tenant, tt.session, tt.text, tt.ttl, caps)
+		if tt.ttl == "0" {
+			if pin.TTL != 0 || pin.UpTo == 0 {
+				t.Errorf("%+v: %+v", tt, pin)
+			}
+			continue
+		}
 		if pin.UpTo != tt.upTo || tt.upTo > 0 && pin.TTL != time.Minute || !slices.Equal(beyond, tt.beyond) {
-			t.Errorf("%s in session %s: %+v, beyond %v, want up to %d, beyond %v", tt.tenant, tt.session, pin, beyond, tt.upTo, tt.beyond)
+			t.Errorf("%+v: %+v, beyond %v", tt, pin, beyond)
 		}
 	}
 }
