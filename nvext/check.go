@@ -132,8 +132,11 @@ func (r *Retention) check() error {
 }
 
 func (r *RetentionRange) check(at string) error {
-	if r.Priority > maxRetentionPriority {
-		return wrong(at+".priority", "must be from 0 to %d, got %d", maxRetentionPriority, r.Priority)
+	switch {
+	case r.Priority == nil:
+		return wrong(at+".priority", "is required, from 0 to %d", maxRetentionPriority)
+	case *r.Priority > maxRetentionPriority:
+		return wrong(at+".priority", "must be from 0 to %d, got %d", maxRetentionPriority, *r.Priority)
 	}
 	switch r.TTL.(type) {
 	case nil, string, float64:

@@ -50,7 +50,7 @@ func TestDecode(t *testing.T) {
 		`{"cache_control":{"ttl":"5m"}}`:                    {CacheControl: &nvext.CacheControl{TTL: "5m"}},
 		`{"cache_control":{"type":"ephemeral","ttl":3600}}`: {CacheControl: &nvext.CacheControl{Type: "ephemeral", TTL: 3600.0}},
 		`{"retention":{"ranges":[{"start":0,"end":10,"priority":100},{"start":10,"priority":60,"duration_ms":5}],"decode":{"priority":1}}}`: {Retention: &nvext.Retention{
-			Ranges: []nvext.RetentionRange{{End: p(uint32(10)), Priority: 100}, {Start: 10, Priority: 60, DurationMS: p(uint64(5))}}, Decode: &nvext.RetentionRange{Priority: 1},
+			Ranges: []nvext.RetentionRange{{End: p(uint32(10)), Priority: p(uint8(100))}, {Start: 10, Priority: p(uint8(60)), DurationMS: p(uint64(5))}}, Decode: &nvext.RetentionRange{Priority: p(uint8(1))},
 		}},
 		`{"metadata_upload":{"url":" http://h "}}`: {MetadataUpload: &nvext.MetadataUpload{URL: "http://h"}},
 		`{"routing_constraints":{"required_taints":["a"],"preferred_taints":{"b":1.5}},"router":{"ttft_target":400,"itl_target":25.0}}`: {
@@ -109,6 +109,8 @@ func TestDecodeRefuses(t *testing.T) {
 		`{"session_control":{"session_id":"s","timeout":0}}`:                                     "nvext.session_control.timeout: session timeout must be greater than zero",
 		`{"cache_control":{"type":"forever"}}`:                                                   `nvext.cache_control.type: must be ephemeral, got "forever"`,
 		`{"cache_control":{"ttl":[]}}`:                                                           `nvext.cache_control.ttl: expected a string such as "5m", or a number of seconds`,
+		`{"retention":{"ranges":[{"start":0,"end":10}]}}`:                                        "nvext.retention.ranges[0].priority: is required, from 0 to 100",
+		`{"retention":{"decode":{"priority":null}}}`:                                             "nvext.retention.decode.priority: is required, from 0 to 100",
 		`{"retention":{"ranges":[{"start":0,"end":10,"priority":101}]}}`:                         "nvext.retention.ranges[0].priority: must be from 0 to 100, got 101",
 		`{"retention":{"ranges":[{"start":0,"priority":1},{"start":5,"priority":1}]}}`:           "nvext.retention.ranges[0].end: may be left out in the last range only",
 		`{"retention":{"ranges":[{"start":5,"end":5,"priority":1}]}}`:                            "nvext.retention.ranges[0].end: must be greater than start, got 5 after 5",

@@ -120,7 +120,7 @@ type RetentionRange struct {
 	Start    uint32  `json:"start,omitzero"`
 	End      *uint32 `json:"end,omitzero"`
 	Message  *uint32 `json:"message,omitzero"`
-	Priority uint8   `json:"priority"`
+	Priority *uint8  `json:"priority,omitzero"` // required
 	// TTL and DurationMS are two ways to say for how long; neither is for ever.
 	TTL        any     `json:"ttl,omitzero"`
 	DurationMS *uint64 `json:"duration_ms,omitzero"`

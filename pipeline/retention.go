@@ -182,7 +182,7 @@ func (p *Pipeline) heed(r *Request, w *wishes, built *prompt.Prompt) {
 	r.KV.Ranges = rangesOf(w.ranges, at, r.Caps)
 	if r.Ext != nil && r.Ext.Retention != nil && r.Ext.Retention.Decode != nil {
 		d := r.Ext.Retention.Decode
-		r.KV.DecodePriority, r.KV.DecodeTTL = &d.Priority, ttlOf(d, r.Caps)
+		r.KV.DecodePriority, r.KV.DecodeTTL = d.Priority, ttlOf(d, r.Caps)
 	}
 }
 
@@ -209,7 +209,7 @@ func rangesOf(ranges []nvext.RetentionRange, at func(whole bool) uint32, caps *n
 	end := uint32(0)
 	for i := range ranges {
 		said := &ranges[i]
-		r := kv.Range{Start: max(said.Start, end), End: said.End, Priority: said.Priority, TTL: ttlOf(said, caps)}
+		r := kv.Range{Start: max(said.Start, end), End: said.End, Priority: *said.Priority, TTL: ttlOf(said, caps)}
 		if said.Message != nil {
 			r.End = new(at(false))
 		}
@@ -232,7 +232,7 @@ const neutral = 35
 // is to have them stay for longer than any cap.
 func ttlOf(r *nvext.RetentionRange, caps *nvext.Caps) time.Duration {
 	ttl, _ := r.Lifetime()
-	if r.Priority > neutral && caps != nil && caps.MaxTTL != nil && (ttl == 0 || ttl > *caps.MaxTTL) {
+	if *r.Priority > neutral && caps != nil && caps.MaxTTL != nil && (ttl == 0 || ttl > *caps.MaxTTL) {
 		return *caps.MaxTTL
 	}
 	return ttl

@@ -38,11 +38,7 @@ func (l *line[T]) asks(field string, object jsontext.Value, r *Request) error {
 		if h.StrictPriority != nil && r.StrictPriority == 0 {
 			r.StrictPriority = *h.StrictPriority
 		}
-		if h.NextRequestIn != "" {
-			if r.KV.NextIn, err = time.ParseDuration(h.NextRequestIn); err != nil || r.KV.NextIn < 0 {
-				return l.fault(field+".agent_hints.next_request_in", "got %q, want a time such as \"8s\"", h.NextRequestIn)
-			}
-		}
+		r.KV.NextIn, _ = h.NextIn() // one that cannot be read was refused above
 	}
 	if c := ext.CacheControl; c != nil {
 		ttl, ok := c.Lifetime()
@@ -60,22 +56,19 @@ func (l *line[T]) asks(field string, object jsontext.Value, r *Request) error {
 		r.KV.EvictSession = s.Action == "close"
 	}
 	if k := ext.Retention; k != nil {
-		for _, g := range k.Ranges {
-			r.KV.Ranges = append(r.KV.Ranges, kv.Range{Start: g.Start, End: g.End, Priority: g.Priority, TTL: lifetime(g.DurationMS)})
+		for i, g := range k.Ranges {
+			if g.Message != nil {
+				return l.fault(fmt.Sprintf("%s.retention.ranges[%d].message", field, i), "a row has tokens, and no messages: give start and end")
+			}
+			ttl, _ := g.Lifetime()
+			r.KV.Ranges = append(r.KV.Ranges, kv.Range{Start: g.Start, End: g.End, Priority: *g.Priority, TTL: ttl})
 		}
 		if d := k.Decode; d != nil {
-			r.KV.DecodePriority, r.KV.DecodeTTL = &d.Priority, lifetime(d.DurationMS)
+			r.KV.DecodePriority = d.Priority
+			r.KV.DecodeTTL, _ = d.Lifetime()
 		}
 	}
 	return nil
-}
-
-// lifetime returns so many milliseconds; none are for ever.
-func lifetime(ms *uint64) time.Duration {
-	if ms == nil {
-		return 0
-	}
-	return time.Duration(min(*ms, math.MaxInt64/uint64(time.Millisecond))) * time.Millisecond
 }
 
 // extension returns the object from which asks would read what a request asks, or
@@ -113,10 +106,10 @@ func extension(r *Request) (*nvext.Ext, error) {
 	if len(d.Ranges) > 0 || d.DecodePriority != nil {
 		any, ext.Retention = true, &nvext.Retention{}
 		for _, g := range d.Ranges {
-			ext.Retention.Ranges = append(ext.Retention.Ranges, nvext.RetentionRange{Start: g.Start, End: g.End, Priority: g.Priority, DurationMS: inWholeMS(g.TTL)})
+			ext.Retention.Ranges = append(ext.Retention.Ranges, nvext.RetentionRange{Start: g.Start, End: g.End, Priority: &g.Priority, DurationMS: inWholeMS(g.TTL)})
 		}
 		if d.DecodePriority != nil {
-			ext.Retention.Decode = &nvext.RetentionRange{Priority: *d.DecodePriority, DurationMS: inWholeMS(d.DecodeTTL)}
+			ext.Retention.Decode = &nvext.RetentionRange{Priority: d.DecodePriority, DurationMS: inWholeMS(d.DecodeTTL)}
 		}
 	}
 	if d.Class != kv.ClassNormal || d.SkipWrite {

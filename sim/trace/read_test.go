@@ -272,6 +272,7 @@ func TestReadFaults(t *testing.T) {
 		{trace.Mooncake, row(`{"hash_ids": [1], "output_length": 1, "nvext": 3}`), []string{"line 2: nvext: expected an object"}},
 		{trace.Mooncake, row(`{"hash_ids": [1], "output_length": 1, "nvext": {"cache_control": {"type": "forever"}}}`), []string{"line 2: nvext.cache_control.type", `"forever"`}},
 		{trace.Mooncake, row(`{"hash_ids": [1], "output_length": 1, "nvext": {"cache_control": {"ttl": "soon"}}}`), []string{"line 2: nvext.cache_control.ttl", "soon"}},
+		{trace.Mooncake, row(`{"hash_ids": [1], "output_length": 1, "nvext": {"retention": {"ranges": [{"message": 0, "priority": 1}]}}}`), []string{"line 2: nvext.retention.ranges[0].message", "start and end"}},
 		{trace.Mooncake, row(`{"hash_ids": [1], "output_length": 1, "nvext": {"agent_hints": {"next_request_in": "-1s"}}}`), []string{"line 2: nvext.agent_hints.next_request_in", `"-1s"`}},
 		{trace.AgenticMooncake, row(``), []string{"line 1", "request_id: missing"}},
 		{trace.AgenticMooncake, `{"request_id": "a", "hash_ids": [1], "output_length": 1, "wait_for": ["b"]}`, []string{`"a" waits for "b"`}},
