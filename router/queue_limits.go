@@ -29,6 +29,9 @@ func (r *QueueRejection) Error() string {
 	return fmt.Sprintf("the queue of policy class %q is full: %s %d of %d", r.Class, r.Kind, r.Current, r.Limit)
 }
 
+// ClientDetails marks an error whose text is meant for clients, and returns its JSON.
+func (r *QueueRejection) ClientDetails() any { return r }
+
 // rejection compares what is parked with the limits for so many workers.
 func (l *line[T]) rejection(workers int) *QueueRejection {
 	for _, of := range [...]struct {

@@ -2,6 +2,7 @@ package router
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,9 +24,15 @@ type strays struct {
 
 // family is the strays of one target.
 type family struct {
-	children map[kv.EngineHash][]stray         // by the block that they continue
-	parents  map[kv.EngineHash][]kv.EngineHash // of a stray: one, but for errors of the worker
+	children map[kv.EngineHash]map[stray]bool // by the block that they continue
+	spots    map[kv.EngineHash][]spot         // of a stray: one, but for errors of the worker
 	count    int
+}
+
+// spot is where a stray waits.
+type spot struct {
+	parent kv.EngineHash
+	stray
 }
 
 type stray struct {
@@ -58,7 +65,7 @@ func (s *strays) keep(t kv.Target, e *kv.Event) {
 	defer s.mu.Unlock()
 	f := s.of[t]
 	if f == nil {
-		f = &family{children: map[kv.EngineHash][]stray{}, parents: map[kv.EngineHash][]kv.EngineHash{}}
+		f = &family{children: map[kv.EngineHash]map[stray]bool{}, spots: map[kv.EngineHash][]spot{}}
 		if s.of == nil {
 			s.of = make(map[kv.Target]*family)
 		}
@@ -69,9 +76,12 @@ func (s *strays) keep(t kv.Target, e *kv.Event) {
 		if f.count == mostStrays {
 			return
 		}
-		if child := (stray{b, e.Tier}); !slices.Contains(f.children[parent], child) {
-			f.children[parent] = append(f.children[parent], child)
-			f.parents[b.Engine] = append(f.parents[b.Engine], parent)
+		if child := (stray{b, e.Tier}); !f.children[parent][child] {
+			if f.children[parent] == nil {
+				f.children[parent] = make(map[stray]bool, 1)
+			}
+			f.children[parent][child] = true
+			f.spots[b.Engine] = append(f.spots[b.Engine], spot{parent, child})
 			f.count++
 			s.waiting.Add(1)
 		}
@@ -95,8 +105,8 @@ func (s *strays) join(x *kvindex.Index, t kv.Target, blocks []kv.Block) {
 	for len(known) > 0 {
 		parent := known[len(known)-1]
 		known = known[:len(known)-1]
-		for _, c := range slices.Clone(f.children[parent]) {
-			s.take(t, f, parent, c)
+		for c := range maps.Clone(f.children[parent]) {
+			s.take(t, f, spot{parent, c})
 			if x.Apply(t, kv.Event{Kind: kv.Stored, Tier: c.tier, Parent: parent, HasParent: true, Blocks: []kv.Block{c.block}}) == nil {
 				known = append(known, c.block.Engine)
 			}
@@ -113,28 +123,24 @@ func (s *strays) forget(t kv.Target, e *kv.Event) {
 		return
 	}
 	for _, b := range e.Blocks {
-		for _, parent := range slices.Clone(f.parents[b.Engine]) {
-			for _, c := range slices.Clone(f.children[parent]) {
-				if c.block.Engine == b.Engine && c.tier == e.Tier {
-					s.take(t, f, parent, c)
-				}
+		for _, at := range slices.Clone(f.spots[b.Engine]) {
+			if at.tier == e.Tier {
+				s.take(t, f, at)
 			}
 		}
 	}
 }
 
 // take takes one stray out.
-func (s *strays) take(t kv.Target, f *family, parent kv.EngineHash, c stray) {
-	left := func(list []kv.EngineHash) []kv.EngineHash {
-		i := slices.Index(list, parent)
-		return slices.Delete(list, i, i+1)
+func (s *strays) take(t kv.Target, f *family, at spot) {
+	delete(f.children[at.parent], at.stray)
+	if len(f.children[at.parent]) == 0 {
+		delete(f.children, at.parent)
 	}
-	f.children[parent] = slices.DeleteFunc(f.children[parent], func(o stray) bool { return o == c })
-	if len(f.children[parent]) == 0 {
-		delete(f.children, parent)
-	}
-	if f.parents[c.block.Engine] = left(f.parents[c.block.Engine]); len(f.parents[c.block.Engine]) == 0 {
-		delete(f.parents, c.block.Engine)
+	engine := at.block.Engine
+	f.spots[engine] = slices.DeleteFunc(f.spots[engine], func(o spot) bool { return o == at })
+	if len(f.spots[engine]) == 0 {
+		delete(f.spots, engine)
 	}
 	f.count--
 	s.waiting.Add(-1)

@@ -97,6 +97,27 @@ func TestStrays_AreBounded(t *testing.T) {
 	h.sees(p, 6, 5)
 }
 
+// What a rank tells of one parent alone costs no more than as many parents would, to
+// remember as well as to forget: here 65,536 twice, where siblings that are all looked at
+// would take minutes.
+func TestStrays_OfOneParent(t *testing.T) {
+	h := newHouse(t, router.Config{})
+	defer h.fleet.Close()
+	h.join(1, card())
+	p := count(1, 40)
+	all := chain(p)
+	var stored []kv.Event
+	gone := kv.Event{Kind: kv.Removed, Tier: kv.TierShared}
+	for i := range router.MostStrays {
+		b := kv.Block{Engine: kv.EngineHash(i + 2), Local: kv.LocalHash(i)}
+		stored = append(stored, kv.Event{Tier: kv.TierShared, Parent: 1, HasParent: true, Blocks: []kv.Block{b}})
+		gone.Blocks = append(gone.Blocks, b)
+	}
+	h.tells(1, 1, stored...)
+	h.tells(1, uint64(1+len(stored)), gone, below(kv.TierShared, all, 3, 2), below(kv.TierShared, all, 0, 3))
+	h.sees(p, 5)
+}
+
 // sees compares how many blocks of a prompt the workers are taken to have, on any
 // tier.
 func (h *house) sees(p []uint32, want ...int) {

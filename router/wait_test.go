@@ -2,6 +2,7 @@ package router_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -224,6 +225,10 @@ policy_classes:
 		rejection, ok := errors.AsType[*router.QueueRejection](a.errs["2"])
 		if !ok || *rejection != (router.QueueRejection{Class: "chat-all", Kind: router.RequestLimit, Current: 1, Limit: 1}) {
 			t.Errorf("got %v", a.errs["2"])
+		}
+		details, err := json.Marshal(rejection.ClientDetails())
+		if err != nil || string(details) != `{"policy_class":"chat-all","limit_kind":"requests","current":1,"limit":1}` {
+			t.Errorf("clients are told %s, %v", details, err)
 		}
 		a.submit(t.Context(), router.Query{ID: "night", Class: "nightly", Tokens: count(5000, 8)})
 		a.expect("a class without threshold", "night")
