@@ -49,7 +49,9 @@ func (a messagesAPI) decode(h http.Header, body []byte) (call, error) {
 	return call{
 		requests: []*chat.Request{c.Request}, ext: c.Ext, model: c.Model, userID: c.UserID, unknown: &c.Unknown, extDropped: c.ExtDropped, stream: c.Stream,
 		encoder: func(x *exchange, model string) encoder {
-			return messagesEncoder{c.Encoder(anthropic.Header{ID: x.id, Model: model}), a.Server, c.Model}
+			e := messagesEncoder{c.Encoder(anthropic.Header{ID: x.id, Model: model}), a.Server, c.Model}
+			c.Request = nil // the encoder keeps the call, which shall not keep the conversation
+			return e
 		},
 	}, nil
 }

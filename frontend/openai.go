@@ -41,7 +41,9 @@ func (s *Server) openAICall(c *openai.Call) call {
 	return call{
 		requests: c.Requests, ext: c.Ext, model: c.Model, promptCacheKey: c.PromptCacheKey, unknown: &c.Unknown, extDropped: c.ExtDropped, stream: c.Stream,
 		encoder: func(x *exchange, model string) encoder {
-			return openAIEncoder{s, c.Encoder(openai.Header{ID: x.id, Model: model, Created: x.arrived.Unix()})}
+			e := openAIEncoder{s, c.Encoder(openai.Header{ID: x.id, Model: model, Created: x.arrived.Unix()})}
+			c.Requests = nil // the encoder keeps the call, which shall not keep the conversation
+			return e
 		},
 	}
 }

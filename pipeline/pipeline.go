@@ -164,6 +164,7 @@ func (p *Pipeline) Run(ctx context.Context, requests ...*Request) iter.Seq2[chat
 			return
 		}
 		jobs, err := p.prepareAll(requests)
+		requests = nil // a long answer shall not keep what its jobs do without
 		defer jobs.follow(ctx)
 		// Every booking is released here, whatever happens below.
 		defer jobs.release()
