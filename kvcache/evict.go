@@ -1,6 +1,7 @@
 package kvcache
 
 import (
+	linked "container/list"
 	"math/bits"
 	"time"
 )
@@ -61,7 +62,8 @@ type keeper struct {
 	sessions  []*session
 	byID      map[SessionID]uint32
 	vacant    []uint32
-	tags      []tag // by block; nil before the first one
+	resting   linked.List // of *session: those without requests, the longest idle first
+	tags      []tag       // by block; nil before the first one
 	tagSets   slab[tagSet]
 	seen      []uint64 // a bit for each block; all 0 but for the while of a prune
 	timeouts  minHeap

@@ -1,6 +1,7 @@
 package kvcache
 
 import (
+	linked "container/list"
 	"encoding/binary"
 	"slices"
 	"time"
@@ -12,6 +13,10 @@ import (
 // DefaultSessionTimeout is after how much idle time a session ends that names
 // no time of its own.
 const DefaultSessionTimeout = 5 * time.Minute
+
+// mostSessions is how many sessions are known at a time: their ids are the clients',
+// who may make them up and never close one.
+const mostSessions = 1 << 16
 
 // SessionID names a session: a hash of its key. 0 is no session.
 type SessionID uint64
@@ -71,6 +76,7 @@ type session struct {
 	deadline time.Duration   // while idle
 	turn     int64           // of the deadline, for equal ones
 	at       int32           // in timeouts
+	rest     *linked.Element // in resting; nil while it has requests
 	live     int             // blocks tagged with it
 	ended    bool            // and only here until they are not
 	blocks   []int32         // of an ephemeral session, every such block, and some that no longer are
@@ -95,7 +101,8 @@ func (k *keeper) number(id SessionID) (n uint32, known bool) {
 	return n, known
 }
 
-// OpenSession begins a session, or changes the options of one: the newest
+// OpenSession begins a session, in the place of the one that has been idle longest if
+// there are too many, or changes the options of one: the newest
 // timeout counts, and one that was not may be held from now on. A session that has
 // been ephemeral stays so, and one that has not does not become so. One that is
 // closing is not known any more: it ends with its last request, and a new one begins.
@@ -117,6 +124,9 @@ func (k *keeper) OpenSession(id SessionID, o SessionOptions) (known bool) {
 		k.idleSince(s)
 		return true
 	}
+	if len(k.byID) >= mostSessions {
+		k.endOne()
+	}
 	s := &session{id: id, options: o, at: none}
 	n := uint32(len(k.sessions))
 	if v := len(k.vacant); v > 0 {
@@ -133,12 +143,31 @@ func (k *keeper) OpenSession(id SessionID, o SessionOptions) (known bool) {
 	return false
 }
 
+// endOne ends the session that has been idle longest. Those that have pinned
+// something are passed over: there are no more of them than there is room for pins.
+func (k *keeper) endOne() {
+	const most = 64 // that are looked at
+	for range min(most, k.resting.Len()) {
+		e := k.resting.Front()
+		s := e.Value.(*session)
+		if k.pinnedUntil(s) <= k.now {
+			k.end(s)
+			return
+		}
+		k.resting.MoveToBack(e)
+	}
+}
+
 // idleSince lets the timeout of a session without requests begin now.
 func (k *keeper) idleSince(s *session) {
 	if s.running > 0 {
 		return
 	}
-	k.turn++
+	if k.turn++; s.rest == nil {
+		s.rest = k.resting.PushBack(s)
+	} else {
+		k.resting.MoveToBack(s.rest)
+	}
 	s.deadline, s.turn = k.after(s.options.Timeout), k.turn
 	k.watch(s)
 }
@@ -164,7 +193,16 @@ func (k *keeper) BeginTurn(id SessionID, o SessionOptions, prompt []kv.SeqHash) 
 		s = k.session(id)
 	}
 	s.running++
+	k.rouse(s)
 	k.compare(s, prompt)
+}
+
+// rouse takes a session from those without requests.
+func (k *keeper) rouse(s *session) {
+	if s.rest != nil {
+		k.resting.Remove(s.rest)
+		s.rest = nil
+	}
 }
 
 // EndTurn tells that a request of a session has ended, and which published
@@ -261,6 +299,7 @@ func (k *keeper) end(s *session) {
 	if s.at != none {
 		k.timeouts.remove(s.at)
 	}
+	k.rouse(s)
 	delete(k.byID, s.id)
 	k.sessions[n] = &session{id: s.id, live: s.live, ended: true, at: none}
 	if s.live == 0 {

@@ -428,3 +428,33 @@ func ExamplePool_sessions() {
 	// found 2
 	// evicted [f e d c]
 }
+
+// Sessions that nobody closes make room for others when there are too many: the
+// longest idle ones first, but for those that run, or hold pins.
+func TestSessionsAreBounded(t *testing.T) {
+	const most, year = 1 << 16, 365 * 24 * time.Hour
+	p := kvcache.NewPool(kvcache.PoolConfig{Blocks: 8, PinBudget: 2})
+	o := kvcache.SessionOptions{Timeout: year}
+	turnOf(t, p, 1, o, run(1, 2))
+	p.Pin(run(1, 2), kvcache.Pin{Owner: 1, TTL: year})
+	_, end := start(t, p, 2, o, run(11, 2))
+	for id := range kvcache.SessionID(2 * most) {
+		p.OpenSession(id+3, o)
+		p.OpenSession(4, o) // is in use, again and again
+	}
+	end()
+	if n := p.Sessions(); n != most {
+		t.Errorf("%d sessions, want %d", n, most)
+	}
+	for id, want := range map[kvcache.SessionID]kvcache.SessionState{
+		1: kvcache.SessionIdle, 2: kvcache.SessionIdle, 3: kvcache.SessionUnknown, 4: kvcache.SessionIdle, 5: kvcache.SessionUnknown,
+		most: kvcache.SessionUnknown, 2*most + 2: kvcache.SessionIdle,
+	} {
+		if got := p.SessionState(id); got != want {
+			t.Errorf("session %d is %v, want %v", id, got, want)
+		}
+	}
+	if n := byClass(p, run(1, 2), kvcache.SoftPinned); n != 2 {
+		t.Errorf("%d blocks are pinned, want 2", n)
+	}
+}
