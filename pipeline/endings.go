@@ -18,6 +18,11 @@ const (
 	lastCloseAgain  = 5 * time.Second
 )
 
+// mostEndings is how many ends one engine may yet have to hear of. Clients make up
+// sessions, and an engine that fails to open them may fail to close them for as long
+// as they would have lasted; it forgets by itself what it is not told.
+const mostEndings = 1 << 16
+
 // endings tell engines which of the sessions that they keep have ended. Each engine
 // is told by one goroutine, for as long as there is something to tell, of one session
 // after another: it may be ten thousand that have been forgotten at once. It is safe
@@ -34,6 +39,7 @@ type endings struct {
 type bearer struct {
 	queue []*ending
 	known map[kv.SessionKey]*ending // those that are queued, and the one being told
+	count int                       // of ends, of which one session may have several
 	now   *ending                   // being told
 }
 
@@ -63,6 +69,11 @@ func (s *endings) end(e *router.SessionEnd) {
 		s.of[e.Worker] = b
 		s.behind.run(func(ctx context.Context) { s.bear(ctx, e.Worker, b) })
 	}
+	if b.count == mostEndings {
+		s.behind.run(func(context.Context) { e.Done() }) // a lock of the router's is held
+		return
+	}
+	b.count++
 	if known := b.known[e.Key]; known != nil {
 		known.SessionEnd, known.until, known.dropped = e, until, false
 		known.done = append(known.done, e.Done)
@@ -103,6 +114,7 @@ func (s *endings) retract(ctx context.Context, w *fleet.Worker, key kv.SessionKe
 // forget takes an ending out that is told no more.
 func (b *bearer) forget(e *ending) {
 	delete(b.known, e.Key)
+	b.count -= len(e.done)
 	close(e.over)
 }
 

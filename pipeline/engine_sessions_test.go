@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/nvext"
 	"github.com/dynago/dynago/pipeline"
+	"github.com/dynago/dynago/router"
 )
 
 // keeper is a fake that keeps sessions, and remembers what it was told of them.
@@ -383,4 +386,48 @@ func TestUnheardCloseEnds(t *testing.T) {
 		}
 		h.Close()
 	})
+}
+
+// What an engine that never hears of ends is still to be told is bounded, whether the
+// sessions are many or one that ends again and again.
+func TestUnheardClosesAreBounded(t *testing.T) {
+	const beyond = 10
+	for name, id := range map[string]func(int) string{
+		"many": strconv.Itoa,
+		"one":  func(int) string { return "s" },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			k := newKeeper()
+			k.refuses = 1 << 30
+			h := newHouse(t, pipeline.Config{}, k)
+			w := h.fleet.Snapshot()[0]
+			var given atomic.Int64 // up
+			end := func(i int) {
+				h.EndSession(&router.SessionEnd{
+					Key: kv.SessionKey{Model: "test/model", ID: id(i)}, Worker: w, Life: w.Lost(),
+					Timeout: 365 * 24 * time.Hour, Done: func() { given.Add(1) },
+				})
+			}
+			for i := range pipeline.MostEndings + beyond {
+				end(i)
+			}
+			synctest.Wait()
+			if n := given.Load(); n != beyond {
+				t.Errorf("%s: %d are given up, want %d", name, n, beyond)
+			}
+			k.mu.Lock()
+			k.refuses = 0
+			k.mu.Unlock()
+			h.Settle()
+			if n := given.Load(); n != pipeline.MostEndings+beyond {
+				t.Errorf("%s: %d are over, want %d", name, n, pipeline.MostEndings+beyond)
+			}
+			end(0) // there is room again
+			h.Settle()
+			if n := given.Load(); n != pipeline.MostEndings+beyond+1 {
+				t.Errorf("%s: %d are over behind another one", name, n)
+			}
+			h.Close()
+		})
+	}
 }

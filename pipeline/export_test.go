@@ -5,6 +5,7 @@ import (
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/prompt"
+	"github.com/dynago/dynago/router"
 )
 
 // For tests from outside.
@@ -118,6 +119,12 @@ func (p *Pipeline) Told(r *Request, m *prompt.Model, ids []uint32) {
 func KindOf(wire []byte, other string) string { return kindOf(wire, other) }
 
 func KnownKind(kind string) bool { return knownKinds[kind] }
+
+// MostEndings is how many ends of sessions an engine may yet have to hear of.
+const MostEndings = mostEndings
+
+// EndSession lets an engine be told of the end of a session.
+func (p *Pipeline) EndSession(e *router.SessionEnd) { p.endings.end(e) }
 
 // Settle returns when all is done that requests have left behind.
 func (p *Pipeline) Settle() { p.behind.running.Wait() }
