@@ -25,8 +25,19 @@ func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
 	if !s.NoMessages {
 		more = append(more, messagesDescription())
 	}
-	if !s.NoAdmin && !s.SeparateAdmin && s.Roster != nil {
-		more = append(more, workersDescription())
+	if s.Prefetcher != nil {
+		more = append(more, prefetchDescription())
+	}
+	if !s.NoAdmin && !s.SeparateAdmin {
+		if s.Roster != nil {
+			more = append(more, workersDescription())
+		}
+		if s.Caretaker != nil {
+			more = append(more, careDescription())
+		}
 	}
 	s.respond(w, http.StatusOK, openai.OpenAPI("dynago", s.Version, s.OverloadStatus, more...)) //nolint:errcheck // the client has gone, and nothing is left to do
 }
+
+// schemaRef refers to a schema by its name.
+func schemaRef(name string) string { return `{"$ref":"#/components/schemas/` + name + `"}` }

@@ -148,16 +148,15 @@ func messagesModel(m openai.Model) anthropic.Model {
 
 // messagesDescription is what the OpenAPI document tells of these routes.
 func messagesDescription() openai.Description {
-	ref := func(name string) string { return `{"$ref":"#/components/schemas/` + name + `"}` }
 	return openai.Description{
 		Operations: []openai.Operation{
 			{
 				Method: "post", Path: messagesPath, ID: "createMessage", Summary: "Answer a conversation, as Messages",
-				Body: anthropic.RequestSchema(false), Answer: ref("AnsweredMessage"), Streams: true, Refusal: ref("MessagesError"),
+				Body: anthropic.RequestSchema(false), Answer: schemaRef("AnsweredMessage"), Streams: true, Refusal: schemaRef("MessagesError"),
 			},
 			{
 				Method: "post", Path: messagesPath + "/count_tokens", ID: "countMessageTokens", Summary: "Count the tokens of its prompt",
-				Body: anthropic.RequestSchema(true), Answer: ref("TokenCount"), Refusal: ref("MessagesError"),
+				Body: anthropic.RequestSchema(true), Answer: schemaRef("TokenCount"), Refusal: schemaRef("MessagesError"),
 			},
 		},
 		Schemas: anthropic.Schemas(),

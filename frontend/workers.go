@@ -130,30 +130,29 @@ func (s *Server) changeWorker(change func(id uint64) bool) http.HandlerFunc {
 // workersDescription is what the OpenAPI document tells of these routes.
 func workersDescription() openai.Description {
 	const id = `[{"name":"id","in":"path","required":true,"description":"a worker_id","schema":{"type":"integer"}}]`
-	ref := func(name string) string { return `{"$ref":"#/components/schemas/` + name + `"}` }
 	const guarded = "The server listens to other machines, and this route changes it"
 	unknown := map[int]string{http.StatusForbidden: guarded, http.StatusNotFound: "There is no such worker"}
 	wrong := map[int]string{http.StatusBadRequest: "What is to be attached makes no sense, and nothing changes", http.StatusForbidden: guarded}
 	about := func(method, path, name, summary string) openai.Operation {
 		return openai.Operation{
 			Method: method, Path: "/admin/workers/{id}" + path, ID: name, Summary: summary,
-			Params: id, Answer: ref("WorkerID"), Status: http.StatusAccepted, Refusals: unknown,
+			Params: id, Answer: schemaRef("WorkerID"), Status: http.StatusAccepted, Refusals: unknown,
 		}
 	}
 	return openai.Description{
 		Operations: []openai.Operation{
 			{
 				Method: "get", Path: "/admin/workers", ID: "listWorkers", Summary: "List the workers, and where they come from",
-				Answer: ref("WorkerList"), Refusals: map[int]string{},
+				Answer: schemaRef("WorkerList"), Refusals: map[int]string{},
 			},
 			{
 				Method: "post", Path: "/admin/workers", ID: "addWorker", Summary: "Attach a server, as behind --engine",
 				Body:  json.RawMessage(`{"type":"string","examples":["vllm=http://10.0.0.3:8000"]}`),
-				Media: "text/plain", Answer: ref("WorkerID"), Status: http.StatusCreated, Refusals: wrong,
+				Media: "text/plain", Answer: schemaRef("WorkerID"), Status: http.StatusCreated, Refusals: wrong,
 			},
 			{
 				Method: "post", Path: "/admin/workers/reload", ID: "reloadWorkers", Summary: "Read the lists of workers again",
-				Answer: ref("WorkerChange"), Refusals: wrong,
+				Answer: schemaRef("WorkerChange"), Refusals: wrong,
 			},
 			about("post", "/drain", "drainWorker", "Keep new requests from a worker"),
 			about("post", "/resume", "resumeWorker", "End that"),

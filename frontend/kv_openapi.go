@@ -1,0 +1,83 @@
+package frontend
+
+import (
+	"encoding/json"
+	"maps"
+	"net/http"
+
+	"github.com/dynago/dynago/openai"
+)
+
+// prefetchDescription tells of the routes by which agents have blocks brought up.
+func prefetchDescription() openai.Description {
+	const id = `[{"name":"id","in":"path","required":true,"description":"a prefetch_id","schema":{"type":"string"}}]`
+	const unknown = "The tenant has begun no such prefetch, or it is forgotten"
+	about := func(method, name, summary string) openai.Operation {
+		return openai.Operation{
+			Method: method, Path: prefetchPath + "/{id}", ID: name, Summary: summary, Params: id,
+			Answer: schemaRef("PrefetchState"), Refusals: map[int]string{http.StatusNotFound: unknown},
+		}
+	}
+	return openai.Description{
+		Operations: []openai.Operation{
+			{
+				Method: "post", Path: prefetchPath, ID: "prefetch", Summary: "Bring what is cached of a prompt up ahead of its request",
+				Body: json.RawMessage(prefetchSchema), Answer: schemaRef("Prefetch"), Status: http.StatusAccepted,
+				Refusals: map[int]string{
+					http.StatusBadRequest: "The body is malformed or breaks a rule", http.StatusNotFound: "The model is unknown",
+					http.StatusNotImplemented: "No worker of the model can prefetch", http.StatusServiceUnavailable: "The model or the service is not ready",
+				},
+			},
+			about("get", "prefetchState", "Tell how far a prefetch is"),
+			about("delete", "cancelPrefetch", "End a prefetch"),
+		},
+		Schemas: map[string]string{
+			"Prefetch":      `{"type":"object","required":["prefetch_id","worker_id","state","blocks"],"properties":{"prefetch_id":{"type":"string"},"worker_id":{"type":"integer"},"state":` + prefetchStates + `,"blocks":{"type":"object","required":["requested","already","scheduled","missing"],"properties":{"requested":{"type":"integer"},"already":{"type":"integer"},"scheduled":{"type":"integer"},"missing":{"type":"integer"}}}}}`,
+			"PrefetchState": `{"type":"object","required":["state","loaded","failed"],"properties":{"state":` + prefetchStates + `,"loaded":{"type":"integer"},"failed":{"type":"integer"}}}`,
+		},
+	}
+}
+
+const (
+	prefetchStates = `{"enum":["running","done","cancelled","expired"]}`
+	blockHashes    = `{"type":"array","minItems":1,"maxItems":1048576,"items":{"oneOf":[{"type":"integer","minimum":0},{"type":"string","pattern":"^[0-9]+$"}]},"description":"Hashes of prefixes, by block."}`
+	prefetchSchema = `{"type":"object","required":["model"],"description":"One of messages, prompt, token_ids and block_hashes.","properties":{` +
+		`"model":{"type":"string"},` +
+		`"messages":{"type":"array","items":{"$ref":"#/components/schemas/Message"}},` +
+		`"tools":{"type":"array","items":{"$ref":"#/components/schemas/Tool"}},` +
+		`"prompt":{"type":"string"},` +
+		`"token_ids":{"type":"array","minItems":1,"items":{"type":"integer","minimum":0}},` +
+		`"block_hashes":` + blockHashes + `,` +
+		`"session_id":{"type":"string","maxLength":256},` +
+		`"cache_salt":{"type":"string","maxLength":1024},` +
+		`"target_tier":{"enum":["g1","device","g2","host_pinned"],"default":"g1"},` +
+		`"deadline":{"type":"string","format":"date-time"},` +
+		`"worker":{"oneOf":[{"const":"auto"},{"type":"integer"},{"type":"string","pattern":"^[0-9]+$"}],"default":"auto"}}}`
+)
+
+// careDescription tells of the routes by which operators look after caches.
+func careDescription() openai.Description {
+	guarded := map[int]string{http.StatusForbidden: "The server listens to other machines, and this route changes it"}
+	wrong := maps.Clone(guarded)
+	wrong[http.StatusBadRequest] = "The body is malformed or breaks a rule"
+	const model = `[{"name":"model","in":"query","description":"all models without it","schema":{"type":"string"}}]`
+	return openai.Description{
+		Operations: []openai.Operation{
+			{
+				Method: "post", Path: "/v1/kv/flush", ID: "flushCaches", Summary: "Empty the caches of workers",
+				Params: model, Answer: `{"type":"object","properties":{"flushed":` + caredList + `,"failed":` + caredList + `}}`, Refusals: guarded,
+			},
+			{
+				Method: "post", Path: "/v1/kv/retain", ID: "retainBlocks", Summary: "Say what blocks are worth",
+				Body:   json.RawMessage(`{"type":"object","required":["block_hashes","priority"],"properties":{"model":{"type":"string"},"block_hashes":` + blockHashes + `,"priority":{"type":"integer","minimum":0,"maximum":100},"ttl":{"$ref":"#/components/schemas/Lifetime"}}}`),
+				Answer: `{"type":"object","properties":{"retained":` + caredList + `,"failed":` + caredList + `}}`, Refusals: wrong,
+			},
+			{
+				Method: "post", Path: "/clear_kv_blocks", ID: "clearBlocks", Summary: "The same as /v1/kv/flush, in the words of others",
+				Params: model, Answer: `{"type":"object"}`, Refusals: guarded,
+			},
+		},
+	}
+}
+
+const caredList = `{"type":"array","items":{"type":"object","required":["worker_id","worker","model"],"properties":{"worker_id":{"type":"integer"},"worker":{"type":"string"},"model":{"type":"string"},"updated":{"type":"integer"},"error":{"type":"string"}}}}`
