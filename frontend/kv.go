@@ -3,6 +3,7 @@ package frontend
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -110,21 +111,18 @@ func (s *Server) aboutPrefetch(ask func(ctx context.Context, tenant, id string) 
 
 // prefetchFields are the members that are no part of a prompt.
 type prefetchFields struct {
-	Model     string            `json:"model"`
-	SessionID string            `json:"session_id"`
-	CacheSalt string            `json:"cache_salt"`
-	TokenIDs  []uint32          `json:"token_ids"`
-	Hashes    []json.RawMessage `json:"block_hashes"`
-	Target    string            `json:"target_tier"`
-	Deadline  string            `json:"deadline"`
-	Worker    json.RawMessage   `json:"worker"`
+	Model     string          `json:"model"`
+	SessionID string          `json:"session_id"`
+	CacheSalt string          `json:"cache_salt"`
+	TokenIDs  []uint32        `json:"token_ids"`
+	Hashes    prefixes        `json:"block_hashes"`
+	Target    string          `json:"target_tier"`
+	Deadline  string          `json:"deadline"`
+	Worker    json.RawMessage `json:"worker"`
 }
 
 // ownFields are their names, the model's not among them.
 var ownFields = []string{"session_id", "cache_salt", "token_ids", "block_hashes", "target_tier", "deadline", "worker"}
-
-// mostHashes is how many blocks may be named.
-const mostHashes = 1 << 20
 
 // longestSession is that of session ids everywhere, in bytes.
 const longestSession = 256
@@ -182,13 +180,8 @@ func (s *Server) decodePrefetch(body []byte, now time.Time) (*pipeline.PrefetchR
 		q.Chat.Prompt = &chat.Prompt{IDs: f.TokenIDs}
 		return q, nil
 	}
-	q.Hashes, err = seqHashes(f.Hashes)
-	return q, err
-}
-
-func parseHash(raw json.RawMessage) (kv.SeqHash, error) {
-	h, err := strconv.ParseUint(strings.Trim(string(raw), `"`), 10, 64)
-	return kv.SeqHash(h), err
+	q.Hashes = f.Hashes
+	return q, nil
 }
 
 // promptOf reads the members of a body that make a prompt.
@@ -209,6 +202,9 @@ func (s *Server) promptOf(members map[string]json.RawMessage) (*chat.Request, er
 
 // mistyped names the member that is of another type than it should be.
 func mistyped(err error) error {
+	if own, ok := errors.AsType[*wire.Error](err); ok {
+		return own
+	}
 	if e, ok := err.(*json.UnmarshalTypeError); ok {
 		return wire.Invalid(e.Field, "%s: expected %s, got a JSON %s", e.Field, e.Type, e.Value)
 	}

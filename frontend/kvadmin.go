@@ -10,7 +10,6 @@ import (
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/internal/wire"
-	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/nvext"
 	"github.com/dynago/dynago/pipeline"
 )
@@ -119,10 +118,10 @@ func (s *Server) retain(w http.ResponseWriter, r *http.Request) {
 func decodeRetention(body []byte) (model string, u engine.RetentionUpdate, err error) {
 	const most = 100
 	var f struct {
-		Model    string            `json:"model"`
-		Hashes   []json.RawMessage `json:"block_hashes"`
-		Priority *uint8            `json:"priority"`
-		TTL      any               `json:"ttl"`
+		Model    string   `json:"model"`
+		Hashes   prefixes `json:"block_hashes"`
+		Priority *uint8   `json:"priority"`
+		TTL      any      `json:"ttl"`
 	}
 	if err := json.Unmarshal(body, &f); err != nil {
 		return "", u, mistyped(err)
@@ -135,10 +134,7 @@ func decodeRetention(body []byte) (model string, u engine.RetentionUpdate, err e
 	case *f.Priority > most:
 		return "", u, wire.Invalid("priority", "priority must be from 0 to %d, got %d", most, *f.Priority)
 	}
-	u.Priority = *f.Priority
-	if u.Hashes, err = seqHashes(f.Hashes); err != nil {
-		return "", u, err
-	}
+	u.Priority, u.Hashes = *f.Priority, f.Hashes
 	if u.TTL, err = lifetime(f.TTL); err != nil {
 		return "", u, err
 	}
@@ -155,21 +151,4 @@ func lifetime(ttl any) (time.Duration, error) {
 		return 0, wire.Invalid("ttl", "ttl must be a time such as \"5m\", or a number of seconds above 0")
 	}
 	return d, nil
-}
-
-// seqHashes reads hashes of prefixes, which are numbers or, since they need 64 bits,
-// texts.
-func seqHashes(list []json.RawMessage) (hashes []kv.SeqHash, err error) {
-	if len(list) > mostHashes {
-		return nil, wire.Invalid("block_hashes", "block_hashes must have at most %d elements, got %d", mostHashes, len(list))
-	}
-	for i, raw := range list {
-		h, err := parseHash(raw)
-		if err != nil {
-			path := fmt.Sprintf("block_hashes[%d]", i)
-			return nil, wire.Invalid(path, "%s: expected a number of 64 bits, as such or as a string, got %s", path, wire.Clip(string(raw)))
-		}
-		hashes = append(hashes, h)
-	}
-	return hashes, nil
 }
