@@ -1,6 +1,8 @@
 package nvext
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +15,22 @@ const maxID = 256
 // MaxSalt is the greatest length of a cache salt, in bytes: each session is kept under
 // the one of its tenant.
 const MaxSalt = 1024
+
+// WithSalt returns e with the cache salt that a body has beside its extension object,
+// where that has none of its own. A nil e stays nil without a salt. e may be changed.
+func (e *Ext) WithSalt(beside string) (*Ext, error) {
+	if n := len(beside); n > MaxSalt {
+		return nil, fmt.Errorf("cache_salt must have at most %d bytes, got %d", MaxSalt, n)
+	}
+	if beside == "" {
+		return e, nil
+	}
+	if e == nil {
+		e = new(Ext)
+	}
+	e.CacheSalt = cmp.Or(e.CacheSalt, beside)
+	return e, nil
+}
 
 // check holds the rules that types do not express. It trims ids and URLs in
 // place.
@@ -87,7 +105,7 @@ func (c *SessionControl) check() error {
 	if err := checkID("session_control.session_id", &c.SessionID); err != nil {
 		return err
 	}
-	if c.Action != "" && !slices.Contains([]string{"open", "bind", "close"}, c.Action) {
+	if c.Action != "" && !slices.Contains([]string{SessionOpen, SessionBind, SessionClose}, c.Action) {
 		return wrong("session_control.action", "must be open, bind or close, got %q", clip(c.Action))
 	}
 	if c.Timeout != nil && *c.Timeout == 0 {

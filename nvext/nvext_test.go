@@ -3,6 +3,7 @@ package nvext_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/dynago/dynago/nvext"
@@ -30,6 +31,31 @@ func TestWorkerID(t *testing.T) {
 		}
 		if want != "" && fmt.Sprint(uint64(id)) != want {
 			t.Errorf("%s: got %d", in, id)
+		}
+	}
+}
+
+// A salt beside the extension object counts where that has none.
+func TestWithSalt(t *testing.T) {
+	long := strings.Repeat("x", nvext.MaxSalt+1)
+	for _, tc := range []struct {
+		ext          *nvext.Ext
+		beside, want string // "": there is no extension, or the salt is refused
+	}{
+		{nil, "", ""},
+		{nil, "blue", "blue"},
+		{&nvext.Ext{CacheSalt: "red"}, "", "red"},
+		{&nvext.Ext{CacheSalt: "red"}, "blue", "red"},
+		{new(nvext.Ext), "blue", "blue"},
+		{nil, long[1:], long[1:]},
+		{&nvext.Ext{CacheSalt: "red"}, long, ""},
+	} {
+		got, err := tc.ext.WithSalt(tc.beside)
+		if (err != nil) != (tc.beside == long) {
+			t.Errorf("%d bytes: %v", len(tc.beside), err)
+		}
+		if (got == nil) != (tc.want == "") || got != nil && got.CacheSalt != tc.want {
+			t.Errorf("%+v with %q: %+v", tc.ext, tc.beside, got)
 		}
 	}
 }

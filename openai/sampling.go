@@ -134,22 +134,12 @@ func (b *body) extension(c *Call, o Options, choices int) (*nvext.Ext, error) {
 		ext = decoded
 		c.Unknown = append(c.Unknown, unknown...)
 	}
-	if n := len(b.cacheSalt); n > nvext.MaxSalt {
-		return nil, wire.Invalid("cache_salt", "cache_salt must have at most %d bytes, got %d", nvext.MaxSalt, n)
+	ext, err := ext.WithSalt(b.cacheSalt)
+	if err != nil {
+		return nil, wire.Invalid("cache_salt", "%s", err)
 	}
-	if b.cacheSalt != "" {
-		if ext == nil {
-			ext = new(nvext.Ext)
-		}
-		ext.CacheSalt = cmp.Or(ext.CacheSalt, b.cacheSalt)
-	}
-	if ext == nil {
-		return nil, nil
-	}
-	for _, name := range ext.ExtraFields {
-		if name == "completion_token_ids" && choices > 1 {
-			return nil, wire.Invalid("nvext.extra_fields", "`nvext.extra_fields=[\"completion_token_ids\"]` requires exactly one generated choice")
-		}
+	if choices > 1 && ext.Fields().Has(nvext.WantCompletionTokenIDs) {
+		return nil, wire.Invalid("nvext.extra_fields", "`nvext.extra_fields=[\"completion_token_ids\"]` requires exactly one generated choice")
 	}
 	return ext, nil
 }

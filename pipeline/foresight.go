@@ -82,8 +82,7 @@ func (p *Pipeline) foresees(r *Request, model string) *foresight {
 		return nil
 	}
 	raw := ext.UseRawPrompt != nil && *ext.UseRawPrompt
-	closes := ext.SessionControl != nil && ext.SessionControl.Action == "close"
-	if r.Chat.Prompt != nil || raw || ext.TokenData != nil || r.Background || r.Chat.Sampling.Choices() > 1 || r.Identity.Final || closes {
+	if r.Chat.Prompt != nil || raw || ext.TokenData != nil || r.Background || r.Chat.Sampling.Choices() > 1 || r.Identity.Final || ext.SessionControl.Ends() {
 		return nil
 	}
 	f := &foresight{request: r, model: model}

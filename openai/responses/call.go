@@ -183,14 +183,8 @@ func (b *body) extension(c *Call, o Options) (*nvext.Ext, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n := len(b.cacheSalt); n > nvext.MaxSalt {
-		return nil, wire.Invalid("cache_salt", "cache_salt must have at most %d bytes, got %d", nvext.MaxSalt, n)
-	}
-	if b.cacheSalt != "" {
-		if ext == nil {
-			ext = new(nvext.Ext)
-		}
-		ext.CacheSalt = cmp.Or(ext.CacheSalt, b.cacheSalt)
+	if ext, err = ext.WithSalt(b.cacheSalt); err != nil {
+		return nil, wire.Invalid("cache_salt", "%s", err)
 	}
 	return ext, nil
 }

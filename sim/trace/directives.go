@@ -53,7 +53,7 @@ func (l *line[T]) asks(field string, object jsontext.Value, r *Request) error {
 			r.KV.Session.Timeout = time.Duration(*s.Timeout) * time.Second
 		}
 		r.KV.Session.Ephemeral = s.Ephemeral != nil && *s.Ephemeral
-		r.KV.EvictSession = s.Action == "close"
+		r.KV.EvictSession = s.Ends()
 	}
 	if k := ext.Retention; k != nil {
 		for i, g := range k.Ranges {
@@ -100,7 +100,7 @@ func extension(r *Request) (*nvext.Ext, error) {
 			ext.SessionControl.Ephemeral = &s.Ephemeral
 		}
 		if d.EvictSession {
-			ext.SessionControl.Action = "close"
+			ext.SessionControl.Action = nvext.SessionClose
 		}
 	}
 	if len(d.Ranges) > 0 || d.DecodePriority != nil {
