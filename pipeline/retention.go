@@ -91,6 +91,9 @@ func (p *Pipeline) wishesOf(r *Request, turns int) (*wishes, error) {
 	w.ranges = r.Ext.Retention.Ranges
 	moved := len(r.Chat.Turns) != turns // then nobody knows which turn is which
 	for i := range w.ranges {
+		if _, readable := w.ranges[i].Lifetime(); !readable {
+			p.Logger.Warn("nvext.retention.ranges: a ttl cannot be read, and counts as the usual one", "request", r.ID, "range", i, "ttl", w.ranges[i].TTL, "usual", nvext.DefaultLifetime)
+		}
 		k := w.ranges[i].Message
 		if k == nil {
 			continue
