@@ -48,7 +48,7 @@ func (c *collector) collected(now time.Time, live uint64) int {
 const calm = time.Second
 
 // spareCollections lets collector decide how far the heap of this process grows, once
-// it has started, unless its operator has.
+// it has started, and has it collected in lulls, unless its operator has set GOGC.
 var spareCollections = sync.OnceFunc(func() {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -63,6 +63,7 @@ var spareCollections = sync.OnceFunc(func() {
 		runtime.SetFinalizer(s, after)
 	}
 	time.AfterFunc(calm, func() { runtime.SetFinalizer(&sentinel{}, after) })
+	watchLulls()
 })
 
 // sentinel is an object that nobody needs: its finalizer runs behind each collection.
