@@ -90,24 +90,29 @@ const (
 )
 
 // Prefetch begins to bring blocks up. It never fails: what cannot be done is left
-// to the load that comes later. While a thousand or so are running, another one is
-// cancelled at once.
+// to the load that comes later. While a thousand or so are running, another one takes
+// the place of the one that is needed last, if that has not gone to the device yet and
+// is needed later, and else is cancelled at once.
 func (r *Registry) Prefetch(now time.Duration, req PrefetchRequest) Prefetch {
 	r.Advance(now)
 	r.nextID++
 	p := &prefetch{Prefetch: Prefetch{ID: PrefetchID(r.nextID), Requested: len(req.Hashes)}, req: req}
-	p.req.Hashes = slices.Clone(req.Hashes)
 	if p.req.Target = min(p.req.Target, kv.TierHost); r.cfg.Host == nil {
 		p.req.Target = kv.TierDevice
 	}
 	r.prefetchStats.Requests++
 	if len(r.early) >= runningPrefetches {
-		p.Missing = p.Requested
-		r.endPrefetch(p, PrefetchCancelled)
-		return p.Prefetch
+		last := r.neededLast()
+		if last == nil || last.req.Deadline <= max(req.Deadline, r.now) {
+			p.Missing = p.Requested
+			r.endPrefetch(p, PrefetchCancelled)
+			return p.Prefetch
+		}
+		r.endPrefetch(last, PrefetchCancelled)
 	}
 	r.early = append(r.early, p)
 	r.survey(p)
+	p.req.Hashes = slices.Clone(req.Hashes[:p.Already+p.Scheduled]) // of more than that nothing is here
 	p.start = r.now
 	if req.Deadline > 0 {
 		lead := req.Lead
@@ -118,6 +123,17 @@ func (r *Registry) Prefetch(now time.Duration, req PrefetchRequest) Prefetch {
 	}
 	r.Advance(r.now)
 	return p.Prefetch
+}
+
+// neededLast returns the prefetch with the latest deadline of those that have not gone
+// to the device yet, or nil. It may be a year away.
+func (r *Registry) neededLast() (last *prefetch) {
+	for _, p := range r.early {
+		if !p.begun && (last == nil || p.req.Deadline > last.req.Deadline) {
+			last = p
+		}
+	}
+	return last
 }
 
 // survey counts what is where and begins the first step.

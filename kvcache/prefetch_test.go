@@ -272,7 +272,8 @@ func TestPrefetchToHost(t *testing.T) {
 	}
 }
 
-// Prefetches for a time that is far away do not pile up.
+// Prefetches for a time that is far away do not pile up, nor do they keep those out that
+// are needed sooner.
 func TestTooManyPrefetches(t *testing.T) {
 	p := depot(t, 16)
 	req := kvcache.PrefetchRequest{Hashes: chain[:2], Target: kv.TierDevice, Deadline: 1000 * time.Hour, Lead: time.Second}
@@ -288,6 +289,22 @@ func TestTooManyPrefetches(t *testing.T) {
 	p.r.CancelPrefetch(0, first.ID)
 	if got := p.r.Prefetch(0, req); got.State != kvcache.PrefetchRunning {
 		t.Errorf("after one has ended: %+v", got)
+	}
+	later := req
+	later.Deadline++
+	if got := p.r.Prefetch(0, later); got.State != kvcache.PrefetchCancelled {
+		t.Errorf("one that is needed later than all: %+v", got)
+	}
+	sooner := req
+	sooner.Deadline--
+	if got := p.r.Prefetch(0, sooner); p.state(got.ID).State != kvcache.PrefetchRunning {
+		t.Errorf("one that is needed sooner: %+v", got)
+	}
+	soon := kvcache.PrefetchRequest{Hashes: chain[:2], Target: kv.TierDevice}
+	for range 2000 {
+		if got := p.r.Prefetch(0, soon); got.Scheduled != 2 || got.Missing != 0 {
+			t.Fatalf("one that is needed soon: %+v", got)
+		}
 	}
 }
 
