@@ -29,6 +29,7 @@ func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
 		more = append(more, prefetchDescription())
 	}
 	if !s.NoAdmin && !s.SeparateAdmin {
+		more = append(more, kvStatsDescription())
 		if s.Roster != nil {
 			more = append(more, workersDescription())
 		}

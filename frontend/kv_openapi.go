@@ -55,17 +55,34 @@ const (
 		`"worker":{"oneOf":[{"const":"auto"},{"type":"integer"},{"type":"string","pattern":"^[0-9]+$"}],"default":"auto"}}}`
 )
 
+const modelQuery = `[{"name":"model","in":"query","description":"all models without it","schema":{"type":"string"}}]`
+
+// kvStatsDescription tells of the route by which operators see what is cached.
+func kvStatsDescription() openai.Description {
+	return openai.Description{
+		Operations: []openai.Operation{{
+			Method: "get", Path: kvStatsPath, ID: "cacheStats", Summary: "Tell what the router knows of caches, and how true that is",
+			Params: modelQuery, Answer: schemaRef("CacheStats"), Refusals: map[int]string{},
+		}},
+		Schemas: map[string]string{
+			"CacheStats": `{"type":"object","required":["index","ranks"],"properties":{` +
+				`"index":{"type":"object","required":["prefixes","blocks"],"properties":{"prefixes":{"type":"integer","description":"Distinct blocks, with everything before them."},"blocks":{"type":"integer","description":"Over all ranks."}}},` +
+				`"ranks":{"type":"array","items":{"type":"object","required":["worker_id","worker","model","dp_rank","cached_blocks"],"properties":{"worker_id":{"type":"integer"},"worker":{"type":"string"},"model":{"type":"string"},"dp_rank":{"type":"integer"},"cached_blocks":{"type":"integer"},` +
+				`"prediction":{"type":"object","description":"What answers have shown, absent before the first of them.","required":["answers","predicted_tokens","reported_tokens","drift","doubted"],"properties":{"answers":{"type":"integer"},"predicted_tokens":{"type":"integer"},"reported_tokens":{"type":"integer"},"drift":{"type":"number","minimum":0,"maximum":1,"description":"Share of blocks that were not as expected, of late."},"doubted":{"type":"boolean"}}}}}}}}`,
+		},
+	}
+}
+
 // careDescription tells of the routes by which operators look after caches.
 func careDescription() openai.Description {
 	guarded := map[int]string{http.StatusForbidden: "The server listens to other machines, and this route changes it"}
 	wrong := maps.Clone(guarded)
 	wrong[http.StatusBadRequest] = "The body is malformed or breaks a rule"
-	const model = `[{"name":"model","in":"query","description":"all models without it","schema":{"type":"string"}}]`
 	return openai.Description{
 		Operations: []openai.Operation{
 			{
 				Method: "post", Path: "/v1/kv/flush", ID: "flushCaches", Summary: "Empty the caches of workers",
-				Params: model, Answer: `{"type":"object","properties":{"flushed":` + caredList + `,"failed":` + caredList + `}}`, Refusals: guarded,
+				Params: modelQuery, Answer: `{"type":"object","properties":{"flushed":` + caredList + `,"failed":` + caredList + `}}`, Refusals: guarded,
 			},
 			{
 				Method: "post", Path: "/v1/kv/retain", ID: "retainBlocks", Summary: "Say what blocks are worth",
@@ -74,7 +91,7 @@ func careDescription() openai.Description {
 			},
 			{
 				Method: "post", Path: "/clear_kv_blocks", ID: "clearBlocks", Summary: "The same as /v1/kv/flush, in the words of others",
-				Params: model, Answer: `{"type":"object"}`, Refusals: guarded,
+				Params: modelQuery, Answer: `{"type":"object"}`, Refusals: guarded,
 			},
 		},
 	}

@@ -23,10 +23,12 @@ type Caretaker interface {
 
 // kvAdminRoutes are the routes by which operators look after caches.
 func (s *Server) kvAdminRoutes() []route {
+	stats := route{"GET", "", kvStatsPath, s.kvStats}
 	if s.Caretaker == nil {
-		return nil
+		return []route{stats}
 	}
 	return []route{
+		stats,
 		{"POST", "", "/v1/kv/flush", s.changing(s.flush)},
 		{"POST", "", "/v1/kv/retain", s.changing(s.retain)},
 		{"POST", "", "/clear_kv_blocks", s.changing(s.clearBlocks)},
