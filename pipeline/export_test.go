@@ -126,5 +126,8 @@ const MostEndings = mostEndings
 // EndSession lets an engine be told of the end of a session.
 func (p *Pipeline) EndSession(e *router.SessionEnd) { p.endings.end(e) }
 
+// MostPrefetches is how many prefetches can be asked about.
+const MostPrefetches = mostPrefetches
+
 // Settle returns when all is done that requests have left behind.
 func (p *Pipeline) Settle() { p.behind.running.Wait() }

@@ -70,10 +70,23 @@ func (s *prefetches) add(b begunPrefetch) string {
 	name := "pf_" + rand.Text()
 	s.known[name] = &b
 	if s.order = append(s.order, name); len(s.order) > mostPrefetches {
-		delete(s.known, s.order[0])
-		s.order = s.order[1:]
+		s.forgetLocked()
 	}
 	return name
+}
+
+// forgetLocked forgets the eldest prefetch of the tenant that has most. The lock must be
+// held.
+func (s *prefetches) forgetLocked() {
+	of, most := map[string]int{}, ""
+	for _, b := range s.known {
+		if of[b.tenant]++; of[b.tenant] > of[most] {
+			most = b.tenant
+		}
+	}
+	i := slices.IndexFunc(s.order, func(name string) bool { return s.known[name].tenant == most })
+	delete(s.known, s.order[i])
+	s.order = slices.Delete(s.order, i, i+1)
 }
 
 // of returns a tenant's prefetch.

@@ -25,7 +25,7 @@ type bearer struct {
 
 func (k *bearer) Prefetch(_ context.Context, q engine.PrefetchRequest) (engine.PrefetchState, error) {
 	k.asked = append(k.asked, q)
-	return engine.PrefetchState{ID: fmt.Sprint(len(q.TokenIDs)), State: "running", Requested: len(q.TokenIDs) / 16}, nil
+	return engine.PrefetchState{ID: fmt.Sprint(len(q.TokenIDs), q.TokenIDs[:min(2, len(q.TokenIDs))]), State: "running", Requested: len(q.TokenIDs) / 16}, nil
 }
 
 func (k *bearer) PrefetchState(_ context.Context, id string) (engine.PrefetchState, error) {
@@ -112,6 +112,37 @@ func TestPrefetch(t *testing.T) {
 	}
 	if c := h.Prefetches(); c != (pipeline.PrefetchCounts{Begun: 6, Refused: 1, Cancelled: 1}) {
 		t.Errorf("counted %+v", c)
+	}
+}
+
+// However many prefetches a tenant begins, those of others can be asked about.
+func TestManyPrefetchesOfOneTenant(t *testing.T) {
+	k := newBearer()
+	h := newHouse(t, pipeline.Config{}, k)
+	ask := func(tenant string, n uint32) string {
+		t.Helper()
+		ids := []uint32{n / 100, n % 100} // by which the engine names it
+		p, err := h.Prefetch(t.Context(), &pipeline.PrefetchRequest{
+			Chat: &chat.Request{API: chat.APICompletions, Model: "test/model", Prompt: &chat.Prompt{IDs: ids}}, Tenant: tenant,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.ID
+	}
+	own, first := ask("quiet", 0), ask("loud", 1)
+	last := ""
+	for n := range uint32(pipeline.MostPrefetches) {
+		last = ask("loud", 2+n)
+	}
+	if _, err := h.PrefetchState(t.Context(), "quiet", own); err != nil {
+		t.Errorf("of the quiet one: %v", err)
+	}
+	if _, err := h.PrefetchState(t.Context(), "loud", last); err != nil {
+		t.Errorf("the last of the loud one: %v", err)
+	}
+	if p, err := h.PrefetchState(t.Context(), "loud", first); engine.KindOf(err) != engine.NotFound {
+		t.Errorf("the first of the loud one: %+v, %v", p, err)
 	}
 }
 
