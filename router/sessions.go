@@ -226,14 +226,22 @@ func (s *sessions) beside(a *wish) bool {
 
 // add makes a binding, or returns nil if there is no room.
 func (s *sessions) add(a *wish) *binding {
-	if len(a.key.salt) > longestSalt || !s.room(a.key) {
+	denied := a.engine && !s.keeps()
+	if len(a.key.salt) > longestSalt || denied && s.strict || !s.room(a.key) {
 		s.count.Unbound++
 		return nil
 	}
-	b := &binding{key: a.key, SessionTerms: a.SessionTerms, wanted: a.engine, explicit: a.control}
+	if denied {
+		s.count.Degraded++
+	}
+	b := &binding{key: a.key, SessionTerms: a.SessionTerms, wanted: a.engine && !denied, explicit: a.control}
 	s.put(b)
 	return b
 }
+
+// keeps says whether engines may keep one more session. Idle ones that they keep make
+// no room for others, and may last a year, so that they have half of the table.
+func (s *sessions) keeps() bool { return len(s.dues)-s.spare.Len() < max(1, s.limit/2) }
 
 // put puts a binding into the table, maybe in the place of one that closes.
 func (s *sessions) put(b *binding) {
@@ -251,7 +259,7 @@ func (s *sessions) setUp(b *binding, a *wish) {
 	}
 	b.Timeout, b.explicit = a.Timeout, true
 	b.Ephemeral = b.Ephemeral || a.Ephemeral
-	b.wanted = b.wanted || a.engine && !a.tried
+	b.wanted = b.wanted || a.engine && !a.tried && s.keeps()
 }
 
 func (s *sessions) await(b *binding, w *sessionWaiter, a *wish) {

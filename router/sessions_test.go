@@ -230,6 +230,55 @@ func TestKeptSessionsStay(t *testing.T) {
 	}
 }
 
+// Sessions that engines keep, maybe for a year, leave half of the table to others.
+func TestKeptSessionsLeaveRoom(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		s := newSessions(4, strict)
+		for i, id := range []string{"a", "b"} {
+			b := s.must(t, control(id, OpenSession, mostSessionTTL), nil, at(i), selects)
+			if opens, _ := s.bind(b, on(1), false); !opens {
+				t.Fatalf("nobody opens %s", id)
+			}
+			s.opened(b, nil)
+			s.release(b, leased{served: true, first: true}, at(i))
+		}
+		open := control("c", OpenSession, mostSessionTTL)
+		if strict {
+			if _, _, _, err := s.enter(open, nil, at(2)); engine.KindOf(err) != engine.ResourceExhausted {
+				t.Errorf("a third one: %v", err)
+			}
+		} else {
+			b := s.must(t, open, nil, at(2), selects)
+			if opens, _ := s.bind(b, on(1), false); opens {
+				t.Error("a third one is opened")
+			}
+			s.release(b, leased{served: true, first: true}, at(2))
+			if b = s.must(t, open, nil, at(2), follow); s.order(b, on(1)) {
+				t.Error("a third one is opened by its second turn")
+			}
+			s.release(b, leased{served: true}, at(2))
+		}
+		for i, id := range []string{"d", "e", "f"} {
+			b := s.must(t, by(id), nil, at(3+i), selects)
+			s.bind(b, on(1), false)
+			s.release(b, leased{served: true, first: true}, at(3+i))
+		}
+		c := s.stats()
+		if want := map[bool]uint64{false: 1}[strict]; c.Kept != 2 || c.Bindings != 4 || c.Degraded != want {
+			t.Errorf("strict %v: %+v", strict, c)
+		}
+		// Who ends makes room for another one.
+		s.release(s.must(t, control("a", CloseSession, 0), nil, at(7), follow), leased{final: true, served: true}, at(7))
+		for _, b := range s.endings() {
+			s.told(b)
+		}
+		b := s.must(t, control("g", OpenSession, time.Minute), nil, at(8), selects)
+		if opens, _ := s.bind(b, on(1), false); !opens {
+			t.Error("no room when one has ended")
+		}
+	}
+}
+
 func BenchmarkSessions(b *testing.B) {
 	s := newSessions(mostSessions, false)
 	wishes := make([]*wish, mostSessions)
