@@ -67,11 +67,22 @@ var schemas = map[string]string{
 	"Error":          `{"type":"object","required":["error","message","type","code"],"properties":{"error":{"type":"object","required":["message","type","param","code"],"properties":{"message":{"type":"string"},"type":{"type":"string"},"param":{"type":["string","null"]},"code":{"type":["string","null"]}}},"message":{"type":"string"},"type":{"type":"string"},"code":{"type":"integer"},"details":{"type":"object"}}}`,
 }
 
-// extension are the schemas of what requests and answers have beside what their APIs
-// know. All of these refer to them.
-//
 //go:embed nvext.json
 var extension []byte
+
+// extensionSchemas are those of what requests and answers have beside what their APIs
+// know. All of these refer to them.
+func extensionSchemas() map[string]string {
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(extension, &raw); err != nil {
+		panic("openai: nvext.json: " + err.Error())
+	}
+	named := make(map[string]string, len(raw))
+	for name, schema := range raw {
+		named[name] = string(schema)
+	}
+	return named
+}
 
 // OpenAPI returns the OpenAPI 3.1 document of the routes whose bodies this
 // package knows, as JSON. Request schemas come from the tables that decode them.
@@ -88,7 +99,7 @@ func OpenAPI(title, version string, overloadStatus int, more ...Description) []b
 		404: "The model is unknown",
 		503: "The model or the service is not ready", overloadStatus: "All workers are busy",
 	}
-	all := Description{operations, schemas}
+	all := Description{operations, schemas}.with(Description{Schemas: extensionSchemas()})
 	for _, d := range more {
 		all = all.with(d)
 	}
@@ -121,10 +132,7 @@ func OpenAPI(title, version string, overloadStatus int, more ...Description) []b
 		}
 		paths[op.Path][op.Method] = entry
 	}
-	var components map[string]json.RawMessage
-	if err := json.Unmarshal(extension, &components); err != nil {
-		panic("openai: nvext.json: " + err.Error())
-	}
+	components := make(map[string]json.RawMessage, len(all.Schemas))
 	for name, schema := range all.Schemas {
 		components[name] = json.RawMessage(schema)
 	}
@@ -138,10 +146,15 @@ func OpenAPI(title, version string, overloadStatus int, more ...Description) []b
 	return doc
 }
 
-// with returns what both tell.
+// with returns what both tell. A name that both have would hide one of its schemas.
 func (d Description) with(more Description) Description {
 	both := maps.Clone(d.Schemas)
-	maps.Copy(both, more.Schemas)
+	for name, schema := range more.Schemas {
+		if _, ok := both[name]; ok {
+			panic("openai: there are two schemas of the name " + name)
+		}
+		both[name] = schema
+	}
 	return Description{slices.Concat(d.Operations, more.Operations), both}
 }
 
