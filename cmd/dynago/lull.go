@@ -25,11 +25,11 @@ type lull struct {
 type usage struct {
 	allocated uint64 // since the start
 	live      uint64 // left by the last collection
-	held      uint64 // in objects now, dead ones included
+	held      uint64 // now: objects, dead ones included, and room kept for more
 }
 
 // due takes a look, and says whether the heap should be collected: a server that has
-// allocated next to nothing in two looks, over a heap of which a fifth may be dead.
+// allocated next to nothing in two looks, over a heap of which a fifth may be of no use.
 func (l *lull) due(u usage) bool {
 	worked := u.allocated - l.allocated
 	l.allocated = u.allocated
@@ -55,7 +55,7 @@ func watchLulls() {
 }
 
 func heapUsage() usage {
-	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}}
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
 	metrics.Read(samples)
-	return usage{samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64()}
+	return usage{samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64() + samples[3].Value.Uint64()}
 }
