@@ -16,7 +16,7 @@ import (
 
 func TestRefusals(t *testing.T) {
 	for args, want := range map[string]string{
-		"":                              "want place, routing, queue, workflow, pins or subagents",
+		"":                              "want place, routing, queue, workflow, pins, subagents or foresight",
 		"races":                         `"races"`,
 		"routing -workload tides":       `"tides": want conversation, synthetic, agents, one-prefix, long-answers`,
 		"routing -short -timing guess":  "timing_model",
