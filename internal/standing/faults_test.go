@@ -111,7 +111,7 @@ func TestFaultsOfOneWorkerStayThere(t *testing.T) {
 		"snapshots are cut off": {one(4, func(b kv.Batch, r *rand.Rand) []kv.Batch {
 			return []kv.Batch{{Rank: b.Rank, Epoch: b.Epoch, Snapshot: kv.SnapshotPart, Events: []kv.Event{{Blocks: blocks(r, 20)}}}, b}
 		}), "KV events are missing"},
-		"streams end at once": {func(b kv.Batch, r *rand.Rand) []kv.Batch { return nil }, ""},
+		"streams end at once": {func(b kv.Batch, r *rand.Rand) []kv.Batch { return nil }, "KV events have become void"},
 		"ranks that are not there": {one(2, func(b kv.Batch, r *rand.Rand) []kv.Batch {
 			other := b
 			other.Rank = 1 + r.Uint32()>>1
