@@ -49,7 +49,7 @@ func pins(short bool) (any, error) {
 	c.Leads, c.Rate = 120, 0.12
 	c.PinTTL, c.Pinned = 5*time.Minute, 1.0/20
 	if short {
-		c.Leads = 40
+		c.Leads = 24
 	}
 	asking, err := collect(c.Requests())
 	if err != nil {
