@@ -12,9 +12,10 @@ import (
 // found out by trying, and it keeps to it: on its way from one worker to the next
 // it meets only such as take it in the same form.
 
-// doorOf returns the form in which a worker is sent requests.
+// doorOf returns the form in which a worker is sent requests for text. Who takes
+// tensors and nothing else has a door of its own, which is never that of text.
 func doorOf(card *engine.Card) engine.Input {
-	for _, in := range []engine.Input{engine.InputTokens, engine.InputChat, engine.InputText} {
+	for _, in := range []engine.Input{engine.InputTokens, engine.InputChat, engine.InputText, engine.InputTensor} {
 		if card.Accept(in) {
 			return in
 		}
@@ -47,5 +48,13 @@ func noTokens(card *engine.Card) error {
 	return &engine.Error{
 		Kind: engine.Unsupported, Param: "model", Code: "unsupported_parameter",
 		Message: "Model '" + card.Model + "' is served as conversations alone (" + card.Engine + "): its tokenizer is not here, so that tokens can neither be counted nor shown",
+	}
+}
+
+// noText is the error for those who ask a model for text that takes tensors alone.
+func noText(card *engine.Card) error {
+	return &engine.Error{
+		Kind: engine.NotFound, Param: "model", Code: "model_not_found",
+		Message: "The model `" + card.Model + "` takes tensors, and gives no text: it is served over KServe alone",
 	}
 }

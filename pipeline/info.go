@@ -29,6 +29,10 @@ type ModelInfo struct {
 	// somebody would have to play besides.
 	Roles   map[engine.Role]RoleInfo
 	Missing []engine.Role
+	// Card is that of one of its workers, of a ready one if there is any; nil if all
+	// are refused. It says in which forms the model takes requests, and must not be
+	// changed.
+	Card *engine.Card
 	// Of the first worker that told them; 0: unknown.
 	BlockSize, TotalBlocks, MaxSeqs, MaxBatchedTokens int
 	// What is remembered of prompts, of answers and of tools; nil where nothing is,
@@ -102,6 +106,9 @@ func (p *Pipeline) Models() []ModelInfo {
 		}
 		if w.Refusal() != nil {
 			continue // it is another model by the same name
+		}
+		if m.Card == nil || w.Ready() && m.Workers == 0 {
+			m.Card = card
 		}
 		for _, alias := range card.Aliases {
 			if !slices.Contains(m.Aliases, alias) {

@@ -140,6 +140,9 @@ func (p *Pipeline) serves(name string) (*fleet.Worker, *engine.Card, error) {
 		}
 	}
 	if of != nil {
+		if doorOf(of) == engine.InputTensor {
+			return nil, nil, noText(of)
+		}
 		return worker, of, nil
 	}
 	if known == "" {
@@ -156,7 +159,7 @@ func better(card, than *engine.Card, name string) bool {
 		return a
 	}
 	if a, b := doorOf(card), doorOf(than); a != b {
-		return a == engine.InputTokens || a == engine.InputChat && b == engine.InputText
+		return a == engine.InputTokens || b == engine.InputTensor || a == engine.InputChat && b == engine.InputText
 	}
 	return card.ContextLength > than.ContextLength
 }
@@ -175,7 +178,7 @@ func adapterOf(card *engine.Card, name string) string {
 func (p *Pipeline) Preload() error {
 	for _, w := range p.Fleet.Snapshot() {
 		card := w.Status().Card
-		if card == nil || doorOf(card) == engine.InputChat {
+		if card == nil || doorOf(card) == engine.InputChat || doorOf(card) == engine.InputTensor {
 			continue
 		}
 		if _, err := p.models.get(card); err != nil {
