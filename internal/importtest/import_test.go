@@ -103,10 +103,12 @@ var plan = []room{
 
 	{name: "pipeline", floor: 4, never: noHTTP},
 
-	{name: "openai", floor: 5, sees: []string{"internal/aside", "internal/wire"}, seenBy: append([]string{"openai/responses"}, wire...)},
+	{name: "openai", floor: 5, sees: []string{"internal/aside", "internal/wire"}, seenBy: append([]string{"kserve", "openai/responses"}, wire...)},
 	{name: "openai/responses", floor: 5, sees: []string{"internal/aside", "internal/envelope", "internal/wire", "openai"}, seenBy: append([]string{"openai/responses/store"}, wire...)},
 	{name: "openai/responses/store", floor: 5, sees: []string{"internal/wire", "openai/responses"}, seenBy: wire},
 	{name: "anthropic", floor: 5, sees: []string{"internal/aside", "internal/envelope", "internal/wire"}, seenBy: wire},
+
+	{name: "kserve", floor: 5, sees: []string{"internal/aside", "internal/gen/inferencepb", "internal/wire", "openai"}, seenBy: append([]string{"frontend/rpc"}, wire...)},
 
 	{name: "sim", floor: 6, never: noHTTP},
 	{name: "sim/trace", floor: 5, never: noHTTP},
@@ -124,6 +126,7 @@ var plan = []room{
 	{name: "internal/envelope", outside: true, never: noHTTP},
 	{name: "internal/aside", outside: true, sees: []string{"chat", "internal/wire", "nvext"}},
 	{name: "internal/wire", outside: true, sees: []string{"engine"}},
+	{name: "internal/gen/inferencepb", outside: true},
 	{name: "internal/config", outside: true, seenBy: []string{"cmd/dynago"}},
 	{name: "internal/fake/hostile", outside: true, seenBy: []string{}},
 	{name: "internal/fake/chat", outside: true, sees: []string{"engine", "engine/mock"}, seenBy: command},
