@@ -75,10 +75,17 @@ func (r *Request) query(ids []uint32) *router.Query {
 		Recompute: r.Chat.Sampling.PromptLogprobs != nil, Background: r.Background, Class: r.Class,
 		Session: router.Session{ID: r.Identity.Key, Parent: r.Identity.Parent, Final: r.Identity.Final, Input: inputOf(r.Chat), Control: r.control()},
 	}
-	if r.Ext == nil {
-		return q
+	steer(q, r.Ext)
+	return q
+}
+
+// steer tells the router what a client says of how soon its request is to run, and
+// where.
+func steer(q *router.Query, ext *nvext.Ext) {
+	if ext == nil {
+		return
 	}
-	if h := r.Ext.AgentHints; h != nil {
+	if h := ext.AgentHints; h != nil {
 		switch {
 		case h.Priority != nil:
 			q.Priority = max(0, float64(*h.Priority))
@@ -92,15 +99,14 @@ func (r *Request) query(ids []uint32) *router.Query {
 			q.Expected = *h.OSL
 		}
 	}
-	if t := r.Ext.Router; t != nil {
+	if t := ext.Router; t != nil {
 		q.TTFT, q.ITL = hoped(t.TTFT), hoped(t.ITL)
 	}
-	if c := r.Ext.RoutingConstraints; c != nil {
+	if c := ext.RoutingConstraints; c != nil {
 		// Each once: every worker is held against them, more than once if they wait.
 		q.Require = slices.Compact(slices.Sorted(slices.Values(c.RequiredTaints)))
 		q.Prefer = c.PreferredTaints
 	}
-	return q
 }
 
 // hoped returns a latency of so many milliseconds; 0 if there is none to hope for.
