@@ -31,8 +31,13 @@ func (p *Pipeline) Flush(ctx context.Context, model string) []Upkeep {
 		if !ok || !slices.Contains(card.Controls, engine.ControlReset) {
 			return engine.Errorf(engine.Unsupported, "the engine %s cannot be told to forget its cache", card.Engine)
 		}
+		wiped := func(bool) {}
+		if p.Router != nil {
+			wiped = p.Router.Wiping(w.ID())
+		}
 		var err error
 		u.Answer, err = c.Control(ctx, engine.ControlReset, json.RawMessage(`{}`))
+		wiped(err == nil)
 		return err
 	})
 }

@@ -37,6 +37,7 @@ func (f feed) Apply(t kv.Target, b kv.Batch) {
 		return
 	}
 	anew, lost, fewer := b.Gap == kv.GapRestart, b.Gap != "", b.Gap != ""
+	f.wipings.hear(t, &b)
 	if lost {
 		f.removeTarget(t)
 	}

@@ -57,6 +57,7 @@ type Router struct {
 	sharedErrors atomic.Uint64
 	asked        atomic.Uint64
 	intake       intake
+	wipings      wipings
 
 	expiry time.Duration // of requests of which nothing is heard
 	// prefillModel, if not nil, lets outstanding prefill shrink as time passes.

@@ -2,6 +2,7 @@ package mock
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -123,6 +124,22 @@ func (r *rank) prefetch(p kvcache.Prefetch) engine.PrefetchState {
 		ID: fmt.Sprintf(prefetchName, r.journal.epoch, r.journal.rank, p.ID), State: p.State.String(),
 		Requested: p.Requested, Already: p.Already, Scheduled: p.Scheduled, Missing: p.Missing, Loaded: p.Loaded, Failed: p.Failed,
 	}
+}
+
+// Control implements [engine.Controller]: reset makes every rank forget what it has
+// cached and does not share with others. One that has something to do refuses, as
+// servers do, and keeps what it has.
+func (e *Engine) Control(_ context.Context, name string, _ json.RawMessage) (json.RawMessage, error) {
+	if name != engine.ControlReset {
+		return nil, engine.Errorf(engine.Unsupported, "the mock engine has no control %q", name)
+	}
+	if err := e.ask(nil, func(*rank, time.Duration) {}); err != nil {
+		return nil, err
+	}
+	if !e.Forget() {
+		return nil, engine.Errorf(engine.Unavailable, "the mock engine has requests whose blocks are in use: reset it when they have ended")
+	}
+	return nil, nil
 }
 
 // CacheStats tells what the caches of each rank have done.

@@ -160,6 +160,53 @@ func TestControlsWhileDraining(t *testing.T) {
 	}
 }
 
+// What an engine is told to forget is not cached any more, and its events say so before
+// they tell of anything that it has cached since.
+func TestReset(t *testing.T) {
+	e := open(t, mock.Config{Source: mock.SourceRandom}, slow)
+	reset := func() error {
+		_, err := e.Control(t.Context(), engine.ControlReset, nil)
+		return err
+	}
+	long := asking(1000, 10)
+	long.Stop.MaxTokens = 100
+	for _, err := range e.Generate(t.Context(), long) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := reset(); engine.KindOf(err) != engine.Unavailable {
+			t.Errorf("while a request runs: %v", err)
+		}
+		break
+	}
+	first, again := last(t, e, asking(0, 48)), last(t, e, asking(0, 48))
+	if *first.Usage.Cached != 0 || *again.Usage.Cached != 32 {
+		t.Fatalf("%d, %d tokens were cached", *first.Usage.Cached, *again.Usage.Cached)
+	}
+	if err := reset(); err != nil {
+		t.Fatal(err)
+	}
+	if after := last(t, e, asking(0, 48)); *after.Usage.Cached != 0 {
+		t.Errorf("%d tokens are cached after a reset", *after.Usage.Cached)
+	}
+	stored, _ := e.Cache(0)
+	now := cacheView{}
+	if err := now.apply(stored); err != nil || len(now) != 3 {
+		t.Errorf("%d blocks are there now, %v", len(now), err)
+	}
+	if _, err := e.Control(t.Context(), "dance", nil); engine.KindOf(err) != engine.Unsupported {
+		t.Errorf("an unknown control: %v", err)
+	}
+	e.Drain()
+	if err := reset(); err != nil {
+		t.Errorf("while draining: %v", err)
+	}
+	e.Close()
+	if err := reset(); engine.KindOf(err) != engine.Unavailable {
+		t.Errorf("of a closed engine: %v", err)
+	}
+}
+
 // What is asked of an engine without a request goes on by itself, and is told.
 func TestControlsGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -91,6 +91,7 @@ var (
 	_ engine.Sessioner     = (*Engine)(nil)
 	_ engine.Pinner        = (*Engine)(nil)
 	_ engine.Prefetcher    = (*Engine)(nil)
+	_ engine.Controller    = (*Engine)(nil)
 )
 
 // New returns an engine that is ready, or will be once its start-up time has

@@ -40,16 +40,11 @@ func (c *Core) happen(e kv.Event, ns kv.Namespace) {
 	}
 }
 
-// Forget drops everything that is cached and is not shared. It is false, and nothing
-// happens, while a request has blocks.
+// Forget drops everything that is cached and is not shared, and all sessions. It is
+// false, and nothing happens, while there is a request.
 func (c *Core) Forget(now time.Duration) bool {
-	if len(c.running)+c.parked()+c.kept > 0 {
+	if len(c.running)+c.parked()+c.kept > 0 || c.waiting.head != nil {
 		return false
-	}
-	for r := c.waiting.head; r != nil; r = r.next {
-		if len(r.blocks) > 0 {
-			return false
-		}
 	}
 	var s *Shared
 	if c.below != nil {
@@ -57,6 +52,9 @@ func (c *Core) Forget(now time.Duration) bool {
 		s = c.below.shared
 	}
 	fresh := newCore(c.args, s, nil)
+	if c.below != nil {
+		fresh.below.contents = c.below.contents // of what is shared, and still there
+	}
 	c.pool, c.below = fresh.pool, fresh.below
 	return true
 }
@@ -104,5 +102,6 @@ func (r *rank) forget() bool {
 	cleared := []kv.Event{{Kind: kv.Cleared}}
 	r.journal.append(cleared)
 	r.report(Report{Events: cleared, Stores: make([]Store, 1)})
+	r.tell(r.core.news()) // what is shared is there as before
 	return true
 }

@@ -33,6 +33,7 @@ func (a *Args) Card(model string) *engine.Card {
 	}
 	if a.EnablePrefixCaching {
 		c.Features = append(c.Features, engine.FeatureEvents)
+		c.Controls = []string{engine.ControlReset}
 	}
 	c.Features = append(c.Features, a.cacheFeatures()...)
 	if c.Role == engine.Prefill { // whoever decodes takes blocks in either way
