@@ -20,12 +20,28 @@ const Version = "1"
 // share memory with the message that it came in.
 type Request struct {
 	ID, Model, Version string
-	Inputs             []engine.Tensor // names are unique; Data fits Datatype and Shape
-	Outputs            []Wanted        // none: all
-	Parameters         engine.Parameters
+	// Inputs have names of their own each. Whether their data are what datatype and
+	// shape say is for the model to judge: one of text has words of its own for what
+	// is wrong with its few inputs, and for all others [Request.Tensors] tells.
+	Inputs     []engine.Tensor
+	Outputs    []Wanted // none: all
+	Parameters engine.Parameters
 	// Raw says that inputs came as bytes. Answers go in the form in which requests
 	// came.
 	Raw bool
+
+	faults []error // what is wrong with the data of each input; nil: nothing
+}
+
+// fault remembers what is wrong with the data of an input, if anything is.
+func (r *Request) fault(input int, err error) {
+	if err == nil {
+		return
+	}
+	if r.faults == nil {
+		r.faults = make([]error, len(r.Inputs))
+	}
+	r.faults[input] = err
 }
 
 // Wanted is an output that a client asks for.
