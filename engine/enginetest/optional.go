@@ -205,6 +205,7 @@ func tensors(t *testing.T, s *Subject) {
 			t.Fatal(err)
 		}
 		responses++
+		got.Parameters = nil // they are the worker's
 		if want := (&engine.TensorResponse{ID: "a", Model: card.Model, Version: "2", Outputs: inputs}); !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v\nwant %+v", got, want)
 		}

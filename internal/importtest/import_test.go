@@ -84,6 +84,7 @@ var plan = []room{
 	{name: "engine/live", floor: 2, sees: []string{"engine"}, never: noHTTP},
 	{name: "engine/llamacpp", floor: 2, sees: []string{"engine", "engine/httpapi"}, seenBy: adapted},
 	{name: "engine/answer", floor: 2, sees: []string{"engine"}, seenBy: []string{"engine/ollama", "engine/openai"}, never: noHTTP},
+	{name: "engine/echo", floor: 2, sees: []string{"engine", "internal/gen/inferencepb"}, seenBy: command, never: noHTTP},
 	{name: "engine/ollama", floor: 2, sees: []string{"engine", "engine/answer", "engine/httpapi"}, seenBy: adapted},
 	{name: "engine/openai", floor: 2, sees: []string{"engine", "engine/answer", "engine/httpapi"}, seenBy: adapted},
 	{name: "engine/mock", floor: 2, sees: []string{"engine"}, seenBy: append([]string{"sim", "bench/events", "bench/virtual", "internal/fake/chat", "internal/fake/llama", "internal/fake/ollama", "internal/fake/publish", "internal/fake/sglang", "internal/fake/trtllm", "internal/fake/vllm"}, command...), never: noHTTP},
