@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -59,9 +60,12 @@ type Range struct {
 	TTL      time.Duration // 0 = for ever
 }
 
+// WholeSequence, as the end of a [Pin], is that of the answer.
+const WholeSequence = math.MaxUint32
+
 // Pin asks that the first UpTo tokens of the prompt stay cached for TTL.
 type Pin struct {
-	UpTo uint32 // floored to whole blocks
+	UpTo uint32 // floored to whole blocks; or WholeSequence
 	TTL  time.Duration
 	Hard bool
 }

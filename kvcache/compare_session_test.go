@@ -51,7 +51,6 @@ func (m *keeper) open(id kvcache.SessionID, o kvcache.SessionOptions) *known {
 		return s
 	default:
 		s.o.Timeout = o.Timeout
-		s.o.Hold = s.o.Hold || o.Hold
 	}
 	m.rest(s)
 	return s
@@ -328,13 +327,6 @@ func (m *keeper) endTurn(id kvcache.SessionID, refs []kvcache.Ref) {
 	}
 	if m.thinks(s, refs) {
 		m.later(id, s, refs, len(refs))
-	}
-	if s.o.Hold && !s.closing {
-		var path []int
-		for _, w := range s.sequence {
-			path = append(path, w.slot)
-		}
-		m.pinPath(path, kvcache.Pin{Owner: id, TTL: s.o.Timeout})
 	}
 	if s.running--; s.running == 0 && s.closing {
 		m.end(id)

@@ -85,7 +85,7 @@ func path(t *rapid.T) []kv.SeqHash {
 // session draws a session, or none. Odd ones are ephemeral, and some are held.
 func session(t *rapid.T) (kvcache.SessionID, kvcache.SessionOptions) {
 	id := kvcache.SessionID(rapid.IntRange(0, 11).Draw(t, "session"))
-	return id, kvcache.SessionOptions{Timeout: time.Duration(5+10*(id%3)) * 10 * time.Second, Ephemeral: id%2 == 1, Hold: id%5 == 0}
+	return id, kvcache.SessionOptions{Timeout: time.Duration(5+10*(id%3)) * 10 * time.Second, Ephemeral: id%2 == 1}
 }
 
 func ttl(t *rapid.T) time.Duration {

@@ -1,6 +1,10 @@
 package kvcache
 
-import "github.com/dynago/dynago/kv"
+import (
+	"math"
+
+	"github.com/dynago/dynago/kv"
+)
 
 // backgroundPriority is the priority of work that nobody waits for, such as warming a
 // prefix. It says nothing about what the warmed blocks are worth.
@@ -52,10 +56,13 @@ func (p Plan) Session() SessionOptions {
 }
 
 // Pins yields the request's pins, each with the number of whole blocks, from the
-// root on, that it is about.
+// root on, that it is about; math.MaxInt is all there are.
 func (p Plan) Pins(yield func(blocks int, pin Pin) bool) {
 	for _, pin := range p.d.Pins {
 		blocks := min(int(pin.UpTo), p.prompt) / p.size
+		if pin.UpTo == kv.WholeSequence {
+			blocks = math.MaxInt
+		}
 		if !yield(blocks, Pin{TTL: max(pin.TTL, 0), Hard: pin.Hard}) {
 			return
 		}

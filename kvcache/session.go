@@ -44,9 +44,6 @@ type SessionOptions struct {
 	// Ephemeral sessions leave nothing behind: blocks that only they use go
 	// before all others and are not written to lower tiers.
 	Ephemeral bool
-	// Hold pins the sequence of each request that ends until the timeout, anew with
-	// each hit, as far as the budget for pins goes. The session's end is theirs.
-	Hold bool
 }
 
 // SessionState is where a session is in its life.
@@ -102,10 +99,9 @@ func (k *keeper) number(id SessionID) (n uint32, known bool) {
 }
 
 // OpenSession begins a session, in the place of the one that has been idle longest if
-// there are too many, or changes the options of one: the newest
-// timeout counts, and one that was not may be held from now on. A session that has
-// been ephemeral stays so, and one that has not does not become so. One that is
-// closing is not known any more: it ends with its last request, and a new one begins.
+// there are too many, or changes the options of one: the newest timeout counts. A
+// session that has been ephemeral stays so, and one that has not does not become so.
+// One that is closing is not known any more: it ends with its last request, and a new one begins.
 func (k *keeper) OpenSession(id SessionID, o SessionOptions) (known bool) {
 	if id == 0 {
 		return false
@@ -120,7 +116,6 @@ func (k *keeper) OpenSession(id SessionID, o SessionOptions) (known bool) {
 		return false
 	default:
 		s.options.Timeout = o.Timeout
-		s.options.Hold = s.options.Hold || o.Hold
 		k.idleSince(s)
 		return true
 	}
@@ -216,9 +211,6 @@ func (k *keeper) EndTurn(id SessionID, refs []Ref) {
 	}
 	k.Tag(id, refs)
 	k.remember(s, refs)
-	if s.options.Hold && !s.closing {
-		k.holdSequence(s)
-	}
 	if s.running--; s.running > 0 {
 		return
 	}
@@ -227,16 +219,6 @@ func (k *keeper) EndTurn(id SessionID, refs []Ref) {
 		return
 	}
 	k.idleSince(s)
-}
-
-// holdSequence pins what a session remembers of its last request.
-func (k *keeper) holdSequence(s *session) {
-	room := k.room()
-	k.path = k.path[:0]
-	for _, h := range s.sequence {
-		k.path = append(k.path, h.slot)
-	}
-	k.pinPath(k.path, Pin{Owner: s.id, TTL: s.options.Timeout}, room)
 }
 
 // CloseSession ends a session, at once or, if a request of it is running, with

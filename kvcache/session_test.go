@@ -265,41 +265,6 @@ func TestReopenedWhileClosing(t *testing.T) {
 	}
 }
 
-// A session that is held has its last sequence pinned, between its requests, until
-// it times out or is closed.
-func TestHold(t *testing.T) {
-	for _, budget := range []int64{0, 4, 10} {
-		p := pinning(20, budget)
-		o := kvcache.SessionOptions{Timeout: time.Minute, Hold: true}
-		turnOf(t, p, 1, o, run(1, 6))
-		turnOf(t, p, 2, kvcache.SessionOptions{Timeout: time.Minute, Hold: false}, run(11, 6))
-		held := int(min(budget, 6))
-		if n := byClass(p, run(1, 6), kvcache.SoftPinned); n != held || byClass(p, run(11, 6), kvcache.SoftPinned) != 0 {
-			t.Errorf("budget %d: %d blocks are pinned, want %d", budget, n, held)
-		}
-		p.Advance(50 * time.Second)
-		turnOf(t, p, 1, kvcache.SessionOptions{}, run(1, 6))
-		p.Advance(109 * time.Second)
-		flood(t, p, 100)
-		if n := present(p, run(1, 6)); n != held {
-			t.Errorf("budget %d: %d blocks after a flood, want %d", budget, n, held)
-		}
-		p.CloseSession(1)
-		if used, _ := p.PinBudget(); used != 0 {
-			t.Errorf("budget %d: %d pinned after the end", budget, used)
-		}
-	}
-	p := pinning(20, 10)
-	turnOf(t, p, 1, kvcache.SessionOptions{Timeout: time.Minute, Ephemeral: true, Hold: true}, run(1, 2))
-	refs := store(t, p, 11)
-	p.SetEphemeral(refs[0])
-	p.Release(refs)
-	p.CloseSession(1)
-	if got, want := victims(p, 20), []kv.SeqHash{2, 1, 11}; !slices.Equal(got, want) {
-		t.Errorf("evicted %v, want %v: what was held goes first all the same", got, want)
-	}
-}
-
 // What somebody without a session computes at the same time is no longer the
 // session's alone, and neither is what another session does; what the session
 // itself computes twice still is.

@@ -36,7 +36,7 @@ func (r *Request) control() *router.SessionControl {
 	if said.Timeout != nil {
 		c.Timeout = time.Duration(*said.Timeout) * time.Second
 	}
-	c.Ephemeral = said.Ephemeral != nil && *said.Ephemeral
+	c.Ephemeral = r.KV.Session.Ephemeral || said.Ephemeral != nil && *said.Ephemeral
 	return c
 }
 

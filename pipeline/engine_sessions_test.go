@@ -28,6 +28,8 @@ type keeper struct {
 	calls   []string
 	refuses int           // so many calls
 	slow    time.Duration // it takes to open a session
+	// ephemeral is what it was told of the session opened last.
+	ephemeral bool
 }
 
 func newKeeper() *keeper {
@@ -47,6 +49,9 @@ func (k *keeper) told(call string) error {
 
 func (k *keeper) OpenSession(_ context.Context, key kv.SessionKey, o engine.SessionOptions) (bool, error) {
 	time.Sleep(k.slow)
+	k.mu.Lock()
+	k.ephemeral = o.Ephemeral
+	k.mu.Unlock()
 	return false, k.told(fmt.Sprintf("open %s/%s/%s for %v", key.Model, key.Salt, key.ID, o.Timeout))
 }
 

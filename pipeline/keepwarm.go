@@ -75,7 +75,7 @@ func (c *carry) keepWarm(worker *fleet.Worker, card *engine.Card) {
 	if card.Ranks() > 1 {
 		l.rank = &l.target.Rank
 	}
-	for _, pin := range c.pins {
+	for _, pin := range askedFor(c.pins) {
 		n := min(int(pin.UpTo), len(c.prompt.IDs)) / size
 		if pin.TTL == 0 {
 			p.warm.drop(l.target, l.namespace, c.prompt.IDs[:n*size])

@@ -301,6 +301,7 @@ func (c *carry) again(ctx context.Context, ids []uint32) error {
 		if c.alone {
 			c.request.Notes.Degraded = degraded
 			c.onTerms(begins(plan, booking))
+			c.hold(begins(plan, booking))
 		}
 		return plan, booking, err
 	})

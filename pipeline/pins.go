@@ -158,7 +158,7 @@ func (c *carry) answered(d *engine.Delta) {
 	if card != nil && card.BlockSize > 0 && d.Usage != nil && !c.request.Background {
 		c.p.warm.generated(c.here.Decision().Target, d.Usage.Output/int(card.BlockSize))
 	}
-	if len(c.pins) == 0 {
+	if len(c.pins) == 0 || c.request.Notes.Granted == nil { // its client asks for none
 		return
 	}
 	switch {
@@ -202,7 +202,7 @@ func (c *carry) tell(worker *fleet.Worker, card *engine.Card) {
 	if card.Ranks() > 1 {
 		q.Rank = new(c.here.Decision().Target.Rank)
 	}
-	pins, ids, id := c.pins, c.prompt.IDs, r.ID
+	pins, ids, id := askedFor(c.pins), c.prompt.IDs, r.ID
 	p.behind.run(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, pinTime)
 		defer cancel()

@@ -324,6 +324,7 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	if !onlyAsks(r) {
 		p.heed(r, wishes, built)
 	}
+	r.KV.Session.Ephemeral = p.ephemeral(r)
 	r.KV.Thinking, r.KV.Compacted = forgotten(r, model), p.compacted(r, name, built)
 	r.Notes.PromptTokens, r.Notes.Template, r.Notes.Tokenize = len(built.IDs), built.Render, built.Tokenize
 	annotate(r, built)

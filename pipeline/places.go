@@ -101,6 +101,7 @@ func (j *job) place(ctx context.Context) error {
 		j.works(begins(plan, booking))
 		j.onTerms(begins(plan, booking))
 		j.request.Notes.Degraded, err = j.enter(ctx, begins(plan, booking))
+		j.hold(begins(plan, booking))
 		return plan, booking, err
 	})
 	if err == nil {

@@ -30,6 +30,12 @@ type Retention struct {
 	StrictTTL bool
 	// HardPins lets clients keep others from the room that their pins take.
 	HardPins bool
+	// SubagentEphemeral lets the blocks of sessions that have a parent go first.
+	SubagentEphemeral bool
+	// HoldSessions pins, between their turns, what sessions have cached that clients
+	// have open with an engine, for as long as such a session lasts without a turn, and
+	// no longer than is granted.
+	HoldSessions bool
 	// KeepWarm says for whom prefixes are kept warm on engines that have no pins, and
 	// KeepWarmBudget how much of a worker's blocks these may be, from 0 to 1.
 	KeepWarm       KeepWarm

@@ -3,9 +3,12 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dynago/dynago/kv"
 )
 
 // identityRows are what is promised about who asks: each place where a request may
@@ -57,6 +60,36 @@ var identityRows = []row{
 			}
 		},
 	},
+	held("a session that is open is held", "open", kv.Pin{UpTo: kv.WholeSequence, TTL: time.Minute}),
+	held("a session that is bound is not", "bind"),
+	held("nor one that closes", "close"),
+	subagents("--subagent-ephemeral", "up", true, "--subagent-ephemeral"),
+	subagents("--subagent-ephemeral, no parent", "", false, "--subagent-ephemeral"),
+	subagents("no --subagent-ephemeral", "up", false),
+}
+
+// held is a turn of a session where operators hold those that are open.
+func held(field, action string, want ...kv.Pin) row {
+	return row{
+		field: field, nvext: `{"session_control":{"session_id":"{here}","action":"` + action + `","timeout":60}}`, flags: []string{"--hold-sessions"},
+		check: func(t *testing.T, c *crossing) {
+			if got := c.only(t).KV.Pins; !slices.Equal(got, want) {
+				t.Errorf("pins %+v at the worker, want %+v", got, want)
+			}
+		},
+	}
+}
+
+// subagents is a turn of an agent with a parent, or without one.
+func subagents(field, parent string, ephemeral bool, flags ...string) row {
+	return row{
+		field: field, header: []string{"x-dynamo-session-id", "{here}", "x-dynamo-parent-session-id", parent}, flags: flags,
+		check: func(t *testing.T, c *crossing) {
+			if s := c.only(t).KV.Session; s.Ephemeral != ephemeral || s.Parent != parent {
+				t.Errorf("the worker is told of session %+v", s)
+			}
+		},
+	}
 }
 
 const agentContext = `{"agent_context":{"session_type_id":"coder","session_id":"run","trajectory_id":"other","parent_trajectory_id":"up"}}`

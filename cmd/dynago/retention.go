@@ -15,6 +15,7 @@ type retentionSettings struct {
 	MinTTL         time.Duration `name:"cache-control-min-ttl" env:"DYN_CACHE_CONTROL_MIN_TTL" default:"1s" unit:"s" placeholder:"TIME" help:"The least that is granted to who asks for anything."`
 	MaxTTL         time.Duration `name:"cache-control-max-ttl" env:"DYN_CACHE_CONTROL_MAX_TTL" default:"24h" unit:"s" placeholder:"TIME" help:"The most that is granted."`
 	StrictTTL      bool          `name:"cache-control-strict-ttl" env:"DYN_CACHE_CONTROL_STRICT_TTL" negatable:"" help:"Grant from five minutes to an hour instead."`
+	HoldSessions   bool          `name:"hold-sessions" env:"DYN_HOLD_SESSIONS" negatable:"" help:"Pin, between their turns, what sessions have cached that clients have open, as far as the engine's budget for pins goes."`
 	KeepWarm       string        `name:"keep-warm" env:"DYN_KEEP_WARM" default:"nvext" choice:"off,nvext,all" help:"Whose prefixes are asked for again on engines without pins, while these have nothing else to do: of requests with nvext.cache_control, or of all that ask for a pin."`
 	KeepWarmBudget float64       `name:"keep-warm-budget" env:"DYN_KEEP_WARM_BUDGET" default:"0.05" range:"0..1" placeholder:"X" help:"Which part of a worker's KV blocks such prefixes may have."`
 }
@@ -29,10 +30,12 @@ func (s *retentionSettings) check() error {
 	return nil
 }
 
-// config returns what is granted; whether pins may be hard is said with the engines.
-func (s *retentionSettings) config(hard *bool) pipeline.Retention {
+// config returns what is granted; whether pins may be hard, and what subagents leave
+// goes first, is said with the engines.
+func (s *retentionSettings) config(hard, subagents *bool) pipeline.Retention {
 	return pipeline.Retention{
 		Off: !s.CacheControl, MinTTL: s.MinTTL, MaxTTL: s.MaxTTL, StrictTTL: s.StrictTTL, HardPins: value(hard),
+		SubagentEphemeral: value(subagents), HoldSessions: s.HoldSessions,
 		KeepWarm:       map[string]pipeline.KeepWarm{"off": pipeline.KeepWarmOff, "nvext": pipeline.KeepWarmAsked, "all": pipeline.KeepWarmAll}[s.KeepWarm],
 		KeepWarmBudget: s.KeepWarmBudget,
 	}

@@ -100,7 +100,7 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 		Fleet: sys.fleet, Router: sys.router, Load: load,
 		KeepEntities:   !s.Model.Unescape,
 		Tags:           pipeline.Tags{Use: s.Model.StructuralTag, Always: s.Model.TagScope == "always", Schemas: s.Model.TagSchema == "strict"},
-		StrictSessions: s.Router.StrictSessions, Retention: s.Requests.Retention.config(s.Workers.AllowHardPins),
+		StrictSessions: s.Router.StrictSessions, Retention: s.Requests.Retention.config(s.Workers.AllowHardPins, s.Workers.SubagentEphemeral),
 		Moved: sys.moves.moved, MigrationLimit: s.Router.MigrationLimit, MigrationMaxTokens: value(s.Router.MigrationMaxTokens),
 		Limits: limits, Logger: logs.target("pipeline"),
 		DefaultThinking: s.Model.defaultThinking(), ExcludeTools: s.Requests.ExcludeTools,

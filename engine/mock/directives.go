@@ -1,6 +1,7 @@
 package mock
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -144,7 +145,7 @@ func (c *Core) isThought(r *request, k int) bool {
 
 // conclude does what is to be done when a request has been answered: its pins hold
 // from now on, its reasoning is given up, and what its session will want is fetched.
-// It returns how many blocks the pins hold, of how many.
+// It returns how many blocks the pins of its prompt hold, of how many.
 func (c *Core) conclude(r *request) (pinned, toPin int) {
 	w := r.wishes
 	if w == nil || !c.args.EnablePrefixCaching {
@@ -157,6 +158,10 @@ func (c *Core) conclude(r *request) (pinned, toPin int) {
 	}
 	for blocks, pin := range w.plan.Pins {
 		pin.Owner = r.Session
+		if blocks == math.MaxInt { // the answer's, too, but what nobody will send back
+			c.pin(r.seq[:min(thought, len(r.seq))], pin)
+			continue
+		}
 		got := c.pin(r.seq[:min(blocks, len(r.seq))], pin)
 		pinned, toPin = max(pinned, got.Pinned), max(toPin, got.Requested)
 	}
