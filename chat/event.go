@@ -55,6 +55,10 @@ type Event struct {
 	// Truncated marks the BlockStop of a tool call whose arguments are not
 	// complete.
 	Truncated bool
+	// Last marks a delta that came with the end of its choice: what follows of the
+	// choice is at hand, and says nothing more. The last delta of a choice need not
+	// be marked.
+	Last bool
 	// Reason says why text was Dropped; of Finished, how the answer breaks the form
 	// that was asked for, where the engine could not be held to it; of an Aside, what
 	// it is about.

@@ -216,9 +216,7 @@ func (t *table) read(doc []byte, o Options) (*body, error) {
 		if read := t.byName[string(name)]; read != nil {
 			return read(r, b)
 		}
-		if unknown := wire.CleanText(string(name)); !slices.Contains(b.unknown, unknown) && len(b.unknown) < maxUnknown {
-			b.unknown = append(b.unknown, unknown)
-		}
+		b.passOver(string(name))
 		return r.Skip()
 	})
 	if err == nil {

@@ -84,6 +84,7 @@ func (a *answer) events(outputs iter.Seq2[prompt.Output, error]) iter.Seq2[chat.
 		}
 		finish := func(f chat.Finish, u engine.Usage) {
 			buf, f.Reason = a.parser.Finish(buf, f.Reason)
+			markLast(buf)
 			if u.Reasoning == nil {
 				if n := a.parser.ReasoningTokens(); n > 0 {
 					u.Reasoning = &n
@@ -182,8 +183,18 @@ func join(run []chat.Event) chat.Event {
 		e.IDs = append(e.IDs, run[i].IDs...)
 		e.Logprobs = append(e.Logprobs, run[i].Logprobs...)
 	}
-	e.Text = text.String()
+	e.Text, e.Last = text.String(), run[len(run)-1].Last
 	return e
+}
+
+// markLast marks the last delta of an answer among the events that it ends with.
+func markLast(events []chat.Event) {
+	for i := len(events) - 1; i >= 0; i-- {
+		if isDelta(events[i].Kind) {
+			events[i].Last = true
+			return
+		}
+	}
 }
 
 func isDelta(k chat.EventKind) bool {
