@@ -28,6 +28,7 @@ type Sources struct {
 	UserID         string // member metadata.user_id of Messages
 	PromptCacheKey string // member prompt_cache_key
 	SequenceID     string // parameter sequence_id of KServe
+	SequenceEnd    bool   // its parameter sequence_end: nothing more of the sequence will come
 }
 
 // Identity returns what the sources say. The first of them that names a chain
@@ -39,15 +40,19 @@ func (s Sources) Identity() Identity {
 	if id.Parent == id.Chain {
 		id.Parent = ""
 	}
+	if id.Chain == "" {
+		id.Chain = clean(s.SequenceID)
+		id.Final = s.SequenceEnd
+	}
 	id.Key = id.Chain
 	if id.Chain == "" {
-		return id
+		return Identity{}
 	}
 	final := s.header("X-Dynamo-Session-Final", "X-Dynamo-Trajectory-Final")
 	if s.Ext != nil {
 		if c := s.Ext.AgentContext; c != nil {
 			id.Run, id.Type = c.SessionID, c.SessionTypeID
-			id.Final = c.TrajectoryFinal != nil && *c.TrajectoryFinal
+			id.Final = id.Final || c.TrajectoryFinal != nil && *c.TrajectoryFinal
 		}
 		if c := s.Ext.SessionControl; c != nil {
 			id.Key = c.SessionID
@@ -63,7 +68,7 @@ func (s Sources) Identity() Identity {
 }
 
 // chain returns the chain of the first source that has one, and the parent that
-// the same source names.
+// the same source names. Sequences are the last source of all, and not in it.
 func (s Sources) chain() (chain, parent string) {
 	if id := s.header("X-Dynamo-Session-Id", "X-Dynamo-Trajectory-Id"); id != "" {
 		return id, s.header("X-Dynamo-Parent-Session-Id", "X-Dynamo-Parent-Trajectory-Id")
@@ -90,7 +95,6 @@ func (s Sources) chain() (chain, parent string) {
 		s.header("X-Session-Affinity"),
 		sessionOf(s.UserID),
 		clean(s.PromptCacheKey),
-		clean(s.SequenceID),
 	), ""
 }
 
