@@ -84,15 +84,27 @@ const (
 type Thinking struct {
 	// Start and End are the ids of tokens, any of which begins or ends reasoning.
 	Start, End []uint32
+	// Header, if there is one, follows a Start that begins reasoning, and no other.
+	Header []uint32
 }
+
+// Begins says whether the last of these ids begin reasoning, with the header.
+func (t *Thinking) Begins(ids []uint32) bool {
+	at := len(ids) - len(t.Header) - 1
+	return at >= 0 && slices.Contains(t.Start, ids[at]) && slices.Equal(ids[at+1:], t.Header)
+}
+
+// Lead is how many of the ids that begin reasoning the next prompt leaves out: what
+// has a header begins like other messages.
+func (t *Thinking) Lead() int { return max(1, len(t.Header)) }
 
 // Open says whether an answer to the prompt begins within reasoning.
 func (t *Thinking) Open(prompt []uint32) bool {
-	for _, id := range slices.Backward(prompt) {
-		if slices.Contains(t.Start, id) {
+	for i, id := range slices.Backward(prompt) {
+		switch {
+		case t.Begins(prompt[:i+1]):
 			return true
-		}
-		if slices.Contains(t.End, id) {
+		case slices.Contains(t.End, id):
 			return false
 		}
 	}

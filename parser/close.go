@@ -1,6 +1,9 @@
 package parser
 
-import "github.com/dynago/dynago/chat"
+import (
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/harmony"
+)
 
 // ThoughtEnd returns the marker that closes a thought, or "".
 func (f Family) ThoughtEnd() string {
@@ -30,12 +33,15 @@ func (f Family) CutThought() string {
 // Thinking says whether a thought is open.
 func (p *Parser) Thinking() bool { return p.thought || p.kind == chat.Thought }
 
-// ThoughtMarkers returns what begins a thought and what ends one, in all spellings.
-// There are none where a family has no thoughts, or the marker says only with what
-// follows it that it begins one.
-func (f Family) ThoughtMarkers() (open, end []string) {
-	if f.thought == nil || f.thought == gptOSS {
-		return nil, nil
+// ThoughtMarkers returns what begins a thought and what ends one, in all spellings;
+// none where a family has no thoughts. Where there is a header, it follows the marker
+// that begins a thought, and no other.
+func (f Family) ThoughtMarkers() (open []string, header string, end []string) {
+	switch {
+	case f.thought == nil:
+		return nil, "", nil
+	case f.thought == gptOSS:
+		return []string{harmony.Channel}, "analysis" + harmony.Message, []string{harmony.Start, harmony.End, harmony.Call, harmony.Return}
 	}
-	return f.thought.open, f.thought.close
+	return f.thought.open, "", f.thought.close
 }

@@ -24,7 +24,7 @@ func forgotten(r *Request, m *prompt.Model) *kv.Thinking {
 		// tell is the session.
 		return nil
 	}
-	open, end := m.Family.ThoughtMarkers()
+	open, header, end := m.Family.ThoughtMarkers()
 	ids := func(markers []string) (ids []uint32) {
 		for _, marker := range markers {
 			if id, ok := m.Tokenizer.ID(marker); ok {
@@ -34,6 +34,9 @@ func forgotten(r *Request, m *prompt.Model) *kv.Thinking {
 		return ids
 	}
 	thinking := &kv.Thinking{Start: ids(open), End: ids(end)}
+	if header != "" {
+		thinking.Header = m.Tokenizer.Append(nil, header)
+	}
 	if len(thinking.Start) == 0 || len(thinking.End) == 0 {
 		return nil
 	}

@@ -4,14 +4,18 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/chattemplate"
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/harmony"
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/nvext"
+	"github.com/dynago/dynago/parser"
 	"github.com/dynago/dynago/pipeline"
 	"github.com/dynago/dynago/prompt"
 	"github.com/dynago/dynago/router"
@@ -319,5 +323,45 @@ func TestForgottenThinking(t *testing.T) {
 				t.Errorf("it is spelled %+v, want %d and %d", thinking, begins, ends)
 			}
 		})
+	}
+}
+
+// The thoughts of Harmony begin as all messages do, and are known by their channel. The
+// prompts of a conversation leave them out when their question has been answered.
+func TestForgottenHarmony(t *testing.T) {
+	m, err := demoModel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, special := *m, map[uint32]string{}
+	for i, token := range harmony.Tokens() {
+		special[uint32(m.VocabularySize+i)] = token
+	}
+	m = &c
+	m.Tokenizer, m.Template = m.Tokenizer.AddSpecial(special), chattemplate.Harmony(chattemplate.Config{})
+	m.Family = parser.Detect(strings.Join(harmony.Tokens(), ""), nil)
+	e := &fake{}
+	h := newHouseWith(t, m, pipeline.Config{}, router.Config{Mode: router.RoundRobin}, e)
+	e.generate = h.say("<|channel|>final<|message|>Yes.", 1, engine.FinishEOS)
+	run(t, h, asks(nil))
+	thinking := e.sent()[0].KV.Thinking
+	if thinking == nil {
+		t.Fatal("reasoning is not to go first")
+	}
+	for text, want := range map[string]bool{
+		"<|start|>assistant<|channel|>analysis<|message|>":                               true,
+		"<|start|>assistant<|channel|>analysis<|message|>Well, ":                         true,
+		"<|start|>assistant<|channel|>analysis<|message|>Well.<|end|><|start|>assistant": false,
+		"<|start|>assistant<|channel|>final<|message|>The analysis":                      false,
+		"<|start|>assistant<|channel|>analysis to=functions.f<|message|>":                false,
+	} {
+		if got := thinking.Open(m.Tokenizer.Append(nil, text)); got != want {
+			t.Errorf("%s: within reasoning %v, want %v", text, got, want)
+		}
+	}
+	r := asks(nil)
+	r.Chat.Thinking.Keep = new(chat.KeepAll)
+	if run(t, h, r); e.sent()[1].KV.Thinking != nil {
+		t.Error("what is kept is to go first")
 	}
 }

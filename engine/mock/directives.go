@@ -2,7 +2,6 @@ package mock
 
 import (
 	"math"
-	"slices"
 	"time"
 
 	"github.com/dynago/dynago/engine"
@@ -125,14 +124,11 @@ func (c *Core) mark(r *request, k int, fresh bool) {
 	}
 }
 
-// think notes where the reasoning of an answer begins.
-func (r *request) think(id uint32) {
-	w := r.wishes
-	if w.thinking >= 0 || r.Directives.Thinking == nil {
-		return
-	}
-	if slices.Contains(r.Directives.Thinking.Start, id) {
-		w.thinking = r.length() - 1
+// think notes where the reasoning of an answer begins, if its last token shows that.
+func (r *request) think() {
+	w, t := r.wishes, r.Directives.Thinking
+	if w.thinking < 0 && t != nil && t.Begins(r.out) {
+		w.thinking = r.length() - t.Lead()
 	}
 }
 

@@ -420,7 +420,7 @@ func (c *Core) give(r *request) *Output {
 		id := r.Generator.Next()
 		r.out = append(r.out, id)
 		if r.wishes != nil {
-			r.think(id)
+			r.think()
 		}
 		var shown bool
 		o.Finish, shown = r.ends(id)

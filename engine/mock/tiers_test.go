@@ -303,14 +303,18 @@ func TestThinkingIsNotWritten(t *testing.T) {
 		session kvcache.SessionID
 		drops   bool
 		off     bool
+		header  []uint32
 		written []int
 	}{
-		{"dropped", prompt, answer, 0, true, false, span(0, 6)},
-		{"dropped in a session", prompt, answer, 9, true, false, span(0, 6)},
-		{"kept", prompt, answer, 9, false, false, span(0, 10)},
-		{"off", prompt, answer, 9, true, true, span(0, 10)},
-		{"no thought", prompt, ids(2000, 60), 9, true, false, span(0, 10)},
-		{"thought that the prompt begins", append(prompt[:95:95], begins), append(ids(2000, 39), answer[39:]...), 9, true, false, span(0, 6)},
+		{"dropped", prompt, answer, 0, true, false, nil, span(0, 6)},
+		{"dropped in a session", prompt, answer, 9, true, false, nil, span(0, 6)},
+		{"kept", prompt, answer, 9, false, false, nil, span(0, 10)},
+		{"off", prompt, answer, 9, true, true, nil, span(0, 10)},
+		{"no thought", prompt, ids(2000, 60), 9, true, false, nil, span(0, 10)},
+		{"thought that the prompt begins", append(prompt[:95:95], begins), append(ids(2000, 39), answer[39:]...), 9, true, false, nil, span(0, 6)},
+		{"begun by a header", prompt, answer, 9, true, false, []uint32{2000, 2001}, span(0, 6)},
+		{"begun alike", prompt, answer, 9, true, false, []uint32{2000, 2002}, span(0, 10)},
+		{"begun alike, and then by a header", prompt, slices.Concat([]uint32{begins}, ids(3000, 31), answer[:28]), 9, true, false, []uint32{2000, 2001}, span(0, 8)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := tiered(64, 64, 64)
@@ -322,7 +326,7 @@ func TestThinkingIsNotWritten(t *testing.T) {
 			w.submit(0, "r", tt.prompt, len(tt.answer), func(r *mock.Request) {
 				r.Generator, r.Session, r.Directives = &written{tt.answer}, tt.session, &kv.Directives{}
 				if tt.drops {
-					r.Directives.Thinking = &kv.Thinking{Start: []uint32{begins}, End: []uint32{ends}}
+					r.Directives.Thinking = &kv.Thinking{Start: []uint32{begins}, End: []uint32{ends}, Header: tt.header}
 				}
 			})
 			w.run(long)

@@ -235,7 +235,7 @@ func directivesMessage(d *kv.Directives) *workerpb.Directives {
 		m.Pins = append(m.Pins, &workerpb.Pin{Upto: p.UpTo, TtlMs: millis(p.TTL), Hard: p.Hard})
 	}
 	if t := d.Thinking; t != nil {
-		m.ThinkEphemeral, m.ThinkStart, m.ThinkEnd = true, t.Start, t.End
+		m.ThinkEphemeral, m.ThinkStart, m.ThinkEnd, m.ThinkHeader = true, t.Start, t.End, t.Header
 	}
 	if d.Compacted {
 		m.Compaction = &workerpb.Compaction{Phase: compacted}
@@ -270,7 +270,7 @@ func directivesOf(m *workerpb.Directives) kv.Directives {
 		d.DecodePriority = &n
 	}
 	if m.ThinkEphemeral {
-		d.Thinking = &kv.Thinking{Start: m.ThinkStart, End: m.ThinkEnd}
+		d.Thinking = &kv.Thinking{Start: m.ThinkStart, End: m.ThinkEnd, Header: m.ThinkHeader}
 	}
 	d.Compacted = m.GetCompaction().GetPhase() == compacted
 	for _, p := range m.Pins {

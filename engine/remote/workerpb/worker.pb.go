@@ -2584,6 +2584,7 @@ type Directives struct {
 	Compaction     *Compaction            `protobuf:"bytes,13,opt,name=compaction,proto3" json:"compaction,omitempty"`
 	NextInMs       *uint64                `protobuf:"varint,14,opt,name=next_in_ms,json=nextInMs,proto3,oneof" json:"next_in_ms,omitempty"`
 	EvictSession   bool                   `protobuf:"varint,15,opt,name=evict_session,json=evictSession,proto3" json:"evict_session,omitempty"`
+	ThinkHeader    []uint32               `protobuf:"varint,16,rep,packed,name=think_header,json=thinkHeader,proto3" json:"think_header,omitempty"` // must follow a think_start; empty: nothing
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2721,6 +2722,13 @@ func (x *Directives) GetEvictSession() bool {
 		return x.EvictSession
 	}
 	return false
+}
+
+func (x *Directives) GetThinkHeader() []uint32 {
+	if x != nil {
+		return x.ThinkHeader
+	}
+	return nil
 }
 
 type Session struct {
@@ -7348,7 +7356,7 @@ const file_dynago_worker_v1_worker_proto_rawDesc = "" +
 	"\routput_tokens\x18\x03 \x01(\rR\foutputTokens\x12.\n" +
 	"\x10reasoning_tokens\x18\x04 \x01(\rH\x01R\x0freasoningTokens\x88\x01\x01B\x10\n" +
 	"\x0e_cached_tokensB\x13\n" +
-	"\x11_reasoning_tokens\"\xf2\x04\n" +
+	"\x11_reasoning_tokens\"\x95\x05\n" +
 	"\n" +
 	"Directives\x12\x12\n" +
 	"\x04lora\x18\x01 \x01(\tR\x04lora\x12\x12\n" +
@@ -7371,7 +7379,8 @@ const file_dynago_worker_v1_worker_proto_rawDesc = "" +
 	"compaction\x12!\n" +
 	"\n" +
 	"next_in_ms\x18\x0e \x01(\x04H\x01R\bnextInMs\x88\x01\x01\x12#\n" +
-	"\revict_session\x18\x0f \x01(\bR\fevictSessionB\v\n" +
+	"\revict_session\x18\x0f \x01(\bR\fevictSession\x12!\n" +
+	"\fthink_header\x18\x10 \x03(\rR\vthinkHeaderB\v\n" +
 	"\t_priorityB\r\n" +
 	"\v_next_in_ms\"n\n" +
 	"\aSession\x12\x0e\n" +
