@@ -17,6 +17,7 @@ import (
 type attachSettings struct {
 	Engines     []string `name:"engine" env:"DYN_ENGINE" sep:";" secret:"api_key,headers" placeholder:"KIND=URL[,KEY=VALUE...]" help:"Attach this server instead of mock engines: vllm, sglang, trtllm, llamacpp, ollama, openai, or auto to find out which, as in vllm=http://10.0.0.1:8000. Repeatable; several stand in one variable with semicolons between."`
 	WorkersFile string   `name:"workers-file" env:"DYN_WORKERS_FILE,DYN_FILE_KV" placeholder:"PATH" help:"Attach the servers that this YAML file lists, or every *.yaml of this folder, and follow it: a list of what may stand behind --engine, or of the same keys and values. It is read again when it changes."`
+	TensorEcho  string   `name:"tensor-echo" env:"DYN_TENSOR_ECHO" placeholder:"NAME" help:"Serve a model of tensors by this name besides, which gives back what it is sent: clients of KServe can be tried with it."`
 }
 
 // specs reads what is said of the engines, and checks it against all else.
@@ -108,7 +109,7 @@ func (sys *system) name() string {
 		}
 	}
 	for _, m := range sys.Models() {
-		if m.Ready {
+		if m.Ready && !tensorsAlone(m.Card) {
 			return m.ID
 		}
 	}

@@ -63,6 +63,9 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	defer sys.Pipeline.Close() //nolint:errcheck // it never fails
 	defer sys.fleet.Close()    //nolint:errcheck // the engines' own complaints are logged
 	defer sys.policies.close()
+	if err := sys.addEcho(c.Attach.TensorEcho); err != nil {
+		return err
+	}
 	server, keys, err := c.server(sys, logs.target("frontend"))
 	if err != nil {
 		return err

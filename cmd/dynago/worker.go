@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,9 +33,9 @@ type workerCommand struct {
 }
 
 type workerEngineSettings struct {
-	Engine string `name:"engine" env:"DYN_ENGINE" secret:"api_key,headers" placeholder:"KIND=URL[,KEY=VALUE...]" help:"Server beside which this worker stands: vllm, sglang, trtllm, llamacpp, ollama, openai, or auto to find out which, as in vllm=http://127.0.0.1:8000; or mock for an engine without a model."`
+	Engine string `name:"engine" env:"DYN_ENGINE" secret:"api_key,headers" placeholder:"KIND=URL[,KEY=VALUE...]" help:"Server beside which this worker stands: vllm, sglang, trtllm, llamacpp, ollama, openai, or auto to find out which, as in vllm=http://127.0.0.1:8000; or mock for an engine without a model, and echo for one that gives tensors back."`
 	Path   string `name:"model-path" env:"DYN_MODEL_PATH" placeholder:"PATH" help:"Folder of the model's files, which frontends get from here; otherwise where the server says that it has them, and for the mock engine those of the demo model."`
-	Name   string `name:"model-name" aliases:"served-model-name" env:"DYN_MODEL_NAME" placeholder:"NAME" help:"Name of the mock engine's model; otherwise that of the demo or of the folder."`
+	Name   string `name:"model-name" aliases:"served-model-name" env:"DYN_MODEL_NAME" placeholder:"NAME" help:"Name of the model of mock and echo; otherwise that of the demo or of the folder, and echo."`
 	Script string `name:"mock-script" env:"DYN_MOCK_SCRIPT" placeholder:"FILE" help:"Let the mock engine answer what this YAML file says."`
 	Seed   uint64 `name:"mock-seed" env:"DYN_MOCK_SEED" default:"0" placeholder:"N" help:"What the mock engine's answers are made from; workers of one model share it."`
 }
@@ -68,7 +69,7 @@ func (c *workerCommand) Run(to outlet, parsed *config.Parsed) error {
 	}
 	log := logs.target("worker")
 	if c.Engine.Engine == "" {
-		return errors.New("--engine: want the server beside which this worker stands, as in --engine vllm=http://127.0.0.1:8000; or mock, which needs none")
+		return errors.New("--engine: want the server beside which this worker stands, as in --engine vllm=http://127.0.0.1:8000; or mock or echo, which need none")
 	}
 	engines, err := c.engines(log)
 	if err != nil {
@@ -80,7 +81,10 @@ func (c *workerCommand) Run(to outlet, parsed *config.Parsed) error {
 
 // engines returns the one engine.
 func (c *workerCommand) engines(log *slog.Logger) ([]behind, error) {
-	if c.Engine.Engine == "mock" {
+	switch c.Engine.Engine {
+	case "echo":
+		return echoes(cmp.Or(c.Engine.Name, "echo"))
+	case "mock":
 		model := modelSettings{Path: c.Engine.Path, Name: c.Engine.Name, ToolParser: "auto", ReasoningParser: "auto", Tokenizer: "default"}
 		return mocks(model, workerSettings{Count: 1, engineSettings: c.Mock, Script: c.Engine.Script, Seed: c.Engine.Seed}, log)
 	}
