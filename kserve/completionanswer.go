@@ -57,14 +57,14 @@ func (c *Completion) Fold(events iter.Seq2[chat.Event, error]) (*Response, error
 			}
 		}
 	})
-	switch {
-	case err == nil && len(answers) == 0:
-		err = errors.New("the answer is empty")
-		fallthrough
-	case err != nil && begun:
-		return nil, failed("Failed to fold completions stream", err)
-	case err != nil:
+	if err != nil && !begun {
 		return nil, failed("Failed to generate completions", err)
+	}
+	if err == nil && len(answers) == 0 {
+		err = errors.New("no response received")
+	}
+	if err != nil {
+		return nil, failed("Failed to fold completions stream", err)
 	}
 	choices := make([]said, len(answers))
 	var usage chat.Usage
@@ -90,17 +90,25 @@ func (c *Completion) Fold(events iter.Seq2[chat.Event, error]) (*Response, error
 func (c *Completion) Deltas(events iter.Seq2[chat.Event, error]) iter.Seq2[*Response, error] {
 	return func(yield func(*Response, error) bool) {
 		s := stream{c: c, choices: make([]choice, c.choices), extra: aside.New(c.Ext, c.choices)}
+		fail := func(err error) {
+			for i := range s.choices {
+				if text := s.choices[i].text; text != "" && !yield(s.say(i, text, ""), nil) {
+					return
+				}
+			}
+			yield(nil, failed("Failed to generate completions", err))
+		}
 		for e, err := range events {
 			if err != nil {
-				yield(nil, failed("Failed to generate completions", err))
+				fail(err)
 				return
 			}
 			if r := s.take(&e); r != nil && !yield(r, nil) {
 				return
 			}
 		}
-		if s.ended < len(s.choices) {
-			yield(nil, failed("Failed to generate completions", fmt.Errorf("%d of %d choices did not end", len(s.choices)-s.ended, len(s.choices))))
+		if open := len(s.choices) - s.ended; open > 0 {
+			fail(fmt.Errorf("%d of %d choices did not end", open, len(s.choices)))
 		}
 	}
 }
