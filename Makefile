@@ -19,7 +19,7 @@ export CGO_ENABLED := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: build test lint fuzz bench bench-short nightly soak e2e e2e-agents e2e-redis e2e-lmcache e2e-s3 backends zmq templates vocabularies generate help
+.PHONY: build test lint fuzz bench bench-short nightly soak e2e e2e-agents e2e-kserve e2e-perf-analyzer e2e-redis e2e-lmcache e2e-s3 backends zmq templates vocabularies generate help
 
 build: ## static binary bin/dynago
 	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/dynago ./cmd/dynago
@@ -76,6 +76,12 @@ e2e-sglang: build ## the same before two real SGLang servers, on processors
 e2e-llamacpp: build ## the same before two real servers of llama.cpp
 	e2e/llamacpp/run
 
+e2e-kserve: build ## the built binary against the Python clients of Triton, grpcurl, and a client that does as the one in C++
+	e2e/kserve/run
+
+e2e-perf-analyzer: build ## the same against Triton's benchmark
+	e2e/kserve/run perf
+
 e2e-redis: build ## the built binary's kvstore against redis-py, LMCache's native client and, where they are installed, Redis's own tools
 	e2e/redis/run
 
@@ -100,4 +106,4 @@ generate: ## what is generated
 	$(GO) generate ./...
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-17s %s\n", $$1, $$2}' Makefile

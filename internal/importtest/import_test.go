@@ -89,7 +89,7 @@ var plan = []room{
 	{name: "engine/openai", floor: 2, sees: []string{"engine", "engine/answer", "engine/httpapi"}, seenBy: adapted},
 	{name: "engine/mock", floor: 2, sees: []string{"engine"}, seenBy: append([]string{"sim", "bench/events", "bench/virtual", "internal/fake/chat", "internal/fake/llama", "internal/fake/ollama", "internal/fake/publish", "internal/fake/sglang", "internal/fake/trtllm", "internal/fake/vllm"}, command...), never: noHTTP},
 	{name: "engine/remote", floor: 2, sees: []string{"engine", "engine/remote/workerpb"}, seenBy: adapted, never: noHTTP},
-	{name: "engine/remote/workerpb", floor: 2, seenBy: []string{"engine/remote", "examples/backend"}},
+	{name: "engine/remote/workerpb", floor: 2, seenBy: []string{"e2e/kserve", "engine/remote", "examples/backend"}},
 	{name: "engine/sglang", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: adapted},
 	{name: "engine/trtllm", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: adapted},
 	{name: "engine/vllm", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: append([]string{"bench/events"}, adapted...)},
@@ -162,6 +162,7 @@ var plan = []room{
 	{name: "bench/baseline", outside: true, seenBy: []string{}},
 	{name: "bench/proxy", outside: true, seenBy: []string{}},
 	{name: "e2e", outside: true, seenBy: []string{}},
+	{name: "e2e/kserve", outside: true, sees: []string{"engine/remote/workerpb", "internal/gen/inferencepb"}, seenBy: []string{}},
 	{name: "e2e/tiny", outside: true, seenBy: []string{}},
 }
 
