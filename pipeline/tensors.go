@@ -6,7 +6,6 @@ import (
 	"errors"
 	"iter"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/dynago/dynago/engine"
@@ -143,7 +142,7 @@ func (c *inferring) run(ctx context.Context, booking *router.Booking, yield func
 			booking.Prefilled()
 			c.moved(MoveSuccess)
 		}
-		if !yield(c.wanted(r), nil) {
+		if !yield(r, nil) {
 			return nil
 		}
 	}
@@ -235,28 +234,6 @@ func (c *inferring) moved(end MoveEnd) {
 		}
 		c.lost = time.Time{}
 	}
-}
-
-// wanted returns a response with those of its outputs that the client has asked for, in
-// the order in which it did. Workers may know other names than clients believe: where
-// none of those asked for is there, all outputs go out.
-func (c *inferring) wanted(r *engine.TensorResponse) *engine.TensorResponse {
-	names := c.Tensors.Outputs
-	if len(names) == 0 || slices.EqualFunc(r.Outputs, names, func(t engine.Tensor, name string) bool { return t.Name == name }) {
-		return r
-	}
-	var kept []engine.Tensor
-	for _, name := range names {
-		if i := slices.IndexFunc(r.Outputs, func(t engine.Tensor) bool { return t.Name == name }); i >= 0 {
-			kept = append(kept, r.Outputs[i])
-		}
-	}
-	if kept == nil {
-		return r
-	}
-	filtered := *r
-	filtered.Outputs = kept
-	return &filtered
 }
 
 // checkResponse holds a response against itself. Nobody in front of us can do anything

@@ -184,31 +184,6 @@ func TestTensorsAreConsistent(t *testing.T) {
 	}
 }
 
-func TestWantedOutputs(t *testing.T) {
-	h := newHouse(t, pipeline.Config{}, newScorer(echo))
-	for _, tt := range []struct{ wanted, got []string }{
-		{nil, []string{"a", "b", "c"}},
-		{[]string{"a", "b", "c"}, []string{"a", "b", "c"}},
-		{[]string{"c", "a"}, []string{"c", "a"}},
-		{[]string{"b", "nobody"}, []string{"b"}},
-		{[]string{"nobody"}, []string{"a", "b", "c"}},
-	} {
-		call := inference(vector("a", 1), vector("b", 2), vector("c", 3))
-		call.Tensors.Outputs = tt.wanted
-		list, err := collect(h.Infer(t.Context(), call))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, o := range list[0].Outputs {
-			got = append(got, o.Name)
-		}
-		if !slices.Equal(got, tt.got) || len(call.Tensors.Inputs) != 3 {
-			t.Errorf("wanted %q: got %q, want %q", tt.wanted, got, tt.got)
-		}
-	}
-}
-
 // Until there is a response a call may go on elsewhere, as far as that is of use.
 func TestInferMoves(t *testing.T) {
 	for _, tt := range []struct {
