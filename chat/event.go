@@ -121,4 +121,7 @@ type Finish struct {
 	// StopText or StopID is what the client's stop list matched.
 	StopText string
 	StopID   *uint32
+	// StopIDs are all that it matched, the last of which is StopID, where an engine
+	// names several.
+	StopIDs []uint32
 }

@@ -210,7 +210,7 @@ func (a *answer) usage(u engine.Usage, cached *int) chat.Usage {
 }
 
 func finishOf(e *prompt.End) chat.Finish {
-	f := chat.Finish{StopText: e.StopText, StopID: e.StopID}
+	f := chat.Finish{StopText: e.StopText, StopID: e.StopID, StopIDs: e.StopIDs}
 	switch e.Finish {
 	case engine.FinishLength:
 		f.Reason = chat.FinishLength

@@ -31,6 +31,7 @@ type End struct {
 	// StopText or StopID is what the client's stop list matched.
 	StopText string
 	StopID   *uint32
+	StopIDs  []uint32 // all of them, if an engine names several
 	Usage    engine.Usage
 }
 
@@ -121,6 +122,7 @@ func (m *Model) Decode(deltas iter.Seq2[engine.Delta, error], d Decoding) iter.S
 			}
 			if out.End != nil {
 				out.End.Usage.Cached = cached
+				out.End.named(delta.MatchedIDs)
 				out.Piece = s.all()
 				yield(out, nil)
 				return
@@ -275,6 +277,13 @@ func (s *speller) cut(offset int) {
 	}
 	s.open = 0
 	s.decoder.Reset()
+}
+
+// named notes the ids that an engine names for the end, if it is by these.
+func (e *End) named(ids []uint32) {
+	if len(ids) > 1 && e.StopID != nil && *e.StopID == ids[len(ids)-1] {
+		e.StopIDs = ids
+	}
 }
 
 func (s *speller) ended(e *End) *End {

@@ -382,3 +382,28 @@ func BenchmarkDecode(b *testing.B) {
 		})
 	}
 }
+
+// An engine may name several ids that have ended an answer. They are told if the last of
+// them did, whoever notices that first.
+func TestStopIDs(t *testing.T) {
+	m := &prompt.Model{Tokenizer: testTokenizer(t)}
+	for _, tc := range []struct {
+		name    string
+		listed  []uint32
+		matched []uint32
+		want    []uint32
+	}{
+		{"known here", []uint32{'b'}, []uint32{'a', 'b'}, []uint32{'a', 'b'}},
+		{"known to the engine alone", nil, []uint32{'a', 'b'}, []uint32{'a', 'b'}},
+		{"one", []uint32{'b'}, []uint32{'b'}, nil},
+		{"others than ended it", []uint32{'b'}, []uint32{'b', 'a'}, nil},
+	} {
+		answer := func(yield func(engine.Delta, error) bool) {
+			yield(engine.Delta{TokenIDs: []uint32{'a', 'b'}, Finish: engine.FinishStop, MatchedIDs: tc.matched, Usage: &engine.Usage{Prompt: 1, Output: 2}}, nil)
+		}
+		got := fold(t, m, answer, prompt.Decoding{Stop: engine.Stop{IDs: tc.listed}, Prompt: 1})
+		if !slices.Equal(got.end.StopIDs, tc.want) || got.end.StopID == nil {
+			t.Errorf("%s: ended by %v, want %v", tc.name, got.end.StopIDs, tc.want)
+		}
+	}
+}

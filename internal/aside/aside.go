@@ -111,6 +111,8 @@ func (g *gathered) finish(c *choice, f *chat.Finish) {
 	switch {
 	case f.StopText != "":
 		c.stop = wire.AppendString(nil, f.StopText)
+	case len(f.StopIDs) > 0:
+		c.stop = AppendIDs(nil, f.StopIDs)
 	case f.StopID != nil:
 		c.stop = strconv.AppendUint(nil, uint64(*f.StopID), 10)
 	}

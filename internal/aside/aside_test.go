@@ -99,6 +99,12 @@ func TestChunks(t *testing.T) {
 			[]string{``, `{"stop_reason":576}`},
 			`{"stop_reason":576}`,
 		},
+		"several stop ids": {
+			wants("stop_reason"), 1,
+			[]chat.Event{says(0), ends(0, chat.Finish{StopID: &id, StopIDs: []uint32{12, 576}})},
+			[]string{``, `{"stop_reason":[12,576]}`},
+			`{"stop_reason":[12,576]}`,
+		},
 		"no stop of the client's": {
 			wants("stop_reason"), 1,
 			[]chat.Event{says(0), ends(0, chat.Finish{Reason: chat.FinishLength})},
@@ -107,9 +113,9 @@ func TestChunks(t *testing.T) {
 		},
 		"stops of several choices go with the end of the last": {
 			wants("stop_reason"), 3,
-			[]chat.Event{says(0), ends(2, chat.Finish{StopID: &id}), says(1), ends(0, chat.Finish{}), ends(1, chat.Finish{StopText: "x"})},
-			[]string{``, ``, ``, ``, `{"stop_reasons":{"1":"x","2":576}}`},
-			`{"stop_reasons":{"1":"x","2":576}}`,
+			[]chat.Event{says(0), ends(2, chat.Finish{StopID: &id}), says(1), ends(0, chat.Finish{StopID: &id, StopIDs: []uint32{12, 576}}), ends(1, chat.Finish{StopText: "x"})},
+			[]string{``, ``, ``, ``, `{"stop_reasons":{"0":[12,576],"1":"x","2":576}}`},
+			`{"stop_reasons":{"0":[12,576],"1":"x","2":576}}`,
 		},
 		"times go with the first choice that has ended": {
 			wants("timing"), 2,
