@@ -28,7 +28,7 @@ func Unquote(raw []byte) string {
 		n += copy(text[n:], raw[:next])
 		raw = raw[next:]
 		for len(raw) > 0 && raw[0] == '\\' { // often several follow each other
-			r, size := unescape(raw)
+			r, size := Unescape(raw)
 			n += utf8.EncodeRune(text[n:], r)
 			raw = raw[size:]
 		}
@@ -49,8 +49,9 @@ func toValid(p []byte) []byte {
 	return out
 }
 
-// unescape decodes the escape sequence at the start of p.
-func unescape(p []byte) (r rune, size int) {
+// Unescape decodes the escape sequence at the start of p, which is inside a valid JSON
+// string. A bad unit is U+FFFD, and its size that of what was read.
+func Unescape(p []byte) (r rune, size int) {
 	switch p[1] {
 	case 'b':
 		return '\b', 2
@@ -105,7 +106,7 @@ func CleanRaw(raw []byte) []byte {
 	for next := bytes.IndexByte(raw, '\\'); next >= 0; next = bytes.IndexByte(raw, '\\') {
 		out = append(out, raw[:next]...)
 		raw = raw[next:]
-		r, size := unescape(raw)
+		r, size := Unescape(raw)
 		if raw[1] == 'u' && r == utf8.RuneError {
 			out = append(out, `\ufffd`...)
 		} else {
