@@ -350,7 +350,7 @@ func drawParameters(t *rapid.T) engine.Parameters {
 
 // A request is the same in every form in which clients write it: numbers in JSON, flat
 // or nested, bytes behind the JSON, and protobuf.
-func TestFormsAgree(t *testing.T) {
+func TestWiresAgree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want := &kserve.Request{ID: rapid.StringN(0, 8, -1).Draw(t, "id"), Parameters: drawParameters(t)}
 		for i := range rapid.IntRange(1, 3).Draw(t, "inputs") {
