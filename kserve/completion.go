@@ -58,6 +58,7 @@ type completionDecoder struct {
 	out     *Completion
 	pieces  *openai.Pieces
 
+	fault    error // what is wrong with the data of the input being read
 	prompt   string
 	prompted bool             // there was one
 	echo     *bool            // as an input of its own says it
@@ -70,6 +71,9 @@ func (d *completionDecoder) decode(r *Request) error {
 		read := completionInputs[t.Name]
 		if read == nil {
 			return refused("Invalid input name: %s, supported inputs are 'text_input', 'stream'", t.Name)
+		}
+		if d.fault = r.faultOf(i); d.fault != nil && t.Name != textInput && !isStream(t.Name) {
+			return d.fault
 		}
 		if err := read(d, t); err != nil {
 			return err

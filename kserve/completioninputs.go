@@ -42,8 +42,7 @@ var completionInputs = map[string]func(*completionDecoder, *engine.Tensor) error
 	},
 }
 
-// checkShape says what is wrong with the type or the shape of one of the two inputs;
-// with others it finds no fault.
+// checkShape says what is wrong with the type or the shape of one of the two inputs.
 func checkShape(t *engine.Tensor) error {
 	switch {
 	case t.Name == textInput && t.Datatype != "BYTES":
@@ -65,7 +64,12 @@ func (d *completionDecoder) text(t *engine.Tensor) error {
 		return err
 	}
 	text, ok := onlyElement(t.Data)
-	if !ok {
+	switch {
+	case d.out.Raw && len(t.Data) < 4:
+		return refused("'%s' raw input must be length-prefixed (>= 4 bytes), got %d", textInput, len(t.Data))
+	case d.out.Raw && d.fault != nil:
+		return d.fault
+	case !ok:
 		return refused("'%s' must contain exactly one element", textInput)
 	}
 	d.prompt, d.prompted = wire.CleanText(string(text)), true
@@ -76,7 +80,12 @@ func (d *completionDecoder) stream(t *engine.Tensor) error {
 	if err := checkShape(t); err != nil {
 		return err
 	}
-	if len(t.Data) != 1 {
+	switch {
+	case d.out.Raw && len(t.Data) == 0:
+		return refused("'%s' raw input must contain at least one byte", streamInput)
+	case d.out.Raw && d.fault != nil:
+		return d.fault
+	case len(t.Data) != 1:
 		return refused("'%s' must contain exactly one element", streamInput)
 	}
 	d.out.Stream = t.Data[0] != 0

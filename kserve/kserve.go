@@ -44,6 +44,14 @@ func (r *Request) fault(input int, err error) {
 	r.faults[input] = err
 }
 
+// faultOf returns what is wrong with the data of an input, or nil.
+func (r *Request) faultOf(input int) error {
+	if r.faults == nil {
+		return nil
+	}
+	return r.faults[input]
+}
+
 // Wanted is an output that a client asks for.
 type Wanted struct {
 	Name       string
