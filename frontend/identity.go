@@ -1,6 +1,8 @@
 package frontend
 
 import (
+	"context"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -30,7 +32,13 @@ func (j *job) heed(h http.Header) error {
 	} else if err := j.extend(h); err != nil {
 		return err
 	}
-	j.beside.identity = nvext.Sources{Header: h.Get, Ext: j.call.ext, UserID: j.call.userID, PromptCacheKey: j.call.promptCacheKey}.Identity()
+	sources := nvext.Sources{Header: h.Get, Ext: j.call.ext, UserID: j.call.userID, PromptCacheKey: j.call.promptCacheKey}
+	j.beside.identity = sources.Identity()
+	if j.Logger.Enabled(context.Background(), slog.LevelDebug) {
+		if bad := sources.Unusable(); len(bad) > 0 {
+			j.Logger.Debug("ids of sessions cannot be used and are passed over", "request_id", j.x.id, "where", bad)
+		}
+	}
 	return nil
 }
 

@@ -67,6 +67,34 @@ func (s Sources) Identity() Identity {
 	return id
 }
 
+// idHeaders are the headers that name a chain or its parent.
+var idHeaders = []string{
+	"X-Dynamo-Session-Id", "X-Dynamo-Trajectory-Id", "X-Dynamo-Parent-Session-Id", "X-Dynamo-Parent-Trajectory-Id",
+	"X-Claude-Code-Session-Id", "X-Claude-Code-Agent-Id", "X-Claude-Code-Parent-Agent-Id",
+	"Thread-Id", "X-Codex-Parent-Thread-Id", "X-Session-Id", "X-Parent-Session-Id", "Session-Id", "X-Session-Affinity",
+}
+
+// Unusable names the headers, and the members of the body, that have an id which is as
+// good as none although it is not blank.
+func (s Sources) Unusable() (names []string) {
+	bad := func(id string) bool { return clean(id) == "" && strings.TrimSpace(id) != "" }
+	for _, name := range idHeaders {
+		if s.Header != nil && bad(s.Header(name)) {
+			names = append(names, strings.ToLower(name))
+		}
+	}
+	if bad(userSession(s.UserID)) {
+		names = append(names, "metadata.user_id")
+	}
+	if bad(s.PromptCacheKey) {
+		names = append(names, "prompt_cache_key")
+	}
+	if bad(s.SequenceID) {
+		names = append(names, "sequence_id")
+	}
+	return names
+}
+
 // chain returns the chain of the first source that has one, and the parent that
 // the same source names. Sequences are the last source of all, and not in it.
 func (s Sources) chain() (chain, parent string) {
@@ -93,7 +121,7 @@ func (s Sources) chain() (chain, parent string) {
 	return cmp.Or(
 		s.header("Session-Id"),
 		s.header("X-Session-Affinity"),
-		sessionOf(s.UserID),
+		clean(userSession(s.UserID)),
 		clean(s.PromptCacheKey),
 	), ""
 }
@@ -125,9 +153,9 @@ func (s Sources) header(names ...string) string {
 	return ""
 }
 
-// sessionOf returns the member session_id of an object that a client has put into
+// userSession returns the member session_id of an object that a client has put into
 // a string.
-func sessionOf(userID string) string {
+func userSession(userID string) string {
 	if !strings.HasPrefix(strings.TrimSpace(userID), "{") {
 		return ""
 	}
@@ -138,7 +166,7 @@ func sessionOf(userID string) string {
 		return ""
 	}
 	id, _ := user.Session.(string)
-	return clean(id)
+	return id
 }
 
 // clean trims an id, and drops one that cannot be used.

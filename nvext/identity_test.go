@@ -2,6 +2,7 @@ package nvext_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -116,4 +117,23 @@ func FuzzIdentity(f *testing.F) {
 			t.Fatalf("%+v", id)
 		}
 	})
+}
+
+// What is passed over is named, so that people can find out why an agent has no session.
+func TestUnusable(t *testing.T) {
+	long, most := strings.Repeat("x", 257), strings.Repeat("x", 256)
+	h := http.Header{}
+	for name, id := range map[string]string{
+		"X-Dynamo-Session-Id": long, "Thread-Id": most, "X-Session-Id": "a\xffb", "Session-Id": "  ", "X-Codex-Parent-Thread-Id": long, "X-Other": long,
+	} {
+		h.Set(name, id)
+	}
+	s := nvext.Sources{Header: h.Get, UserID: `{"session_id":"` + long + `"}`, PromptCacheKey: long + " ", SequenceID: "  " + most}
+	want := []string{"x-dynamo-session-id", "x-codex-parent-thread-id", "x-session-id", "metadata.user_id", "prompt_cache_key"}
+	if got := s.Unusable(); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := (nvext.Sources{UserID: "someone"}).Unusable(); got != nil {
+		t.Errorf("of nothing %q", got)
+	}
 }

@@ -28,6 +28,18 @@ var identityRows = []row{
 	named("prompt_cache_key", row{more: `"prompt_cache_key":"{here}"`, apis: []string{"chat", "completions", "responses"}}, ""),
 	named("an id of 257 bytes is none", row{header: []string{"x-dynamo-session-id", strings.Repeat("x", 257), "x-session-affinity", "{here}"}}, ""),
 	{
+		field: "what is passed over is in the log", header: []string{"x-dynamo-session-id", strings.Repeat("x", 257)},
+		check: func(t *testing.T, c *crossing) {
+			if s := c.only(t).KV.Session; s.ID != "" {
+				t.Errorf("session %q at the worker", s.ID)
+			}
+			id := c.reply.header.Get("request-id")
+			until(t, "a line about it", func() bool {
+				return strings.Contains(c.log.String(), `msg="ids of sessions cannot be used and are passed over" target=frontend request_id=`+id+` where=[x-dynamo-session-id]`)
+			})
+		},
+	},
+	{
 		field: "an id of 256 bytes", header: []string{"x-dynamo-session-id", strings.Repeat("x", 256)},
 		check: func(t *testing.T, c *crossing) {
 			if got := c.only(t).KV.Session.ID; len(got) != 256 {
