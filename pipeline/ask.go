@@ -50,9 +50,7 @@ func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card, 
 		if h := ext.AgentHints; h.OSL != nil {
 			out.Expected = *h.OSL
 		}
-		if card.Features.Has(engine.FeaturePriority) {
-			out.Priority = ext.AgentHints.Priority
-		}
+		out.Priority = j.priority(card)
 	}
 	if ext := j.request.Ext; ext != nil {
 		out.RequestTimestampMS, out.Extra = ext.RequestTimestampMS, extra(ext)

@@ -99,6 +99,7 @@ type Pipeline struct {
 	// fetched are the prefetches that clients can ask about.
 	fetched prefetches
 	endings endings // of sessions that engines keep
+	unheard unheard
 	pinned  pinning
 	shares  pinShares
 	warm    warmth
