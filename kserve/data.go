@@ -50,7 +50,7 @@ func elements(shape []int64) (int64, error) {
 	}
 	for _, d := range shape {
 		if d > 0 && n > math.MaxInt64/d {
-			return 0, refused("Overflow occurred while calculating element count of shape %v", shape)
+			return 0, refused("Overflow occurred while calculating element count")
 		}
 		n *= d
 	}
@@ -77,20 +77,30 @@ func countBytes(t *engine.Tensor) (n int64, err error) {
 // plainBools returns booleans as 0 and 1. Clients may send any byte for true. The
 // message that data came in stays as it is.
 func plainBools(data []byte) []byte {
-	odd := byte(0)
-	for _, b := range data {
-		odd |= b
-	}
-	if odd <= 1 {
+	if plain(data) {
 		return data
 	}
-	plain := make([]byte, len(data))
+	bools := make([]byte, len(data))
 	for i, b := range data {
 		if b != 0 {
-			plain[i] = 1
+			bools[i] = 1
 		}
 	}
-	return plain
+	return bools
+}
+
+// plain says whether all bytes are 0 or 1.
+func plain(data []byte) bool {
+	const ones = 0x0101010101010101
+	all := uint64(0)
+	for len(data) >= 8 {
+		all |= binary.LittleEndian.Uint64(data)
+		data = data[8:]
+	}
+	for _, b := range data {
+		all |= uint64(b)
+	}
+	return all&^ones == 0
 }
 
 // appendElement appends an element of BYTES to the data of a tensor.

@@ -15,6 +15,9 @@ const sharedMemory = "shared_memory_region"
 // [engine.InvalidArgument] and begin with "Failed to parse request: ". The request
 // shares memory with m.
 func FromProto(m *inferencepb.ModelInferRequest) (*Request, error) {
+	if sharesMemory(m) {
+		return nil, noSharedMemory()
+	}
 	raw := m.GetRawInputContents()
 	if len(raw) > 0 && len(raw) != len(m.GetInputs()) {
 		return nil, refused("`raw_input_contents` must be used for all inputs, got %d for %d inputs", len(raw), len(m.GetInputs()))
@@ -30,7 +33,7 @@ func FromProto(m *inferencepb.ModelInferRequest) (*Request, error) {
 	for i, input := range m.GetInputs() {
 		t := &r.Inputs[i]
 		t.Name, t.Datatype, t.Shape = input.GetName(), input.GetDatatype(), input.GetShape()
-		t.Parameters, err = readTensorParameters(input.GetParameters())
+		t.Parameters, err = readParameters(input.GetParameters())
 		if err != nil {
 			return nil, err
 		}
@@ -50,7 +53,7 @@ func FromProto(m *inferencepb.ModelInferRequest) (*Request, error) {
 		return nil, err
 	}
 	for _, output := range m.GetOutputs() {
-		parameters, err := readTensorParameters(output.GetParameters())
+		parameters, err := readParameters(output.GetParameters())
 		if err != nil {
 			return nil, err
 		}
@@ -59,12 +62,20 @@ func FromProto(m *inferencepb.ModelInferRequest) (*Request, error) {
 	return r, nil
 }
 
-// readTensorParameters returns the parameters of an input or an output.
-func readTensorParameters(m map[string]*inferencepb.InferParameter) (engine.Parameters, error) {
-	if _, shared := m[sharedMemory]; shared {
-		return nil, noSharedMemory()
+// sharesMemory says whether an input or an output lies in memory of the client. Where
+// inputs do, bytes are there for the others alone, so that nothing else fits either.
+func sharesMemory(m *inferencepb.ModelInferRequest) bool {
+	for _, input := range m.GetInputs() {
+		if _, shared := input.GetParameters()[sharedMemory]; shared {
+			return true
+		}
 	}
-	return readParameters(m)
+	for _, output := range m.GetOutputs() {
+		if _, shared := output.GetParameters()[sharedMemory]; shared {
+			return true
+		}
+	}
+	return false
 }
 
 func noSharedMemory() error {

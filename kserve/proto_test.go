@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"unicode/utf8"
 	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
@@ -127,6 +128,7 @@ func TestRefused(t *testing.T) {
 		{input("INT8", "1", ""), "unable to find data for input tensor 'x'"},
 		{raw("INT8", "1", "a") + input("INT8", "1", "") + ` raw_input_contents: "b"`, "Duplicate input name: 'x'"},
 		{input("INT8", "1", `parameters { key: "shared_memory_region" value { string_param: "r" } }`), "shared memory is not supported"},
+		{`inputs { name: "x" parameters { key: "shared_memory_region" value { string_param: "r" } } } inputs { name: "y" } raw_input_contents: "a"`, "shared memory is not supported"},
 		{`outputs { name: "y" parameters { key: "shared_memory_region" value { string_param: "r" } } }`, "shared memory is not supported"},
 		{`parameters { key: "b" value {} } parameters { key: "a" value {} } parameters { key: "0" value { bool_param: true } }`, "Parameter 'a' has no value"},
 		{input("INT8", "1", `parameters { key: "" value {} }`), "Parameter '' has no value"},
@@ -175,6 +177,20 @@ func TestRefused(t *testing.T) {
 		e, ok := err.(*engine.Error)
 		if !ok || e.Kind != engine.InvalidArgument || !strings.HasPrefix(e.Message, "Failed to parse request: ") || !strings.Contains(e.Message, c.want) {
 			t.Errorf("%s: %v, want %q", c.request, err, c.want)
+		}
+	}
+}
+
+// Messages of errors travel in trailers, which clients limit.
+func TestMessagesAreShort(t *testing.T) {
+	long := strings.Repeat("名", 10_000)
+	m := parsed[inferencepb.ModelInferRequest](t, `inputs { datatype: "INT8" shape: 1 }`)
+	m.Inputs[0].Name = long
+	_, err := kserve.FromProto(m)
+	for _, err := range []error{err, kserve.NotFound(long)} {
+		e, ok := err.(*engine.Error)
+		if !ok || len(e.Message) > 1000 || !utf8.ValidString(e.Message) || !strings.Contains(e.Message, "名…") {
+			t.Errorf("%.2000s", err)
 		}
 	}
 }
