@@ -33,6 +33,8 @@ type call struct {
 	// promptCacheKey is the client's name for a family of prompts.
 	promptCacheKey string
 	userID         string    // that Messages names in its metadata
+	sequenceID     string    // that KServe names what a call continues
+	sequenceEnd    bool      // nothing more of it will come
 	unknown        *[]string // what of the body is passed over; resolve adds to it
 	extDropped     bool      // the body had an extension, and there is to be none
 	stream         bool

@@ -68,6 +68,17 @@ func (f *fake) Models() []pipeline.ModelInfo {
 	return f.models
 }
 
+func (f *fake) Card(model string) *engine.Card {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.models {
+		if m.ID == model {
+			return m.Card
+		}
+	}
+	return nil
+}
+
 func (f *fake) Workers() []pipeline.WorkerInfo {
 	return []pipeline.WorkerInfo{{
 		ID: 42, Name: "mock-0", Model: "acme/demo", State: "ready",

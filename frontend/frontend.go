@@ -43,6 +43,9 @@ type Backend interface {
 	Run(ctx context.Context, requests ...*pipeline.Request) iter.Seq2[chat.Event, error]
 	// Models lists what is served, ready or not.
 	Models() []pipeline.ModelInfo
+	// Card returns what a worker tells of a model, by its primary name; nil if nobody
+	// has told of it.
+	Card(model string) *engine.Card
 	// Workers lists who serves.
 	Workers() []pipeline.WorkerInfo
 	// Caches tells what the index of KV blocks holds, and how well it knows each
@@ -99,8 +102,13 @@ type Config struct {
 	// NoAdmin removes all admin routes; the metrics page stays.
 	NoAdmin bool
 
+	// HTTP2, if not nil, takes clear-text connections that open with the preface of
+	// HTTP/2, which is given back by their first read.
+	HTTP2 func(net.Conn)
 	// Thresholds, if not nil, can be read and changed by operators.
 	Thresholds Thresholds
+	// Tensors, if not nil, runs calls of models that take tensors.
+	Tensors Tensors
 	// Roster, if not nil, can be changed by operators.
 	Roster Roster
 	// Prefetcher, if not nil, lets agents have blocks brought up ahead of a request.
@@ -191,6 +199,7 @@ type Server struct {
 	strangers strangers
 	handler   http.Handler
 	admin     http.Handler
+	side      http.Handler
 
 	// base is the parent of all requests' contexts; stop ends them.
 	base context.Context
@@ -215,7 +224,7 @@ func New(c Config) (*Server, error) {
 	if s.metrics, err = newMetrics(s); err != nil {
 		return nil, fmt.Errorf("frontend: metrics: %w", err)
 	}
-	if s.handler, s.admin, err = s.routes(); err != nil {
+	if s.handler, s.admin, s.side, err = s.routes(); err != nil {
 		return nil, fmt.Errorf("frontend: routes: %w", err)
 	}
 	return s, nil
@@ -233,6 +242,10 @@ func (s *Server) Serve(l net.Listener) error { return s.serve(l, s.handler) }
 
 // ServeAdmin is Serve for the admin routes.
 func (s *Server) ServeAdmin(l net.Listener) error { return s.serve(l, s.admin) }
+
+// ServeSide is Serve for metrics, health and the list of models alone, where scrapers
+// of other frontends look for them.
+func (s *Server) ServeSide(l net.Listener) error { return s.serve(l, s.side) }
 
 func (s *Server) serve(l net.Listener, h http.Handler) error {
 	server := &http.Server{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/dynago/dynago/kv"
@@ -32,8 +33,14 @@ func (j *job) heed(h http.Header) error {
 	} else if err := j.extend(h); err != nil {
 		return err
 	}
-	sources := nvext.Sources{Header: h.Get, Ext: j.call.ext, UserID: j.call.userID, PromptCacheKey: j.call.promptCacheKey}
-	j.beside.identity = sources.Identity()
+	sources := nvext.Sources{
+		Header: h.Get, Ext: j.call.ext, UserID: j.call.userID, PromptCacheKey: j.call.promptCacheKey, SequenceID: j.call.sequenceID,
+	}
+	id := sources.Identity()
+	if j.call.sequenceEnd && id.Chain != "" && id.Chain == strings.TrimSpace(j.call.sequenceID) {
+		id.Final = true
+	}
+	j.beside.identity = id
 	if j.Logger.Enabled(context.Background(), slog.LevelDebug) {
 		if bad := sources.Unusable(); len(bad) > 0 {
 			j.Logger.Debug("ids of sessions cannot be used and are passed over", "request_id", j.x.id, "where", bad)

@@ -106,12 +106,12 @@ func readKeySet(path string) (*keySet, error) {
 	return set, nil
 }
 
-// tenant returns who owns the key of a request.
-func (k *Keys) tenant(r *http.Request) (tenant string, ok bool) {
+// tenant returns who owns the key that came with a request.
+func (k *Keys) tenant(h http.Header) (tenant string, ok bool) {
 	k.refresh()
-	key := r.Header.Get("X-Api-Key")
+	key := h.Get("X-Api-Key")
 	if key == "" {
-		scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		scheme, rest, _ := strings.Cut(h.Get("Authorization"), " ")
 		if !strings.EqualFold(scheme, "Bearer") {
 			return "", false
 		}

@@ -37,18 +37,21 @@ type metrics struct {
 	reuse                                 *prometheus.HistogramVec
 	notShown, forms, budgets, capped      *prometheus.CounterVec
 
-	mu     sync.RWMutex
-	series map[seriesKey]*series
+	mu         sync.RWMutex
+	series     map[seriesKey]*series
+	statistics map[string]*statistics // by model
 }
 
 // seriesKey names the children of one kind of request.
 type seriesKey struct {
 	model, endpoint string
 	stream          bool
+	kserve          bool
 }
 
 // series are the children of one kind of request.
 type series struct {
+	statistics                                 *statistics
 	started, outputTokens, cancelled, rejected prometheus.Counter
 	active, inflight, queued                   prometheus.Gauge
 	duration, ttft, input, output, cached      prometheus.Observer
@@ -102,6 +105,8 @@ func newMetrics(s *Server) (*metrics, error) {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		series:   map[seriesKey]*series{},
+
+		statistics: map[string]*statistics{},
 
 		requests:     counter("requests_total", "Requests that have ended.", "model", "endpoint", "request_type", "status", "error_type"),
 		started:      counter("requests_started_total", "Requests that were accepted for processing.", "model", "endpoint", "request_type"),
@@ -208,10 +213,15 @@ func (m *metrics) of(key seriesKey) *series {
 		kind = "stream"
 	}
 	model, endpoint := key.model, key.endpoint
+	cancelled := endpoint
+	if key.kserve && endpoint == textEndpoint {
+		cancelled = textCancelled
+	}
 	found = &series{
+		statistics:      m.statisticsOf(model),
 		started:         m.started.WithLabelValues(model, endpoint, kind),
 		outputTokens:    m.outputTokens.WithLabelValues(model),
-		cancelled:       m.cancelled.WithLabelValues(model, endpoint, kind),
+		cancelled:       m.cancelled.WithLabelValues(model, cancelled, kind),
 		rejected:        m.rejected.WithLabelValues(model, endpoint),
 		migratedNew:     m.migrated.WithLabelValues(model, "new_request"),
 		migratedOngoing: m.migrated.WithLabelValues(model, "ongoing_request"),

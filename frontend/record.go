@@ -22,6 +22,7 @@ type record struct {
 	endpoint string
 	model    string // primary name, or unknownModel
 	stream   bool
+	kserve   bool
 
 	series *series // of an accepted request
 	notes  []pipeline.Notes
@@ -60,7 +61,7 @@ func (r *record) accept(model string, stream bool) {
 		r.model = model
 	}
 	r.stream = stream
-	r.series = r.server.metrics.of(seriesKey{r.model, r.endpoint, stream})
+	r.series = r.server.metrics.of(seriesKey{r.model, r.endpoint, stream, r.kserve})
 	r.itl.series = r.series.itl
 	r.series.started.Inc()
 	r.series.active.Inc()
@@ -136,7 +137,9 @@ func (r *record) end() {
 	kind := typeOf(r.fault, r.server.OverloadStatus)
 	m := r.server.metrics
 	if r.series == nil {
-		m.of(seriesKey{r.model, r.endpoint, r.stream}).ended[kind].Inc()
+		s := m.of(seriesKey{r.model, r.endpoint, r.stream, r.kserve})
+		s.ended[kind].Inc()
+		s.statistics.refuse(elapsed)
 		r.log(elapsed, kind)
 		return
 	}
@@ -157,10 +160,17 @@ func (r *record) end() {
 	case errorOverload:
 		s.rejected.Inc()
 	case noError:
+		s.statistics.succeed(elapsed, r.notes)
+		if r.endpoint == tensorEndpoint {
+			break // it has no tokens
+		}
 		s.output.Observe(float64(max(r.tokens, r.usage.Output)))
 		if r.cachedKnown {
 			s.cached.Observe(float64(*r.usage.Cached))
 		}
+	}
+	if kind != noError {
+		s.statistics.refuse(elapsed)
 	}
 	r.stages()
 	r.log(elapsed, kind)

@@ -43,8 +43,14 @@ func PathNames() []string {
 	return []string{PathMetrics, PathModels, PathHealth, PathLive, PathChat, PathCompletions}
 }
 
-// routes builds the public and the admin handler.
-func (s *Server) routes() (public, admin http.Handler, err error) {
+// routes builds the public, the admin and the side handler.
+func (s *Server) routes() (public, admin, side http.Handler, err error) {
+	told := []route{
+		{"GET", PathModels, "/v1/models", s.listModels},
+		{"GET", PathModels, "/v1/models/{id...}", s.showModel},
+		{"GET", PathHealth, "/health", s.health},
+		{"GET", PathLive, "/live", s.live},
+	}
 	table := []route{
 		{"POST", PathChat, "/v1/chat/completions", s.answer(chatAPI{s})},
 		{"POST", PathCompletions, "/v1/completions", s.answer(completionsAPI{s})},
@@ -53,15 +59,12 @@ func (s *Server) routes() (public, admin http.Handler, err error) {
 		{"POST", "", "/v1/tokenize", s.tokenize},
 		{"POST", "", "/detokenize", s.detokenize},
 		{"POST", "", "/v1/detokenize", s.detokenize},
-		{"GET", PathModels, "/v1/models", s.listModels},
-		{"GET", PathModels, "/v1/models/{id...}", s.showModel},
-		{"GET", PathHealth, "/health", s.health},
-		{"GET", PathLive, "/live", s.live},
 		{"GET", "", "/ready", s.ready},
 		{"GET", "", "/{$}", s.root},
 		{"GET", "", "/openapi.json", s.openAPI},
 		{"GET", "", "/docs", s.docs},
 	}
+	table = append(table, told...)
 	table = append(table, s.responsesRoutes()...)
 	table = append(table, s.kvRoutes()...)
 	if !s.NoMessages {
@@ -91,10 +94,13 @@ func (s *Server) routes() (public, admin http.Handler, err error) {
 	}
 	private = append(private, route{"GET", "", "/{$}", s.root})
 	if public, err = s.mux(table); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
+	}
+	if side, err = s.mux(append(told, metrics)); err != nil {
+		return nil, nil, nil, err
 	}
 	admin, err = s.mux(private)
-	return public, admin, err
+	return s.handOver(public), admin, side, err
 }
 
 // unhurried lifts the write deadline for answers that take as long as the
@@ -210,20 +216,30 @@ func (s *Server) around(next http.Handler) http.Handler {
 		h["X-Request-Id"] = []string{x.correlation}
 		defer s.recover(w, x)
 
-		if s.Keys != nil {
-			tenant, ok := s.Keys.tenant(r)
-			if !ok {
-				h.Set("WWW-Authenticate", "Bearer")
-				s.refuseTo(w, x, refusal(http.StatusUnauthorized, "Incorrect or missing API key: send a key of this server as Authorization: Bearer KEY or x-api-key: KEY"))
-				return
-			}
-			x.tenant = tenant
+		var err error
+		if x.tenant, err = s.Authorize(r.Header); err != nil {
+			h.Set("WWW-Authenticate", "Bearer")
+			s.refuseTo(w, x, err)
+			return
 		}
 		if r.Body != http.NoBody {
 			http.NewResponseController(w).SetReadDeadline(x.arrived.Add(s.ReadTimeout)) //nolint:errcheck // not every connection has deadlines
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 	})
+}
+
+// Authorize returns the tenant whose key came with a request, "" where nobody needs
+// one. The error is one of status 401.
+func (s *Server) Authorize(h http.Header) (tenant string, err error) {
+	if s.Keys == nil {
+		return "", nil
+	}
+	tenant, ok := s.Keys.tenant(h)
+	if !ok {
+		return "", refusal(http.StatusUnauthorized, "Incorrect or missing API key: send a key of this server as Authorization: Bearer KEY or x-api-key: KEY")
+	}
+	return tenant, nil
 }
 
 // recover turns a panic into an answer without detail and a log line with all.

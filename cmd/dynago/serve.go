@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/dynago/dynago/anthropic"
@@ -53,6 +54,11 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 		}
 		defer admin.Close()
 	}
+	kserve, err := c.KServe.open(&c.HTTP, listener, log)
+	if err != nil {
+		return err
+	}
+	defer kserve.close()
 	raiseFDLimit(c.HTTP.FDLimit, log)
 	spareCollections()
 
@@ -66,7 +72,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	if err := sys.addEcho(c.Attach.TensorEcho); err != nil {
 		return err
 	}
-	server, keys, err := c.server(sys, logs.target("frontend"))
+	server, keys, err := c.server(sys, kserve.take(), logs.target("frontend"))
 	if err != nil {
 		return err
 	}
@@ -75,11 +81,12 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 			return err
 		}
 	}
-	failed := make(chan error, 2)
+	failed := make(chan error, 5)
 	go func() { failed <- server.Serve(listener) }()
 	if admin != nil {
 		go func() { failed <- server.ServeAdmin(admin) }()
 	}
+	kserve.serve(server, failed, logs.target("frontend"))
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go sys.router.Run(ctx)
@@ -92,7 +99,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	if every := c.Workers.Churn; every > 0 {
 		go sys.churn(ctx, every, c.Workers.Count)
 	}
-	c.announce(to.out, sys, listener, admin)
+	c.announce(to.out, sys, listener, admin, kserve)
 	// Loading the model left garbage several times its size.
 	go debug.FreeOSMemory()
 
@@ -102,7 +109,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 			return err
 		case s := <-signals:
 			if s != syscall.SIGHUP {
-				return c.drain(server, signals, failed, log)
+				return c.drain(server, kserve, signals, failed, log)
 			}
 			reload(keys, log)
 			if _, err := sys.Reload(); err != nil && !errors.Is(err, errNoFile) {
@@ -194,8 +201,8 @@ func (s *ignoredSettings) check(log *slog.Logger) error {
 	return nil
 }
 
-// server makes the HTTP server.
-func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, *frontend.Keys, error) {
+// server makes the HTTP server. grpc, if not nil, takes connections that speak gRPC.
+func (c *serveCommand) server(sys *system, grpc func(net.Conn), log *slog.Logger) (*frontend.Server, *frontend.Keys, error) {
 	var keys *frontend.Keys
 	if path := c.HTTP.APIKeysFile; path != nil {
 		var err error
@@ -238,7 +245,7 @@ func (c *serveCommand) server(sys *system, log *slog.Logger) (*frontend.Server, 
 		BodyLimit: c.HTTP.BodyLimitMB << 20, OverloadStatus: c.HTTP.OverloadStatus,
 		Timing:        &timing,
 		HeaderTimeout: c.HTTP.HeaderTimeout, ReadTimeout: c.HTTP.ReadTimeout, IdleTimeout: c.HTTP.IdleTimeout,
-		Thresholds: sys.router, Selection: service, Journal: sys.journal, Roster: sys, Prefetcher: sys.Pipeline, Caretaker: sys.Pipeline,
+		Thresholds: sys.router, Selection: service, Journal: sys.journal, Roster: sys, Prefetcher: sys.Pipeline, Caretaker: sys.Pipeline, Tensors: sys.Pipeline, HTTP2: grpc,
 		Collectors: append(sys.policies.collectors(sys.fleet), sys.meter, newHandoffMetrics(sys.Pipeline), newForesightMetrics(sys.Pipeline), newRetentionMetrics(sys.Pipeline), sys.moves, newFleetMetrics(sys.fleet, sys.roster), newCacheMetrics(sys.fleet)),
 		Keys:       keys, Tenants: tenants, MetadataHeader: strings.TrimSpace(c.Requests.MetadataHeader), UploadPrefixes: uploads,
 		SeparateAdmin: c.HTTP.AdminPort != nil, NoAdmin: c.HTTP.NoAdmin,
@@ -282,6 +289,11 @@ func (s *requestSettings) uploads() ([]frontend.UploadPrefix, error) {
 	return list, nil
 }
 
+// portTaken is the error of a port that another program has.
+type portTaken string
+
+func (e portTaken) Error() string { return string(e) }
+
 // listen opens a port, and says what to do if it cannot.
 func listen(host string, port int, flag string) (net.Listener, error) {
 	address := net.JoinHostPort(host, strconv.Itoa(port))
@@ -290,7 +302,7 @@ func listen(host string, port int, flag string) (net.Listener, error) {
 	case err == nil:
 		return l, nil
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("%s is taken by another program: choose another port with %s %d, or find out who holds it with \"lsof -nP -iTCP:%d -sTCP:LISTEN\"", address, flag, port%65535+1, port)
+		return nil, portTaken(fmt.Sprintf("%s is taken by another program: choose another port with %s %d, or find out who holds it with \"lsof -nP -iTCP:%d -sTCP:LISTEN\"", address, flag, port%65535+1, port))
 	case errors.Is(err, syscall.EACCES):
 		return nil, fmt.Errorf("%s may not be opened by this user: choose a port above 1023 with %s", address, flag)
 	}
@@ -298,7 +310,7 @@ func listen(host string, port int, flag string) (net.Listener, error) {
 }
 
 // announce prints what was started and how to try it.
-func (c *serveCommand) announce(out io.Writer, sys *system, listener, admin net.Listener) {
+func (c *serveCommand) announce(out io.Writer, sys *system, listener, admin net.Listener, kserve *kserveServer) {
 	url := baseURL(listener)
 	path := c.Paths.Chat
 	if path == "" {
@@ -311,6 +323,7 @@ func (c *serveCommand) announce(out io.Writer, sys *system, listener, admin net.
 	if admin != nil {
 		fmt.Fprintf(out, "  admin    %s\n", baseURL(admin))
 	}
+	kserve.announce(out)
 	auth := ""
 	if c.HTTP.APIKeysFile != nil {
 		auth = " -H 'Authorization: Bearer KEY'"
@@ -330,12 +343,18 @@ func baseURL(l net.Listener) string {
 }
 
 // drain ends the server: what runs may finish, unless a second signal comes.
-func (c *serveCommand) drain(server *frontend.Server, signals <-chan os.Signal, failed <-chan error, log *slog.Logger) error {
+func (c *serveCommand) drain(server *frontend.Server, kserve *kserveServer, signals <-chan os.Signal, failed <-chan error, log *slog.Logger) error {
 	log.Info("draining: running requests may finish, a second signal ends at once", "timeout", c.HTTP.DrainTimeout)
 	ctx, cancel := context.WithTimeout(context.Background(), c.HTTP.DrainTimeout)
 	defer cancel()
 	done := make(chan int)
-	go func() { done <- server.Drain(ctx) }()
+	go func() {
+		var both sync.WaitGroup
+		both.Go(func() { kserve.drain(ctx) })
+		cut := server.Drain(ctx)
+		both.Wait()
+		done <- cut
+	}()
 	for {
 		select {
 		case cut := <-done:

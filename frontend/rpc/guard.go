@@ -1,0 +1,93 @@
+package rpc
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"runtime/debug"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// healthPrefix begins the calls for which nobody needs a key: who probes has none,
+// and learns nothing.
+const healthPrefix = "/grpc.health.v1.Health/"
+
+// visitor is who calls: what came with the call, and whose key it had.
+type visitor struct {
+	header http.Header
+	tenant string
+}
+
+type visitorKey struct{}
+
+func visitorOf(ctx context.Context) *visitor { return ctx.Value(visitorKey{}).(*visitor) }
+
+// admit finds out who calls.
+func (s *Server) admit(ctx context.Context, method string) (context.Context, error) {
+	if strings.HasPrefix(method, healthPrefix) {
+		return ctx, nil
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	v := &visitor{header: headers(md)}
+	var err error
+	if v.tenant, err = s.Frontend.Authorize(v.header); err != nil {
+		return ctx, statusOf(err)
+	}
+	return context.WithValue(ctx, visitorKey{}, v), nil
+}
+
+// headers returns metadata as the headers that it stands for. What is binary has no
+// place in headers.
+func headers(md metadata.MD) http.Header {
+	h := make(http.Header, len(md))
+	for name, values := range md {
+		switch {
+		case name[0] == ':', strings.HasSuffix(name, "-bin"):
+		case name == "content-type", name == "user-agent", name == "grpc-accept-encoding":
+		default:
+			h[textproto.CanonicalMIMEHeaderKey(name)] = values
+		}
+	}
+	return h
+}
+
+// serveCall and serveStream stand before every call.
+func (s *Server) serveCall(ctx context.Context, in any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (_ any, err error) {
+	if ctx, err = s.admit(ctx, info.FullMethod); err != nil {
+		return nil, err
+	}
+	defer s.recover(info.FullMethod, &err)
+	return handle(ctx, in)
+}
+
+func (s *Server) serveStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
+	ctx, err := s.admit(stream.Context(), info.FullMethod)
+	if err != nil {
+		return err
+	}
+	defer s.recover(info.FullMethod, &err)
+	return handle(srv, admitted{stream, ctx})
+}
+
+// admitted is a stream of which it is known who has opened it.
+type admitted struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context returns the stream's context.
+func (a admitted) Context() context.Context { return a.ctx }
+
+// recover makes a fault of ours end one call, and not the server.
+func (s *Server) recover(method string, err *error) {
+	if p := recover(); p != nil {
+		s.Logger.Error("panic", "route", method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		*err = status.Error(codes.Internal, "Internal server error")
+	}
+}
