@@ -102,8 +102,7 @@ func TestWireIsWhole(t *testing.T) {
 		}
 	}
 	seen := 0
-	var enum func(protoreflect.EnumDescriptors)
-	enum = func(list protoreflect.EnumDescriptors) {
+	enum := func(list protoreflect.EnumDescriptors) {
 		for i := range list.Len() {
 			e := list.Get(i)
 			line := "enum " + strings.TrimPrefix(string(e.FullName()), "inference.")
