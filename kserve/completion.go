@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/internal/gen/inferencepb"
 	"github.com/dynago/dynago/nvext"
 	"github.com/dynago/dynago/openai"
 )
@@ -50,6 +51,15 @@ func DecodeCompletion(r *Request, o openai.Options) (*Completion, error) {
 		return nil, err
 	}
 	return d.out, nil
+}
+
+// CompletionFromProto is [FromProto] for a call of a model of text.
+func CompletionFromProto(m *inferencepb.ModelInferRequest, o openai.Options) (*Completion, error) {
+	r, err := FromProto(m)
+	if err != nil {
+		return nil, err
+	}
+	return DecodeCompletion(r, o)
 }
 
 // completionDecoder is what is known of a call while it is read.

@@ -62,10 +62,7 @@ func TestRefusedMessagesForText(t *testing.T) {
 		for _, data := range tc.raw {
 			m.RawInputContents = append(m.RawInputContents, []byte(data))
 		}
-		r, err := kserve.FromProto(m)
-		if err == nil {
-			_, err = kserve.DecodeCompletion(r, openai.Options{})
-		}
+		_, err := kserve.CompletionFromProto(m, openai.Options{})
 		if err == nil || !strings.Contains(err.Error(), "Failed to parse request: "+tc.text) {
 			t.Errorf("want %q, got %v", tc.text, err)
 		}
@@ -85,11 +82,10 @@ func TestMessagesOfModelsOfText(t *testing.T) {
 			m.Inputs[0].Contents = &contents{BytesContents: [][]byte{[]byte("a\x00b")}}
 			m.Inputs[1].Contents = &contents{BoolContents: []bool{true}}
 		}
-		r, err := kserve.FromProto(m)
+		c, err := kserve.CompletionFromProto(m, openai.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := decoded(t, r, openai.Options{})
 		if c.Raw != raw || !c.Stream || c.Chat.Prompt.Text != "a\uFFFDb" {
 			t.Errorf("%+v", c)
 		}
