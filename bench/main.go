@@ -60,6 +60,7 @@ var figures = []figure{
 	{"B22", "a prefix that sub-agents share, virtual", takeShared},
 	{"B23", "kvstore, large values", takeValues},
 	{"B24", "prompts that are computed ahead, virtual", takeForesight},
+	{"B25", "calls of tensors, in-process", takeTensors},
 }
 
 // bench is what all figures share.

@@ -160,6 +160,7 @@ var plan = []room{
 	{name: "bench/virtual", outside: true, sees: []string{"bench/data", "bench/stats", "engine/mock", "router", "router/thompson", "sim", "sim/agenttrace", "sim/trace"}, seenBy: []string{}},
 	{name: "bench/tokens", outside: true, sees: []string{"chat", "prompt", "tokenizer"}, seenBy: []string{}},
 	{name: "bench/values", outside: true, seenBy: []string{}},
+	{name: "bench/calls", outside: true, sees: []string{"internal/gen/inferencepb"}, seenBy: []string{}},
 	{name: "bench/baseline", outside: true, seenBy: []string{}},
 	{name: "bench/proxy", outside: true, seenBy: []string{}},
 	{name: "examples/tensorworker", outside: true, sees: []string{"engine", "engine/remote", "kv"}, seenBy: []string{}},
