@@ -1,6 +1,7 @@
 package frontend
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,18 +55,19 @@ func (s *Server) prefetch(w http.ResponseWriter, r *http.Request) {
 		s.refuseTo(w, x, err)
 		return
 	}
-	q, err := s.decodePrefetch(body, x.arrived)
+	q, ext, err := s.decodePrefetch(body, x.arrived)
 	if err != nil {
 		s.refuseTo(w, x, err)
 		return
 	}
 	q.Tenant, q.Chat = x.tenant, s.resolved(q.Chat)
 	if !s.OpenAI.DisableNVExt {
-		var none *nvext.Ext
-		if e, _ := none.WithHeaders(r.Header.Values); e != nil && e.CacheSalt != "" {
-			q.Namespace.Salt = e.CacheSalt
-		}
+		ext, _ = ext.WithHeaders(r.Header.Values)
 	}
+	if ext != nil {
+		q.Namespace.Salt = ext.CacheSalt
+	}
+	q.Session = cmp.Or(q.Session, nvext.Sources{Header: r.Header.Get, Ext: ext}.Identity().Key)
 	p, err := s.Prefetcher.Prefetch(r.Context(), q)
 	if err != nil {
 		s.refuseTo(w, x, err)
@@ -114,6 +116,7 @@ type prefetchFields struct {
 	Model     string          `json:"model"`
 	SessionID string          `json:"session_id"`
 	CacheSalt string          `json:"cache_salt"`
+	Ext       json.RawMessage `json:"nvext"`
 	TokenIDs  []uint32        `json:"token_ids"`
 	Hashes    prefixes        `json:"block_hashes"`
 	Target    string          `json:"target_tier"`
@@ -122,29 +125,53 @@ type prefetchFields struct {
 }
 
 // ownFields are their names, the model's not among them.
-var ownFields = []string{"session_id", "cache_salt", "token_ids", "block_hashes", "target_tier", "deadline", "worker"}
+var ownFields = []string{"session_id", "cache_salt", "nvext", "token_ids", "block_hashes", "target_tier", "deadline", "worker"}
 
 // longestSession is that of session ids everywhere, in bytes.
 const longestSession = 256
 
-// decodePrefetch reads a body. A conversation, or a text, is read as for tokenize.
-func (s *Server) decodePrefetch(body []byte, now time.Time) (*pipeline.PrefetchRequest, error) {
+// decodePrefetch reads a body, and what its extension says of whose blocks are meant. A
+// conversation, or a text, is read as for tokenize.
+func (s *Server) decodePrefetch(body []byte, now time.Time) (*pipeline.PrefetchRequest, *nvext.Ext, error) {
 	var (
 		members map[string]json.RawMessage
 		f       prefetchFields
 	)
 	if err := json.Unmarshal(body, &members); err != nil {
-		return nil, wire.Invalid("", "Invalid JSON: %v", err)
+		return nil, nil, wire.Invalid("", "Invalid JSON: %v", err)
 	}
 	if err := json.Unmarshal(body, &f); err != nil {
-		return nil, mistyped(err)
+		return nil, nil, mistyped(err)
 	}
-	q := &pipeline.PrefetchRequest{Session: strings.TrimSpace(f.SessionID), Namespace: kv.Namespace{Salt: f.CacheSalt}}
+	q, err := s.prefetchOf(members, &f, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	var ext *nvext.Ext
+	if f.Ext != nil && !s.OpenAI.DisableNVExt {
+		if ext, _, err = nvext.Decode(f.Ext, s.OpenAI.StrictNVExt); err != nil {
+			return nil, nil, strange(err)
+		}
+	}
+	if ext, err = ext.WithSalt(f.CacheSalt); err != nil {
+		return nil, nil, wire.Invalid("cache_salt", "%s", err)
+	}
+	return q, ext, nil
+}
+
+// strange is the error of an extension that cannot be read.
+func strange(err error) error {
+	if e, ok := errors.AsType[*nvext.Error](err); ok {
+		return wire.Invalid(e.Path, "%s", e)
+	}
+	return wire.Invalid("nvext", "%s", err)
+}
+
+// prefetchOf reads what is wanted where, and when.
+func (s *Server) prefetchOf(members map[string]json.RawMessage, f *prefetchFields, now time.Time) (*pipeline.PrefetchRequest, error) {
+	q := &pipeline.PrefetchRequest{Session: strings.TrimSpace(f.SessionID)}
 	if len(q.Session) > longestSession {
 		return nil, wire.Invalid("session_id", "session_id must have at most %d bytes, got %d", longestSession, len(q.Session))
-	}
-	if n := len(f.CacheSalt); n > nvext.MaxSalt {
-		return nil, wire.Invalid("cache_salt", "cache_salt must have at most %d bytes, got %d", nvext.MaxSalt, n)
 	}
 	var err error
 	if q.Target, err = targetTier(f.Target); err != nil {

@@ -50,6 +50,7 @@ const (
 		`"block_hashes":` + blockHashes + `,` +
 		`"session_id":{"type":"string","maxLength":256},` +
 		`"cache_salt":{"type":"string","maxLength":1024},` +
+		`"nvext":{"$ref":"#/components/schemas/NVExt"},` +
 		`"target_tier":{"enum":["g1","device","g2","host_pinned"],"default":"g1"},` +
 		`"deadline":{"type":"string","format":"date-time"},` +
 		`"worker":{"oneOf":[{"const":"auto"},{"type":"integer"},{"type":"string","pattern":"^[0-9]+$"}],"default":"auto"}}}`

@@ -10,6 +10,7 @@ import (
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/frontend"
 	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/nvext"
 	"github.com/dynago/dynago/pipeline"
 )
 
@@ -91,6 +92,46 @@ func TestPrefetchRoutes(t *testing.T) {
 	}
 }
 
+// Whose blocks are meant, and whose worker, is said as it is of requests: headers win
+// over the extension, and that over what stands beside it.
+func TestPrefetchIdentity(t *testing.T) {
+	const hashes = `"model":"demo","block_hashes":[1]`
+	for _, tc := range []struct {
+		more          string
+		header        []string
+		off           bool
+		salt, session string
+	}{
+		{more: `,"cache_salt":"a"`, salt: "a"},
+		{more: `,"cache_salt":"a","nvext":null`, salt: "a"},
+		{more: `,"cache_salt":"a","nvext":{"cache_salt":"b"}`, salt: "b"},
+		{more: `,"nvext":{"cache_salt":"b","session_control":{"session_id":"s"}}`, salt: "b", session: "s"},
+		{more: `,"nvext":{"cache_salt":"b"}`, header: []string{"x-tenant-id", "c", "x-dynamo-session-id", "h"}, salt: "c", session: "h"},
+		{more: `,"session_id":"own","nvext":{"session_control":{"session_id":"s"}}`, header: []string{"x-dynamo-session-id", "h"}, session: "own"},
+		{more: `,"cache_salt":"a","nvext":{"cache_salt":"b","session_control":{"session_id":"s"}}`, header: []string{"x-tenant-id", "c"}, off: true, salt: "a"},
+	} {
+		c := &caches{}
+		s := start(t, newFake(), func(f *frontend.Config) { f.Prefetcher, f.OpenAI.DisableNVExt = c, tc.off })
+		if got := s.do("POST", "/v1/kv/prefetch", "{"+hashes+tc.more+"}", tc.header...); got.status != 202 {
+			t.Fatalf("%s: %d %s", tc.more, got.status, got.body)
+		}
+		if q := c.asked; q.Namespace.Salt != tc.salt || q.Session != tc.session {
+			t.Errorf("%s: salt %q and session %q, want %q and %q", tc.more, q.Namespace.Salt, q.Session, tc.salt, tc.session)
+		}
+	}
+	s := start(t, newFake(), func(f *frontend.Config) { f.Prefetcher, f.OpenAI.StrictNVExt = &caches{}, true })
+	for more, says := range map[string]string{
+		`,"nvext":{"cache_salt":1}`: `"param":"nvext.cache_salt"`,
+		`,"nvext":7`:                "nvext: expected an object",
+		`,"nvext":{"salt":"b"}`:     "nvext.salt: unknown field",
+		`,"cache_salt":"` + strings.Repeat("x", 1025) + `"`: "at most 1024 bytes",
+	} {
+		if got := s.do("POST", "/v1/kv/prefetch", "{"+hashes+more+"}"); got.status != 400 || !strings.Contains(got.body, says) {
+			t.Errorf("%s: %d %s, want %s", more, got.status, got.body, says)
+		}
+	}
+}
+
 // Operators let caches forget, and change what blocks are worth.
 func TestCacheRoutes(t *testing.T) {
 	c := &caches{}
@@ -135,16 +176,16 @@ func TestCacheRoutes(t *testing.T) {
 
 // Whatever a body is, it is a prefetch or an error of the client's.
 func FuzzPrefetch(f *testing.F) {
-	for _, body := range []string{`{"model":"demo","prompt":"a"}`, `{"model":"demo","token_ids":[1],"deadline":"2030-01-01T00:00:00Z"}`, `{"model":"demo","block_hashes":["1",2],"worker":3}`, `[]`, `{"messages":null}`} {
+	for _, body := range []string{`{"model":"demo","prompt":"a"}`, `{"model":"demo","token_ids":[1],"deadline":"2030-01-01T00:00:00Z"}`, `{"model":"demo","block_hashes":["1",2],"worker":3}`, `[]`, `{"messages":null}`, `{"model":"demo","prompt":"a","nvext":{"cache_salt":"b"}}`} {
 		f.Add(body)
 	}
 	now := time.Date(2026, 11, 30, 10, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, body string) {
-		q, err := frontend.DecodePrefetch(new(frontend.Server), []byte(body), now)
+		q, ext, err := frontend.DecodePrefetch(new(frontend.Server), []byte(body), now)
 		if err != nil {
 			return
 		}
-		if q.Chat == nil || q.Chat.Model == "" || q.In < 0 || q.Target > kv.TierHost || len(q.Session) > 256 || q.Hashes == nil && q.Chat.Prompt == nil && len(q.Chat.Turns) == 0 {
+		if q.Chat == nil || q.Chat.Model == "" || q.In < 0 || q.Target > kv.TierHost || len(q.Session) > 256 || ext != nil && len(ext.CacheSalt) > nvext.MaxSalt || q.Hashes == nil && q.Chat.Prompt == nil && len(q.Chat.Turns) == 0 {
 			t.Errorf("%q is %+v", body, q)
 		}
 	})
