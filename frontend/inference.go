@@ -53,6 +53,7 @@ type Inference struct {
 	overload int
 	text     *kserve.Completion // nil: tensors
 	call     *kserve.Request    // nil: text
+	tensor   *engine.TensorRequest
 	notes    [1]pipeline.Notes
 	// deaf ends the attention to the client.
 	deaf func() bool
@@ -91,10 +92,11 @@ func (s *Server) Open(ctx context.Context, a *Arrival) (*Inference, error) {
 // order is that of KServe's servers: no model hides behind a call that is broken.
 func (i *Inference) understand(a *Arrival) error {
 	s := i.job.Server
-	model := s.names.primary(s.resolve(a.Model))
+	asked := cmp.Or(a.Model, s.OpenAI.DefaultModel)
+	model := s.names.primary(s.resolve(asked))
 	kind := kserve.KindOf(s.Backend.Card(model))
 	if kind == kserve.Hidden {
-		return kserve.NotFound(clip(a.Model))
+		return kserve.NotFound(clip(asked))
 	}
 	i.job.call.model, i.job.record.model = model, model
 	read := i.tensorCall
@@ -118,7 +120,7 @@ func (i *Inference) textCall(a *Arrival) error {
 		return errStreaming
 	}
 	s, c := i.job.Server, &i.job.call
-	i.text = t
+	i.text, t.Model = t, c.model
 	c.requests, c.stream = []*chat.Request{s.resolved(t.Chat)}, t.Stream
 	c.ext, c.extDropped = t.Ext, t.ExtDropped
 	c.promptCacheKey, c.sequenceID, c.sequenceEnd = t.PromptCacheKey, t.SequenceID, t.SequenceEnd

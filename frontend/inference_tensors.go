@@ -25,6 +25,9 @@ func (i *Inference) tensorCall(a *Arrival) error {
 		return err
 	}
 	i.name(r.ID)
+	if i.tensor, err = r.Tensors(); err != nil {
+		return err
+	}
 	i.call = r
 	return nil
 }
@@ -33,16 +36,9 @@ func (i *Inference) tensorCall(a *Arrival) error {
 func (i *Inference) tensors() iter.Seq2[*kserve.Response, error] {
 	j, r := &i.job, i.call
 	j.record.accept(j.call.model, i.several)
-	wanted := make([]string, len(r.Outputs))
-	for k := range r.Outputs {
-		wanted[k] = r.Outputs[k].Name
-	}
+	i.tensor.Model, i.tensor.Meta = j.call.model, j.beside.meta
 	call := &pipeline.Inference{
-		ID: j.x.id, Ext: j.call.ext, Class: j.beside.meta[policyClass], Notes: &i.notes[0],
-		Tensors: &engine.TensorRequest{
-			ID: r.ID, Model: j.call.model, Version: r.Version,
-			Inputs: r.Inputs, Outputs: wanted, Parameters: r.Parameters, Meta: j.beside.meta,
-		},
+		ID: j.x.id, Ext: j.call.ext, Class: j.beside.meta[policyClass], Notes: &i.notes[0], Tensors: i.tensor,
 	}
 	return func(yield func(*kserve.Response, error) bool) {
 		for answer, err := range j.record.watchTensors(j.Tensors.Infer(j.ctx, call), i.notes[:]) {
@@ -50,11 +46,7 @@ func (i *Inference) tensors() iter.Seq2[*kserve.Response, error] {
 				yield(nil, err)
 				return
 			}
-			response := &kserve.Response{
-				ID: r.ID, Model: answer.Model, Version: kserve.Version,
-				Outputs: answer.Outputs, Parameters: answer.Parameters,
-			}
-			if !yield(response, nil) {
+			if !yield(r.FromTensors(answer), nil) {
 				return
 			}
 		}

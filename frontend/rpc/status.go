@@ -13,11 +13,14 @@ import (
 )
 
 // statusOf returns the status that tells of an error: of one that a client may be
-// told, as the frontend gives them, or of one that has a status already.
+// told, as the frontend and the protocol give them, or of one that has a status already.
 func statusOf(err error) error {
 	e, ok := errors.AsType[*wire.Error](err)
 	if !ok {
-		return status.Convert(err).Err()
+		if _, has := status.FromError(err); has {
+			return err
+		}
+		e = wire.ErrorOf(err, overload)
 	}
 	return status.Error(codeOf(e.Status), e.Message)
 }
