@@ -1,6 +1,5 @@
 """All that is no inference: who is there, what models take, what is not served."""
 
-import tritonclient.utils.shared_memory  # noqa: F401  what a user of Triton imports
 
 from cases import MODEL, equal, metric, page, refused, run
 from grpc_client import channel, client, model_config_pb2, pb, prompt, stub

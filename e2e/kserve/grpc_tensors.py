@@ -3,6 +3,7 @@
 import asyncio
 import os
 import queue
+import threading
 
 import grpc
 import ml_dtypes
@@ -10,8 +11,8 @@ import numpy as np
 import tritonclient.grpc as triton
 import tritonclient.grpc.aio
 
-from cases import GRPC, equal, metric, refused, run, said, until_idle
-from grpc_client import Stream, client, final, framed, model_config_pb2, parameter, pb, stub, tensor
+from cases import GRPC, equal, metric, refused, run, running, said, until, until_idle
+from grpc_client import LIMITS, Stream, client, final, framed, model_config_pb2, parameter, pb, service_pb2_grpc, stub, tensor
 
 ECHO = os.environ["DYNAGO_ECHO"]
 
@@ -235,6 +236,36 @@ def many_on_one_stream():
         equal(len(got), 200)
 
 
+def resident():
+    with open(f"/proc/{os.environ['DYNAGO_PID']}/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmRSS:"))
+
+
+def who_does_not_read():
+    """A client that asks for much and reads nothing costs little, and stops nobody."""
+    channel, held = grpc.insecure_channel(GRPC, LIMITS), threading.Event()
+
+    def requests():
+        for i in range(20):
+            r = pb.ModelInferRequest(model_name=ECHO, id=str(i), raw_input_contents=[bytes(1 << 20)])
+            r.inputs.add(name="x", datatype="UINT8", shape=[1 << 20])
+            r.parameters["repeat"].int64_param = 1_000_000
+            yield r
+        held.wait()
+
+    before = resident()
+    answers = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(requests())
+    next(answers)
+    until("all are answered", lambda: running() == 20)
+    for _ in range(100):
+        same(client.infer(ECHO, [tensor("x", EDGES["INT64"])]).as_numpy("x"), EDGES["INT64"])
+    assert resident() - before < 256 << 20, f"{before >> 20} MB before, {resident() >> 20} MB now"
+    answers.cancel()
+    held.set()
+    channel.close()
+    until_idle()
+
+
 def asyncio_too():
     async def main():
         async with triton.aio.InferenceServerClient(GRPC) as c:
@@ -284,5 +315,5 @@ def statistics():
 run(
     ready, metadata_and_config, every_datatype, every_datatype_typed, halves_are_raw, empty_and_scalar, strings_of_all_kinds,
     sixty_four_megabytes, large_strings, compressed, parameters, parameters_of_tensors, empty_parameters, asked_outputs,
-    lengths_that_lie, no_data, failing_workers, several_responses, many_at_once, many_on_one_stream, asyncio_too, statistics, dropped,
+    lengths_that_lie, no_data, failing_workers, several_responses, many_at_once, many_on_one_stream, who_does_not_read, asyncio_too, statistics, dropped,
 )

@@ -49,15 +49,18 @@ func environment(more ...string) []string {
 	return append(env, more...)
 }
 
-// freePort returns a port that nobody listens on.
-func freePort(t testing.TB) string {
+// freePorts returns ports that nobody listens on, no two of them the same.
+func freePorts(t testing.TB, n int) (ports []string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
 	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	return ports
 }
 
 // program is a running binary, and what it has printed.
@@ -133,7 +136,8 @@ type server struct {
 // serve starts a server on free ports.
 func serve(t testing.TB, args ...string) *server {
 	t.Helper()
-	web, rpc, side := freePort(t), freePort(t), freePort(t)
+	ports := freePorts(t, 3)
+	web, rpc, side := ports[0], ports[1], ports[2]
 	s := &server{url: "http://127.0.0.1:" + web, grpc: "127.0.0.1:" + rpc, side: "http://127.0.0.1:" + side}
 	s.program = start(t, nil, append([]string{
 		"serve", "--kserve-grpc-server", "--http-port", web, "--grpc-port", rpc, "--grpc-metrics-port", side,

@@ -34,9 +34,10 @@ func TestKeys(t *testing.T) {
 // Where nobody has said which port gRPC has, that of HTTP takes it as well, as launch
 // lines of the reference want.
 func TestPortOfHTTP(t *testing.T) {
-	port := freePort(t)
-	s := &server{url: "http://127.0.0.1:" + port, grpc: "127.0.0.1:" + port, side: "http://127.0.0.1:" + freePort(t)}
-	s.program = start(t, nil, "serve", "--kserve-grpc-server", "--http-port", port, "--speedup-ratio", "0", "--mock-script", "script.yaml")
+	ports := freePorts(t, 2)
+	s := &server{url: "http://127.0.0.1:" + ports[0], grpc: "127.0.0.1:" + ports[0], side: "http://127.0.0.1:" + ports[1]}
+	s.program = start(t, nil, "serve", "--kserve-grpc-server", "--http-port", ports[0], "--grpc-metrics-port", ports[1],
+		"--speedup-ratio", "0", "--mock-script", "script.yaml")
 	s.waitFor(t, s.url+"/ready", http.StatusOK)
 	s.python(t, "grpc_aio", text)
 }
