@@ -232,6 +232,9 @@ type PinCounts struct {
 	// What workers said of the pins of a request: all blocks are pinned, some of them,
 	// or none; or that they failed.
 	Full, Partial, Denied, Failed int64
+	// RangesLeft are ranges of retention that were about nothing that a model has been
+	// shown, such as messages that a prompt had no room for.
+	RangesLeft int64
 }
 
 // Pins returns what became of wishes to pin so far.
@@ -240,6 +243,7 @@ func (p *Pipeline) Pins() PinCounts {
 	return PinCounts{
 		ByExtension: c.nvext.Load(), ByBlocks: c.blocks.Load(), ByRetention: c.retention.Load(),
 		Full: c.full.Load(), Partial: c.partial.Load(), Denied: c.denied.Load(), Failed: c.failed.Load(),
+		RangesLeft: c.left.Load(),
 	}
 }
 

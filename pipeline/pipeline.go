@@ -314,7 +314,7 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	asked, origin, seen := r.Chat, r, *r
 	seen.Chat = view.chat
 	r = &seen
-	wishes, err := p.wishesOf(r, len(asked.Turns))
+	wishes, err := p.wishesOf(r, len(asked.Turns), view.kept)
 	if err != nil {
 		return nil, err
 	}
@@ -350,8 +350,8 @@ func (p *Pipeline) view(r *Request, m *prompt.Model, name string) (view, error) 
 	if s, ok := sessionOf(r, name); ok {
 		v.chat.Date = p.begun.of(s, time.Now())
 	}
-	var err error
-	v.chat, err = truncated(v.chat, m)
+	shorter, left, err := truncated(v.chat, m)
+	v.chat, v.kept = shorter, v.kept.and(left)
 	return v, err
 }
 

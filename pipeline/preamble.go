@@ -16,10 +16,10 @@ const preamble = "x-anthropic-billing-header:"
 // withoutPreamble returns a request without such lines at the beginning of its
 // system texts, and the lines. What users and models say is theirs, and stays. A
 // request without any is returned as it is; otherwise it is copied as far as it
-// changes.
-func withoutPreamble(r *chat.Request) (*chat.Request, []string) {
+// changes. Of its turns those are kept of which something is left.
+func withoutPreamble(r *chat.Request) (*chat.Request, []string, kept) {
 	if !hasPreamble(r) {
-		return r, nil
+		return r, nil, nil
 	}
 	c := *r
 	c.Cache = slices.Clone(r.Cache)
@@ -27,15 +27,18 @@ func withoutPreamble(r *chat.Request) (*chat.Request, []string) {
 	c.System = s.blocks(r.System, -1)
 	c.Turns = make([]chat.Turn, 0, len(r.Turns))
 	moved := make([]int, len(r.Turns)) // where each turn is now
+	left := make(kept, len(r.Turns))
 	for i, turn := range r.Turns {
 		moved[i] = len(c.Turns)
 		if isSystem(&turn) && len(turn.Blocks) > 0 {
 			if turn.Blocks = s.blocks(turn.Blocks, i); len(turn.Blocks) == 0 {
 				s.mark(i, 0)
+				left[i] = len(c.Turns)
 				continue
 			}
 		}
 		c.Turns = append(c.Turns, turn)
+		left[i] = len(c.Turns)
 	}
 	for i := range c.Cache {
 		at := &c.Cache[i]
@@ -46,7 +49,7 @@ func withoutPreamble(r *chat.Request) (*chat.Request, []string) {
 			at.Turn, at.Block = len(c.Turns)-1, prompt.WholeTurn
 		}
 	}
-	return &c, s.lines
+	return &c, s.lines, left
 }
 
 func isSystem(t *chat.Turn) bool { return t.Role == chat.RoleSystem || t.Role == chat.RoleDeveloper }

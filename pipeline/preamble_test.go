@@ -85,7 +85,7 @@ func TestPreamble(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := clone(tc.in)
-			got, lines := pipeline.WithoutPreamble(&tc.in)
+			got, lines, _ := pipeline.WithoutPreamble(&tc.in)
 			if diff := cmp.Diff(tc.want, *got, cmpopts.EquateEmpty()); diff != "" {
 				t.Error(diff)
 			}
@@ -132,7 +132,7 @@ func TestPreambleProperty(t *testing.T) {
 				r.Cache = append(r.Cache, chat.Breakpoint{Turn: turn, Block: block})
 			}
 		}
-		got, _ := pipeline.WithoutPreamble(&r)
+		got, _, _ := pipeline.WithoutPreamble(&r)
 		system := func(blocks []chat.Block) {
 			for _, b := range blocks {
 				if strings.HasPrefix(strings.TrimSpace(b.Text), billing) {
@@ -161,7 +161,7 @@ func TestPreambleProperty(t *testing.T) {
 				t.Fatalf("mark %+v behind %d blocks", at, n)
 			}
 		}
-		if again, lines := pipeline.WithoutPreamble(got); len(lines) > 0 || again != got {
+		if again, lines, _ := pipeline.WithoutPreamble(got); len(lines) > 0 || again != got {
 			t.Fatalf("took off %q the second time", lines)
 		}
 	})

@@ -87,21 +87,21 @@ type wish struct {
 }
 
 // wishesOf returns what a request asks of the cache of its model's workers. Its turns
-// are those that the model sees, of which the client has sent so many.
-func (p *Pipeline) wishesOf(r *Request, turns int) (*wishes, error) {
+// are those that the model sees, which are what is kept of so many that the client has
+// sent.
+func (p *Pipeline) wishesOf(r *Request, turns int, kept kept) (*wishes, error) {
 	w := new(wishes)
 	p.pinsOf(w, r)
 	if r.Ext == nil || r.Ext.Retention == nil {
 		return w, nil
 	}
-	w.ranges = r.Ext.Retention.Ranges
-	moved := len(r.Chat.Turns) != turns // then nobody knows which turn is which
-	for i := range w.ranges {
-		if _, readable := w.ranges[i].Lifetime(); !readable {
-			p.Logger.Warn("nvext.retention.ranges: a ttl cannot be read, and counts as the usual one", "request", r.ID, "range", i, "ttl", w.ranges[i].TTL, "usual", nvext.DefaultLifetime)
+	for i, said := range r.Ext.Retention.Ranges {
+		if _, readable := said.Lifetime(); !readable {
+			p.Logger.Warn("nvext.retention.ranges: a ttl cannot be read, and counts as the usual one", "request", r.ID, "range", i, "ttl", said.TTL, "usual", nvext.DefaultLifetime)
 		}
-		k := w.ranges[i].Message
+		k := said.Message
 		if k == nil {
+			w.ranges = append(w.ranges, said)
 			continue
 		}
 		if r.Chat.Prompt != nil || int(*k) >= turns {
@@ -109,11 +109,12 @@ func (p *Pipeline) wishesOf(r *Request, turns int) (*wishes, error) {
 			e.Param = "nvext.retention.ranges"
 			return nil, e
 		}
-		if moved {
-			w.ranges = slices.DeleteFunc(slices.Clone(w.ranges), func(r nvext.RetentionRange) bool { return r.Message != nil })
-			return w, nil
+		at, ok := kept.behind(r.Chat, int(*k))
+		if !ok {
+			p.pinned.left.Add(1)
+			continue
 		}
-		w.places = append(w.places, chat.Breakpoint{Turn: int(*k), Block: prompt.WholeTurn})
+		w.ranges, w.places = append(w.ranges, said), append(w.places, at)
 	}
 	return w, nil
 }
@@ -188,7 +189,9 @@ func (p *Pipeline) heed(r *Request, w *wishes, built *prompt.Prompt) {
 		r.Notes.Granted = &nvext.Granted{TTL: int64(longest / time.Second)}
 		p.Logger.Debug("pins were granted", "request", r.ID, "by", w.by, "ttl", longest, "pins", r.KV.Pins)
 	}
-	r.KV.Ranges = rangesOf(w.ranges, at, r.Caps)
+	var left int64
+	r.KV.Ranges, left = rangesOf(w.ranges, at, r.Caps)
+	p.pinned.left.Add(left)
 	if r.Ext != nil && r.Ext.Retention != nil && r.Ext.Retention.Decode != nil {
 		d := r.Ext.Retention.Decode
 		r.KV.DecodePriority, r.KV.DecodeTTL = d.Priority, ttlOf(d, r.Caps)
@@ -213,8 +216,8 @@ func addPin(pins []kv.Pin, pin kv.Pin) []kv.Pin {
 
 // rangesOf returns ranges by tokens. One that ends with a message begins where the one
 // before it ends; at tells where the next such message ends. What an earlier range has
-// is not given again.
-func rangesOf(ranges []nvext.RetentionRange, at func(whole bool) uint32, caps *nvext.Caps) (out []kv.Range) {
+// is not given again, and some are left that are about nothing.
+func rangesOf(ranges []nvext.RetentionRange, at func(whole bool) uint32, caps *nvext.Caps) (out []kv.Range, left int64) {
 	end := uint32(0)
 	for i := range ranges {
 		said := &ranges[i]
@@ -223,6 +226,7 @@ func rangesOf(ranges []nvext.RetentionRange, at func(whole bool) uint32, caps *n
 			r.End = new(at(false))
 		}
 		if r.End != nil && *r.End <= r.Start {
+			left++
 			continue
 		}
 		out = append(out, r)
@@ -231,7 +235,7 @@ func rangesOf(ranges []nvext.RetentionRange, at func(whole bool) uint32, caps *n
 		}
 		end = *r.End
 	}
-	return out
+	return out, left
 }
 
 // neutral is the priority of blocks of which nobody says anything.
@@ -258,6 +262,7 @@ func (n *Notes) cap(name string) {
 type pinning struct {
 	nvext, blocks, retention      atomic.Int64 // requests that ask for pins
 	full, partial, denied, failed atomic.Int64 // requests whose pins were told of
+	left                          atomic.Int64 // ranges of prompts that are about nothing
 }
 
 func (c *pinning) asked(by string) {

@@ -13,6 +13,7 @@ import (
 type view struct {
 	chat  *chat.Request
 	names names // that the way up needs, to tell of calls in the client's words
+	kept  kept  // of the client's turns
 }
 
 // show returns what a model of a primary name is to see of a request.
@@ -22,7 +23,7 @@ func (p *Pipeline) show(r *chat.Request, m *prompt.Model, name string, notes *No
 		return v
 	}
 	if !p.KeepPreamble {
-		v.chat, notes.Preamble = withoutPreamble(v.chat)
+		v.chat, notes.Preamble, v.kept = withoutPreamble(v.chat)
 	}
 	notes.NotShown = notShown(v.chat)
 	v.names = namesOf(r.Tools)

@@ -15,9 +15,9 @@ const stepsOfWindow = 4
 // than the model's context and may lose them. An exchange is a question with all
 // that came of it; of the last one the oldest calls may go, with their results, and
 // the question stays. What cannot be made to fit is returned as it is.
-func truncated(r *chat.Request, m *prompt.Model) (*chat.Request, error) {
+func truncated(r *chat.Request, m *prompt.Model) (*chat.Request, kept, error) {
 	if !r.Truncate || m.ContextLength == 0 || r.Prompt != nil {
-		return r, nil
+		return r, nil, nil
 	}
 	count := func(r *chat.Request) (int, error) {
 		ids, err := m.Tokens(r, true)
@@ -25,7 +25,7 @@ func truncated(r *chat.Request, m *prompt.Model) (*chat.Request, error) {
 	}
 	whole, err := count(r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	step := max(1, m.ContextLength/stepsOfWindow)
 	room := m.ContextLength - 1
@@ -33,12 +33,12 @@ func truncated(r *chat.Request, m *prompt.Model) (*chat.Request, error) {
 		room = m.ContextLength - min(max(1, *wanted), step)
 	}
 	if whole <= room {
-		return r, nil
+		return r, nil, nil
 	}
 	out := (whole - room + step - 1) / step * step // tokens to leave out
 	cuts := cutsOf(r.Turns)
 	if len(cuts) == 0 {
-		return r, nil
+		return r, nil, nil
 	}
 	low, high := 0, len(cuts)-1
 	for low < high {
@@ -50,7 +50,7 @@ func truncated(r *chat.Request, m *prompt.Model) (*chat.Request, error) {
 			low = at + 1
 		}
 	}
-	return cuts[low].apply(r), nil
+	return cuts[low].apply(r), cuts[low].keeps(len(r.Turns)), nil
 }
 
 // cut is what of a conversation is left out: the turns from one to before another,
@@ -80,6 +80,18 @@ func (c cut) apply(r *chat.Request) *chat.Request {
 		}
 	}
 	return &out
+}
+
+// keeps returns what is left of so many turns.
+func (c cut) keeps(turns int) kept {
+	k, n := make(kept, turns), 0
+	for i := range k {
+		if !c.leaves(i) {
+			n++
+		}
+		k[i] = n
+	}
+	return k
 }
 
 // cutsOf returns all cuts of a conversation, from the smallest to the largest, each

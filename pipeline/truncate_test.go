@@ -8,6 +8,7 @@ import (
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/nvext"
 	"github.com/dynago/dynago/pipeline"
 	"github.com/dynago/dynago/prompt"
 	"github.com/dynago/dynago/router"
@@ -183,4 +184,48 @@ func TestCuts(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Ranges up to messages end where these do in what is left of the conversation. Of
+// those that are left out nothing is kept, and the next range begins behind what is.
+func TestTruncatedRetention(t *testing.T) {
+	const exchanges = 30
+	f := &fake{}
+	h := newHouseWith(t, short(t, 400), pipeline.Config{}, router.Config{Mode: router.RoundRobin}, f)
+	f.generate = h.say(sentence, 100, engine.FinishEOS)
+	r := request("Question number 0 of the session")
+	r.Chat.System = []chat.Block{{Kind: chat.Text, Text: "x-anthropic-billing-header: cc_version=1;\nBe brief."}}
+	r.Chat.Turns = slices.Insert(r.Chat.Turns, 0, turnOf(chat.RoleSystem, say("x-anthropic-billing-header: cc_version=2;")))
+	for i := 1; i < exchanges; i++ {
+		r.Chat.Turns = append(r.Chat.Turns, turnOf(chat.RoleAssistant, say(sentence)), turnOf(chat.RoleUser, say(fmt.Sprintf("Question number %d of the session", i))))
+	}
+	r.Chat.Truncate, r.Chat.Sampling.MaxTokens = true, new(40)
+	last := len(r.Chat.Turns) - 1
+	until := func(message int, priority uint8) nvext.RetentionRange {
+		return nvext.RetentionRange{Message: new(uint32(message)), Priority: &priority}
+	}
+	r.Ext = &nvext.Ext{Retention: &nvext.Retention{Ranges: []nvext.RetentionRange{until(1, 90), until(3, 80), until(last-2, 70), until(last, 60)}}}
+	if _, err := chat.Fold(h.Run(t.Context(), r)); err != nil {
+		t.Fatal(err)
+	}
+	sent := f.sent()[0]
+	ranges := sent.KV.Ranges
+	if len(ranges) != 3 || h.Pins().RangesLeft != 1 {
+		t.Fatalf("ranges %+v, of which %d were left, want three and one", ranges, h.Pins().RangesLeft)
+	}
+	ends := []string{"Be brief", fmt.Sprintf("Question number %d of the session", exchanges-2), fmt.Sprintf("Question number %d of the session", exchanges-1)}
+	from := uint32(0)
+	for i, r := range ranges {
+		text, err := h.model.Text(sent.TokenIDs[from:*r.End])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := []uint8{90, 70, 60}[i]; r.Start != from || r.Priority != want || !strings.Contains(text, ends[i]) {
+			t.Errorf("range %d: %+v of %q, want one from %d of priority %d with %q", i, r, text, from, want, ends[i])
+		}
+		if i < 2 && strings.Contains(text, ends[i+1]) {
+			t.Errorf("range %d goes on to %q: %q", i, ends[i+1], text)
+		}
+		from = *r.End
+	}
 }

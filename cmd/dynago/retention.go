@@ -45,7 +45,7 @@ func (s *retentionSettings) config(hard, subagents *bool) pipeline.Retention {
 // read.
 type retentionMetrics struct {
 	pipeline                    *pipeline.Pipeline
-	asked, pins                 *prometheus.Desc
+	asked, pins, dropped        *prometheus.Desc
 	warmed, warmedBlocks, ended *prometheus.Desc
 	leases, leasedBlocks        *prometheus.Desc
 }
@@ -58,6 +58,7 @@ func newRetentionMetrics(p *pipeline.Pipeline) *retentionMetrics {
 		pipeline:     p,
 		asked:        desc("dynago_pin_requests_total", "Requests that ask that something stay cached: by nvext, by marks at blocks, by prompt_cache_retention.", "by"),
 		pins:         desc("dynago_pins_total", "Requests of whose pins workers have told: full, partial or denied by how many of the blocks are pinned, or failed.", "outcome"),
+		dropped:      desc("dynago_retention_ranges_dropped_total", "Ranges of retention that were about nothing of the prompt, as about messages that it had no room for."),
 		warmed:       desc("dynago_keep_warm_total", "Prefixes that were asked for again on engines without pins."),
 		warmedBlocks: desc("dynago_keep_warm_blocks_total", "Their blocks."),
 		ended:        desc("dynago_keep_warm_ended_total", "Such requests that were not done: cancelled by real work, or failed.", "why"),
@@ -82,6 +83,7 @@ func (m *retentionMetrics) Collect(ch chan<- prometheus.Metric) {
 	count(m.pins, p.Partial, "partial")
 	count(m.pins, p.Denied, "denied")
 	count(m.pins, p.Failed, "failed")
+	count(m.dropped, p.RangesLeft)
 	count(m.warmed, w.Warmed)
 	count(m.warmedBlocks, w.Blocks)
 	count(m.ended, w.Cancelled, "cancelled")
