@@ -25,8 +25,10 @@ type Options struct {
 	DisableNVExt bool
 	// StrictNVExt refuses unknown members inside nvext.
 	StrictNVExt bool
-	// DefaultModel stands in for an absent or empty model.
-	DefaultModel string
+	// DefaultModel stands in for an absent or empty model, and DefaultMaxTokens for an
+	// absent or zero max_tokens; 0: clients have to say how many.
+	DefaultModel     string
+	DefaultMaxTokens int
 	// MarkErrors puts "[error] " before the text of a tool's result that is
 	// marked as one and does not speak of an error itself.
 	MarkErrors bool

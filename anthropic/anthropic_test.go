@@ -142,6 +142,19 @@ func TestCall(t *testing.T) {
 	}
 }
 
+// An operator's limit stands in for one that is missing.
+func TestDefaultMaxTokens(t *testing.T) {
+	for limit, want := range map[string]int{``: 50, `"max_tokens":0,`: 50, `"max_tokens":null,`: 50, `"max_tokens":7,`: 7} {
+		c := decode(t, `{`+limit+`"model":"m","messages":[{"role":"user","content":"Hi"}]}`, anthropic.Options{DefaultMaxTokens: 50})
+		if got := *c.Request.Sampling.MaxTokens; got != want {
+			t.Errorf("%s: %d, want %d", limit, got, want)
+		}
+	}
+	if _, err := anthropic.Decode([]byte(`{"model":"m","max_tokens":-1,"messages":[{"role":"user","content":"Hi"}]}`), anthropic.Dialect{}, anthropic.Options{DefaultMaxTokens: 50}); err == nil {
+		t.Error("a negative limit is accepted")
+	}
+}
+
 // A body with raw control characters in strings, bad UTF-8, lone surrogates and
 // NULs is understood, and kept JSON stays JSON.
 func TestBadBytes(t *testing.T) {

@@ -143,6 +143,9 @@ func (b *body) call(d Dialect, o Options, answered bool) (*Call, error) {
 	}
 	request := &chat.Request{API: chat.APIMessages, Model: model, Tools: b.tools}
 	if answered {
+		if o.DefaultMaxTokens > 0 && (b.maxTokens == nil || *b.maxTokens == 0) {
+			b.maxTokens = new(int64(o.DefaultMaxTokens))
+		}
 		if err := b.sampling(&request.Sampling); err != nil {
 			return nil, err
 		}

@@ -72,6 +72,17 @@ func (s *Server) resolved(r *chat.Request) *chat.Request {
 	return &c
 }
 
+// filled returns a request with what the operator's template says and it does not.
+// Completions are let alone; chat completions are filled while they are decoded.
+func (s *Server) filled(r *chat.Request) *chat.Request {
+	if s.OpenAI.Template == nil || r.API != chat.APIResponses && r.API != chat.APIMessages {
+		return r
+	}
+	c := *r
+	s.OpenAI.Template.Fill(&c.Sampling)
+	return &c
+}
+
 // listed returns the aliases that are one name, as models that can be asked for
 // now. Names that models have themselves are not among them.
 func (s *Server) listed(models []pipeline.ModelInfo, created int64) (list []openai.Model) {

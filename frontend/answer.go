@@ -183,7 +183,7 @@ func (s *Server) understand(w http.ResponseWriter, x *exchange, header http.Head
 	}
 	j.call.model = s.resolve(j.call.model)
 	for i, request := range j.call.requests {
-		j.call.requests[i] = s.resolved(request)
+		j.call.requests[i] = s.filled(s.resolved(request))
 	}
 	if err := j.heed(header); err != nil {
 		a.refuse(w, err)

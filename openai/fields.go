@@ -192,7 +192,8 @@ type body struct {
 	addGenerationPrompt, continueFinal *bool
 	tokens                             []uint32
 
-	unknown []string
+	unknown  []string
+	template *RequestTemplate // nil: what is left open stays so
 }
 
 // decode reads a body by a table. A body that is broken by raw control

@@ -36,6 +36,9 @@ type Options struct {
 	ToolDispatch, ReasoningDispatch bool
 	// DefaultModel stands in for an absent or empty model.
 	DefaultModel string
+	// Template is what is put into requests of chat completions, and of [Pieces],
+	// where they say nothing; nil: nothing is. Its model is [Options.DefaultModel].
+	Template *RequestTemplate
 	// ReasoningField is the member that carries reasoning in answers:
 	// reasoning_content (also if empty) or reasoning.
 	ReasoningField string
@@ -86,6 +89,7 @@ func DecodeChat(body []byte, o Options) (*Call, error) {
 	if err != nil {
 		return nil, err
 	}
+	b.template = o.Template
 	return b.chatCall(o)
 }
 

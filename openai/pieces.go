@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/dynago/dynago/chat"
@@ -52,10 +53,8 @@ func (p *Pieces) Call(model, prompt string) (*Call, error) {
 	if prompt == "" {
 		return nil, wire.Missing("prompt", "Prompt string cannot be empty")
 	}
-	b.model, b.prompts = model, []chat.Prompt{{Text: prompt}}
-	if b.model == "" {
-		b.model = p.options.DefaultModel
-	}
+	b.model, b.prompts = cmp.Or(model, p.options.DefaultModel), []chat.Prompt{{Text: prompt}}
+	b.template = p.options.Template
 	return b.completionCall(p.options)
 }
 

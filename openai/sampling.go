@@ -61,9 +61,6 @@ func (b *body) sampling() (chat.Sampling, error) {
 	if b.n != nil {
 		s.N = int(*b.n)
 	}
-	if s.N > 1 && s.Temperature != nil && *s.Temperature == 0 {
-		return s, diverse(s.N)
-	}
 	if b.promptLogprobs != nil {
 		s.PromptLogprobs = intPointer(*b.promptLogprobs)
 	}
@@ -79,6 +76,10 @@ func (b *body) sampling() (chat.Sampling, error) {
 		if limit != nil && *b.minTokens > *limit {
 			return s, wire.Invalid("min_tokens", "min_tokens must be less than or equal to max_tokens")
 		}
+	}
+	b.template.Fill(&s)
+	if s.N > 1 && s.Temperature != nil && *s.Temperature == 0 {
+		return s, diverse(s.N)
 	}
 	return s, nil
 }

@@ -240,6 +240,10 @@ func (c *serveCommand) server(sys *system, grpc func(net.Conn), log *slog.Logger
 	if err != nil {
 		return nil, nil, err
 	}
+	template, err := c.Requests.template()
+	if err != nil {
+		return nil, nil, err
+	}
 	server, err := frontend.New(frontend.Config{
 		Backend: sys, Logger: log, Version: versionName(),
 		BodyLimit: c.HTTP.BodyLimitMB << 20, OverloadStatus: c.HTTP.OverloadStatus,
@@ -254,14 +258,16 @@ func (c *serveCommand) server(sys *system, grpc func(net.Conn), log *slog.Logger
 			ForceUsage: c.Requests.ForceUsage, NamedToolStop: c.Model.NamedToolFinish == "stop",
 			ReasoningField: c.Model.ReasoningField, Annotations: openai.Framing(c.Requests.Annotations),
 			ToolDispatch: c.Requests.ToolDispatch, ReasoningDispatch: c.Requests.ThoughtDispatch,
+			Template: template, DefaultModel: template.DefaultModel(),
 		},
 		Anthropic: anthropic.Options{
 			DisableNVExt: c.Requests.NoNVExt, StrictNVExt: c.Requests.StrictNVExt,
 			MarkErrors: c.Requests.ToolErrorPrefix, Envelope: box,
+			DefaultModel: template.DefaultModel(), DefaultMaxTokens: template.MaxTokens(),
 		},
 		Responses: responses.Options{
 			RejectUnknown: !c.Requests.IgnoreUnknown, DisableNVExt: c.Requests.NoNVExt, StrictNVExt: c.Requests.StrictNVExt,
-			Envelope: box, RawReasoning: responses.RawReasoning(c.Requests.RawReasoning),
+			Envelope: box, RawReasoning: responses.RawReasoning(c.Requests.RawReasoning), DefaultModel: template.DefaultModel(),
 		},
 		ResponsesStore: kept, MaxBackground: c.Stored.Background, SocketIdle: c.Stored.SocketIdle,
 		NoMessages: !c.Requests.AnthropicAPI,

@@ -150,6 +150,7 @@ type requestSettings struct {
 	ForceUsage       bool          `name:"enable-force-include-usage" env:"DYN_ENABLE_FORCE_INCLUDE_USAGE" negatable:"" help:"Send usage on every stream."`
 	NoNVExt          bool          `name:"disable-frontend-nvext" env:"DYN_DISABLE_FRONTEND_NVEXT" negatable:"" help:"Ignore the extension member nvext and the headers that stand in for it."`
 	StrictNVExt      bool          `name:"strict-nvext" env:"DYN_STRICT_NVEXT" negatable:"" help:"Refuse unknown members inside nvext."`
+	Template         string        `name:"request-template" env:"DYN_REQUEST_TEMPLATE" placeholder:"FILE" help:"Fill in what requests leave open, from a JSON object with model, max_completion_tokens, temperature and so on; of completions over HTTP only the model."`
 	MetadataHeader   string        `name:"metadata-header" env:"DYN_METADATA_HEADER" default:"x-dynamo-meta-" placeholder:"PREFIX" help:"Hand the values of headers that begin so to workers."`
 	UploadPrefixes   []string      `name:"metadata-upload-prefix" env:"DYN_METADATA_UPLOAD_PREFIX" placeholder:"URL" help:"Let clients tell workers, by nvext.metadata_upload, to upload what they have captured below this place; without one they may not. Repeatable."`
 	Annotations      string        `name:"annotation-framing" env:"DYN_ANNOTATION_FRAMING" default:"comment" choice:"comment,data" help:"Send the values of annotations in comments of a stream, as their clients expect, or in data lines."`
