@@ -107,8 +107,10 @@ func statistics(model string, of frontend.Statistics) *pb.ModelStatistics {
 		InferenceCount: of.Success.Count, ExecutionCount: of.Success.Count,
 		InferenceStats: &pb.InferStatistics{
 			Success: duration(of.Success), Fail: duration(of.Fail), Queue: duration(of.Queue), ComputeInfer: duration(of.Infer),
-			ComputeInput: &pb.StatisticDuration{}, ComputeOutput: &pb.StatisticDuration{},
-			CacheHit: &pb.StatisticDuration{}, CacheMiss: &pb.StatisticDuration{},
+			// Triton's benchmark gives up where these three differ in their counts.
+			ComputeInput:  &pb.StatisticDuration{Count: of.Infer.Count},
+			ComputeOutput: &pb.StatisticDuration{Count: of.Infer.Count},
+			CacheHit:      &pb.StatisticDuration{}, CacheMiss: &pb.StatisticDuration{},
 		},
 	}
 	if !of.Last.IsZero() {
