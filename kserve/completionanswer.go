@@ -2,16 +2,12 @@ package kserve
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"iter"
-	"net/http"
 	"strings"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/internal/aside"
-	"github.com/dynago/dynago/internal/wire"
 )
 
 // output is one of the tensors that a response may carry.
@@ -43,13 +39,12 @@ type said struct {
 }
 
 // Fold reads an answer to its end and returns the one response that holds all of it.
-// The error of an answer that cannot be had is as good as the one that it wraps.
+// An error of the answer is returned as it is.
 func (c *Completion) Fold(events iter.Seq2[chat.Event, error]) (*Response, error) {
-	extra, begun := aside.New(c.Ext, c.choices), false
+	extra := aside.New(c.Ext, c.choices)
 	answers, err := chat.Fold(func(yield func(chat.Event, error) bool) {
 		for e, err := range events {
 			if err == nil {
-				begun = true
 				extra.Note(&e)
 			}
 			if !yield(e, err) {
@@ -57,14 +52,11 @@ func (c *Completion) Fold(events iter.Seq2[chat.Event, error]) (*Response, error
 			}
 		}
 	})
-	if err != nil && !begun {
-		return nil, failed("Failed to generate completions", err)
-	}
 	if err == nil && len(answers) == 0 {
-		err = errors.New("no response received")
+		err = engine.Errorf(engine.Internal, "no response received")
 	}
 	if err != nil {
-		return nil, failed("Failed to fold completions stream", err)
+		return nil, err
 	}
 	choices := make([]said, len(answers))
 	var usage chat.Usage
@@ -86,7 +78,7 @@ func (c *Completion) Fold(events iter.Seq2[chat.Event, error]) (*Response, error
 // Deltas returns the responses of a stream: one for each event that says something, as
 // soon as it comes, and one for the end of each choice. With several choices each
 // response has an element for every one of them, which is empty for those that say
-// nothing in it.
+// nothing in it. An error of the answer ends them as it is.
 func (c *Completion) Deltas(events iter.Seq2[chat.Event, error]) iter.Seq2[*Response, error] {
 	return func(yield func(*Response, error) bool) {
 		s := stream{c: c, choices: make([]choice, c.choices), extra: aside.New(c.Ext, c.choices)}
@@ -96,7 +88,7 @@ func (c *Completion) Deltas(events iter.Seq2[chat.Event, error]) iter.Seq2[*Resp
 					return
 				}
 			}
-			yield(nil, failed("Failed to generate completions", err))
+			yield(nil, err)
 		}
 		for e, err := range events {
 			if err != nil {
@@ -108,7 +100,7 @@ func (c *Completion) Deltas(events iter.Seq2[chat.Event, error]) iter.Seq2[*Resp
 			}
 		}
 		if open := len(s.choices) - s.ended; open > 0 {
-			fail(fmt.Errorf("%d of %d choices did not end", open, len(s.choices)))
+			fail(engine.Errorf(engine.Internal, "%d of %d choices did not end", open, len(s.choices)))
 		}
 	}
 }
@@ -247,13 +239,4 @@ func reasonOf(r chat.FinishReason) string {
 		return "content_filter"
 	}
 	return "stop"
-}
-
-// failed says at what an answer has failed, where clients are not told of a reason
-// that they can act upon.
-func failed(doing string, err error) error {
-	if wire.ErrorOf(err, 0).Status != http.StatusInternalServerError {
-		return err
-	}
-	return fmt.Errorf("%s: %w", doing, err)
 }
