@@ -107,6 +107,8 @@ type Config struct {
 	HTTP2 func(net.Conn)
 	// Thresholds, if not nil, can be read and changed by operators.
 	Thresholds Thresholds
+	// KServe serves the protocol of KServe and Triton, below /v2.
+	KServe bool
 	// Tensors, if not nil, runs calls of models that take tensors.
 	Tensors Tensors
 	// Roster, if not nil, can be changed by operators.

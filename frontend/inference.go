@@ -42,6 +42,8 @@ type Arrival struct {
 	// tensors. Their errors say what is wrong with it.
 	Text    func() (*kserve.Completion, error)
 	Tensors func() (*kserve.Request, error)
+
+	exchange *exchange // of a call over HTTP, which knows its tenant
 }
 
 // Inference is a call of KServe that was understood. It holds a permit until its
@@ -62,7 +64,10 @@ type Inference struct {
 // Open takes a permit and understands a call. What it refuses is counted and logged;
 // its error, as those of responses, is a *[wire.Error]. The work ends with ctx.
 func (s *Server) Open(ctx context.Context, a *Arrival) (*Inference, error) {
-	x := &exchange{id: uuid.NewString(), correlation: printable(a.Header.Get("X-Request-Id")), tenant: a.Tenant, arrived: time.Now()}
+	x := a.exchange
+	if x == nil {
+		x = &exchange{id: uuid.NewString(), correlation: printable(a.Header.Get("X-Request-Id")), tenant: a.Tenant, arrived: time.Now()}
+	}
 	i := &Inference{several: a.Several, overload: cmp.Or(a.Overload, s.OverloadStatus)}
 	i.job = job{Server: s, x: x, trace: traceContext(a.Header), record: s.metrics.begin(s, x, textEndpoint)}
 	i.job.record.kserve = true
@@ -133,10 +138,11 @@ func (i *Inference) textCall(a *Arrival) error {
 // name gives the call the id of its client, if that can be one here as well.
 func (i *Inference) name(id string) {
 	x := i.job.x
+	own := x.id
 	if id, err := uuid.Parse(id); err == nil {
 		x.id = id.String()
 	}
-	if x.correlation == "" {
+	if x.correlation == "" || x.correlation == own {
 		x.correlation = x.id
 	}
 }

@@ -19,12 +19,17 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// body reads the JSON body of a request: its content type is checked, it is
-// decompressed, and neither form may exceed the limit.
+// body reads the JSON body of a request, whose content type is checked.
 func (s *Server) body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if !isJSON(r.Header.Get("Content-Type")) {
 		return nil, refusal(http.StatusUnsupportedMediaType, "Expected request with Content-Type application/json")
 	}
+	return s.payload(w, r)
+}
+
+// payload reads the body of a request: it is decompressed, and neither form may
+// exceed the limit.
+func (s *Server) payload(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > s.BodyLimit {
 		// Nobody shall send all of it to learn that.
 		return nil, s.readFault(r, errTooLarge)

@@ -67,6 +67,7 @@ func (s *Server) routes() (public, admin, side http.Handler, err error) {
 	table = append(table, told...)
 	table = append(table, s.responsesRoutes()...)
 	table = append(table, s.kvRoutes()...)
+	table = append(table, s.v2Routes()...)
 	if !s.NoMessages {
 		table = append(table,
 			route{"POST", "", messagesPath, s.answer(messagesAPI{s})},
@@ -151,7 +152,7 @@ func (s *Server) mux(table []route) (http.Handler, error) {
 		allow := strings.Join(allowed, ", ")
 		wrongMethod.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Allow", allow)
-			if x := exchangeOf(r); x.messages {
+			if x := exchangeOf(r); x.messages || x.kserve {
 				s.refuseTo(w, x, refusal(http.StatusMethodNotAllowed, "Method not allowed: %s %s takes %s", clip(r.Method), clip(r.URL.Path), allow))
 				return
 			}
@@ -185,6 +186,7 @@ type exchange struct {
 	arrived     time.Time
 	answered    bool // an answer has begun, so a panic has no status left
 	messages    bool // the client speaks Messages, and reads errors of that shape
+	kserve      bool // the same of KServe
 }
 
 type exchangeKey struct{}
@@ -210,7 +212,7 @@ func (s *Server) around(next http.Handler) http.Handler {
 		if x.correlation == "" {
 			x.correlation = x.id
 		}
-		x.messages = s.speaksMessages(r)
+		x.messages, x.kserve = s.speaksMessages(r), s.speaksKServe(r)
 		h := w.Header()
 		h["Request-Id"] = []string{x.id}
 		h["X-Request-Id"] = []string{x.correlation}
@@ -280,11 +282,14 @@ func printable(id string) string {
 
 // refuseTo answers with an error in the shape that the client reads.
 func (s *Server) refuseTo(w http.ResponseWriter, x *exchange, err error) {
-	if x.messages {
+	switch {
+	case x.messages:
 		s.refuseMessages(w, err, "")
-		return
+	case x.kserve:
+		s.v2Refuse(w, err)
+	default:
+		s.refuse(w, err)
 	}
-	s.refuse(w, err)
 }
 
 // refuse answers with an error in the shape of OpenAI's routes.

@@ -120,7 +120,7 @@ var plan = []room{
 
 	{name: "selection", floor: 5, seenBy: wire},
 
-	{name: "frontend", floor: 6, sees: []string{"internal/aside", "internal/envelope", "internal/sse", "internal/wire"}, seenBy: []string{"cmd/dynago", "frontend/rpc"}},
+	{name: "frontend", floor: 6, sees: []string{"internal/aside", "internal/envelope", "internal/gen/inferencepb", "internal/sse", "internal/wire"}, seenBy: []string{"cmd/dynago", "frontend/rpc"}},
 	{name: "frontend/rpc", floor: 6, sees: []string{"frontend", "internal/gen/inferencepb", "internal/wire"}, seenBy: command},
 
 	{name: "cmd/dynago", floor: 7, sees: []string{"internal/config", "internal/demo", "internal/envelope", "internal/fake/chat", "internal/fake/llama", "internal/fake/mishap", "internal/fake/ollama", "internal/fake/publish", "internal/fake/sglang", "internal/fake/trtllm", "internal/fake/vllm", "internal/sse"}, seenBy: []string{}},

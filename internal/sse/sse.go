@@ -214,11 +214,13 @@ func (w *Writer) Opened() bool {
 	return w.state == open
 }
 
-// begin sets the headers and puts status line and opening frames before what is
+// begin sets the headers, but for a content type that has been set, and puts status line and opening frames before what is
 // written next.
 func (w *Writer) begin() {
 	h := w.rw.Header()
-	h.Set("Content-Type", "text/event-stream")
+	if h.Get("Content-Type") == "" {
+		h.Set("Content-Type", "text/event-stream")
+	}
 	h.Set("Cache-Control", "no-cache")
 	// Proxies that buffer answers would turn a stream into one late block.
 	h.Set("X-Accel-Buffering", "no")
