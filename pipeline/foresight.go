@@ -68,8 +68,10 @@ type foresight struct {
 	target  kv.Target  // that has answered
 	answer  answered
 
-	// ids are what is computed, nil until that is known. The lock guards them.
+	// ids are what is computed, nil until that is known, and begun says that its turn
+	// is over. The lock guards them.
 	ids    []uint32
+	begun  bool
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
@@ -109,16 +111,30 @@ func (f *foresight) event(p *Pipeline, e *chat.Event, notes *Notes) {
 	p.foreseen.add(p.behind.context(), f)
 }
 
-// add lets a foresight begin, if there is room for it.
+// add lets a foresight begin when its turn is over, if there is room for it. One whose
+// turn is not over makes room: its client may have stopped reading.
 func (s *foresights) add(ctx context.Context, f *foresight) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.running) >= mostForeseen {
 		s.endLocked(ForesightFull)
-		return
+		i := slices.IndexFunc(s.running, func(other *foresight) bool { return !other.begun })
+		if i < 0 {
+			return
+		}
+		s.running[i].cancel(nil)
+		s.running = slices.Delete(s.running, i, i+1)
 	}
 	f.ctx, f.cancel = context.WithCancelCause(ctx)
 	s.running = append(s.running, f)
+}
+
+// begin says whether a foresight whose turn is over still has its place.
+func (s *foresights) begin(f *foresight) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.begun = slices.Contains(s.running, f)
+	return f.begun
 }
 
 func (s *foresights) endLocked(end Foresight) {
@@ -177,7 +193,7 @@ func (s *foresights) supersede(r *Request, model string, ids []uint32) {
 
 // follow does what a turn has been seen to want, now that it is over.
 func (p *Pipeline) follow(ctx context.Context, f *foresight) {
-	if f == nil || f.cancel == nil {
+	if f == nil || f.cancel == nil || !p.foreseen.begin(f) {
 		return
 	}
 	if ctx.Err() != nil { // the client has left

@@ -115,6 +115,50 @@ func TestForesightHasALimit(t *testing.T) {
 	h.released(t)
 }
 
+// Clients that stop reading at the end of an answer hold no place that others need, and
+// when they go on, or leave, nothing is computed for those that have lost theirs.
+func TestForesightGivesWay(t *testing.T) {
+	h, p := newPatient(t)
+	const most, others = 16, 3
+	var stalled []func()
+	for i := range most {
+		r := request(seaside)
+		r.Ext, r.Identity.Key = hinted(), fmt.Sprint("stalled ", i)
+		next, stop := iter.Pull2(h.Run(t.Context(), r))
+		for {
+			e, err, ok := next()
+			if err != nil || !ok {
+				t.Fatal(err, ok)
+			}
+			if e.Kind == chat.Finished {
+				break
+			}
+		}
+		stalled = append(stalled, func() {
+			if _, _, ok := next(); ok {
+				t.Error("something comes behind the end")
+			}
+			stop()
+		})
+	}
+	for i := range others {
+		p.turn(t, h, fmt.Sprint("session ", i), seaside)
+		<-p.begun
+	}
+	if c := h.Foresights(); c.Running != most || c.Ends[pipeline.ForesightFull] != others {
+		t.Errorf("%+v", c)
+	}
+	for _, goOn := range stalled {
+		goOn()
+	}
+	close(p.release)
+	h.Settle()
+	if c := h.Foresights(); c.Running != 0 || c.Ends[pipeline.ForesightDone] != most || c.Ends[pipeline.ForesightFull] != others {
+		t.Errorf("%+v", c)
+	}
+	h.released(t)
+}
+
 // queued is an engine that says how many requests wait there.
 type queued struct {
 	*fake

@@ -99,6 +99,7 @@ func (j *job) place(ctx context.Context) error {
 		}
 		j.request.Notes.placed(plan, booking)
 		j.works(begins(plan, booking))
+		j.p.fetched.hint(j.request, begins(plan, booking).Worker().Card())
 		j.onTerms(begins(plan, booking))
 		j.request.Notes.Degraded, err = j.enter(ctx, begins(plan, booking))
 		j.hold(begins(plan, booking))

@@ -45,6 +45,7 @@ type prefetches struct {
 	order []string // as they were begun
 
 	begun, refused, cancelled int64
+	hinted, unheard           int64 // requests that said when the next one comes
 }
 
 // begunPrefetch is a prefetch at the worker that does it.
@@ -259,13 +260,29 @@ func (p *Pipeline) CancelPrefetch(ctx context.Context, tenant, name string) (Pre
 	return p.PrefetchState(ctx, tenant, name)
 }
 
-// PrefetchCounts are what became of prefetches that clients asked for.
-type PrefetchCounts struct{ Begun, Refused, Cancelled int64 }
+// PrefetchCounts are what became of prefetches that clients asked for, and of hints
+// when the next request of a session comes: workers that can prefetch are told of
+// them, and others are not asked for anything.
+type PrefetchCounts struct {
+	Begun, Refused, Cancelled int64
+	Hinted, Unheard           int64
+}
+
+// hint counts when a request says that the next one comes, to a worker of this card.
+func (s *prefetches) hint(r *Request, card *engine.Card) {
+	switch {
+	case r.KV.NextIn == 0:
+	case card != nil && card.Features.Has(engine.FeaturePrefetch):
+		s.count(&s.hinted)
+	default:
+		s.count(&s.unheard)
+	}
+}
 
 // Prefetches tells what became of prefetches so far.
 func (p *Pipeline) Prefetches() PrefetchCounts {
 	s := &p.fetched
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return PrefetchCounts{s.begun, s.refused, s.cancelled}
+	return PrefetchCounts{s.begun, s.refused, s.cancelled, s.hinted, s.unheard}
 }

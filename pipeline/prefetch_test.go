@@ -163,3 +163,28 @@ func TestUpkeep(t *testing.T) {
 		t.Errorf("of a model that is not there: %+v", all)
 	}
 }
+
+// Who says when the next request comes is counted, by whether a worker can make use of
+// it.
+func TestNextRequestHints(t *testing.T) {
+	for _, able := range []bool{true, false} {
+		e := &fake{}
+		if able {
+			e.features = engine.Features{engine.FeaturePrefetch}
+		}
+		h := newHouse(t, pipeline.Config{}, e)
+		e.generate = h.say("Yes.", 1, engine.FinishEOS)
+		for _, in := range []time.Duration{0, time.Second, time.Minute} {
+			r := asks(nil)
+			r.KV.NextIn, r.Chat.Sampling.N = in, 2
+			run(t, h, r)
+		}
+		want := pipeline.PrefetchCounts{Hinted: 2}
+		if !able {
+			want = pipeline.PrefetchCounts{Unheard: 2}
+		}
+		if got := h.Prefetches(); got != want {
+			t.Errorf("able %v: %+v, want %+v", able, got, want)
+		}
+	}
+}

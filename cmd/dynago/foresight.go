@@ -9,8 +9,8 @@ import (
 // foresightMetrics tell what became of prompts that were computed, and of blocks that
 // were brought up, ahead of their requests, at the time the page is read.
 type foresightMetrics struct {
-	pipeline                             *pipeline.Pipeline
-	total, running, tokens, used, blocks *prometheus.Desc
+	pipeline                                    *pipeline.Pipeline
+	total, running, tokens, used, blocks, hints *prometheus.Desc
 }
 
 func newForesightMetrics(p *pipeline.Pipeline) *foresightMetrics {
@@ -26,12 +26,14 @@ func newForesightMetrics(p *pipeline.Pipeline) *foresightMetrics {
 			"Those of them with which the next prompt of the session began.", nil, nil),
 		blocks: prometheus.NewDesc("dynago_prefetch_requests_total",
 			"Prefetches that clients have asked for: begun, refused, and cancelled after they were begun.", []string{"outcome"}, nil),
+		hints: prometheus.NewDesc("dynago_next_request_hints_total",
+			"Requests that say when the next one of their session comes: told to a worker that can prefetch, or dropped where none of what has left the device can come back.", []string{"outcome"}, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *foresightMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.total, m.running, m.tokens, m.used, m.blocks} {
+	for _, d := range []*prometheus.Desc{m.total, m.running, m.tokens, m.used, m.blocks, m.hints} {
 		ch <- d
 	}
 }
@@ -52,4 +54,6 @@ func (m *foresightMetrics) Collect(ch chan<- prometheus.Metric) {
 	counter(m.blocks, f.Begun, "begun")
 	counter(m.blocks, f.Refused, "refused")
 	counter(m.blocks, f.Cancelled, "cancelled")
+	counter(m.hints, f.Hinted, "told")
+	counter(m.hints, f.Unheard, "dropped")
 }

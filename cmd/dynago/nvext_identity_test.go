@@ -49,9 +49,15 @@ var identityRows = []row{
 	},
 	{
 		field: "next_request_in", nvext: `{"agent_hints":{"next_request_in":"8s"}}`, header: []string{"x-dynamo-session-id", "{here}"},
+		before: func(_ *testing.T, c *crossing) {
+			c.dropped = c.counter(`dynago_next_request_hints_total{outcome="dropped"}`)
+		},
 		check: func(t *testing.T, c *crossing) {
 			if got := c.only(t).KV.NextIn; got != 8*time.Second {
 				t.Errorf("the worker is told %v", got)
+			}
+			if n := c.counter(`dynago_next_request_hints_total{outcome="dropped"}`) - c.dropped; n != 1 {
+				t.Errorf("%v hints were dropped, want one: the workers have nothing below their devices", n)
 			}
 		},
 	},

@@ -59,8 +59,9 @@ type crossing struct {
 	api    string
 	stream bool
 	reply
-	sent  []sight // what workers were asked meanwhile
-	after func()  // what ends that which has been begun before; nil: nothing has
+	sent    []sight // what workers were asked meanwhile
+	dropped float64 // hints, before the request
+	after   func()  // what ends that which has been begun before; nil: nothing has
 }
 
 // sight is one request as a worker has got it.
