@@ -57,6 +57,7 @@ type Inference struct {
 	call     *kserve.Request    // nil: text
 	tensor   *engine.TensorRequest
 	notes    [1]pipeline.Notes
+	spoilt   error // the last response cannot be written
 	// deaf ends the attention to the client.
 	deaf func() bool
 }
@@ -66,7 +67,8 @@ type Inference struct {
 func (s *Server) Open(ctx context.Context, a *Arrival) (*Inference, error) {
 	x := a.exchange
 	if x == nil {
-		x = &exchange{id: uuid.NewString(), correlation: printable(a.Header.Get("X-Request-Id")), tenant: a.Tenant, arrived: time.Now()}
+		x = &exchange{id: uuid.NewString(), tenant: a.Tenant, arrived: time.Now()}
+		x.correlation = cmp.Or(printable(a.Header.Get("X-Request-Id")), x.id)
 	}
 	i := &Inference{several: a.Several, overload: cmp.Or(a.Overload, s.OverloadStatus)}
 	i.job = job{Server: s, x: x, trace: traceContext(a.Header), record: s.metrics.begin(s, x, textEndpoint)}
@@ -137,14 +139,15 @@ func (i *Inference) textCall(a *Arrival) error {
 
 // name gives the call the id of its client, if that can be one here as well.
 func (i *Inference) name(id string) {
+	parsed, err := uuid.Parse(id)
+	if err != nil {
+		return
+	}
 	x := i.job.x
-	own := x.id
-	if id, err := uuid.Parse(id); err == nil {
-		x.id = id.String()
+	if x.correlation == x.id {
+		x.correlation = parsed.String()
 	}
-	if x.correlation == "" || x.correlation == own {
-		x.correlation = x.id
-	}
+	x.id = parsed.String()
 }
 
 // Streams says whether the client expects any number of responses, in their own time,
@@ -152,48 +155,57 @@ func (i *Inference) name(id string) {
 func (i *Inference) Streams() bool { return i.several && (i.text == nil || i.text.Stream) }
 
 // Response returns the one response, for wires that carry no more.
-func (i *Inference) Response() (*kserve.Response, error) {
-	defer i.end()
-	var one *kserve.Response
-	var err error
-	if i.text != nil {
-		one, err = i.text.Fold(i.events())
-	} else {
-		one, err = single(i.tensors())
+func (i *Inference) Response() (one *kserve.Response, err error) {
+	for r, failure := range i.Responses() {
+		one, err = r, failure
 	}
-	if err != nil {
-		return nil, i.failed(err)
-	}
-	i.job.record.finish(nil)
-	return one, nil
+	return one, err
 }
 
-// Responses yields the responses as they come, or their fold where the client wants
-// that, and at last the error that has ended them early, if any. It is for one loop,
-// which may be left.
+// Responses yields the responses as they come, or the one that they are folded into
+// where the client wants that, and at last the error that has ended them early, if
+// any. It is for one loop, which may be left.
 func (i *Inference) Responses() iter.Seq2[*kserve.Response, error] {
 	return func(yield func(*kserve.Response, error) bool) {
-		if !i.Streams() {
-			yield(i.Response())
-			return
-		}
 		defer i.end()
-		responses := i.tensors
-		if i.text != nil {
-			responses = func() iter.Seq2[*kserve.Response, error] { return i.text.Deltas(i.events()) }
-		}
-		for r, err := range responses() {
+		for r, err := range i.responses() {
 			if err != nil {
 				yield(nil, i.failed(err))
 				return
 			}
 			if !yield(r, nil) {
-				i.job.record.finish(engine.ErrClientGone)
+				i.job.record.finish(cmp.Or(i.spoilt, engine.ErrClientGone))
 				return
 			}
 		}
-		i.job.record.finish(nil)
+		i.job.record.finish(i.spoilt)
 	}
+}
+
+// Spoilt says that the last response cannot be written, for which its worker is to
+// blame, and returns what the client is told. The loop over responses must be left
+// then.
+func (i *Inference) Spoilt(err error) error {
+	i.spoilt = err
+	return i.toldOf("Failed to parse response", err)
+}
+
+// responses runs the call.
+func (i *Inference) responses() iter.Seq2[*kserve.Response, error] {
+	switch {
+	case i.text == nil && i.several:
+		return i.tensors()
+	case i.text == nil:
+		return one(func() (*kserve.Response, error) { return single(i.tensors()) })
+	case i.text.Stream:
+		return i.text.Deltas(i.events())
+	}
+	return one(func() (*kserve.Response, error) { return i.text.Fold(i.events()) })
+}
+
+// one is the sequence of one response.
+func one(response func() (*kserve.Response, error)) iter.Seq2[*kserve.Response, error] {
+	return func(yield func(*kserve.Response, error) bool) { yield(response()) }
 }
 
 // end gives back what the call holds.

@@ -18,7 +18,9 @@ var errStreaming = &wire.Error{
 
 // told is what a client of KServe is told of a failure. It looks for fixed beginnings
 // of messages, as clients of this protocol have no codes finer than those of gRPC.
-func (i *Inference) told(err error) *wire.Error {
+func (i *Inference) told(err error) *wire.Error { return i.toldOf(i.lead(), err) }
+
+func (i *Inference) toldOf(lead string, err error) *wire.Error {
 	e := *wire.ErrorOf(err, i.overload)
 	switch {
 	case errors.Is(err, engine.ErrShutdown):
@@ -26,7 +28,7 @@ func (i *Inference) told(err error) *wire.Error {
 	case e.Status == http.StatusServiceUnavailable:
 		e.Message = led("model temporarily unavailable", e.Message)
 	case e.Status == http.StatusInternalServerError:
-		e.Message = led(i.lead(), reason(err))
+		e.Message = led(lead, reason(err))
 	}
 	return &e
 }

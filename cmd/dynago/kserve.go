@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -117,15 +116,19 @@ func (k *kserveServer) announce(out io.Writer) {
 	}
 }
 
-// drain ends it together with the HTTP server.
-func (k *kserveServer) drain(ctx context.Context) {
+// leave tells clients that the server is about to go, which the HTTP server drains for
+// both.
+func (k *kserveServer) leave() {
 	if k.server != nil {
-		k.server.Drain(ctx)
+		k.server.Leave()
 	}
 }
 
-// close gives back the ports.
+// close ends it, and gives back the ports.
 func (k *kserveServer) close() {
+	if k.server != nil {
+		k.server.Close()
+	}
 	for _, l := range []net.Listener{k.grpc, k.side} {
 		if l != nil {
 			l.Close() //nolint:errcheck // nothing is left to do

@@ -4,8 +4,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,5 +65,61 @@ func TestKServe(t *testing.T) {
 	}
 	if text := out.Outputs[0].GetContents().GetBytesContents(); len(text) != 1 || len(text[0]) == 0 {
 		t.Errorf("no text in %v", out)
+	}
+}
+
+// A stream answers many calls; the flags say which response is the last of its call.
+func TestKServeStream(t *testing.T) {
+	p, client := kserved(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	stream, err := client.ModelStreamInfer(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pieces := completion("pieces", "Name three rivers.", true)
+	pieces.Parameters["triton_enable_empty_final_response"] = &pb.InferParameter{ParameterChoice: &pb.InferParameter_BoolParam{BoolParam: true}}
+	lost := completion("lost", "Name three rivers.", false)
+	lost.ModelName = "nobody"
+	for _, in := range []*pb.ModelInferRequest{pieces, completion("whole", "Name three rivers.", false), lost} {
+		if err := stream.Send(in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := stream.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	text, final := map[string]string{}, map[string]int{}
+	for {
+		out, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := out.GetInferResponse()
+		if out.GetErrorMessage() != "" {
+			text[r.GetId()] += out.GetErrorMessage()
+		}
+		for _, b := range r.GetOutputs()[:min(1, len(r.GetOutputs()))] {
+			text[r.GetId()] += string(b.GetContents().GetBytesContents()[0])
+		}
+		flag, ok := r.GetParameters()["triton_final_response"]
+		if !ok || final[r.GetId()] > 0 {
+			t.Errorf("%v: no flag, or one after the last", r)
+		}
+		if flag.GetBoolParam() {
+			final[r.GetId()]++
+		}
+	}
+	if text["pieces"] == "" || text["whole"] == "" || text["lost"] != "Model 'nobody' not found" {
+		t.Errorf("%q", text)
+	}
+	if want := map[string]int{"pieces": 1, "whole": 1, "lost": 1}; !maps.Equal(final, want) {
+		t.Errorf("last responses %v, want %v", final, want)
+	}
+	if _, page := p.get(p.url + "/metrics"); !strings.Contains(page, `dynamo_frontend_requests_total{endpoint="completions",error_type="not_found",model="unknown_model",request_type="unary",status="error"} 1`) {
+		t.Errorf("a model that is not there is not counted:\n%s", page)
 	}
 }

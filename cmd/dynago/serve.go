@@ -12,7 +12,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/dynago/dynago/anthropic"
@@ -355,10 +354,9 @@ func (c *serveCommand) drain(server *frontend.Server, kserve *kserveServer, sign
 	defer cancel()
 	done := make(chan int)
 	go func() {
-		var both sync.WaitGroup
-		both.Go(func() { kserve.drain(ctx) })
+		kserve.leave()
 		cut := server.Drain(ctx)
-		both.Wait()
+		kserve.close()
 		done <- cut
 	}()
 	for {

@@ -60,7 +60,7 @@ func (h health) List(context.Context, *healthpb.HealthListRequest) (*healthpb.He
 }
 
 // Watch tells how a service is, and each time that it has changed, until the client
-// leaves or the server has drained.
+// leaves or the server is closed.
 func (h health) Watch(in *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
 	again := time.NewTicker(lookAgain)
 	defer again.Stop()
@@ -78,7 +78,7 @@ func (h health) Watch(in *healthpb.HealthCheckRequest, stream grpc.ServerStreami
 			leaving = nil // once
 		case <-stream.Context().Done():
 			return ended(stream.Context())
-		case <-h.end.Done():
+		case <-h.closing:
 			return status.Error(codes.Unavailable, shuttingDown)
 		}
 	}

@@ -9,7 +9,6 @@ package rpc
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -72,10 +71,8 @@ type Server struct {
 
 	leaving chan struct{} // closed when the server drains
 	leave   sync.Once
-	calls   sync.WaitGroup
-	// cut ends streams that nothing else ends: those that look after health.
-	cut context.CancelFunc
-	end context.Context
+	closing chan struct{} // closed when it closes
+	close   sync.Once
 }
 
 // New makes a server. It listens nowhere yet; see [Server.Serve].
@@ -84,8 +81,7 @@ func New(c Config) *Server {
 	c.MaxMessage = cmp.Or(c.MaxMessage, math.MaxInt32)
 	c.Inflight = cmp.Or(c.Inflight, 128)
 	c.Errors = cmp.Or(c.Errors, ErrorMessage)
-	s := &Server{Config: c, leaving: make(chan struct{})}
-	s.end, s.cut = context.WithCancel(context.Background())
+	s := &Server{Config: c, leaving: make(chan struct{}), closing: make(chan struct{})}
 	s.grpc = grpc.NewServer(s.options()...)
 	inferencepb.RegisterGRPCInferenceServiceServer(s.grpc, service{Server: s})
 	healthpb.RegisterHealthServer(s.grpc, health{Server: s})
@@ -129,8 +125,7 @@ func windows(stream, conn int32) []grpc.ServerOption {
 	}
 }
 
-// Serve answers on a listener until the server is drained or closed. It returns nil
-// then.
+// Serve answers on a listener until the server is closed. It returns nil then.
 func (s *Server) Serve(l net.Listener) error {
 	if err := s.grpc.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("gRPC on %s: %w", l.Addr(), err)
@@ -138,33 +133,21 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
+// Leave says that the server is about to be closed: health tells so, streams end with
+// their last call, and new calls are refused as soon as the frontend drains.
+func (s *Server) Leave() { s.leave.Do(func() { close(s.leaving) }) }
+
 // grace is how long answers that are complete may take to be sent.
 const grace = 2 * time.Second
 
-// Drain ends the server. At once health says so, and new inferences are refused; what
-// runs may end by itself until ctx is done, and is cut then. The frontend, whose
-// permits calls hold, must be drained at the same time.
-func (s *Server) Drain(ctx context.Context) {
-	s.leave.Do(func() { close(s.leaving) })
-	done := make(chan struct{})
-	go func() {
-		s.calls.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
-	s.Close()
-}
-
-// Close is a Drain without patience.
+// Close ends the server. Whoever wants calls to end by themselves drains the frontend
+// before, which has their permits.
 func (s *Server) Close() {
-	s.leave.Do(func() { close(s.leaving) })
-	s.cut()
+	s.Leave()
+	s.close.Do(func() { close(s.closing) })
 	late := time.AfterFunc(grace, s.grpc.Stop)
+	defer late.Stop()
 	s.grpc.GracefulStop()
-	late.Stop()
 }
 
 func (s *Server) draining() bool {

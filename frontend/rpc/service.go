@@ -3,9 +3,7 @@ package rpc
 import (
 	"context"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
+	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/frontend"
 	pb "github.com/dynago/dynago/internal/gen/inferencepb"
 	"github.com/dynago/dynago/kserve"
@@ -19,32 +17,55 @@ type service struct {
 
 // ModelInfer answers one call with one response.
 func (s service) ModelInfer(ctx context.Context, in *pb.ModelInferRequest) (*pb.ModelInferResponse, error) {
-	s.calls.Add(1)
-	defer s.calls.Done()
 	call, err := s.open(ctx, in, false)
 	if err != nil {
 		return nil, statusOf(err)
 	}
-	r, err := call.Response()
+	var out *pb.ModelInferResponse
+	for r, failure := range call.Responses() {
+		if err = failure; err == nil {
+			if out, err = kserve.ToProto(r, raw(in)); err != nil {
+				err = call.Spoilt(err)
+			}
+		}
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil, ended(ctx)
 	case err != nil:
 		return nil, statusOf(err)
 	}
-	out, err := kserve.ToProto(r, len(in.GetRawInputContents()) > 0)
-	if err != nil {
-		return nil, status.Errorf(codes.Internal, "Failed to parse response: %s", message(err))
-	}
 	return out, nil
 }
 
-// open understands a call.
+// raw says whether a call has its tensors as bytes, and so wants its answer.
+func raw(in *pb.ModelInferRequest) bool { return len(in.GetRawInputContents()) > 0 }
+
+// open understands a call. Several says that it comes by a stream.
 func (s *Server) open(ctx context.Context, in *pb.ModelInferRequest, several bool) (*frontend.Inference, error) {
 	v := visitorOf(ctx)
 	return s.Frontend.Open(ctx, &frontend.Arrival{
 		Header: v.header, Tenant: v.tenant, Model: in.GetModelName(), Several: several, Overload: overload,
-		Text:    func() (*kserve.Completion, error) { return kserve.CompletionFromProto(in, s.Frontend.OpenAI) },
-		Tensors: func() (*kserve.Request, error) { return kserve.FromProto(in) },
+		Text: func() (*kserve.Completion, error) {
+			if err := checkFinal(in, several); err != nil {
+				return nil, err
+			}
+			return kserve.CompletionFromProto(in, s.Frontend.OpenAI)
+		},
+		Tensors: func() (*kserve.Request, error) {
+			if err := checkFinal(in, several); err != nil {
+				return nil, err
+			}
+			return kserve.FromProto(in)
+		},
 	})
+}
+
+// checkFinal checks what a call of a stream says of its end.
+func checkFinal(in *pb.ModelInferRequest, several bool) error {
+	p := in.GetParameters()[emptyFinal]
+	if _, ok := p.GetParameterChoice().(*pb.InferParameter_BoolParam); ok || p == nil || !several {
+		return nil
+	}
+	return engine.Errorf(engine.InvalidArgument, "Failed to parse request: parameter '%s' must be a bool_param", emptyFinal)
 }

@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/internal/wire"
 )
 
@@ -50,14 +49,6 @@ func codeOf(status int) codes.Code {
 		return codes.Internal
 	}
 	return codes.InvalidArgument
-}
-
-// message is what an error of kind [engine.Internal] says.
-func message(err error) string {
-	if e, ok := errors.AsType[*engine.Error](err); ok {
-		return e.Message
-	}
-	return err.Error()
 }
 
 // ended returns the status of a call whose client has not waited for its answer.
