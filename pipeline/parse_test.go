@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -156,5 +157,48 @@ func TestStreamsThatJustEnd(t *testing.T) {
 		case want != "" && (err != nil || answers[0].Finish.Reason != want):
 			t.Errorf("%s: %v %v, want %s", raw, answers, err, want)
 		}
+	}
+}
+
+// Of a choice only its last delta is marked as such, and only if it came with the end:
+// nothing is held back to find out.
+func TestLastDelta(t *testing.T) {
+	for name, tc := range map[string]struct {
+		n      int  // tokens of a delta
+		apart  bool // the end comes alone
+		marked int
+	}{
+		"one token each": {1, false, 1}, "a few": {3, false, 1}, "all at once": {1000, false, 1}, "the end alone": {1, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fake{}
+			h := newHouse(t, pipeline.Config{}, f)
+			f.generate = h.say(sentence, tc.n, engine.FinishEOS)
+			if tc.apart {
+				f.generate = func(_ context.Context, _ *engine.Request, yield func(engine.Delta, error) bool) {
+					ids := h.ids(sentence)
+					if yield(engine.Delta{TokenIDs: ids}, nil) {
+						yield(engine.Delta{Finish: engine.FinishEOS, Usage: &engine.Usage{Output: len(ids)}}, nil)
+					}
+				}
+			}
+			r := request("Hello")
+			r.Chat.Sampling.N = 2
+			last := map[int]int{}
+			for e, err := range h.Run(t.Context(), r) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if last[e.Choice] > 0 && e.Kind != chat.BlockStop && e.Kind != chat.Finished {
+					t.Errorf("%+v comes behind the last delta", e)
+				}
+				if e.Last {
+					last[e.Choice]++
+				}
+			}
+			if last[0] != tc.marked || last[1] != tc.marked {
+				t.Errorf("%v deltas are marked, want %d of each choice", last, tc.marked)
+			}
+		})
 	}
 }
