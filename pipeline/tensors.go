@@ -62,12 +62,12 @@ func (p *Pipeline) Infer(ctx context.Context, call *Inference) iter.Seq2[*engine
 				return
 			}
 		}
-		c := &inferring{Inference: call, p: p}
+		c := &inferring{Inference: call, p: p, yield: yield}
 		if c.Notes == nil {
 			c.Notes = new(Notes)
 		}
 		for {
-			err := c.attempt(ctx, yield)
+			err := c.attempt(ctx)
 			if err == nil {
 				return
 			}
@@ -83,10 +83,12 @@ func (p *Pipeline) Infer(ctx context.Context, call *Inference) iter.Seq2[*engine
 	}
 }
 
-// inferring is a call on its way from one worker to the next.
+// inferring is a call on its way from one worker to the next. All that the way needs is
+// in it: calls may be small, and then what they leave behind is most of their cost.
 type inferring struct {
 	*Inference
 	p        *Pipeline
+	yield    func(*engine.TensorResponse, error) bool
 	attempts int
 	begun    bool // a response has gone out
 	stale    bool // a worker had begun a new life, once
@@ -94,77 +96,107 @@ type inferring struct {
 	failure error    // why it left the last worker
 	exclude []uint64 // workers that failed
 	lost    time.Time
+
+	// Of this attempt.
+	booking *router.Booking
+	life    context.Context // of the worker
+	cancel  context.CancelCauseFunc
+	silence *watchdog
+	left    bool  // nobody wants the rest
+	err     error // what has ended it
+
+	query  router.Query
+	hashes router.Hashes
+	block  [1]kv.SeqHash
 }
 
 // attempt runs the call on one worker. It returns nil when the worker has said all, or
 // nobody wants to hear the rest, and otherwise what ended it.
-func (c *inferring) attempt(ctx context.Context, yield func(*engine.TensorResponse, error) bool) error {
-	booking, err := c.p.Router.Route(ctx, c.query())
+func (c *inferring) attempt(ctx context.Context) error {
+	booking, err := c.p.Router.Route(ctx, c.ask())
 	if err != nil {
 		return unplaced{engine.CauseOf(ctx, err)}
 	}
 	defer booking.Release()
+	c.booking = booking
 	c.attempts++
 	c.Notes.Model, c.Notes.Attempts = booking.Decision().Model, c.attempts
 	c.Notes.booked(booking)
-	switch err = c.run(ctx, booking, yield); {
+	switch err = c.run(ctx); {
 	case err == nil || ctx.Err() != nil:
 		return err
 	case engine.KindOf(err).Retry() != engine.RetryNever:
 		booking.Failed()
 	}
-	worker := booking.Worker()
-	worker.Inhibit(time.Now(), engine.KindOf(err)) // heeds only what says something about the worker
+	booking.Worker().Inhibit(time.Now(), engine.KindOf(err)) // heeds only what says something about the worker
 	c.failure = err
 	return err
 }
 
 // run runs the call where it is booked.
-func (c *inferring) run(ctx context.Context, booking *router.Booking, yield func(*engine.TensorResponse, error) bool) error {
-	worker := booking.Worker()
+func (c *inferring) run(ctx context.Context) error {
+	worker := c.booking.Worker()
 	infer, ok := engine.As[engine.Tensorer](worker.Engine())
 	if card := worker.Card(); !ok || card == nil || !card.Accept(engine.InputTensor) {
 		return &engine.Error{Kind: engine.Unsupported, Worker: worker.ID(), Message: "the worker takes no tensors"}
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	lost := worker.Lost()
-	defer context.AfterFunc(lost, func() { cancel(context.Cause(lost)) })()
-	for r, err := range watch(&watchdog{limits: c.p.Limits, cancel: cancel}, infer.Infer(ctx, c.Tensors)) {
-		if err != nil {
-			return engine.CauseOf(ctx, err)
-		}
-		if err := checkResponse(r, worker); err != nil {
-			return err
-		}
-		if !c.begun {
-			c.begun = true
-			booking.Prefilled()
-			c.moved(MoveSuccess)
-		}
-		if !yield(r, nil) {
-			return nil
-		}
-	}
-	if ctx.Err() != nil {
+	c.err = nil
+	ctx, c.cancel = context.WithCancelCause(ctx)
+	defer c.cancel(nil)
+	c.life = worker.Lost()
+	defer context.AfterFunc(c.life, c.bereave)()
+	c.silence = &watchdog{limits: c.p.Limits, cancel: c.cancel}
+	defer c.silence.stop()
+	c.silence.await(c.p.Limits.FirstItem, engine.ErrFirstItem)
+	infer.Infer(ctx, c.Tensors)(c.receive)
+	switch {
+	case c.err != nil:
+		return engine.CauseOf(ctx, c.err)
+	case c.left:
+		return nil
+	case ctx.Err() != nil:
 		return engine.CauseOf(ctx, ctx.Err())
 	}
 	c.moved(MoveSuccess)
-	booking.Completed()
+	c.booking.Completed()
 	return nil
 }
 
-// query returns what the router must know of the call. It counts as a prompt of one
+// bereave ends the attempt when the worker's life is over.
+func (c *inferring) bereave() { c.cancel(context.Cause(c.life)) }
+
+// receive hands on what the worker says, and says whether it may go on.
+func (c *inferring) receive(r *engine.TensorResponse, err error) bool {
+	c.silence.item()
+	if err == nil {
+		err = checkResponse(r, c.booking.Worker())
+	}
+	if err != nil {
+		c.err = err
+		return false
+	}
+	if !c.begun {
+		c.begun = true
+		c.booking.Prefilled()
+		c.moved(MoveSuccess)
+	}
+	if c.left = !c.yield(r, nil); c.left {
+		return false
+	}
+	c.silence.await(c.p.Limits.Inactivity, engine.ErrInactive)
+	return true
+}
+
+// ask returns what the router must know of the call. It counts as a prompt of one
 // token, in a block that nobody else has, so that calls are counted and not weighed:
 // what one costs its worker is not seen from how large it is.
-func (c *inferring) query() *router.Query {
-	q := &router.Query{
-		ID: c.ID, Model: c.Tensors.Model, Class: c.Class, Exclude: c.exclude,
-		Hashes: &router.Hashes{Seq: []kv.SeqHash{kv.SeqHash(rand.Uint64())}, Tokens: 1},
-	}
-	q.PinWorker, q.PinRank = c.pin()
-	steer(q, c.Ext)
-	return q
+func (c *inferring) ask() *router.Query {
+	c.block[0] = kv.SeqHash(rand.Uint64())
+	c.hashes = router.Hashes{Seq: c.block[:], Tokens: 1}
+	c.query = router.Query{ID: c.ID, Model: c.Tensors.Model, Class: c.Class, Exclude: c.exclude, Hashes: &c.hashes}
+	c.query.PinWorker, c.query.PinRank = c.pin()
+	steer(&c.query, c.Ext)
+	return &c.query
 }
 
 // pin returns the worker that the client has chosen, and its rank; 0: none.
