@@ -85,8 +85,12 @@ func (s *Server) v2List() (list []kserve.Model) {
 	return list
 }
 
-// v2Index lists models; the body may ask for those that are ready.
+// v2Index lists models; the body may ask for those that are ready. One of Triton's
+// clients calls a body that is not there text.
 func (s *Server) v2Index(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength == 0 {
+		r.Header.Del("Content-Type")
+	}
 	body, err := s.body(w, r)
 	if err != nil {
 		s.v2Refuse(w, err)

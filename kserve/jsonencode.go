@@ -199,7 +199,11 @@ func writeFloats[T float32 | float64](dst []byte, t *engine.Tensor) ([]byte, err
 		if math.IsNaN(f) || math.IsInf(f, 0) {
 			return nil, inexpressible(t, "element %d is %v, which JSON has no number for", i/size, f)
 		}
-		dst = append(strconv.AppendFloat(dst, f, 'g', -1, 8*size), ',')
+		dst = strconv.AppendFloat(dst, f, 'g', -1, 8*size)
+		if f == 0 && math.Signbit(f) {
+			dst = append(dst, ".0"...) // -0 is a whole number to many, and has no sign then
+		}
+		dst = append(dst, ',')
 	}
 	return dst, nil
 }

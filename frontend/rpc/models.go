@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/dynago/dynago/frontend"
 	pb "github.com/dynago/dynago/internal/gen/inferencepb"
 	"github.com/dynago/dynago/kserve"
 	"github.com/dynago/dynago/pipeline"
@@ -89,36 +88,9 @@ func (s service) RepositoryIndex(_ context.Context, in *pb.RepositoryIndexReques
 
 // ModelStatistics tells how the requests of a model fared, or those of all models.
 func (s service) ModelStatistics(_ context.Context, in *pb.ModelStatisticsRequest) (*pb.ModelStatisticsResponse, error) {
-	out := &pb.ModelStatisticsResponse{}
-	for _, m := range s.models() {
-		if name := in.GetName(); name == "" || name == m.ID {
-			out.ModelStats = append(out.ModelStats, statistics(m.ID, s.Frontend.Statistics(m.ID)))
-		}
-	}
-	if len(out.ModelStats) == 0 && in.GetName() != "" {
-		return nil, statusOf(kserve.NotFound(in.GetName()))
+	out, err := s.Frontend.ModelStatistics(in.GetName())
+	if err != nil {
+		return nil, statusOf(err)
 	}
 	return out, nil
-}
-
-func statistics(model string, of frontend.Statistics) *pb.ModelStatistics {
-	m := &pb.ModelStatistics{
-		Name: model, Version: kserve.Version,
-		InferenceCount: of.Success.Count, ExecutionCount: of.Success.Count,
-		InferenceStats: &pb.InferStatistics{
-			Success: duration(of.Success), Fail: duration(of.Fail), Queue: duration(of.Queue), ComputeInfer: duration(of.Infer),
-			// Triton's benchmark gives up where these three differ in their counts.
-			ComputeInput:  &pb.StatisticDuration{Count: of.Infer.Count},
-			ComputeOutput: &pb.StatisticDuration{Count: of.Infer.Count},
-			CacheHit:      &pb.StatisticDuration{}, CacheMiss: &pb.StatisticDuration{},
-		},
-	}
-	if !of.Last.IsZero() {
-		m.LastInference = uint64(of.Last.UnixMilli())
-	}
-	return m
-}
-
-func duration(t frontend.Tally) *pb.StatisticDuration {
-	return &pb.StatisticDuration{Count: t.Count, Ns: uint64(t.Time)}
 }
