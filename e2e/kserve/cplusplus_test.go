@@ -246,6 +246,9 @@ func profile(t *testing.T, c cplusplus, model string, request func(id string) *i
 			t.Errorf("%s: %v, then %v", name, d.was, d.is)
 		}
 	}
+	if n := is.ComputeInfer.GetCount(); is.ComputeInput.GetCount() != n || is.ComputeOutput.GetCount() != n {
+		t.Errorf("the benchmark gives up where what is computed differs in its counts: %v", is)
+	}
 	if is.Fail.GetCount() != was.Fail.GetCount() {
 		t.Errorf("failures: %v", is.Fail)
 	}

@@ -36,7 +36,7 @@ def metadata():
 def config():
     c = client.get_model_config(MODEL)
     equal((c["name"], c["platform"], c["backend"]), (MODEL, "dynamo", "dynamo"))
-    equal([(t["name"], t["data_type"], t["dims"]) for t in c["output"]], [("text_output", "TYPE_STRING", ["-1"]), ("finish_reason", "TYPE_STRING", ["-1"])])
+    equal([(t["name"], t["data_type"], t["dims"]) for t in c["output"]], [("text_output", "TYPE_STRING", [-1]), ("finish_reason", "TYPE_STRING", [-1])])
 
 
 def index():
@@ -156,7 +156,7 @@ def errors():
         ({"inputs": [{**text, "datatype": "TEXT"}]}, ""),
         ({"inputs": [{**text, "data": [1]}]}, "text_input"),
         ({"inputs": [text, {**text, "name": "nonsense"}]}, "Invalid input name: nonsense"),
-        ({"inputs": [text], "parameters": {"max_tokens": -1}}, "max_tokens"),
+        ({"inputs": [text], "parameters": {"max_tokens": -1}}, "Max tokens"),
         ({"inputs": [text], "outputs": [{"name": "none"}]}, "none"),
         ({"inputs": [text, {"name": "stream", "shape": [1], "datatype": "BOOL", "data": [True]}]}, "Streaming is not supported for this endpoint"),
     ]:

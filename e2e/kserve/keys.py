@@ -18,9 +18,7 @@ def no_key():
             client.infer(MODEL, prompt("hello"), headers=headers)
         with refused("UNAUTHENTICATED"):
             client.get_model_metadata(MODEL, headers=headers)
-        with refused("UNAUTHENTICATED"):
-            s = Stream(headers=headers)
-            s.ask(MODEL, prompt("hello"))
+        with Stream(headers=headers) as s, refused("UNAUTHENTICATED"):
             s.next()
 
 

@@ -56,15 +56,20 @@ func (w *stranger) TensorInfer(calls grpc.BidiStreamingServer[workerpb.TensorCal
 		defer writing.Unlock()
 		_ = calls.Send(r) // who has left needs no answer
 	}
+	hanging := false
 	for {
 		c, err := calls.Recv()
-		if err == io.EOF {
+		if err == io.EOF && hanging {
+			<-calls.Context().Done()
+			return nil
+		} else if err == io.EOF {
 			return nil
 		} else if err != nil {
 			return err
 		}
 		r := c.GetRequest()
 		if _, hangs := r.GetParameters()["hang"]; r == nil || hangs {
+			hanging = true
 			continue
 		}
 		reply(&workerpb.TensorReply{Call: c.Call, What: &workerpb.TensorReply_Response{Response: &workerpb.TensorResponse{Id: r.Id, Model: r.Model, Outputs: r.Inputs}}})
