@@ -22,16 +22,19 @@ func TestQuery(t *testing.T) {
 		say  func(*Request)
 		want func(*router.Query)
 	}{
-		"nothing":                  {func(*Request) {}, func(*router.Query) {}},
-		"an empty extension":       {func(r *Request) { r.Ext = new(nvext.Ext) }, func(*router.Query) {}},
-		"priority":                 {hints(nvext.Hints{Priority: new(int32(7))}), func(q *router.Query) { q.Priority = 7 }},
-		"a priority below 0":       {hints(nvext.Hints{Priority: new(int32(-7))}), func(*router.Query) {}},
-		"sensitivity":              {hints(nvext.Hints{LatencySensitivity: new(2.5)}), func(q *router.Query) { q.Priority = 2.5 }},
-		"a sensitivity below 0":    {hints(nvext.Hints{LatencySensitivity: new(-2.5)}), func(*router.Query) {}},
-		"priority over it":         {hints(nvext.Hints{Priority: new(int32(-1)), LatencySensitivity: new(2.5)}), func(*router.Query) {}},
-		"strict priority":          {hints(nvext.Hints{StrictPriority: new(uint32(3))}), func(q *router.Query) { q.StrictPriority = 3 }},
-		"a forecast":               {hints(nvext.Hints{OSL: new(uint32(300))}), func(q *router.Query) { q.Expected = 300 }},
-		"namespace":                {func(r *Request) { r.KV.Namespace.Salt = "s" }, func(q *router.Query) { q.Namespace = kv.Namespace{Salt: "s"} }},
+		"nothing":               {func(*Request) {}, func(*router.Query) {}},
+		"an empty extension":    {func(r *Request) { r.Ext = new(nvext.Ext) }, func(*router.Query) {}},
+		"priority":              {hints(nvext.Hints{Priority: new(int32(7))}), func(q *router.Query) { q.Priority = 7 }},
+		"a priority below 0":    {hints(nvext.Hints{Priority: new(int32(-7))}), func(*router.Query) {}},
+		"sensitivity":           {hints(nvext.Hints{LatencySensitivity: new(2.5)}), func(q *router.Query) { q.Priority = 2.5 }},
+		"a sensitivity below 0": {hints(nvext.Hints{LatencySensitivity: new(-2.5)}), func(*router.Query) {}},
+		"priority over it":      {hints(nvext.Hints{Priority: new(int32(-1)), LatencySensitivity: new(2.5)}), func(*router.Query) {}},
+		"strict priority":       {hints(nvext.Hints{StrictPriority: new(uint32(3))}), func(q *router.Query) { q.StrictPriority = 3 }},
+		"a forecast":            {hints(nvext.Hints{OSL: new(uint32(300))}), func(q *router.Query) { q.Expected = 300 }},
+		"namespace": {func(r *Request) { r.KV.Namespace.Salt = "s" }, func(q *router.Query) {
+			q.Namespace, q.Session.Tenant = kv.Namespace{Salt: "s"}, "s"
+		}},
+		"tenant":                   {func(r *Request) { r.Tenant = "t" }, func(q *router.Query) { q.Session.Tenant = "t" }},
 		"prompt log probabilities": {func(r *Request) { r.Chat.Sampling.PromptLogprobs = new(1) }, func(q *router.Query) { q.Recompute = true }},
 		"class":                    {func(r *Request) { r.Class = "nightly" }, func(q *router.Query) { q.Class = "nightly" }},
 		"background":               {func(r *Request) { r.Background = true }, func(q *router.Query) { q.Background = true }},

@@ -97,7 +97,7 @@ func (a *affinity) wishOf(q *Query, model string) wish {
 		role = engine.Aggregated
 	}
 	k := wish{
-		key:   sessionKey{model: model, salt: q.Namespace.Salt, id: q.Session.ID, role: role},
+		key: sessionKey{model: model, salt: q.Namespace.Salt, id: q.Session.ID, role: role}, tenant: q.Session.Tenant,
 		binds: a.ttl > 0, SessionTerms: SessionTerms{Timeout: a.ttl}, final: q.Session.Final,
 		pinned: q.pinned(), pin: kv.Target{Worker: q.PinWorker}, anyRank: q.PinRank == nil,
 	}

@@ -73,6 +73,7 @@ type Query struct {
 type Session struct {
 	ID     string // "": none
 	Parent string // that has opened this one; "": none
+	Tenant string // whose it is, for a fair part of the table; not part of its key
 	Final  bool   // this is its last request
 	Input  Input  // what the newest turn brings
 	// Control is what the client says of the session's binding; nil: nothing, and the

@@ -38,15 +38,23 @@ type sessions struct {
 	strict bool // see [Config.StrictSessions]
 	limit  int
 	all    map[sessionKey]*binding
+	owners map[string]*owner
 	dues   dues      // idle ones, by deadline
 	spare  list.List // of *binding: idle ones that may make room, the longest idle first
 	ended  []*binding
 	count  SessionStats
 }
 
+// owner is a tenant that has bindings.
+type owner struct {
+	bindings int
+	spare    list.List // those of it in spare, in the same order
+}
+
 // binding is one conversation's.
 type binding struct {
-	key sessionKey
+	key    sessionKey
+	tenant string
 	SessionTerms
 
 	// bound says that target is where the session goes; before that somebody chooses
@@ -73,6 +81,7 @@ type binding struct {
 	deadline time.Time     // of an idle one
 	due      int           // its place among dues, from 1; 0: it is not idle
 	place    *list.Element // in spare, or nil
+	own      *list.Element // in its owner's, likewise
 	waiting  list.List     // of *sessionWaiter
 }
 
@@ -103,6 +112,7 @@ type sessionWaiter struct {
 // wish is what one request wants of its session.
 type wish struct {
 	key          sessionKey
+	tenant       string
 	action       SessionAction
 	control      bool      // the client speaks of the session, and not the operator
 	binds        bool      // it makes a binding if there is none
@@ -146,7 +156,7 @@ type SessionStats struct {
 }
 
 func newSessions(limit int, strict bool) *sessions {
-	return &sessions{strict: strict, limit: limit, all: make(map[sessionKey]*binding)}
+	return &sessions{strict: strict, limit: limit, all: make(map[sessionKey]*binding), owners: make(map[string]*owner)}
 }
 
 // turn is what a request of a session is to do next.
@@ -227,14 +237,14 @@ func (s *sessions) beside(a *wish) bool {
 // add makes a binding, or returns nil if there is no room.
 func (s *sessions) add(a *wish) *binding {
 	denied := a.engine && !s.keeps()
-	if len(a.key.salt) > longestSalt || denied && s.strict || !s.room(a.key) {
+	if len(a.key.salt) > longestSalt || denied && s.strict || !s.room(a) {
 		s.count.Unbound++
 		return nil
 	}
 	if denied {
 		s.count.Degraded++
 	}
-	b := &binding{key: a.key, SessionTerms: a.SessionTerms, wanted: a.engine && !denied, explicit: a.control}
+	b := &binding{key: a.key, tenant: a.tenant, SessionTerms: a.SessionTerms, wanted: a.engine && !denied, explicit: a.control}
 	s.put(b)
 	return b
 }
@@ -246,9 +256,30 @@ func (s *sessions) keeps() bool { return len(s.dues)-s.spare.Len() < max(1, s.li
 // put puts a binding into the table, maybe in the place of one that closes.
 func (s *sessions) put(b *binding) {
 	if old := s.all[b.key]; old != nil {
-		old.gone = true
+		s.out(old)
 	}
-	s.all[b.key] = b
+	s.in(b)
+}
+
+// in enters a binding, for whose key there is none.
+func (s *sessions) in(b *binding) {
+	s.all[b.key], b.gone = b, false
+	o := s.owners[b.tenant]
+	if o == nil {
+		o = new(owner)
+		s.owners[b.tenant] = o
+	}
+	o.bindings++
+}
+
+// out takes out a binding that is there.
+func (s *sessions) out(b *binding) {
+	delete(s.all, b.key)
+	b.gone = true
+	o := s.owners[b.tenant]
+	if o.bindings--; o.bindings == 0 && o.spare.Len() == 0 {
+		delete(s.owners, b.tenant)
+	}
 }
 
 // setUp gives a binding what its client says anew: the newest timeout counts, and
@@ -401,7 +432,7 @@ func (s *sessions) lose(b *binding, a *wish, now time.Time) (next *binding) {
 		if b.closing {
 			s.remove(b)
 		} else {
-			next = &binding{key: b.key, SessionTerms: b.SessionTerms, wanted: b.backed || b.wanted, explicit: b.explicit}
+			next = &binding{key: b.key, tenant: b.tenant, SessionTerms: b.SessionTerms, wanted: b.backed || b.wanted, explicit: b.explicit}
 			s.put(next)
 		}
 	}

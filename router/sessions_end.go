@@ -54,6 +54,7 @@ func (s *sessions) idle(b *binding, now time.Time) {
 	heap.Push(&s.dues, b)
 	if !b.kept() {
 		b.place = s.spare.PushBack(b)
+		b.own = s.owners[b.tenant].spare.PushBack(b)
 	}
 }
 
@@ -63,7 +64,8 @@ func (s *sessions) unidle(b *binding) {
 	}
 	if b.place != nil {
 		s.spare.Remove(b.place)
-		b.place = nil
+		s.owners[b.tenant].spare.Remove(b.own)
+		b.place, b.own = nil, nil
 	}
 }
 
@@ -81,7 +83,7 @@ func (s *sessions) end(b *binding) {
 	case !b.backed:
 		s.remove(b) // clients need not wait for what may be nothing
 	case now == nil && len(s.all) < s.limit:
-		s.all[b.key], b.gone = b, false
+		s.in(b)
 	}
 	b.closing, b.backed, b.maybe = true, false, false // the engine is told once
 	s.ended = append(s.ended, b)
@@ -98,12 +100,17 @@ func (s *sessions) expire(now time.Time) {
 }
 
 // room says whether there is room for one more, if need be in the place of the
-// one that has been idle longest and that no engine keeps.
-func (s *sessions) room(key sessionKey) bool {
-	if len(s.all) < s.limit || s.all[key] != nil {
+// one that has been idle longest and that no engine keeps. A tenant that has half of a
+// full table, and others the rest, makes that room itself.
+func (s *sessions) room(a *wish) bool {
+	if len(s.all) < s.limit || s.all[a.key] != nil {
 		return true
 	}
-	first := s.spare.Front()
+	spare := &s.spare
+	if o := s.owners[a.tenant]; o != nil && len(s.owners) > 1 && o.bindings >= s.limit/2 {
+		spare = &o.spare
+	}
+	first := spare.Front()
 	if first == nil {
 		return false
 	}
@@ -127,9 +134,8 @@ func (s *sessions) forsake(b *binding) {
 
 func (s *sessions) remove(b *binding) {
 	s.unidle(b)
-	b.gone = true
-	if s.all[b.key] == b {
-		delete(s.all, b.key)
+	if b.gone = true; s.all[b.key] == b {
+		s.out(b)
 	}
 }
 

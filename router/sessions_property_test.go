@@ -254,6 +254,19 @@ func (l *life) check() {
 			}
 		}
 	}
+	bindings, owned := map[string]int{}, 0
+	for _, b := range l.s.all {
+		bindings[b.tenant]++
+	}
+	for tenant, o := range l.s.owners {
+		owned += o.spare.Len()
+		if o.bindings != bindings[tenant] || o.bindings == 0 {
+			l.Fatalf("tenant %q has %d bindings, want %d", tenant, o.bindings, bindings[tenant])
+		}
+	}
+	if len(l.s.owners) != len(bindings) || owned != spare {
+		l.Fatalf("%d tenants have %d that may make room, want %d and %d", len(l.s.owners), owned, len(bindings), spare)
+	}
 	if len(l.s.dues) != idle || l.s.spare.Len() != spare {
 		l.Fatalf("%d are idle, %d may make room; want %d, %d", len(l.s.dues), l.s.spare.Len(), idle, spare)
 	}
@@ -286,6 +299,7 @@ func TestSessionsProperty(t *testing.T) {
 				} else {
 					v.final = rapid.IntRange(0, 4).Draw(t, "final") == 0
 				}
+				v.tenant = rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "tenant")
 				if rapid.IntRange(0, 4).Draw(t, "pinned") == 0 {
 					v.pinned, v.anyRank, v.pin = true, true, l.drawPlace().target
 				}

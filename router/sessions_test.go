@@ -296,3 +296,54 @@ func BenchmarkSessions(b *testing.B) {
 		i += 7919
 	}
 }
+
+// A tenant that has half of a full table takes its own place for more, and no other
+// one's; who has less takes that of whoever has been idle longest.
+func TestSessionsOfTenants(t *testing.T) {
+	s := newSessions(4, false)
+	now := 0
+	turn := func(tenant, id string) bool {
+		now++
+		a := by(id)
+		a.tenant, a.Timeout = tenant, time.Hour
+		b, turn, _, err := s.enter(a, new(sessionWaiter), at(now))
+		if err != nil || turn == free {
+			return false
+		}
+		s.bind(b, place{target: kv.Target{Worker: 1}}, false)
+		s.release(b, leased{served: true}, at(now))
+		return true
+	}
+	has := func(ids ...string) {
+		t.Helper()
+		for _, id := range ids {
+			if s.all[chat(id)] == nil {
+				t.Errorf("%s has no place", id)
+			}
+		}
+		if len(s.all) != len(ids) {
+			t.Errorf("%d bindings, want those of %v", len(s.all), ids)
+		}
+	}
+	for _, id := range []string{"a", "b", "c", "d", "e"} { // nobody else wants any
+		turn("big", id)
+	}
+	has("b", "c", "d", "e")
+	turn("small", "f")
+	turn("small", "g")
+	has("d", "e", "f", "g")
+	turn("big", "h")
+	has("e", "h", "f", "g")
+	turn("third", "i")
+	has("h", "f", "g", "i")
+	turn("small", "j")
+	has("h", "g", "i", "j")
+	turn("big", "k")
+	has("h", "i", "j", "k") // it had less than half
+	for _, id := range []string{"h", "k"} {
+		s.lease(s.all[chat(id)], false)
+	}
+	if turn("big", "l") {
+		t.Error("who has half of the table, all of it in use, gets more")
+	}
+}
