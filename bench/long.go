@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/dynago/dynago/bench/loadgen"
@@ -27,7 +28,7 @@ const (
 // takeLong measures how many such requests one core serves in a second. The
 // baseline reads the same bodies and writes the same events from a bare handler.
 func takeLong(ctx context.Context, b *bench) ([]part, error) {
-	model, err := b.longModel()
+	model, err := b.longModel(1 << 17)
 	if err != nil {
 		return nil, err
 	}
@@ -116,10 +117,10 @@ func checkLong(r loadgen.Result, requests int) error {
 	return nil
 }
 
-// longModel writes the demo model into the scratch folder, made for four times
-// the context: its own ends at 32k tokens.
-func (b *bench) longModel() (dir string, err error) {
-	dir = filepath.Join(b.programs.dir, "long")
+// longModel writes the demo model into the scratch folder, made for a context of so
+// many tokens: its own ends at 32k.
+func (b *bench) longModel(context int) (dir string, err error) {
+	dir = filepath.Join(b.programs.dir, fmt.Sprintf("long-%d", context))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
@@ -129,7 +130,7 @@ func (b *bench) longModel() (dir string, err error) {
 			return "", err
 		}
 		if strings.HasSuffix(name, "config.json") {
-			text = []byte(strings.ReplaceAll(string(text), "32768", "131072"))
+			text = []byte(strings.ReplaceAll(string(text), "32768", strconv.Itoa(context)))
 		}
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
 			return "", fmt.Errorf("model for long prompts: %w", err)

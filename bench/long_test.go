@@ -37,7 +37,7 @@ func TestCheckLong(t *testing.T) {
 // The model of long prompts is the demo model but for its context.
 func TestLongModel(t *testing.T) {
 	b := &bench{programs: programs{dir: t.TempDir()}}
-	dir, err := b.longModel()
+	dir, err := b.longModel(1 << 17)
 	if err != nil {
 		t.Fatal(err)
 	}

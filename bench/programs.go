@@ -10,18 +10,18 @@ import (
 
 // programs are the built programs that take part.
 type programs struct {
-	dir                                                                                  string // scratch, removed at the end
-	dynago, load, baseline, proxy, tokens, corpus, index, virtual, events, values, calls string
+	dir                                                                                        string // scratch, removed at the end
+	dynago, load, baseline, proxy, tokens, corpus, index, virtual, live, events, values, calls string
 }
 
 // build builds the programs into dir, as they are released: static, without
 // symbols. A given dynago is taken as it is.
 func build(ctx context.Context, dir, dynago string) (programs, error) {
 	p := programs{dir: dir}
-	for path, name := range map[*string]string{&p.dynago: "dynago", &p.load: "load", &p.baseline: "baseline", &p.proxy: "proxy", &p.tokens: "tokens", &p.corpus: "corpus", &p.index: "index", &p.virtual: "virtual", &p.events: "events", &p.values: "values", &p.calls: "calls"} {
+	for path, name := range map[*string]string{&p.dynago: "dynago", &p.load: "load", &p.baseline: "baseline", &p.proxy: "proxy", &p.tokens: "tokens", &p.corpus: "corpus", &p.index: "index", &p.virtual: "virtual", &p.live: "live", &p.events: "events", &p.values: "values", &p.calls: "calls"} {
 		*path = filepath.Join(dir, name)
 	}
-	packages := []string{"./bench/load", "./bench/baseline", "./bench/proxy", "./bench/tokens", "./bench/corpus", "./bench/index", "./bench/virtual", "./bench/events", "./bench/values", "./bench/calls"}
+	packages := []string{"./bench/load", "./bench/baseline", "./bench/proxy", "./bench/tokens", "./bench/corpus", "./bench/index", "./bench/virtual", "./bench/live", "./bench/events", "./bench/values", "./bench/calls"}
 	if dynago != "" {
 		p.dynago = dynago
 	} else {

@@ -3,20 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+
+	"github.com/dynago/dynago/bench/agents"
 )
 
-// tierOutcome is how the requests of a tier fared, beside how the same ones did
-// in the order of their arrival.
-type tierOutcome struct {
-	Tier                string
-	P50, P99, Longest   float64 // milliseconds to the first token; seconds out of a batch
-	FCFS50, FCFS99, Old float64
-}
-
 // saved is the share of the median that priorities take away.
-func (t *tierOutcome) saved() float64 { return 1 - t.P50/t.FCFS50 }
+func saved(t agents.TierOutcome) float64 { return 1 - t.P50/t.FCFS50 }
 
-func (t *tierOutcome) note() string {
+func tierNote(t agents.TierOutcome) string {
 	return fmt.Sprintf("p50 %s ms against %s, p99 %s against %s; longest wait %s s against %s",
 		number(t.P50), number(t.FCFS50), number(t.P99), number(t.FCFS99), number(t.Longest), number(t.Old))
 }
@@ -25,8 +19,8 @@ func (t *tierOutcome) note() string {
 // aim.
 var savedLines = [2]float64{0.63, 0.80}
 
-func (t *tierOutcome) part(where string) part {
-	return part{What: fmt.Sprintf("%s, tier %s: less p50 to the first token than in order of arrival", where, t.Tier), Value: t.saved(), Unit: "of it"}.noted("%s", t.note())
+func tierPart(where string, t agents.TierOutcome) part {
+	return part{What: fmt.Sprintf("%s, tier %s: less p50 to the first token than in order of arrival", where, t.Tier), Value: saved(t), Unit: "of it"}.noted("%s", tierNote(t))
 }
 
 // takeQueue measures what priorities do on a simulated fleet: where more comes
@@ -37,7 +31,7 @@ func takeQueue(ctx context.Context, b *bench) ([]part, error) {
 		var q struct {
 			Capacity, Load float64
 			Requests       int
-			Tiers          []tierOutcome
+			Tiers          []agents.TierOutcome
 			Bound          float64
 		}
 		if err := b.virtual(ctx, &q, "queue", "-load", load); err != nil {
@@ -45,7 +39,7 @@ func takeQueue(ctx context.Context, b *bench) ([]part, error) {
 		}
 		where := fmt.Sprintf("Poisson at %s of capacity", load)
 		for _, t := range q.Tiers {
-			p := t.part(where)
+			p := tierPart(where, t)
 			switch t.Tier {
 			case "high":
 				p = p.atLeast(savedLines[0]).aimAtLeast(savedLines[1])
@@ -59,7 +53,7 @@ func takeQueue(ctx context.Context, b *bench) ([]part, error) {
 	var flows []struct {
 		Blocks, Requests int
 		Plain            bool
-		Tiers            []tierOutcome
+		Tiers            []agents.TierOutcome
 	}
 	if err := b.virtual(ctx, &flows, "workflow"); err != nil {
 		return nil, err
@@ -70,7 +64,7 @@ func takeQueue(ctx context.Context, b *bench) ([]part, error) {
 			where += ", engines without priorities"
 		}
 		for _, t := range f.Tiers {
-			p := t.part(where)
+			p := tierPart(where, t)
 			if t.Tier == "high" && f.Blocks == judgedFlow && !f.Plain {
 				p = p.atLeast(savedLines[0]).aimAtLeast(savedLines[1])
 			}

@@ -2,9 +2,9 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
+	"github.com/dynago/dynago/bench/agents"
 	"github.com/dynago/dynago/bench/stats"
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/router"
@@ -140,16 +140,14 @@ func (f fleet) capacity(workload func(rate float64) ([]trace.Request, error), lo
 	return low, nil
 }
 
-// waits returns the times to the first token of the requests that are wanted,
-// in milliseconds, sorted, and how long one of them was kept out of a batch at
-// most, in seconds.
-func waits(records []*sim.Record, wanted func(id string) bool) (ttft []float64, longest float64) {
-	for _, r := range records {
-		if wanted(r.ID) {
-			ttft = append(ttft, (r.First-r.Arrived).Seconds()*1000)
-			longest = max(longest, (r.Admitted - r.Arrived).Seconds())
+// outcomes are records as they are compared.
+func outcomes(records []*sim.Record) []agents.Outcome {
+	all := make([]agents.Outcome, len(records))
+	for i, r := range records {
+		all[i] = agents.Outcome{
+			ID: r.ID, Session: r.Session, Input: r.Input, Cached: r.Cached, Pinned: r.Pinned,
+			Arrived: r.Arrived, Admitted: r.Admitted, First: r.First, Ended: r.Ended,
 		}
 	}
-	slices.Sort(ttft)
-	return ttft, longest
+	return all
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/dynago/dynago/bench/agents"
 	"github.com/dynago/dynago/bench/stats"
 	"github.com/dynago/dynago/router"
 	"github.com/dynago/dynago/sim"
@@ -180,8 +181,8 @@ func foresee(w []trace.Request, timing string) (run foresightRun, err error) {
 		}
 	}
 	wanted := func(id string) bool { return later[id] }
-	ttft, _ := waits(records, wanted)
-	plainly, _ := waits(without, wanted)
+	ttft, _ := agents.Waits(outcomes(records), wanted)
+	plainly, _ := agents.Waits(outcomes(without), wanted)
 	run.TTFT, run.TTFTWithout = stats.Median(ttft), stats.Median(plainly)
 	run.TTFTTail, run.TTFTTailWhole = ttft[len(ttft)*99/100], plainly[len(plainly)*99/100]
 	return run, nil

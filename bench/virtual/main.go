@@ -21,6 +21,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
+
+	"github.com/dynago/dynago/bench/agents"
 )
 
 const measurements = "place, routing, queue, workflow, pins, subagents or foresight"
@@ -41,8 +44,13 @@ func run(args []string, out io.Writer) error {
 	short := flags.Bool("short", false, "a small fleet for a short time, at a load that was found before")
 	load := flags.Float64("load", 1.1, "of the queue, against the capacity of the fleet")
 	timing := flags.String("timing", "roofline", "how the engines take time: roofline or polynomial")
+	live := flags.Bool("live", false, "of queue, workflow and pins: what those figures do that are taken in real time")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
+	}
+	measure := measure
+	if *live {
+		measure = asLive
 	}
 	result, err := measure(args[0], *workload, *timing, *load, *short)
 	if err != nil {
@@ -58,15 +66,42 @@ func measure(what, workload, timing string, load float64, short bool) (any, erro
 	case "routing":
 		return routing(workload, timing, short)
 	case "queue":
-		return overloaded(load, short)
+		c := crowd{workers: 4, span: 10 * time.Minute}
+		if short {
+			c = crowd{workers: 2, span: 2 * time.Minute, capacity: 14.5}
+		}
+		return overloaded(load, c)
 	case "workflow":
-		return workflow(short)
+		rounds := 20
+		if short {
+			rounds = 5
+		}
+		return workflow(rounds)
 	case "pins":
-		return pins(short)
+		leads := 120
+		if short {
+			leads = 24
+		}
+		return pins(leads, 1.0/20, false)
 	case "subagents":
 		return subAgents(short)
 	case "foresight":
 		return foresight(timing, short)
 	}
 	return nil, fmt.Errorf("no measurement %q: want %s", what, measurements)
+}
+
+// asLive measures what figures measure that are taken in real time. There engines know
+// priorities, and nobody tells them which part of an answer was thinking.
+func asLive(what, _, _ string, load float64, short bool) (any, error) {
+	size := agents.Live(short)
+	switch what {
+	case "queue":
+		return overloaded(load, crowd{size.Workers, size.Span, size.Rate, true})
+	case "workflow":
+		return press(size.Blocks, false, size.Rounds)
+	case "pins":
+		return pins(size.Leads, size.Pinned, true)
+	}
+	return nil, fmt.Errorf("no measurement %q in real time: want queue, workflow or pins", what)
 }

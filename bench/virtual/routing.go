@@ -24,7 +24,7 @@ type workload struct {
 var workloads = []workload{
 	{"conversation", faster("conversation"), "× speed", 4, 9, 3.4},
 	{"synthetic", faster("synthetic"), "× speed", 3, 9, 2.9},
-	{"agents", agents, "leads/s", 0.04, 0.25, 0.075},
+	{"agents", agentsAt, "leads/s", 0.04, 0.25, 0.075},
 	// Where nothing is to be gained by where a request goes: one prefix that
 	// everybody shares, and answers that are much longer than their prompts.
 	{"one-prefix", made(trace.Synthetic{
@@ -61,7 +61,7 @@ func made(s trace.Synthetic) func(float64, time.Duration) ([]trace.Request, erro
 	}
 }
 
-func agents(rate float64, span time.Duration) ([]trace.Request, error) {
+func agentsAt(rate float64, span time.Duration) ([]trace.Request, error) {
 	c := agenttrace.Default()
 	c.Rate, c.Leads = rate, max(1, int(rate*span.Seconds()))
 	return collect(c.Requests())

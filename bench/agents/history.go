@@ -1,28 +1,28 @@
-package main
+package agents
 
 import (
 	"cmp"
 	"slices"
 	"time"
 
-	"github.com/dynago/dynago/sim"
 	"github.com/dynago/dynago/sim/trace"
 )
 
-// history is a workload in blocks, to see from what came of its requests what was
+// History is a workload in blocks, to see from what came of its requests what was
 // computed more than once, and how much was ever of use at a time.
-type history struct {
+type History struct {
 	work    []trace.Request
 	at      map[string]int // by id, in work
 	prompts [][]int32      // blocks that are whole and not the last one, which is always computed
 	wholes  [][]int32      // with those of the answer
-	blocks  int            // different ones
+	Blocks  int            // different ones
 }
 
 const historyBlock = 64 // tokens
 
-func newHistory(w []trace.Request) *history {
-	h := &history{work: w, at: make(map[string]int, len(w))}
+// NewHistory cuts the prompts of a workload, and its answers, into blocks.
+func NewHistory(w []trace.Request) *History {
+	h := &History{work: w, at: make(map[string]int, len(w))}
 	both := make([]trace.Request, 0, 2*len(w))
 	for i, r := range w {
 		h.at[r.ID] = i
@@ -36,7 +36,7 @@ func newHistory(w []trace.Request) *history {
 	}
 	for _, chain := range h.wholes {
 		for _, block := range chain {
-			h.blocks = max(h.blocks, int(block)+1)
+			h.Blocks = max(h.Blocks, int(block)+1)
 		}
 	}
 	return h
@@ -45,18 +45,19 @@ func newHistory(w []trace.Request) *history {
 // moment is something that happens to a request.
 type moment struct {
 	at     time.Duration
-	record *sim.Record
+	of     *Outcome
 	begins bool // else what it has computed is there
 }
 
 // moments are those of all requests in their order: what ends at one is there for
 // what begins at it.
-func moments(records []*sim.Record) []moment {
-	var all []moment
-	for _, r := range records {
-		all = append(all, moment{r.Admitted, r, true}, moment{r.First, r, false}, moment{r.Ended, r, false})
+func moments(all []Outcome) []moment {
+	var list []moment
+	for i := range all {
+		o := &all[i]
+		list = append(list, moment{o.Admitted, o, true}, moment{o.First, o, false}, moment{o.Ended, o, false})
 	}
-	slices.SortStableFunc(all, func(a, b moment) int {
+	slices.SortStableFunc(list, func(a, b moment) int {
 		order := cmp.Compare(a.at, b.at)
 		if order == 0 && a.begins != b.begins {
 			order = 1
@@ -66,19 +67,19 @@ func moments(records []*sim.Record) []moment {
 		}
 		return order
 	})
-	return all
+	return list
 }
 
-// workingSet returns how many blocks there were at most at a time that had been
+// WorkingSet returns how many blocks there were at most at a time that had been
 // used and would be used again: with a cache of that size nothing need be computed
 // twice.
-func (h *history) workingSet(records []*sim.Record) int {
+func (h *History) WorkingSet(all []Outcome) int {
 	type life struct{ first, last time.Duration }
-	lives := make([]life, h.blocks)
+	lives := make([]life, h.Blocks)
 	for i := range lives {
 		lives[i].first = -1
 	}
-	for _, r := range records {
+	for _, r := range all {
 		for _, block := range h.prompts[h.at[r.ID]] {
 			l := &lives[block]
 			if l.first < 0 || r.Admitted < l.first {
@@ -108,21 +109,21 @@ func (h *history) workingSet(records []*sim.Record) int {
 
 // again returns how many tokens of its prompt each request has computed that some
 // request had computed before.
-func (h *history) again(records []*sim.Record) map[string]int {
-	computed := make([]bool, h.blocks)
-	again := make(map[string]int, len(records))
-	for _, m := range moments(records) {
-		i := h.at[m.record.ID]
+func (h *History) again(all []Outcome) map[string]int {
+	computed := make([]bool, h.Blocks)
+	again := make(map[string]int, len(all))
+	for _, m := range moments(all) {
+		i := h.at[m.of.ID]
 		if m.begins {
 			n := 0
 			for n < len(h.prompts[i]) && computed[h.prompts[i][n]] {
 				n++
 			}
-			again[m.record.ID] = max(0, n*historyBlock-m.record.Cached)
+			again[m.of.ID] = max(0, n*historyBlock-m.of.Cached)
 			continue
 		}
 		there := h.prompts[i]
-		if m.at == m.record.Ended {
+		if m.at == m.of.Ended {
 			there = h.wholes[i]
 		}
 		for _, block := range there {
@@ -134,7 +135,7 @@ func (h *history) again(records []*sim.Record) map[string]int {
 
 // common returns how many tokens the prompts of two requests begin with that are the
 // same, in whole blocks.
-func (h *history) common(a, b int) int {
+func (h *History) common(a, b int) int {
 	p, q := h.prompts[a], h.prompts[b]
 	n := 0
 	for n < min(len(p), len(q)) && p[n] == q[n] {
