@@ -25,6 +25,9 @@ func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
 	if !s.NoMessages {
 		more = append(more, messagesDescription())
 	}
+	if s.KServe {
+		more = append(more, v2Description(s.OverloadStatus))
+	}
 	if s.Prefetcher != nil {
 		more = append(more, prefetchDescription())
 	}
