@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/dynago/dynago/kv"
@@ -34,13 +33,10 @@ func (j *job) heed(h http.Header) error {
 		return err
 	}
 	sources := nvext.Sources{
-		Header: h.Get, Ext: j.call.ext, UserID: j.call.userID, PromptCacheKey: j.call.promptCacheKey, SequenceID: j.call.sequenceID,
+		Header: h.Get, Ext: j.call.ext, UserID: j.call.userID, PromptCacheKey: j.call.promptCacheKey,
+		SequenceID: j.call.sequenceID, SequenceEnd: j.call.sequenceEnd,
 	}
-	id := sources.Identity()
-	if j.call.sequenceEnd && id.Chain != "" && id.Chain == strings.TrimSpace(j.call.sequenceID) {
-		id.Final = true
-	}
-	j.beside.identity = id
+	j.beside.identity = sources.Identity()
 	if j.Logger.Enabled(context.Background(), slog.LevelDebug) {
 		if bad := sources.Unusable(); len(bad) > 0 {
 			j.Logger.Debug("ids of sessions cannot be used and are passed over", "request_id", j.x.id, "where", bad)

@@ -239,7 +239,7 @@ func reject(err error) error {
 	}
 	reason := e.Message
 	if e.Param == parameterNVExt || strings.HasPrefix(e.Param, parameterNVExt+".") {
-		reason = "invalid nvext: " + reason
+		reason = "invalid nvext: " + strings.TrimPrefix(reason, "nvext: ")
 	}
 	out := refused("%s", reason)
 	out.Param = e.Param

@@ -18,7 +18,11 @@ import (
 // onlyAsks says whether a request only asks where it would run. The other APIs have no
 // place for the answer.
 func onlyAsks(r *Request) bool {
-	return r.Ext.Queries() && (r.Chat.API == chat.APIChat || r.Chat.API == chat.APICompletions)
+	switch r.Chat.API {
+	case chat.APIChat, chat.APICompletions, chat.APIKServe:
+		return r.Ext.Queries()
+	}
+	return false
 }
 
 // advice answers a request that only asks.
