@@ -155,8 +155,12 @@ func TestV2Infer(t *testing.T) {
 	if got := f.requests()[0].Chat.Prompt.Text; got != "secret words" {
 		t.Errorf("the model was asked %q", got)
 	}
+	// One of Triton's clients calls its JSON bytes.
+	if a := s.do("POST", "/v2/models/acme/demo/infer", infer, "Content-Type", "application/octet-stream"); a.status != 200 || a.body != written {
+		t.Errorf("%d %s", a.status, a.body)
+	}
 	for _, line := range []string{
-		`dynamo_frontend_requests_total{endpoint="completions",error_type="",model="acme/demo",request_type="unary",status="success"} 4`,
+		`dynamo_frontend_requests_total{endpoint="completions",error_type="",model="acme/demo",request_type="unary",status="success"} 5`,
 		`dynamo_frontend_requests_total{endpoint="tensor",error_type="",model="scorer",request_type="unary",status="success"} 1`,
 		`dynamo_frontend_inflight_requests{model="scorer"} 0`,
 		`dynamo_frontend_queued_requests{model="scorer"} 0`,

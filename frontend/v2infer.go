@@ -103,6 +103,9 @@ func (v *v2Exchange) request() (r *kserve.Request, err error) {
 		return kserve.FromGenerate(body, v.at.model, v.at.version, v.at.verb == v2GenerateStream)
 	}
 	header, read := -1, v.body
+	if v.r.Header.Get("Content-Type") == "application/octet-stream" {
+		read = v.payload // so one of Triton's clients calls its JSON
+	}
 	if length := v.r.Header.Get(v2HeaderLength); length != "" {
 		// A body with bytes in it is no JSON, whatever it says.
 		n, err := strconv.ParseUint(length, 10, 31)
