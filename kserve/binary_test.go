@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -217,6 +218,25 @@ func arrayOf(datatype string, size int) (text []byte, n int) {
 	}
 	text[len(text)-1] = ']'
 	return text, n
+}
+
+// However many elements a request has, they cost one piece of memory.
+func TestJSONAllocations(t *testing.T) {
+	for _, datatype := range []string{"FP32", "FP64", "INT64", "UINT8", "BYTES"} {
+		text, n := arrayOf(datatype, 1<<20)
+		body := fmt.Appendf(nil, `{"inputs":[{"name":"x","datatype":%q,"shape":[%d],"data":%s}]}`, datatype, n, text)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r, _, err := kserve.FromJSON(body, -1)
+		runtime.ReadMemStats(&after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pieces, size := after.Mallocs-before.Mallocs, after.TotalAlloc-before.TotalAlloc
+		if most := uint64(len(r.Inputs[0].Data) + len(body)/8 + 64<<10); pieces > 100 || size > most {
+			t.Errorf("%s: %d pieces of %d bytes together, want at most %d", datatype, pieces, size, most)
+		}
+	}
 }
 
 // What a request of 16 MB of JSON costs, and an answer of the same elements.

@@ -111,57 +111,68 @@ func (a *jsonArray) nested() bool {
 
 // axis reads an array of arrays, or of elements at the last axis.
 func (a *jsonArray) axis(shape []int64) error {
-	if len(shape) == 1 {
+	switch len(shape) {
+	case 0:
+		return errors.New("data is nested deeper than its shape")
+	case 1:
 		return a.leaf(shape[0])
 	}
-	if len(shape) == 0 {
-		return errors.New("data is nested deeper than its shape")
-	}
 	items := int64(0)
-	err := a.items(func() error {
-		items++
-		if a.next() != '[' {
+	for a.pos++; ; items++ {
+		switch c, err := a.item(); {
+		case err != nil:
+			return err
+		case c == ']' && items != shape[0]:
+			return miscut(items, shape[0])
+		case c == ']':
+			return nil
+		case c != '[':
 			return errors.New("data is nested less deep than its shape, and is not flat")
 		}
-		return a.axis(shape[1:])
-	})
-	if err == nil && items != shape[0] {
-		return fmt.Errorf("an array in data has %d items where its shape has %d", items, shape[0])
+		if err := a.axis(shape[1:]); err != nil {
+			return err
+		}
 	}
-	return err
 }
 
 // leaf reads an array of elements: as many as are wanted, or any number if that is
 // negative.
 func (a *jsonArray) leaf(want int64) error {
 	before := a.n
-	if err := a.items(a.element); err != nil {
-		return err
-	}
-	if n := a.n - before; want >= 0 && n != want {
-		return fmt.Errorf("an array in data has %d items where its shape has %d", n, want)
-	}
-	return nil
-}
-
-// items reads the array that begins here, and calls item at the first byte of each
-// of its items.
-func (a *jsonArray) items(item func() error) error {
-	a.pos++
-	for c := a.next(); c != ']'; c = a.next() {
-		if c == ',' {
-			a.pos++
-			a.next()
+	for a.pos++; ; {
+		switch c, err := a.item(); {
+		case err != nil:
+			return err
+		case c == ']' && want >= 0 && a.n-before != want:
+			return miscut(a.n-before, want)
+		case c == ']':
+			return nil
 		}
-		if a.pos == len(a.src) {
-			return errCut
-		}
-		if err := item(); err != nil {
+		if err := a.element(); err != nil {
 			return err
 		}
 	}
-	a.pos++
-	return nil
+}
+
+// item goes to the next item of an array and returns its first byte, or goes behind
+// the end of the array and returns the bracket.
+func (a *jsonArray) item() (byte, error) {
+	c := a.next()
+	if c == ',' {
+		a.pos++
+		c = a.next()
+	}
+	if a.pos == len(a.src) {
+		return 0, errCut
+	}
+	if c == ']' {
+		a.pos++
+	}
+	return c, nil
+}
+
+func miscut(items, want int64) error {
+	return fmt.Errorf("an array in data has %d items where its shape has %d", items, want)
 }
 
 var errCut = errors.New("data ends too early")
@@ -200,13 +211,13 @@ func (a *jsonArray) token() []byte {
 		}
 		return a.src[begin:a.pos]
 	}
-	for a.pos++; a.pos < len(a.src); a.pos++ {
-		if c := a.src[a.pos]; c <= ' ' || c == ',' || c == ']' || c == '[' {
-			break
-		}
+	for a.pos++; a.pos < len(a.src) && !delimits[a.src[a.pos]]; a.pos++ {
 	}
 	return a.src[begin:a.pos]
 }
+
+// delimits marks the bytes that end a number or a word in an array.
+var delimits = [256]bool{' ': true, '\t': true, '\n': true, '\r': true, ',': true, ']': true, '[': true}
 
 // wrong is the error of an element that is not what its datatype wants.
 func (a *jsonArray) wrong(token []byte, want string) error {
