@@ -41,7 +41,7 @@ func TestPerfAnalyzer(t *testing.T) {
 			}
 			if name == "tensors, http" {
 				// The model says that it is decoupled, and the benchmark keeps to it.
-				if out := s.perf(t, c.model, c.data, c.at(s), c.args); !strings.Contains(out.said, "decoupled") {
+				if out := s.perf(t, c.model, c.data, c.at(s), c.args); !strings.Contains(out.said, "Decoupled models") {
 					t.Errorf("it said:\n%s", out.said)
 				}
 				return
