@@ -61,7 +61,7 @@ soak: ## ten minutes of load, aborts and worker churn
 e2e: build ## the built binary against the official SDKs of OpenAI and Anthropic, and Vercel's
 	e2e/run
 
-backends: build ## workers in Python, of examples/backend, behind the built binary
+backends: build ## workers in Python and Go, of examples, behind the built binary
 	e2e/backend/run
 
 e2e-agents: build ## Codex CLI, OpenCode, Claude Code and Pi at work, against models of four families

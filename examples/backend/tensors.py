@@ -3,8 +3,9 @@
     python tensors.py --listen 127.0.0.1:50061
 
 Parameters of a request make it fail in the ways in which backends fail:
-malformed_response leaves the datatypes out, data_mismatch the data, and
-raise_exception ends the call with an error. With repeat=N there are N responses.
+malformed_response leaves the datatype of the first tensor out, data_mismatch its data,
+and raise_exception ends the call with an error. With repeat=N there are N responses.
+Each has the parameters of the request, and processed.
 """
 import argparse, asyncio, time
 import tokens
@@ -57,8 +58,9 @@ class Worker(rpc.WorkerServicer):
     def echo(self, r):
         if "raise_exception" in r.parameters:
             raise RuntimeError("the request asked for it")
-        answer = pb.TensorResponse(id=r.id, model=r.model, version=r.version, outputs=r.inputs)
-        for t in answer.outputs:
+        answer = pb.TensorResponse(id=r.id, model=r.model, version=r.version, outputs=r.inputs, parameters=r.parameters)
+        answer.parameters["processed"].bool_param = True
+        for t in answer.outputs[:1]:
             if "malformed_response" in r.parameters:
                 t.datatype = ""
             if "data_mismatch" in r.parameters:
