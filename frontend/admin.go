@@ -17,6 +17,7 @@ func (s *Server) adminRoutes() []route {
 	table := append(s.busyRoutes(), s.decisionRoutes()...)
 	table = append(table, s.workerRoutes()...)
 	table = append(table, s.kvAdminRoutes()...)
+	table = append(table, s.kvListRoutes()...)
 	if s.Selection != nil {
 		for _, o := range s.Selection.Operations() {
 			table = append(table, selectionRoute(s, o))

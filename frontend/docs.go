@@ -39,6 +39,9 @@ func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
 		if s.Caretaker != nil {
 			more = append(more, careDescription())
 		}
+		if s.Inventory != nil {
+			more = append(more, inventoryDescription())
+		}
 	}
 	s.respond(w, http.StatusOK, openai.OpenAPI("dynago", s.Version, s.OverloadStatus, more...)) //nolint:errcheck // the client has gone, and nothing is left to do
 }

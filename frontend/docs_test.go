@@ -29,7 +29,9 @@ func TestDocumentOfCaches(t *testing.T) {
 		}
 		return d, raw
 	}
-	all, raw := read(func(c *frontend.Config) { c.Prefetcher, c.Caretaker, c.Roster = &caches{}, &caches{}, &roster{} })
+	all, raw := read(func(c *frontend.Config) {
+		c.Prefetcher, c.Caretaker, c.Roster, c.Inventory = &caches{}, &caches{}, &roster{}, inventory{}
+	})
 	for _, part := range strings.Split(raw, `"$ref":"#/components/schemas/`)[1:] {
 		if name, _, _ := strings.Cut(part, `"`); all.Components.Schemas[name] == nil {
 			t.Errorf("there is no schema %s", name)
@@ -40,6 +42,9 @@ func TestDocumentOfCaches(t *testing.T) {
 		{"get", "/v1/kv/prefetch/{id}", "200"},
 		{"delete", "/v1/kv/prefetch/{id}", "404"},
 		{"get", "/v1/kv/stats", "200"},
+		{"get", "/v1/kv/sessions", "200"},
+		{"get", "/v1/kv/pins", "400"},
+		{"get", "/v1/kv/keys/{hash}", "404"},
 		{"post", "/v1/kv/flush", "200"},
 		{"post", "/v1/kv/retain", "400"},
 		{"post", "/clear_kv_blocks", "403"},
@@ -55,7 +60,7 @@ func TestDocumentOfCaches(t *testing.T) {
 		}
 	}
 	none, _ := read(func(*frontend.Config) {})
-	apart, _ := read(func(c *frontend.Config) { c.Caretaker, c.SeparateAdmin = &caches{}, true })
+	apart, _ := read(func(c *frontend.Config) { c.Caretaker, c.Inventory, c.SeparateAdmin = &caches{}, inventory{}, true })
 	for path := range all.Paths {
 		if !strings.Contains(path, "kv") {
 			continue

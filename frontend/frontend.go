@@ -117,6 +117,8 @@ type Config struct {
 	Prefetcher Prefetcher
 	// Caretaker, if not nil, lets operators look after caches.
 	Caretaker Caretaker
+	// Inventory, if not nil, lets operators see what is bound and pinned.
+	Inventory Inventory
 	// Journal, if not nil, can be read by operators.
 	Journal *router.Journal
 	// Collectors are shown on the metrics page besides what the server knows.

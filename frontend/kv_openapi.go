@@ -99,3 +99,36 @@ func careDescription() openai.Description {
 }
 
 const caredList = `{"type":"array","items":{"type":"object","required":["worker_id","worker","model"],"properties":{"worker_id":{"type":"integer"},"worker":{"type":"string"},"model":{"type":"string"},"updated":{"type":"integer"},"error":{"type":"string"}}}}`
+
+// inventoryDescription tells of the routes by which operators see what is bound and
+// pinned.
+func inventoryDescription() openai.Description {
+	const pages = `[{"name":"model","in":"query","description":"all models without it","schema":{"type":"string"}},` +
+		`{"name":"tenant","in":"query","description":"all tenants without it; with a tenant's key there are no others","schema":{"type":"string"}},` +
+		`{"name":"from","in":"query","schema":{"type":"integer","minimum":0,"default":0}},` +
+		`{"name":"limit","in":"query","schema":{"type":"integer","minimum":1,"maximum":1000,"default":100}}]`
+	const ofTarget = `"worker_id":{"type":"integer"},"dp_rank":{"type":"integer"}`
+	list := func(name, required, properties string) string {
+		return `{"type":"object","required":["total","` + name + `"],"properties":{"total":{"type":"integer"},"next":{"type":"integer","description":"What to ask for as from; absent at the end."},"` + name +
+			`":{"type":"array","items":{"type":"object","required":[` + required + `],"properties":{` + properties + `,` + ofTarget + `}}}}}`
+	}
+	wrong := map[int]string{http.StatusBadRequest: "from or limit is none"}
+	return openai.Description{
+		Operations: []openai.Operation{
+			{
+				Method: "get", Path: kvSessionsPath, ID: "listSessions", Summary: "Tell which sessions are bound to which workers", Params: pages, Refusals: wrong,
+				Answer: list("sessions", `"session_id","model","state","running"`, `"session_id":{"type":"string"},"model":{"type":"string"},"tenant":{"type":"string"},"role":{"type":"string"},"state":{"enum":["choosing","active","idle","closing"]},"running":{"type":"integer"},"kept_by_engine":{"type":"boolean"},"ephemeral":{"type":"boolean"},"timeout_s":{"type":"number"},"expires_in_s":{"type":"number"}`),
+			},
+			{
+				Method: "get", Path: kvPinsPath, ID: "listPins", Summary: "Tell which prefixes were pinned, or are kept warm, by requests of this server", Params: pages, Refusals: wrong,
+				Answer: list("pins", `"block_hash","blocks","model","by","ends_in_s"`, `"block_hash":{"type":"string","description":"Of the last block."},"blocks":{"type":"integer"},"model":{"type":"string"},"tenant":{"type":"string"},"session_id":{"type":"string"},"by":{"enum":["nvext","blocks","prompt_cache_retention","hold"]},"kept_warm":{"type":"boolean"},"ends_in_s":{"type":"number"}`),
+			},
+			{
+				Method: "get", Path: kvKeysPath, ID: "showBlock", Summary: "Tell who holds a block",
+				Params:   `[{"name":"hash","in":"path","required":true,"description":"the name that its engine has for it","schema":{"type":"string","pattern":"^[0-9]+$"}}]`,
+				Answer:   `{"type":"object","required":["block_hash","holders"],"properties":{"block_hash":{"type":"string"},"holders":{"type":"array","items":{"type":"object","properties":{` + ofTarget + `,"tiers":{"type":"array","items":{"type":"string"}}}}}}}`,
+				Refusals: map[int]string{http.StatusBadRequest: "The name is none", http.StatusNotFound: "Nobody has told of the block"},
+			},
+		},
+	}
+}

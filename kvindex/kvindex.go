@@ -156,6 +156,27 @@ func (x *Index) Blocks(t kv.Target) int {
 	return 0
 }
 
+// TiersOf returns on which tiers t holds a block, by the name that its engine has for
+// it; none if it does not. Events of t wait meanwhile.
+func (x *Index) TiersOf(t kv.Target, key kv.EngineHash) (on []kv.Tier) {
+	h := x.known(t)
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at, ok := h.keys.find(key)
+	if !ok {
+		return nil
+	}
+	for tier := range kv.Tier(tiers) {
+		if h.keys.at(at).on(tier) {
+			on = append(on, tier)
+		}
+	}
+	return on
+}
+
 // BlocksOn returns how many of the blocks that [Index.Blocks] counts t holds on
 // one tier. Those on several count on each. It waits for nobody.
 func (x *Index) BlocksOn(t kv.Target, tier kv.Tier) int {

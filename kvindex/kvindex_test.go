@@ -346,3 +346,37 @@ func TestConcurrentUse(t *testing.T) {
 		t.Errorf("left behind: %+v", s)
 	}
 }
+
+// A target tells on which tiers it holds a block, by its own name for it.
+func TestTiersOf(t *testing.T) {
+	x := kvindex.New()
+	a, b := kv.Target{Worker: 1}, kv.Target{Worker: 2}
+	store := func(of kv.Target, tier kv.Tier, key kv.EngineHash) {
+		if err := x.Apply(of, kv.Event{Kind: kv.Stored, Tier: tier, Blocks: []kv.Block{{Engine: key, Local: 7}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store(a, kv.TierDevice, 10)
+	store(a, kv.TierDisk, 10)
+	store(b, kv.TierHost, 20)
+	for _, tt := range []struct {
+		of   kv.Target
+		key  kv.EngineHash
+		want []kv.Tier
+	}{
+		{a, 10, []kv.Tier{kv.TierDevice, kv.TierDisk}},
+		{a, 20, nil},
+		{b, 20, []kv.Tier{kv.TierHost}},
+		{kv.Target{Worker: 3}, 10, nil},
+	} {
+		if got := x.TiersOf(tt.of, tt.key); !slices.Equal(got, tt.want) {
+			t.Errorf("%v holds %d on %v, want %v", tt.of, tt.key, got, tt.want)
+		}
+	}
+	if err := x.Apply(a, kv.Event{Kind: kv.Removed, Tier: kv.TierDevice, Blocks: []kv.Block{{Engine: 10}}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := x.TiersOf(a, 10); !slices.Equal(got, []kv.Tier{kv.TierDisk}) {
+		t.Errorf("after the loss of one: on %v", got)
+	}
+}

@@ -131,3 +131,12 @@ const MostPrefetches = mostPrefetches
 
 // Settle returns when all is done that requests have left behind.
 func (p *Pipeline) Settle() { p.behind.running.Wait() }
+
+// PinList opens the list of pins to tests.
+type PinList struct{ l *pinList }
+
+func NewPinList() PinList { return PinList{new(pinList)} }
+
+func (p PinList) Add(i PinInfo) { p.l.add(i) }
+
+func (p PinList) List(now time.Time) []PinInfo { return p.l.list("", now) }

@@ -86,6 +86,7 @@ func (c *carry) keepWarm(worker *fleet.Worker, card *engine.Card) {
 		}
 		l.ttl = max(l.ttl, min(pin.TTL, longestLease))
 	}
+	c.list(card, budget, longestLease)
 	if len(l.tokens) == 0 {
 		return
 	}

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -157,6 +158,12 @@ func (c *carry) answered(d *engine.Delta) {
 	card := worker.Card()
 	if card != nil && card.BlockSize > 0 && d.Usage != nil && !c.request.Background {
 		c.p.warm.generated(c.here.Decision().Target, d.Usage.Output/int(card.BlockSize))
+	}
+	if c.request.KV.EvictSession && c.index == 0 {
+		c.p.listed.end(c.request)
+	}
+	if card != nil && (d.Pinned != nil || card.Features.Has(engine.FeaturePins)) {
+		c.list(card, math.MaxInt, math.MaxInt64)
 	}
 	if len(c.pins) == 0 || c.request.Notes.Granted == nil { // its client asks for none
 		return

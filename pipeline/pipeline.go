@@ -100,6 +100,7 @@ type Pipeline struct {
 	fetched prefetches
 	endings endings // of sessions that engines keep
 	unheard unheard
+	listed  pinList
 	pinned  pinning
 	shares  pinShares
 	warm    warmth

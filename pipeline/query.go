@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -74,7 +73,7 @@ func (r *Request) query(ids []uint32) *router.Query {
 	q := &router.Query{
 		ID: r.ID, Model: r.Chat.Model, Tokens: ids, Namespace: r.KV.Namespace,
 		Recompute: r.Chat.Sampling.PromptLogprobs != nil, Background: r.Background, Class: r.Class,
-		Session: router.Session{ID: r.Identity.Key, Parent: r.Identity.Parent, Tenant: cmp.Or(r.Tenant, r.KV.Namespace.Salt), Final: r.Identity.Final, Input: inputOf(r.Chat), Control: r.control()},
+		Session: router.Session{ID: r.Identity.Key, Parent: r.Identity.Parent, Tenant: tenantOf(r), Final: r.Identity.Final, Input: inputOf(r.Chat), Control: r.control()},
 	}
 	steer(q, r.Ext)
 	return q

@@ -248,7 +248,7 @@ func (c *serveCommand) server(sys *system, grpc func(net.Conn), log *slog.Logger
 		BodyLimit: c.HTTP.BodyLimitMB << 20, OverloadStatus: c.HTTP.OverloadStatus,
 		Timing:        &timing,
 		HeaderTimeout: c.HTTP.HeaderTimeout, ReadTimeout: c.HTTP.ReadTimeout, IdleTimeout: c.HTTP.IdleTimeout,
-		Thresholds: sys.router, Selection: service, Journal: sys.journal, Roster: sys, Prefetcher: sys.Pipeline, Caretaker: sys.Pipeline, KServe: c.KServe.GRPC || c.KServe.REST, Tensors: sys.Pipeline, HTTP2: grpc,
+		Thresholds: sys.router, Selection: service, Journal: sys.journal, Roster: sys, Prefetcher: sys.Pipeline, Caretaker: sys.Pipeline, Inventory: sys.Pipeline, KServe: c.KServe.GRPC || c.KServe.REST, Tensors: sys.Pipeline, HTTP2: grpc,
 		Collectors: append(sys.policies.collectors(sys.fleet), sys.meter, newHandoffMetrics(sys.Pipeline), newForesightMetrics(sys.Pipeline), newRetentionMetrics(sys.Pipeline), sys.moves, newFleetMetrics(sys.fleet, sys.roster), newCacheMetrics(sys.fleet)),
 		Keys:       keys, Tenants: tenants, MetadataHeader: strings.TrimSpace(c.Requests.MetadataHeader), UploadPrefixes: uploads,
 		SeparateAdmin: c.HTTP.AdminPort != nil, NoAdmin: c.HTTP.NoAdmin,
