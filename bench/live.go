@@ -80,12 +80,12 @@ func takeLiveQueue(ctx context.Context, b *bench) ([]part, error) {
 		workload: "queue", where: fmt.Sprintf("Poisson at %v of capacity", load), speed: 6,
 		args: []string{"-load", fmt.Sprint(load)},
 	}
-	flows := hurried{workload: "workflow", where: fmt.Sprintf("16 workflows, caches of %d blocks", size.Blocks), speed: 3}
+	flows := hurried{workload: "workflow", where: fmt.Sprintf("16 workflows, caches of %d blocks, %v between calls", size.Blocks, size.Pause), speed: 3}
 	var err error
 	if _, queue.of, err = agents.Poisson(load*size.Rate, size.Span); err != nil {
 		return nil, err
 	}
-	_, flows.of = agents.Workflows(16, size.Rounds)
+	_, flows.of = agents.Workflows(16, size.Rounds, size.Pause)
 	var parts []part
 	for _, h := range []*hurried{&queue, &flows} {
 		var virtual struct{ Tiers []agents.TierOutcome }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/dynago/dynago/bench/agents"
 )
@@ -53,6 +54,7 @@ func takeQueue(ctx context.Context, b *bench) ([]part, error) {
 	var flows []struct {
 		Blocks, Requests int
 		Plain            bool
+		Pause            time.Duration
 		Tiers            []agents.TierOutcome
 	}
 	if err := b.virtual(ctx, &flows, "workflow"); err != nil {
@@ -63,9 +65,12 @@ func takeQueue(ctx context.Context, b *bench) ([]part, error) {
 		if f.Plain {
 			where += ", engines without priorities"
 		}
+		if f.Pause > 0 {
+			where += fmt.Sprintf(", %v between calls", f.Pause)
+		}
 		for _, t := range f.Tiers {
 			p := tierPart(where, t)
-			if t.Tier == "high" && f.Blocks == judgedFlow && !f.Plain {
+			if t.Tier == "high" && f.Blocks == judgedFlow && !f.Plain && f.Pause == 0 {
 				p = p.atLeast(savedLines[0]).aimAtLeast(savedLines[1])
 			}
 			parts = append(parts, p)

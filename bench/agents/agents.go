@@ -35,19 +35,23 @@ type Outcome struct {
 type Size struct {
 	Workers int // behind a queue
 	Span    time.Duration
-	Rate    float64 // requests a second that they sustain
-	Rounds  int     // of workflows in each slot
-	Blocks  int     // of a worker's cache, for these
+	Rate    float64       // requests a second that they sustain
+	Rounds  int           // of workflows in each slot
+	Blocks  int           // of a worker's cache, for these,
+	Pause   time.Duration // before each of their calls
 	Leads   int
 	Pinned  float64 // part of the leads
 }
 
+// Pause is what harnesses take between the calls of workflows, on average.
+const Pause = 10 * time.Millisecond
+
 // Live is the size of figures that are taken in real time.
 func Live(short bool) Size {
 	if short {
-		return Size{Workers: 2, Span: 40 * time.Second, Rate: 14.5, Rounds: 1, Blocks: 220, Leads: 6, Pinned: 1.0 / 6}
+		return Size{Workers: 2, Span: 40 * time.Second, Rate: 14.5, Rounds: 1, Blocks: 200, Pause: Pause, Leads: 6, Pinned: 1.0 / 6}
 	}
-	return Size{Workers: 2, Span: 90 * time.Second, Rate: 14.5, Rounds: 3, Blocks: 220, Leads: 24, Pinned: 1.0 / 20}
+	return Size{Workers: 2, Span: 90 * time.Second, Rate: 14.5, Rounds: 4, Blocks: 200, Pause: Pause, Leads: 24, Pinned: 1.0 / 20}
 }
 
 // Waits returns the times to the first token of the requests that are wanted, in

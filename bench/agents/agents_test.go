@@ -24,7 +24,7 @@ func TestTiersAreShares(t *testing.T) {
 }
 
 func TestWorkflowsFollowEachOther(t *testing.T) {
-	w, of := Workflows(2, 3)
+	w, of := Workflows(2, 3, time.Second)
 	if err := trace.Check(w); err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +35,9 @@ func TestWorkflowsFollowEachOther(t *testing.T) {
 	at := map[string]trace.Request{}
 	for _, r := range w {
 		at[r.ID] = r
+		if r.Delay < time.Second/2 || r.Delay > 3*time.Second/2 {
+			t.Errorf("%s comes after %v", r.ID, r.Delay)
+		}
 		if len(r.After) == 0 {
 			roots++
 		}

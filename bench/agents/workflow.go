@@ -2,6 +2,7 @@ package agents
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/dynago/dynago/sim/trace"
@@ -25,12 +26,15 @@ var calls = []struct {
 }
 
 // Workflows returns the calls of workflows that follow each other in so many slots,
-// and the tier of each.
-func Workflows(slots, rounds int) ([]trace.Request, map[string]string) {
+// and the tier of each. Pause is how long a harness takes before a call, on average:
+// from half of that to one and a half times. With none all workflows walk in step, and
+// calls that are sent out together come at the very same moment.
+func Workflows(slots, rounds int, pause time.Duration) ([]trace.Request, map[string]string) {
 	const system, question, more = 1500, 500, 200 // tokens
 	piece := func(name string, tokens uint32) trace.Piece {
 		return trace.Piece{Stream: trace.Named(name), Len: tokens}
 	}
+	random := rand.New(rand.NewPCG(42, 0))
 	of := map[string]string{}
 	var w []trace.Request
 	for slot := range slots {
@@ -42,6 +46,7 @@ func Workflows(slots, rounds int) ([]trace.Request, map[string]string) {
 			for i, call := range calls {
 				r := trace.Request{ID: id(i), At: time.Duration(slot) * 250 * time.Millisecond}
 				r.Prompt = trace.Text{piece("system", system), piece(name, question), piece(r.ID, more)}
+				r.Delay = time.Duration((0.5 + random.Float64()) * float64(pause))
 				for _, j := range call.after {
 					r.After = append(r.After, id(j))
 					r.Prompt = append(r.Prompt, answers[j])

@@ -66,7 +66,7 @@ func (p *player) requests(workload string, load float64, size agents.Size) ([]tr
 	case "queue", "workflow":
 		w, of, err := agents.Poisson(load*size.Rate, size.Span)
 		if workload == "workflow" {
-			w, of = agents.Workflows(16, size.Rounds)
+			w, of = agents.Workflows(16, size.Rounds, size.Pause)
 		}
 		if p.tag {
 			w = agents.Tag(w, of)

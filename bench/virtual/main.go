@@ -99,7 +99,7 @@ func asLive(what, _, _ string, load float64, short bool) (any, error) {
 	case "queue":
 		return overloaded(load, crowd{size.Workers, size.Span, size.Rate, true})
 	case "workflow":
-		return press(size.Blocks, false, size.Rounds)
+		return press(pressure{Blocks: size.Blocks, Pause: size.Pause}, size.Rounds)
 	case "pins":
 		return pins(size.Leads, size.Pinned, true)
 	}

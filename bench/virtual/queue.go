@@ -76,13 +76,15 @@ func (f fleet) prioritise(w []trace.Request, of map[string]string) (before, afte
 // workflows would have in use on two workers if nobody waited.
 var pressed = []int{640, 320, 240, 200}
 
-// judged is the one of them that is taken with plain engines too.
+// judged is the one of them that is taken with plain engines too, and, as the smallest
+// one, with pauses between calls.
 const judged = 240
 
 // pressure is what priorities make of workflows on workers with small caches.
 type pressure struct {
 	Blocks   int
 	Plain    bool // engines know no priorities
+	Pause    time.Duration
 	Requests int
 	Tiers    []agents.TierOutcome
 }
@@ -90,30 +92,34 @@ type pressure struct {
 // workflow runs sixteen workflows at a time on two workers, so many of them one after
 // the other, by the size of their caches.
 func workflow(rounds int) (any, error) {
-	var all []pressure
+	var todo []pressure
 	for _, blocks := range pressed {
-		for _, plain := range []bool{false, true} {
-			if plain && blocks != judged {
-				continue
-			}
-			p, err := press(blocks, plain, rounds)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, p)
+		todo = append(todo, pressure{Blocks: blocks})
+		if blocks == judged {
+			todo = append(todo, pressure{Blocks: blocks, Plain: true})
+		}
+		if blocks <= judged {
+			todo = append(todo, pressure{Blocks: blocks, Pause: agents.Pause})
 		}
 	}
-	return all, nil
+	for i := range todo {
+		var err error
+		if todo[i], err = press(todo[i], rounds); err != nil {
+			return nil, err
+		}
+	}
+	return todo, nil
 }
 
-// press runs them with caches of one size.
-func press(blocks int, plain bool, rounds int) (pressure, error) {
+// press runs them with caches of one size, and returns what came of it.
+func press(p pressure, rounds int) (pressure, error) {
 	f := newFleet(2, "roofline")
-	f.engine.NumGPUBlocks, f.plain = blocks, plain
-	w, of := agents.Workflows(16, rounds)
+	f.engine.NumGPUBlocks, f.plain = p.Blocks, p.Plain
+	w, of := agents.Workflows(16, rounds, p.Pause)
 	before, after, err := f.prioritise(w, of)
 	if err != nil {
-		return pressure{}, err
+		return p, err
 	}
-	return pressure{Blocks: blocks, Plain: plain, Requests: len(w), Tiers: agents.Compare(before, after, of)}, nil
+	p.Requests, p.Tiers = len(w), agents.Compare(before, after, of)
+	return p, nil
 }

@@ -86,14 +86,14 @@ func TestPrioritiesHelp(t *testing.T) {
 	if err := json.Unmarshal([]byte(out.String()), &all); err != nil {
 		t.Fatal(err)
 	}
-	if len(all) != len(pressed)+1 {
-		t.Fatalf("%d outcomes, want one for each of %d sizes and one of plain engines", len(all), len(pressed))
+	if len(all) != len(pressed)+3 {
+		t.Fatalf("%d outcomes, want one for each of %d sizes, one of plain engines and two with pauses", len(all), len(pressed))
 	}
 	for _, p := range all {
 		high := p.Tiers[0]
 		helped := high.P50 < 0.95*high.FCFS50
 		if want := p.Blocks < 640 && !p.Plain; high.Tier != "high" || helped != want {
-			t.Errorf("caches of %d blocks, plain engines %v: %+v, want less for tier high: %v", p.Blocks, p.Plain, high, want)
+			t.Errorf("caches of %d blocks, plain engines %v, pauses of %v: %+v, want less for tier high: %v", p.Blocks, p.Plain, p.Pause, high, want)
 		}
 	}
 }
