@@ -233,6 +233,20 @@ func TestCallsOfModelsOfText(t *testing.T) {
 	}
 }
 
+// What is refused of sampling names its member.
+func TestRefusedMembers(t *testing.T) {
+	for name, call := range map[string]*kserve.Request{
+		"temperature":           asks(engine.Parameters{"temperature": int64(3)}),
+		"max_tokens":            asks(texts("sampling_parameters", `{"max_tokens":1.5}`)),
+		"nvext.agent_hints.osl": asks(engine.Parameters{"nvext": `{"agent_hints":{"osl":-1}}`}),
+	} {
+		_, err := kserve.DecodeCompletion(call, openai.Options{})
+		if e, ok := errors.AsType[*engine.Error](err); !ok || e.Param != name {
+			t.Errorf("%s: %+v", name, err)
+		}
+	}
+}
+
 func TestRefusedCalls(t *testing.T) {
 	only := func(inputs ...engine.Tensor) *kserve.Request { return &kserve.Request{Model: "tiny", Inputs: inputs} }
 	shaped := func(t engine.Tensor, shape ...int64) engine.Tensor {
@@ -272,7 +286,11 @@ func TestRefusedCalls(t *testing.T) {
 		{asks(texts("sampling_parameters", `{} {}`)), "sampling_parameters: expected one JSON object, and nothing behind it"},
 		{asks(texts("sampling_parameters", `{"max_tokens":1`)), "sampling_parameters: expected a JSON object: the JSON text ends too early"},
 		{asks(texts("sampling_parameters", `{"prompt":"b"}`)), "sampling_parameters: 'prompt' does not belong here"},
+		{asks(texts("sampling_parameters", `{"prompt_embeds":"b"}`)), "sampling_parameters: 'prompt_embeds' does not belong here"},
+		{asks(texts("sampling_parameters", `{"model":"b"}`)), "sampling_parameters: 'model' does not belong here"},
+		{asks(texts("sampling_parameters", `{"user":"b"}`)), "sampling_parameters: 'user' does not belong here"},
 		{asks(texts("sampling_parameters", `{"stream":true}`)), "sampling_parameters: 'stream' does not belong here"},
+		{asks(texts("sampling_parameters", `{"stream_options":{}}`)), "sampling_parameters: 'stream_options' does not belong here"},
 		{asks(texts("sampling_parameters", `{"temperature":"hot"}`)), "temperature: expected a number, got a string"},
 		{asks(texts("sampling_parameters", `{"use_beam_search":true}`)), "Unsupported parameter(s): `use_beam_search`"},
 		{asks(texts("sampling_parameters", `{"max_tokens":0}`)), "Max tokens must be greater than 0, got 0"},
@@ -280,6 +298,7 @@ func TestRefusedCalls(t *testing.T) {
 		{asks(engine.Parameters{"temperature": "warm"}), `parameter 'temperature' must be a number, or a decimal number in a string, got the string "warm"`},
 		{asks(engine.Parameters{"temperature": true}), "parameter 'temperature' must be a number, or a decimal number in a string, got true"},
 		{asks(engine.Parameters{"temperature": math.NaN()}), "parameter 'temperature' must be a finite number"},
+		{asks(engine.Parameters{"temperature": math.Inf(-1)}), "parameter 'temperature' must be a finite number"},
 		{asks(engine.Parameters{"max_tokens": 1.5}), "max_tokens: expected an integer, got 1.5"},
 		{asks(engine.Parameters{"max_tokens": uint64(1 << 63)}), "max_tokens: expected an integer, got 9223372036854775808"},
 		{asks(engine.Parameters{"top_p": 0.0}), "Top_p must be between 0 and 1, got 0"},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -143,6 +144,11 @@ func TestDeltas(t *testing.T) {
 			[]chat.Event{begins(0, 4), {Kind: chat.Dropped, IDs: []uint32{1, 2}}, opens(0), says(0, "", 3), says(0, "a", 4), closes(0), ends(0, chat.FinishStop, 4, 2)},
 			[]*kserve.Response{response(nil, numbers("num_output_tokens", 4)), response(used(4, 2), numbers("num_output_tokens", 0))},
 		},
+		"where it would be": {
+			asks(engine.Parameters{"nvext": `{"annotations":["query_instance_id:"]}`}),
+			[]chat.Event{begins(0, 0), {Kind: chat.Aside, Reason: "worker_id", Text: `{"decode_worker_id":7}`}, ends(0, chat.FinishPlaced, 0, 0)},
+			[]*kserve.Response{end(engine.Parameters{"nvext": `{"worker_id":{"decode_worker_id":7}}`}, "", "")},
+		},
 		"the extension goes with the last": {
 			asks(engine.Parameters{"nvext": `{"extra_fields":["worker_id","completion_token_ids","stop_reason"]}`, "stop": "x"}),
 			[]chat.Event{
@@ -207,6 +213,12 @@ func TestNothingIsHeldBack(t *testing.T) {
 		if diff := cmp.Diff(piece(", Oder", ""), got[2]); diff != "" {
 			t.Error(diff)
 		}
+	}
+	// Nor is it sent twice.
+	two := append(slices.Clone(river), begins(1, 4))
+	got, err := collect(decoded(t, asks(engine.Parameters{"n": int64(2)}), openai.Options{}).Deltas(stream(broken, two...)))
+	if err == nil || len(got) != 3 {
+		t.Error(got, err)
 	}
 }
 

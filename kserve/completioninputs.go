@@ -129,11 +129,6 @@ func (d *completionDecoder) member(in, name string, value []byte) error {
 	switch name {
 	case "model", "prompt", "prompt_embeds", "stream", "stream_options", "user":
 		return refused("%s: '%s' does not belong here", in, name)
-	case parameterNVExt:
-		if d.options.DisableNVExt {
-			d.out.ExtDropped = true
-			return nil
-		}
 	}
 	return d.set(name, loosened(name, value))
 }

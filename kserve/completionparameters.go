@@ -187,7 +187,7 @@ func loosened(name string, value []byte) []byte {
 
 // decimal returns the number that a text is, as JSON, or nil.
 func decimal(text string) []byte {
-	v := jsontext.Value(strings.TrimSpace(text))
+	v := jsontext.Value(text)
 	if v.Kind() != '0' || !v.IsValid() {
 		return nil
 	}

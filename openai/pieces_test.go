@@ -118,6 +118,16 @@ func TestRequestTemplate(t *testing.T) {
 			t.Errorf("%s: filled twice", name)
 		}
 	}
+	all := templateOf(t, `{"temperature":1,"top_p":0.5,"top_k":3,"min_p":0.1,"frequency_penalty":0.2,"presence_penalty":0.3,"repetition_penalty":1.4,"seed":5,"n":2,"stop_token_ids":[7],"max_tokens":6}`)
+	var got chat.Sampling
+	all.Fill(&got)
+	want := chat.Sampling{
+		Temperature: new(1.0), TopP: new(0.5), TopK: new(3), MinP: new(0.1), FrequencyPenalty: new(0.2), PresencePenalty: new(0.3), RepetitionPenalty: new(1.4),
+		Seed: new(int64(5)), N: 2, StopIDs: []uint32{7}, MaxTokens: new(6),
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
 	untouched := chat.Sampling{N: 1}
 	(*openai.RequestTemplate)(nil).Fill(&untouched)
 	if !cmp.Equal(untouched, chat.Sampling{N: 1}) {
