@@ -6,7 +6,7 @@ import queue
 import numpy as np
 import tritonclient.grpc as triton
 
-from cases import MODEL, completion, equal, metric, refused, run
+from cases import MODEL, completion, equal, refused, run
 from grpc_client import client, parameter, prompt, strings, stub, texts, typed
 
 GREEDY = {"temperature": 0.0, "max_tokens": 16}
@@ -188,14 +188,25 @@ def compressed():
     equal(texts(client.infer(MODEL, prompt(text), compression_algorithm="gzip", parameters=GREEDY)), [completion(text)])
 
 
+def workers(n, **options):
+    """Which workers answer different prompts."""
+    seen = set()
+    for i in range(n):
+        m = client.infer(MODEL, prompt(f"{i} is a number."), parameters={**GREEDY, "nvext": '{"extra_fields": ["worker_id"]}'}, **options).get_response()
+        seen.add(json.loads(parameter(m, "nvext")[0])["worker_id"]["decode_worker_id"])
+    return seen
+
+
 def who_asks():
-    """Metadata names the session, as headers do over HTTP."""
-    before = metric("dynamo_frontend_requests_total", endpoint="completions", status="success")
-    client.infer(MODEL, prompt("hello"), headers={
-        "x-dynamo-session-id": "fix-the-tests", "x-dynamo-request-priority": "5", "x-request-id": "r-1", "x-tenant-id": "t",
-        "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "x-dynamo-meta-tag": "blue",
-    }, parameters=GREEDY)
-    equal(metric("dynamo_frontend_requests_total", endpoint="completions", status="success") - before, 1)
+    """Metadata names the session, as headers do over HTTP, or else the sequence does; a session has one worker."""
+    others = {
+        "x-dynamo-request-priority": "5", "x-dynamo-request-strict-priority": "1", "x-request-id": "r-1", "x-tenant-id": "t",
+        "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "x-dynamo-meta-tag": "blue", "x-dynamo-meta-bytes-bin": b"x",
+    }
+    assert len(workers(12)) > 1
+    equal(len(workers(12, headers={"x-dynamo-session-id": "fix-the-tests", **others})), 1)
+    equal(len(workers(12, sequence_id="talk")), 1)
+    equal(len(workers(12, sequence_id=77)), 1)
 
 
 def much_metadata():

@@ -141,6 +141,17 @@ def logprobs():
         client.infer(MODEL, prompt("hello", return_logprobs=True))
 
 
+def failing_engines():
+    """By where the engine fails, and by what it says of it."""
+    for text, code, pieces in [
+        ("fail at once", "INTERNAL", ["Failed to generate completions:", "it broke"]),
+        ("fail on the way", "INTERNAL", ["Failed to fold completions stream:", "it broke"]),
+        ("refuse it", "INVALID_ARGUMENT", ["it cannot"]),
+    ]:
+        with refused(code, *pieces):
+            client.infer(MODEL, prompt(text))
+
+
 def not_our_protocol():
     """Bytes that are no message, and a method that is none."""
     channel = grpc.insecure_channel(GRPC)
@@ -168,8 +179,14 @@ def and_after_all_of_it():
     assert texts(client.infer(MODEL, prompt("hello"), parameters={"max_tokens": 4}))[0]
 
 
+def overloaded():
+    """Last: engines that have too much to do are left alone for a while."""
+    with refused("RESOURCE_EXHAUSTED"):
+        client.infer(MODEL, prompt("be overloaded"))
+
+
 run(
     unknown_model, no_inputs, unknown_input, text_input, stream_input, twice, both_forms, no_data, raw_for_some, unknown_datatype,
     impossible_shapes, empty_parameter, shared_memory, streaming_on_unary, too_long, wrong_types_in_sampling, logprobs,
-    not_our_protocol, unknown_compression, and_after_all_of_it,
+    failing_engines, not_our_protocol, unknown_compression, and_after_all_of_it, overloaded,
 )

@@ -117,6 +117,7 @@ def errors_in_the_stream():
             ("no/such", prompt("hello"), "Model 'no/such' not found"),
             (MODEL, [], "Missing required input: 'text_input'"),
             (MODEL, prompt("hello", nonsense=True), "Invalid input name: nonsense"),
+            (MODEL, prompt("fail at once"), "Failed to generate completions:"),
             (MODEL, prompt("fail on the way"), "Failed to"),
         ]:
             for streaming in {}, {"streaming": True}:

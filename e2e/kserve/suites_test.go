@@ -4,7 +4,9 @@ package kserve_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 )
 
 const text = "DYNAGO_MODEL=" + demo
@@ -12,7 +14,9 @@ const text = "DYNAGO_MODEL=" + demo
 // The clients of Triton in Python, over gRPC and HTTP, before models of text.
 func TestText(t *testing.T) {
 	for _, suite := range []string{"grpc_surface", "grpc_completions", "grpc_errors", "grpc_streams", "grpc_aio", "http_completions"} {
-		t.Run(suite, func(t *testing.T) { mock(t, "--max-model-len", "8192").python(t, suite, text) })
+		t.Run(suite, func(t *testing.T) {
+			mock(t, "--max-model-len", "8192", "--router-session-affinity-ttl-secs", "600").python(t, suite, text)
+		})
 	}
 }
 
@@ -40,4 +44,47 @@ func TestPortOfHTTP(t *testing.T) {
 		"--speedup-ratio", "0", "--mock-script", "script.yaml")
 	s.waitFor(t, s.url+"/ready", http.StatusOK)
 	s.python(t, "grpc_aio", text)
+}
+
+// The environment sets up what flags set up, and what has no other name.
+func TestSettings(t *testing.T) {
+	ports := freePorts(t, 3)
+	s := &server{url: "http://127.0.0.1:" + ports[0], grpc: "127.0.0.1:" + ports[1], side: "http://127.0.0.1:" + ports[2]}
+	s.program = start(t, []string{
+		"DYN_KSERVE_GRPC_SERVER=1", "DYN_HTTP_PORT=" + ports[0], "DYN_GRPC_PORT=" + ports[1], "DYN_GRPC_METRICS_PORT=" + ports[2],
+		"DYN_GRPC_STREAM_ERROR_MODE=status", "DYN_GRPC_MAX_MESSAGE_BYTES=65536", "DYN_GRPC_STREAM_MAX_INFLIGHT=1", "DYN_GRPC_REFLECTION=0",
+		"DYN_GRPC_INITIAL_CONNECTION_WINDOW_SIZE=4194304", "DYN_DISABLE_FRONTEND_NVEXT=1",
+	}, "serve", "--speedup-ratio", "0", "--mock-script", "script.yaml",
+		"--request-template", written(t, "template.json", `{"model": "`+demo+`", "temperature": 0, "max_completion_tokens": 7}`))
+	s.waitFor(t, s.url+"/ready", http.StatusOK)
+	s.python(t, "grpc_settings", text)
+}
+
+// Who is told to end ends when all is answered.
+func TestDrain(t *testing.T) {
+	s := mock(t)
+	s.python(t, "grpc_drain", text)
+	select {
+	case <-s.ended:
+		if code := s.cmd.ProcessState.ExitCode(); code != 0 {
+			t.Errorf("exit code %d", code)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it does not end")
+	}
+}
+
+// Two servers do not share a port that was asked for.
+func TestPortThatIsTaken(t *testing.T) {
+	first := mock(t)
+	port := first.grpc[strings.LastIndexByte(first.grpc, ':')+1:]
+	second := start(t, nil, "serve", "--kserve-grpc-server", "--http-port", "0", "--grpc-port", port)
+	select {
+	case <-second.ended:
+		if code, said := second.cmd.ProcessState.ExitCode(), second.printed(); code == 0 || !strings.Contains(said, "--grpc-port") {
+			t.Errorf("exit code %d:\n%s", code, said)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it serves")
+	}
 }

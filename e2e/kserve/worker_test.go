@@ -7,11 +7,14 @@ import (
 	"encoding/hex"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -99,20 +102,26 @@ func strangersConfig(t *testing.T) []byte {
 	return protowire.AppendString(b, "of a later version")
 }
 
-// What a worker has registered comes back bit by bit, and its calls end when their
-// clients leave.
-func TestStranger(t *testing.T) {
+// served starts a worker with this configuration, and a server before it.
+func served(t *testing.T, config []byte) *server {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &stranger{config: strangersConfig(t)}
 	g := grpc.NewServer()
-	workerpb.RegisterWorkerServer(g, w)
+	workerpb.RegisterWorkerServer(g, &stranger{config: config})
 	go g.Serve(l) //nolint:errcheck // it ends with the test
 	t.Cleanup(g.Stop)
-	s := serve(t, "--engine", "grpc://"+l.Addr().String())
-	s.python(t, "grpc_stranger", "DYNAGO_MODEL="+strangers, "DYNAGO_CONFIG="+hex.EncodeToString(w.config))
+	return serve(t, "--engine", "grpc://"+l.Addr().String())
+}
+
+// What a worker has registered comes back bit by bit, and its calls end when their
+// clients leave.
+func TestStranger(t *testing.T) {
+	registered := strangersConfig(t)
+	s := served(t, registered)
+	s.python(t, "grpc_stranger", "DYNAGO_MODEL="+strangers, "DYNAGO_CONFIG="+hex.EncodeToString(registered))
 
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -120,7 +129,34 @@ func TestStranger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := (proto.MarshalOptions{Deterministic: true}).Marshal(m.Config); err != nil || string(got) != string(w.config) {
-		t.Errorf("registered\n%x\nanswered\n%x", w.config, got)
+	if got, err := (proto.MarshalOptions{Deterministic: true}).Marshal(m.Config); err != nil || string(got) != string(registered) {
+		t.Errorf("registered\n%x\nanswered\n%x", registered, got)
+	}
+}
+
+// A model whose configuration cannot be read, or is not there, is served all the same.
+func TestBadConfig(t *testing.T) {
+	for want, config := range map[string][]byte{"failed to decode Protobuf message": {0xff, 0xff}, "no model config is provided": nil} {
+		c := dial(t, served(t, config).grpc)
+		for name, ask := range map[string]func() error{
+			"config": func() error {
+				_, err := c.ModelConfig(t.Context(), &inferencepb.ModelConfigRequest{Name: strangers})
+				return err
+			},
+			"metadata": func() error {
+				_, err := c.ModelMetadata(t.Context(), &inferencepb.ModelMetadataRequest{Name: strangers})
+				return err
+			},
+		} {
+			if err := ask(); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", name, err, want)
+			}
+		}
+		r := &inferencepb.ModelInferRequest{
+			ModelName: strangers, Inputs: []*inferencepb.ModelInferRequest_InferInputTensor{{Name: "x", Datatype: "UINT8", Shape: []int64{1}}}, RawInputContents: [][]byte{{7}},
+		}
+		if m, err := c.ModelInfer(t.Context(), r); err != nil || string(outputs(m)["x"]) != "\a" {
+			t.Errorf("%v %v", m, err)
+		}
 	}
 }
