@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -142,7 +143,9 @@ func readAll(r io.Reader, hint, limit int64) ([]byte, error) {
 		case err != nil:
 			return nil, err
 		case len(b) == cap(b):
-			b = append(b, 0)[:len(b)]
+			// What has come vouches for a part of what is said to come.
+			more := min(hint, limit) + 1 - int64(len(b))
+			b = slices.Grow(b, int(max(1, min(more, 3*int64(len(b))))))
 		}
 	}
 }
