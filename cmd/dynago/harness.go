@@ -97,5 +97,9 @@ func (s *httpSettings) url() string {
 	if ip, err := netip.ParseAddr(host); err == nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return "http://" + net.JoinHostPort(host, strconv.Itoa(s.Port))
+	scheme := "http://"
+	if s.Cert != "" {
+		scheme = "https://"
+	}
+	return scheme + net.JoinHostPort(host, strconv.Itoa(s.Port))
 }

@@ -3,8 +3,9 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"os"
 	"sync/atomic"
 )
@@ -12,20 +13,21 @@ import (
 // identity is the certificate of a server, read from files, and those that it wants
 // of its clients.
 type identity struct {
+	flags         string // what the names of the settings begin with
 	cert, key, ca string
 	now           atomic.Pointer[tls.Certificate]
 	clients       atomic.Pointer[x509.CertPool] // nil: anybody may come
 }
 
 // newIdentity reads a certificate; without files there is none.
-func newIdentity(cert, key, ca string) (*identity, error) {
+func newIdentity(flags, cert, key, ca string) (*identity, error) {
 	switch {
 	case cert == "" && key == "" && ca == "":
 		return nil, nil
 	case cert == "" || key == "":
-		return nil, errors.New("--tcp-tls-cert-path and --tcp-tls-key-path: want both, or neither")
+		return nil, fmt.Errorf("%[1]s-cert-path and %[1]s-key-path: want both, or neither", flags)
 	}
-	id := &identity{cert: cert, key: key, ca: ca}
+	id := &identity{flags: flags, cert: cert, key: key, ca: ca}
 	return id, id.reload()
 }
 
@@ -33,16 +35,16 @@ func newIdentity(cert, key, ca string) (*identity, error) {
 func (id *identity) reload() error {
 	pair, err := tls.LoadX509KeyPair(id.cert, id.key)
 	if err != nil {
-		return fmt.Errorf("--tcp-tls-cert-path: %s: want a certificate in PEM, and its key in --tcp-tls-key-path: %w", id.cert, err)
+		return fmt.Errorf("%[1]s-cert-path: %[2]s: want a certificate in PEM, and its key in %[1]s-key-path: %[3]w", id.flags, id.cert, err)
 	}
 	var pool *x509.CertPool
 	if id.ca != "" {
 		text, err := os.ReadFile(id.ca)
 		if err != nil {
-			return fmt.Errorf("--tcp-tls-ca-cert-path: %s: %w", id.ca, reason(err))
+			return fmt.Errorf("%s-ca-cert-path: %s: %w", id.flags, id.ca, reason(err))
 		}
 		if pool = x509.NewCertPool(); !pool.AppendCertsFromPEM(text) {
-			return fmt.Errorf("--tcp-tls-ca-cert-path: %s: want certificates in PEM", id.ca)
+			return fmt.Errorf("%s-ca-cert-path: %s: want certificates in PEM", id.flags, id.ca)
 		}
 	}
 	id.now.Store(&pair)
@@ -50,16 +52,41 @@ func (id *identity) reload() error {
 	return nil
 }
 
-// server is how a server shows the certificate that holds when a client comes.
-func (id *identity) server() *tls.Config {
+// again reads the files again, if there are any, and logs what came of it.
+func (id *identity) again(log *slog.Logger) {
+	if id == nil {
+		return
+	}
+	if err := id.reload(); err != nil {
+		log.Error("the certificate stays as it was", "error", err)
+		return
+	}
+	log.Info("the certificate was read again")
+}
+
+// server is how a server shows the certificate that holds when a client comes, and
+// which protocols it speaks, the ones that it likes best first.
+func (id *identity) server(protocols ...string) *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"},
+		MinVersion: tls.VersionTLS12, NextProtos: protocols,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, Certificates: []tls.Certificate{*id.now.Load()}}
+			c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols, Certificates: []tls.Certificate{*id.now.Load()}}
 			if pool := id.clients.Load(); pool != nil {
 				c.ClientCAs, c.ClientAuth = pool, tls.RequireAndVerifyClientCert
 			}
 			return c, nil
 		},
 	}
+}
+
+// secure is a listener behind which all is encrypted.
+type secure struct{ net.Listener }
+
+// over returns a listener that speaks HTTP over TLS on the connections of another one;
+// without a certificate it returns that one.
+func (id *identity) over(l net.Listener) net.Listener {
+	if id == nil {
+		return l
+	}
+	return secure{tls.NewListener(l, id.server("h2", "http/1.1"))}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ type kserveSettings struct {
 	MaxMessage   int    `name:"grpc-max-message-bytes" env:"DYN_GRPC_MAX_MESSAGE_BYTES" default:"2147483647" range:"1..2147483647" placeholder:"BYTES" help:"Largest gRPC message, both ways."`
 	Inflight     int    `name:"grpc-stream-max-inflight" env:"DYN_GRPC_STREAM_MAX_INFLIGHT" default:"128" range:"1..65536" placeholder:"N" help:"Requests of one ModelStreamInfer that run at once; 1 is one after the other."`
 	ErrorMode    string `name:"grpc-stream-error-mode" env:"DYN_GRPC_STREAM_ERROR_MODE" default:"message" choice:"message,status" help:"How a request of ModelStreamInfer fails before its first response: by a message, or by the status of the stream, which ends."`
+	TensorNVExt  bool   `name:"grpc-tensor-nvext" env:"DYN_GRPC_TENSOR_NVEXT" negatable:"" help:"Take the parameter nvext of calls of tensors for the extension object: the router heeds it, and workers get it apart from the parameters."`
 	Reflection   bool   `name:"grpc-reflection" env:"DYN_GRPC_REFLECTION" default:"true" negatable:"" help:"Tell gRPC clients that ask what the services look like."`
 	StreamWindow int32  `name:"grpc-initial-stream-window-size" env:"DYN_GRPC_INITIAL_STREAM_WINDOW_SIZE" default:"0" range:"0..2147483647" placeholder:"BYTES" help:"Flow-control window of a gRPC stream; 0 finds one by measuring."`
 	ConnWindow   int32  `name:"grpc-initial-connection-window-size" env:"DYN_GRPC_INITIAL_CONNECTION_WINDOW_SIZE" default:"0" range:"0..2147483647" placeholder:"BYTES" help:"The same of a connection."`
@@ -35,6 +37,7 @@ const (
 // --kserve-grpc-server it serves nothing.
 type kserveServer struct {
 	settings *kserveSettings
+	identity *identity    // nil: all is sent in clear
 	grpc     net.Listener // nil: the port was taken
 	side     net.Listener // nil: the port was taken
 	handed   *rpc.Handed  // nil: the HTTP port takes no gRPC
@@ -42,24 +45,24 @@ type kserveServer struct {
 }
 
 // open opens the ports. Those that nobody has asked for may be taken.
-func (s *kserveSettings) open(c *httpSettings, http net.Listener, log *slog.Logger) (*kserveServer, error) {
-	k := &kserveServer{settings: s}
+func (s *kserveSettings) open(host string, http net.Listener, id *identity, log *slog.Logger) (*kserveServer, error) {
+	k := &kserveServer{settings: s, identity: id}
 	if !s.GRPC {
 		return k, nil
 	}
 	var err error
-	if k.grpc, err = ask(c.Host, s.Port, grpcPort, "--grpc-port", log); err != nil {
+	if k.grpc, err = ask(host, s.Port, grpcPort, "--grpc-port", log); err != nil {
 		return nil, err
 	}
 	side := s.SidePort
 	if side != nil && *side == 0 {
 		side = nil // as if it were not given
 	}
-	if k.side, err = ask(c.Host, side, sidePort, "--grpc-metrics-port", log); err != nil {
+	if k.side, err = ask(host, side, sidePort, "--grpc-metrics-port", log); err != nil {
 		k.close()
 		return nil, err
 	}
-	if s.Port == nil {
+	if s.Port == nil && id == nil {
 		k.handed = rpc.NewHanded(http.Addr())
 	}
 	return k, nil
@@ -93,8 +96,12 @@ func (k *kserveServer) serve(front *frontend.Server, failed chan<- error, log *s
 	if !s.GRPC {
 		return
 	}
+	var cert *tls.Config
+	if k.identity != nil {
+		cert = k.identity.server("h2")
+	}
 	k.server = rpc.New(rpc.Config{
-		Frontend: front, Logger: log, Version: versionName(), REST: true,
+		Frontend: front, TLS: cert, Logger: log, Version: versionName(), REST: true,
 		Reflection: s.Reflection, MaxMessage: s.MaxMessage, Inflight: s.Inflight, Errors: rpc.ErrorMode(s.ErrorMode),
 		StreamWindow: s.StreamWindow, ConnWindow: s.ConnWindow, Patience: front.Timing.Write,
 	})

@@ -39,10 +39,15 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	if _, err := c.Attach.specs(&c.settings); err != nil {
 		return err // before a port that an engine should have is taken
 	}
+	identity, err := newIdentity("--tls", c.HTTP.Cert, c.HTTP.Key, "")
+	if err != nil {
+		return err
+	}
 	listener, err := listen(c.HTTP.Host, c.HTTP.Port, "--http-port")
 	if err != nil {
 		return err
 	}
+	listener = identity.over(listener)
 	defer listener.Close()
 	// A free port is known now, and no engine can have it.
 	c.HTTP.Port = listener.Addr().(*net.TCPAddr).Port
@@ -51,9 +56,10 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 		if admin, err = listen(c.HTTP.Host, *p, "--admin-port"); err != nil {
 			return err
 		}
+		admin = identity.over(admin)
 		defer admin.Close()
 	}
-	kserve, err := c.KServe.open(&c.HTTP, listener, log)
+	kserve, err := c.KServe.open(c.HTTP.Host, listener, identity, log)
 	if err != nil {
 		return err
 	}
@@ -111,6 +117,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 				return c.drain(server, kserve, signals, failed, log)
 			}
 			reload(keys, log)
+			identity.again(log)
 			if _, err := sys.Reload(); err != nil && !errors.Is(err, errNoFile) {
 				log.Error("workers stay as they were told last", "error", err)
 			}
@@ -248,7 +255,7 @@ func (c *serveCommand) server(sys *system, grpc func(net.Conn), log *slog.Logger
 		BodyLimit: c.HTTP.BodyLimitMB << 20, OverloadStatus: c.HTTP.OverloadStatus,
 		Timing:        &timing,
 		HeaderTimeout: c.HTTP.HeaderTimeout, ReadTimeout: c.HTTP.ReadTimeout, IdleTimeout: c.HTTP.IdleTimeout,
-		Thresholds: sys.router, Selection: service, Journal: sys.journal, Roster: sys, Prefetcher: sys.Pipeline, Caretaker: sys.Pipeline, Inventory: sys.Pipeline, KServe: c.KServe.GRPC || c.KServe.REST, Tensors: sys.Pipeline, HTTP2: grpc,
+		Thresholds: sys.router, Selection: service, Journal: sys.journal, Roster: sys, Prefetcher: sys.Pipeline, Caretaker: sys.Pipeline, Inventory: sys.Pipeline, KServe: c.KServe.GRPC || c.KServe.REST, Tensors: sys.Pipeline, TensorNVExt: c.KServe.TensorNVExt, HTTP2: grpc,
 		Collectors: append(sys.policies.collectors(sys.fleet), sys.meter, newHandoffMetrics(sys.Pipeline), newForesightMetrics(sys.Pipeline), newRetentionMetrics(sys.Pipeline), sys.moves, newFleetMetrics(sys.fleet, sys.roster), newCacheMetrics(sys.fleet)),
 		Keys:       keys, Tenants: tenants, MetadataHeader: strings.TrimSpace(c.Requests.MetadataHeader), UploadPrefixes: uploads,
 		SeparateAdmin: c.HTTP.AdminPort != nil, NoAdmin: c.HTTP.NoAdmin,
@@ -344,7 +351,11 @@ func baseURL(l net.Listener) string {
 	if address.IP.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return "http://" + net.JoinHostPort(host, strconv.Itoa(address.Port))
+	scheme := "http://"
+	if _, ok := l.(secure); ok {
+		scheme = "https://"
+	}
+	return scheme + net.JoinHostPort(host, strconv.Itoa(address.Port))
 }
 
 // drain ends the server: what runs may finish, unless a second signal comes.

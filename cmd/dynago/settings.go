@@ -31,6 +31,8 @@ type httpSettings struct {
 	Host           string        `name:"http-host" env:"DYN_HTTP_HOST" default:"127.0.0.1" placeholder:"ADDRESS" help:"Listen on this address; 0.0.0.0 is all."`
 	Port           int           `name:"http-port" env:"DYN_HTTP_PORT" default:"8000" range:"0..65535" placeholder:"PORT" help:"Listen on this port; 0 takes a free one."`
 	AdminPort      *int          `name:"admin-port" env:"DYN_ADMIN_PORT" range:"0..65535" placeholder:"PORT" help:"Serve /metrics, the admin routes and the profiler on this port instead of the public one."`
+	Cert           string        `name:"tls-cert-path" env:"DYN_TLS_CERT_PATH" placeholder:"FILE" help:"Certificate in PEM: serve HTTP and gRPC with TLS. It is read again at SIGHUP."`
+	Key            string        `name:"tls-key-path" env:"DYN_TLS_KEY_PATH" placeholder:"FILE" help:"Its key."`
 	APIKeysFile    *string       `name:"api-keys-file" env:"DYN_API_KEYS_FILE" placeholder:"FILE" help:"Want one of these keys on every route; lines of \"key [tenant]\". The file is read again when it changes."`
 	Tenants        []string      `name:"tenants" env:"DYN_TENANTS" sep:";" named:"name" placeholder:"name=NAME[,CAP=VALUE...]" help:"Lower what the tenant of a key may ask for to max_priority, max_strict_priority, max_ttl and pin_share. Repeatable; in the file, tenants.NAME.CAP."`
 	DrainTimeout   time.Duration `name:"drain-timeout" env:"DYN_DRAIN_TIMEOUT,DYN_HTTP_GRACEFUL_SHUTDOWN_TIMEOUT_SECS" default:"30s" unit:"s" placeholder:"TIME" help:"How long running requests may take to finish after SIGTERM."`

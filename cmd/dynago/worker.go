@@ -224,7 +224,7 @@ func (s *listenSettings) open(log *slog.Logger) (*workers, error) {
 			return nil, fmt.Errorf("--api-keys-file: %w", err)
 		}
 	}
-	if w.identity, err = newIdentity(s.Cert, s.Key, s.CA); err != nil {
+	if w.identity, err = newIdentity("--tcp-tls", s.Cert, s.Key, s.CA); err != nil {
 		return nil, err
 	}
 	host, _, err := splitAddress(s.Address)
@@ -263,7 +263,7 @@ func (w *workers) config(e engine.Engine, log *slog.Logger) remote.ServerConfig 
 		c.Authorize = w.keys.Holds
 	}
 	if w.identity != nil {
-		c.TLS = w.identity.server()
+		c.TLS = w.identity.server("h2")
 	}
 	return c
 }
@@ -280,14 +280,7 @@ func (w *workers) address(l net.Listener) string {
 // reload reads keys and certificates again.
 func (w *workers) reload() {
 	reload(w.keys, w.log)
-	if w.identity == nil {
-		return
-	}
-	if err := w.identity.reload(); err != nil {
-		w.log.Error("the certificate stays as it was", "error", err)
-		return
-	}
-	w.log.Info("the certificate was read again")
+	w.identity.again(w.log)
 }
 
 // drain lets running requests finish, unless a second signal comes.
