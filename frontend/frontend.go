@@ -111,6 +111,9 @@ type Config struct {
 	KServe bool
 	// Tensors, if not nil, runs calls of models that take tensors.
 	Tensors Tensors
+	// TensorNVExt takes the extension object out of the parameters of calls of tensors,
+	// where it is one of the worker's like any other otherwise.
+	TensorNVExt bool
 	// Roster, if not nil, can be changed by operators.
 	Roster Roster
 	// Prefetcher, if not nil, lets agents have blocks brought up ahead of a request.

@@ -29,7 +29,10 @@ func (i *Inference) tensorCall(a *Arrival) error {
 		return err
 	}
 	i.call = r
-	return nil
+	if s := i.job.Server; s.TensorNVExt && !s.OpenAI.DisableNVExt {
+		i.job.call.ext, err = kserve.TakeExt(i.tensor, s.OpenAI.StrictNVExt)
+	}
+	return err
 }
 
 // tensors runs the call on a worker.
