@@ -52,7 +52,7 @@ func (s Sources) Identity() Identity {
 	if s.Ext != nil {
 		if c := s.Ext.AgentContext; c != nil {
 			id.Run, id.Type = c.SessionID, c.SessionTypeID
-			id.Final = id.Final || c.TrajectoryFinal != nil && *c.TrajectoryFinal
+			id.Final = c.TrajectoryFinal != nil && *c.TrajectoryFinal
 		}
 		if c := s.Ext.SessionControl; c != nil {
 			id.Key = c.SessionID
