@@ -140,3 +140,10 @@ func NewPinList() PinList { return PinList{new(pinList)} }
 func (p PinList) Add(i PinInfo) { p.l.add(i) }
 
 func (p PinList) List(now time.Time) []PinInfo { return p.l.list("", now) }
+
+// WarmBlocks returns how many blocks are kept warm on the first worker, by tenants.
+func (p *Pipeline) WarmBlocks() map[string]int {
+	p.warm.mu.Lock()
+	defer p.warm.mu.Unlock()
+	return p.warm.heldLocked(1)
+}

@@ -48,9 +48,17 @@ const (
 	oldAge = 0.5
 )
 
-// keepWarm leases the prefix that a request wants to stay cached.
-func (c *carry) keepWarm(worker *fleet.Worker, card *engine.Card) {
-	p, r := c.p, c.request
+// keepWarm leases the prefix that a request wants to stay cached, where it was computed:
+// on the prefill worker, if there is one. Not so where both legs run at once: the one token
+// for which a prefix is asked for again would take a decode worker's time as well.
+func (c *carry) keepWarm() {
+	p, r, at := c.p, c.request, c.here
+	first := c.booking.plan.Prefill
+	if first != nil {
+		at = first
+	}
+	worker, target := at.Worker(), at.Decision().Target
+	card := worker.Card()
 	switch p.Retention.KeepWarm {
 	case KeepWarmOff:
 		return
@@ -63,14 +71,14 @@ func (c *carry) keepWarm(worker *fleet.Worker, card *engine.Card) {
 			return // what stays for a day does so in stores of ours
 		}
 	}
-	if r.Background || card.BlockSize == 0 || card.TotalBlocks == 0 || c.door != engine.InputTokens || c.booking.plan.Prefill != nil {
+	if r.Background || card == nil || card.Features.Has(engine.FeaturePins) || card.BlockSize == 0 || card.TotalBlocks == 0 || c.door != engine.InputTokens || c.beside != nil {
 		return
 	}
 	size := int(card.BlockSize)
 	budget := int(p.Retention.KeepWarmBudget * float64(card.TotalBlocks) * float64(card.Ranks()))
 	l := lease{
-		worker: worker, life: worker.Lost(), priority: r.KV.Priority, target: c.here.Decision().Target, model: r.Notes.Model, namespace: r.KV.Namespace,
-		turned: p.warm.turned(c.here.Decision().Target), size: size,
+		worker: worker, life: worker.Lost(), priority: r.KV.Priority, target: target, prefill: first != nil,
+		model: r.Notes.Model, namespace: r.KV.Namespace, tenant: cmp.Or(r.Tenant, r.KV.Namespace.Salt), turned: p.warm.turned(target), size: size,
 	}
 	if card.Ranks() > 1 {
 		l.rank = &l.target.Rank
@@ -91,10 +99,10 @@ func (c *carry) keepWarm(worker *fleet.Worker, card *engine.Card) {
 		return
 	}
 	l.until = time.Now().Add(l.ttl)
-	r.Notes.Granted.Blocks = uint64(l.blocks())
 	if p.warm.add(&l, budget) {
 		p.behind.run(p.keepThemWarm)
 	}
+	r.Notes.Granted.Blocks = uint64(l.blocks())
 }
 
 // lease is one prefix that is kept warm on a worker. Its worker, life, place and tokens
@@ -104,8 +112,10 @@ type lease struct {
 	life      context.Context
 	target    kv.Target
 	rank      *uint32 // nil: there is one
+	prefill   bool    // the worker computes prompts for others
 	model     string
 	namespace kv.Namespace
+	tenant    string   // who wants it
 	tokens    []uint32 // whole blocks
 	size      int      // of a block
 	ttl       time.Duration
@@ -137,9 +147,9 @@ type warmth struct {
 	warmed, blocks, cancelled, failed atomic.Int64
 }
 
-// add adds a lease in the place of those of which it is the longer form. If there is no
-// room within the budget those that were used least lately go. It says whether somebody
-// has to begin to look after leases.
+// add adds a lease in the place of those of which it is the longer form, as long as the
+// budget has room for beside what other tenants have a right to. If there is no room for
+// all, see [warmth.fitLocked]. It says whether somebody has to begin to look after leases.
 func (w *warmth) add(l *lease, budget int) (begin bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,19 +162,9 @@ func (w *warmth) add(l *lease, budget int) (begin bool) {
 		}
 		return true
 	})
-	held := l.blocks()
-	for _, other := range w.leases {
-		if other.target.Worker == l.target.Worker {
-			held += other.blocks()
-		}
+	if !w.fitLocked(l, budget) {
+		return false
 	}
-	w.leases = slices.DeleteFunc(w.leases, func(other *lease) bool { // the eldest stand first
-		if other.target.Worker != l.target.Worker || held <= budget {
-			return false
-		}
-		held -= other.blocks()
-		return true
-	})
 	w.leases = append(w.leases, l)
 	begin, w.running = !w.running, true
 	return begin
@@ -301,7 +301,11 @@ func (p *Pipeline) idle(l *lease) bool {
 
 // query asks where the prefix is.
 func (l *lease) query() *router.Query {
-	return &router.Query{Model: l.model, Tokens: l.tokens, Namespace: l.namespace, Background: true, Settled: true, PinWorker: l.target.Worker, PinRank: l.rank}
+	q := &router.Query{Model: l.model, Tokens: l.tokens, Namespace: l.namespace, Background: true, Settled: true, PinWorker: l.target.Worker, PinRank: l.rank}
+	if l.prefill {
+		q.Role = engine.Prefill
+	}
+	return q
 }
 
 // rewarm lets a worker use a prefix again, unless it gets real work.
@@ -351,6 +355,9 @@ func (w *warmth) begin(at uint64, stop context.CancelCauseFunc) {
 func (l *lease) request() *Request {
 	worker := nvext.WorkerID(l.target.Worker)
 	ext := &nvext.Ext{Placement: nvext.Placement{BackendInstanceID: &worker, DPRank: l.rank}, AgentHints: &nvext.Hints{Priority: new(nvext.PriorityBackground)}}
+	if l.prefill {
+		ext.Placement = nvext.Placement{PrefillWorkerID: &worker, PrefillDPRank: l.rank}
+	}
 	return &Request{
 		ID: "warm-" + rand.Text(), Background: true, Arrived: time.Now(), Ext: ext,
 		KV: kv.Directives{Namespace: l.namespace, Priority: l.priority},

@@ -3,6 +3,8 @@ package pipeline_test
 import (
 	"context"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -159,6 +161,124 @@ func TestKeepWarmBudget(t *testing.T) {
 			t.Errorf("%+v, want one lease of 40 blocks", c)
 		}
 	})
+}
+
+// Each tenant may fill the budget while nobody else wants any of it, and has its share
+// whatever others want.
+func TestKeepWarmTenants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := warmHouse(t, pipeline.Retention{KeepWarmBudget: 0.4})
+		n := 0
+		ask := func(tenant string, count int) (granted uint64) {
+			t.Helper()
+			n++
+			r := words(fmt.Sprint(tenant, n), count, cached("1h"))
+			r.Tenant = tenant
+			run(t, h, r)
+			if sum := h.Warm().LeasedBlocks; sum > 40 {
+				t.Errorf("%d blocks are leased, want 40 at most", sum)
+			}
+			return r.Notes.Granted.Blocks
+		}
+		held := func(when string, want map[string]int) {
+			t.Helper()
+			if got := h.WarmBlocks(); !maps.Equal(got, want) {
+				t.Errorf("%s: %v, want %v", when, got, want)
+			}
+		}
+		if got := ask("a", 600); got != 40 {
+			t.Errorf("%d blocks for who is alone, want 40", got)
+		}
+		if got := ask("b", 600); got != 20 {
+			t.Errorf("%d blocks beside one who has all, want 20", got)
+		}
+		held("two of them", map[string]int{"a": 20, "b": 20})
+		small := int(ask("b", 10))
+		held("what b wants next takes the place of what it wanted", map[string]int{"a": 20, "b": small})
+		ask("a", 600)
+		held("a takes what b leaves", map[string]int{"a": 40 - small, "b": small})
+		ask("b", 600)
+		held("and gives it back", map[string]int{"a": 20, "b": 20})
+		ask("c", 600)
+		got := h.WarmBlocks()
+		for _, tenant := range []string{"a", "b", "c"} {
+			if got[tenant] < 13 || got[tenant] > 14 {
+				t.Errorf("three of them: %v, want 13 each at least", got)
+			}
+		}
+	})
+}
+
+// stock is an engine that has no pins.
+type stock struct{ *shaky }
+
+func (s stock) Card(ctx context.Context) iter.Seq2[engine.Status, error] {
+	return func(yield func(engine.Status, error) bool) {
+		for st, err := range s.shaky.Card(ctx) {
+			if st.Card != nil {
+				c := *st.Card
+				c.Features = slices.DeleteFunc(slices.Clone(c.Features), func(f engine.Feature) bool { return f == engine.FeaturePins })
+				st.Card = &c
+			}
+			if !yield(st, err) {
+				return
+			}
+		}
+	}
+}
+
+func (s stock) Generate(ctx context.Context, r *engine.Request) iter.Seq2[engine.Delta, error] {
+	plain := *r
+	plain.KV.Pins = nil
+	return s.shaky.Generate(ctx, &plain)
+}
+
+// Where one worker computes prompts for another, it is there that they are kept warm, and
+// the other one has nothing to do with it. Where both would be at it, nobody is.
+func TestKeepWarmOnPrefillWorkers(t *testing.T) {
+	for name, meets := range map[string]bool{"one after the other": false, "at once": true} {
+		t.Run(name, func(t *testing.T) {
+			first, second := newShaky(t, "prefill", meets), newShaky(t, "decode", false)
+			h := newHouse(t, pipeline.Config{Retention: pipeline.Retention{
+				KeepWarm: pipeline.KeepWarmAsked, KeepWarmBudget: 0.5, KeepWarmEvery: time.Millisecond,
+			}}, stock{first}, stock{second})
+			brief := func(of string, ext *nvext.Ext) *pipeline.Request {
+				r := words(of, 60, ext)
+				r.Chat.Sampling.MaxTokens = new(8)
+				return r
+			}
+			r := brief("mine", cached("1h"))
+			run(t, h, r)
+			if meets {
+				if c := h.Warm(); c.Leases != 0 || r.Notes.Granted.Blocks != 0 {
+					t.Errorf("%+v, and the client is told of %d blocks", c, r.Notes.Granted.Blocks)
+				}
+				return
+			}
+			if c := h.Warm(); c.Leases != 1 || r.Notes.Granted.Blocks == 0 {
+				t.Fatalf("%+v, and the client is told of %d blocks", c, r.Notes.Granted.Blocks)
+			}
+			for i, blocks := 0, 600; blocks > 0; i++ {
+				other := brief(fmt.Sprintf("other%d-", i), nil)
+				run(t, h, other)
+				blocks -= other.Notes.Blocks
+			}
+			for range 2000 {
+				if h.Warm().Warmed > 0 {
+					break
+				}
+				<-time.After(time.Millisecond)
+			}
+			again := slices.DeleteFunc(first.sent(), func(r *engine.Request) bool { return !isWarming(r) })
+			if len(again) != 1 || again[0].Disagg.Phase != engine.PhaseWhole || !slices.Equal(again[0].TokenIDs, first.sent()[0].TokenIDs[:len(again[0].TokenIDs)]) {
+				t.Errorf("the prefill worker was asked again %d times: %+v", len(again), again)
+			}
+			if n := len(slices.DeleteFunc(second.sent(), func(r *engine.Request) bool { return !isWarming(r) })); n != 0 {
+				t.Errorf("the decode worker was asked %d times", n)
+			}
+			h.Close()
+		})
+	}
 }
 
 // What is being warmed stops when real work comes, and a worker that has some is left

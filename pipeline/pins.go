@@ -176,7 +176,7 @@ func (c *carry) answered(d *engine.Delta) {
 	case card.Features.Has(engine.FeaturePins):
 		c.tell(worker, card)
 	default:
-		c.keepWarm(worker, card)
+		c.keepWarm()
 	}
 }
 
