@@ -31,7 +31,8 @@ type Completion struct {
 	// SequenceEnd says that nothing more of the sequence will come.
 	PromptCacheKey, SequenceID string
 	SequenceEnd                bool
-	// Unknown lists what was passed over, for the log.
+	// Unknown lists what was passed over, for the log: parameters, members of
+	// sampling_parameters, and members of nvext as paths.
 	Unknown []string
 
 	choices int
@@ -113,7 +114,8 @@ func (d *completionDecoder) decode(r *Request) error {
 	c := d.out
 	c.Model, c.Chat, c.Ext = call.Model, request, call.Ext
 	c.ExtDropped = c.ExtDropped || call.ExtDropped
-	c.PromptCacheKey, c.Unknown, c.choices = call.PromptCacheKey, call.Unknown, call.Choices()
+	c.PromptCacheKey, c.choices = call.PromptCacheKey, call.Choices()
+	c.Unknown = append(c.Unknown, call.Unknown...)
 	return nil
 }
 

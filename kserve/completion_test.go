@@ -3,6 +3,7 @@ package kserve_test
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"iter"
 	"math"
 	"strings"
@@ -173,6 +174,9 @@ func TestSamplingOfCalls(t *testing.T) {
 			}),
 			func(t *testing.T, c *kserve.Completion) {
 				same(chat.Sampling{})(t, c)
+				if want := []string{"parameters.echo", "parameters.max_new_tokens", "parameters.model", "parameters.priority", "parameters.prompt", "parameters.stream"}; !cmp.Equal(c.Unknown, want) {
+					t.Errorf("passed over: %q", c.Unknown)
+				}
 				if c.Model != "tiny" || c.Stream || c.Ext != nil || c.Chat.Prompt.Echo || c.Chat.Prompt.Text != "Name three rivers" {
 					t.Errorf("%+v", c)
 				}
@@ -180,6 +184,21 @@ func TestSamplingOfCalls(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) { tc.check(t, decoded(t, tc.call, openai.Options{RejectUnknown: true})) })
+	}
+}
+
+// What is passed over is listed for the log, which has room for so much.
+func TestUnknownOfCalls(t *testing.T) {
+	many := engine.Parameters{}
+	for i := range 100 {
+		many[fmt.Sprint("p", i)] = true
+	}
+	if n := len(decoded(t, asks(many), openai.Options{}).Unknown); n != 32 {
+		t.Errorf("%d names are listed", n)
+	}
+	c := decoded(t, asks(engine.Parameters{"\x00": true, "nvext": `{"later":1}`}, texts("sampling_parameters", `{"use_beam_search":false}`)), openai.Options{})
+	if want := []string{"parameters.\uFFFD", "use_beam_search", "nvext.later"}; !cmp.Equal(c.Unknown, want) {
+		t.Errorf("passed over: %q", c.Unknown)
 	}
 }
 

@@ -47,9 +47,7 @@ var memberForms = map[string]form{
 	"detokenize": asBool, "add_special_tokens": asBool,
 }
 
-// parameters reads what the parameters of a call say. Those that Triton keeps for
-// itself say nothing of sampling; its priority, where 1 is the highest, is none of
-// ours.
+// parameters reads what the parameters of a call say.
 func (d *completionDecoder) parameters(all engine.Parameters) error {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		value := all[name]
@@ -65,12 +63,33 @@ func (d *completionDecoder) parameters(all engine.Parameters) error {
 			d.out.SequenceEnd, _ = value.(bool)
 		case form != asItIs:
 			err = d.parameter(name, value, form)
+		case !reserved(name):
+			d.passOver("parameters." + name)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// reserved says whether a parameter is one that Triton keeps for itself, and that says
+// nothing to models. Its priority, where 1 is the highest, is none of ours: it is
+// passed over like any stranger, so that the log tells of it.
+func reserved(name string) bool {
+	switch name {
+	case "sequence_start", "headers", "binary_data_output":
+		return true
+	}
+	return strings.HasPrefix(name, "triton_")
+}
+
+// passOver notes a parameter that means nothing here, unless there are many: it goes
+// into a log line.
+func (d *completionDecoder) passOver(name string) {
+	if c := d.out; len(c.Unknown) < 32 {
+		c.Unknown = append(c.Unknown, wire.CleanText(name))
+	}
 }
 
 // parameter takes one that says how tokens are chosen.
