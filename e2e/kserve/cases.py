@@ -14,7 +14,7 @@ from tritonclient.utils import InferenceServerException
 
 GRPC = os.environ["DYNAGO_GRPC"]
 URL = os.environ["DYNAGO_URL"]
-HTTP = URL.removeprefix("http://")
+HTTP = URL.partition("://")[2]
 MODEL = os.environ["DYNAGO_MODEL"]
 KEY = os.environ.get("DYNAGO_KEY")
 

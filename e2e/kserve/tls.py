@@ -1,8 +1,12 @@
-"""A server whose gRPC port wants TLS."""
+"""A server with a certificate, over gRPC and HTTP."""
 
 import os
 
-from cases import GRPC, MODEL, run
+import gevent.ssl
+import tritonclient.http
+
+import http_client
+from cases import GRPC, HTTP, MODEL, run
 from grpc_client import prompt, texts, triton
 
 CERTIFICATE = os.environ["DYNAGO_CERTIFICATE"]
@@ -34,4 +38,21 @@ def of_somebody_else():
             raise AssertionError("a certificate that nobody signed was taken")
 
 
-run(with_tls, without, of_somebody_else)
+def over_http():
+    def trusting(*_, **__):
+        return gevent.ssl.create_default_context(cafile=CERTIFICATE)
+
+    c = tritonclient.http.InferenceServerClient(HTTP, ssl=True, ssl_context_factory=trusting)
+    assert c.is_server_live() and c.is_model_ready(MODEL)
+    assert http_client.texts(c.infer(MODEL, http_client.prompt("hello"), parameters={"max_tokens": 4}))[0]
+    c.close()
+    c = tritonclient.http.InferenceServerClient(HTTP, ssl=True)
+    try:
+        c.is_server_live()
+    except Exception as e:  # of the library below the client
+        assert "CERTIFICATE_VERIFY_FAILED" in str(e), e
+    else:
+        raise AssertionError("a certificate that nobody signed was taken")
+
+
+run(with_tls, without, of_somebody_else, over_http)

@@ -41,7 +41,7 @@ func identity(t *testing.T) (certificate, key string) {
 	return block("CERTIFICATE", der), block("PRIVATE KEY", pkcs8)
 }
 
-// With a certificate the port of gRPC wants TLS.
+// With a certificate gRPC and HTTP want TLS.
 func TestTLS(t *testing.T) {
 	certificate, key := identity(t)
 	mock(t, "--tls-cert-path", certificate, "--tls-key-path", key).python(t, "tls", text, "DYNAGO_CERTIFICATE="+certificate)
