@@ -346,6 +346,8 @@ func TestV2InexpressibleAnswers(t *testing.T) {
 	if a.status != 200 || !strings.HasSuffix(a.body, "}\x01\x02") {
 		t.Errorf("%d %q", a.status, a.body)
 	}
+	s.metric(`dynamo_frontend_requests_total{endpoint="tensor",error_type="validation",model="scorer",request_type="unary",status="error"} 1`)
+	s.metric(`dynamo_frontend_requests_total{endpoint="tensor",error_type="",model="scorer",request_type="unary",status="success"} 1`)
 }
 
 // What comes beside a call is heeded as on other routes.

@@ -40,33 +40,27 @@ func (s *Server) v2Call(w http.ResponseWriter, r *http.Request, at v2Path) {
 		s.v2Refuse(w, err)
 		return
 	}
-	// The permit is held until the last byte is written.
-	s.stage.join()
-	end := func() {
-		deaf()
-		cancel()
-		s.stage.leave()
-	}
 	v.identify(i.job.x)
-	if at.verb != v2GenerateStream {
-		defer end()
-		v.unary(i)
-		return
+	if at.verb == v2GenerateStream {
+		w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+		if d := s.detach(w, r, cancel); d != nil {
+			deaf()
+			go func() {
+				defer cancel()
+				defer d.end()
+				defer s.recover(d, i.job.x)
+				s.v2Stream(d, i)
+			}()
+			return
+		}
 	}
-	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	d := s.detach(w, r, cancel)
-	if d == nil {
-		defer end()
+	defer cancel()
+	defer deaf()
+	if at.verb == v2GenerateStream {
 		s.v2Stream(w, i)
-		return
+	} else {
+		v.unary(i)
 	}
-	deaf()
-	go func() {
-		defer end()
-		defer d.end()
-		defer s.recover(d, i.job.x)
-		s.v2Stream(d, i)
-	}()
 }
 
 // identify tells the ids by which the call is known, which its body may have changed.
@@ -144,35 +138,40 @@ func (v *v2Exchange) bytes(body []byte) (r *kserve.Request, err error) {
 // v2HeaderLength is the header that tells how long the JSON is before the bytes.
 const v2HeaderLength = "Inference-Header-Content-Length"
 
-// unary answers with the one response.
+// unary answers with the one response. The record of the call is open until it is sent.
 func (v *v2Exchange) unary(i *Inference) {
-	response, err := i.Response()
-	i.job.x.answered = true
-	if err != nil {
-		v.v2Refuse(v.w, err)
-		return
+	for response, err := range i.Responses() {
+		i.job.x.answered = true
+		var text []byte
+		var tail [][]byte
+		if err == nil {
+			if text, tail, err = v.encode(response); err != nil {
+				err = i.Spoilt(err)
+			}
+		}
+		if err != nil {
+			v.v2Refuse(v.w, err)
+			return
+		}
+		i.job.tell(v.w.Header().Set, &i.notes[0])
+		if v.write(text, tail) != nil {
+			return
+		}
 	}
-	var text []byte
-	var tail [][]byte
+}
+
+func (v *v2Exchange) encode(r *kserve.Response) (text []byte, tail [][]byte, err error) {
 	if v.at.verb == v2Infer {
-		text, tail, err = kserve.ToJSON(nil, response, v.binary)
-	} else {
-		text = kserve.AppendGenerated(nil, response)
+		return kserve.ToJSON(nil, r, v.binary)
 	}
-	if err != nil {
-		v.v2Refuse(v.w, err)
-		return
-	}
-	i.job.tell(v.w.Header().Set, &i.notes[0])
-	v.write(text, tail)
+	return kserve.AppendGenerated(nil, r), nil, nil
 }
 
 // write sends the JSON of a response and the bytes that follow it, none of which are
 // copied.
-func (v *v2Exchange) write(text []byte, tail [][]byte) {
+func (v *v2Exchange) write(text []byte, tail [][]byte) error {
 	if len(tail) == 0 {
-		v.respond(v.w, http.StatusOK, text) //nolint:errcheck // the client has gone, and nothing is left to do
-		return
+		return v.respond(v.w, http.StatusOK, text)
 	}
 	length := len(text)
 	for _, data := range tail {
@@ -182,19 +181,24 @@ func (v *v2Exchange) write(text []byte, tail [][]byte) {
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Length", strconv.Itoa(length))
 	h.Set(v2HeaderLength, strconv.Itoa(len(text)))
+	connection := http.NewResponseController(v.w)
 	if v.Timing.Write > 0 {
-		http.NewResponseController(v.w).SetWriteDeadline(time.Now().Add(v.Timing.Write)) //nolint:errcheck // not every connection has deadlines
+		connection.SetWriteDeadline(time.Now().Add(v.Timing.Write)) //nolint:errcheck // not every connection has deadlines
 	}
 	v.w.WriteHeader(http.StatusOK)
 	for _, part := range slices.Insert(tail, 0, text) {
 		if _, err := v.w.Write(part); err != nil {
-			return // the client has gone
+			return err
 		}
 	}
+	return connection.Flush()
 }
 
 // v2Stream sends the responses as they come.
 func (s *Server) v2Stream(w http.ResponseWriter, i *Inference) {
+	// A permit is held until the last byte is written.
+	s.stage.join()
+	defer s.stage.leave()
 	x := i.job.x
 	x.answered = true
 	out := sse.NewWriter(w, v2Frames{s}, x.arrived, *s.Timing, i.job.cancel)

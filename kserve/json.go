@@ -20,7 +20,15 @@ func FromJSON(body []byte, header int) (*Request, Binary, error) {
 		return nil, Binary{}, unparsed(err)
 	}
 	d := jsonRequest{request: &Request{}, tail: tail}
-	if err := d.read(wire.NewReader(text, "")); err != nil {
+	err = d.read(wire.NewReader(text, ""))
+	if _, broken := err.(*wire.SyntaxError); broken {
+		// Some clients write texts as they are, line breaks included.
+		if mended, ok := wire.EscapeControls(text); ok {
+			d = jsonRequest{request: &Request{}, tail: tail}
+			err = d.read(wire.NewReader(mended, ""))
+		}
+	}
+	if err != nil {
 		return nil, Binary{}, unparsed(err)
 	}
 	if len(d.tail) > 0 {

@@ -54,6 +54,7 @@ func TestJSONData(t *testing.T) {
 		{"FP64", "[4]", "[0.1,1e308,123456789012345678,-2.5e-300]", le([]float64{.1, 1e308, 123456789012345678, -2.5e-300})},
 		{"BYTES", "[5]", `["a,]\"b","","\u00e9\n","\u0000","\\"]`, elementsOf("a,]\"b", "", "é\n", "\x00", `\`)},
 		{"BYTES", "[3]", `["\ud800","\ud83d\ude00",` + "\"a\xffb\"]", elementsOf("\uFFFD", "😀", "a\uFFFDb")},
+		{"BYTES", "[1]", "[\"two\nlines\"]", elementsOf("two\nlines")},
 		// flat, and nested as the shape says
 		{"INT8", "[2,2]", "[1,2,3,4]", []byte{1, 2, 3, 4}},
 		{"INT8", "[2,2]", "\n[ [1 , 2] ,\t[3,4] ]", []byte{1, 2, 3, 4}},
