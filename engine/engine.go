@@ -157,6 +157,7 @@ type Card struct {
 	Device   string
 	Topology map[string]string // domain → value: "rack" → "r12"
 	Tensor   *TensorConfig     // of a worker that takes tensors
+	Hint     *HintSource       // of one that takes hints of who holds a prompt; or nil
 }
 
 // Accept says whether the worker takes this form of input.

@@ -46,6 +46,7 @@ func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card, 
 	if card.Ranks() > 1 {
 		out.DPRank = &target.Rank
 	}
+	out.Extra = j.extra(card, target, delivered)
 	if ext := j.request.Ext; ext != nil && ext.AgentHints != nil {
 		if h := ext.AgentHints; h.OSL != nil {
 			out.Expected = *h.OSL
@@ -53,7 +54,7 @@ func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card, 
 		out.Priority = j.priority(card)
 	}
 	if ext := j.request.Ext; ext != nil {
-		out.RequestTimestampMS, out.Extra = ext.RequestTimestampMS, extra(ext)
+		out.RequestTimestampMS = ext.RequestTimestampMS
 		out.RoutedExperts, out.Annotations = ext.Fields().Has(nvext.WantRoutedExperts), noted(ext.Annotations)
 	}
 	return out
@@ -71,15 +72,25 @@ func noted(annotations []string) (strange []string) {
 	return strange
 }
 
-// extra returns what of the extension only engines have to do with, as they read it;
+// extra returns what only engines have to do with, as they read it: of the extension,
+// and who holds more of the prompt than the worker does, if it takes such hints. It is
 // nil if there is nothing.
-func extra(ext *nvext.Ext) json.RawMessage {
-	if ext.MetadataUpload == nil {
+func (j *job) extra(card *engine.Card, target kv.Target, delivered []uint32) json.RawMessage {
+	members := map[string]any{}
+	if card.Hint != nil && j.p.Router != nil {
+		if h := j.p.Router.Hint(j.ids(delivered), j.request.KV.Namespace, target); h != nil {
+			members = h.Params()
+		}
+	}
+	if ext := j.request.Ext; ext != nil && ext.MetadataUpload != nil {
+		members["nvext"] = map[string]any{"metadata_upload": ext.MetadataUpload}
+	}
+	if len(members) == 0 {
 		return nil
 	}
-	text, err := json.Marshal(map[string]any{"nvext": map[string]any{"metadata_upload": ext.MetadataUpload}})
+	text, err := json.Marshal(members)
 	if err != nil {
-		return nil // it is two texts
+		return nil // it is texts and numbers
 	}
 	return text
 }

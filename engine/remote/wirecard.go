@@ -49,7 +49,7 @@ func cardMessage(c *engine.Card) *workerpb.Card {
 		Features: words[string](c.Features), MaxLogprobs: c.MaxLogprobs, Controls: c.Controls, EosTokenIds: c.EOS,
 		ToolParser: c.ToolParser, ReasoningParser: c.ReasoningParser,
 		Tensor: tensorConfigMessage(c.Tensor), Taints: c.Taints, Topology: c.Topology, Engine: c.Engine, Device: c.Device,
-		TellsAdapters: c.Adapters != nil,
+		TellsAdapters: c.Adapters != nil, UserData: c.Hint.UserData(),
 	}
 	for _, role := range c.Needs {
 		m.Needs = append(m.Needs, roles.wire[role])
@@ -81,6 +81,7 @@ func cardOf(m *workerpb.Card) *engine.Card {
 		Features: words[engine.Feature](m.Features), MaxLogprobs: m.MaxLogprobs, Controls: m.Controls, EOS: m.EosTokenIds,
 		ToolParser: m.ToolParser, ReasoningParser: m.ReasoningParser,
 		Tensor: tensorConfigOf(m.Tensor), Taints: m.Taints, Topology: m.Topology, Engine: m.Engine, Device: m.Device,
+		Hint: engine.ParseHintSource(m.UserData),
 	}
 	for _, role := range m.Needs {
 		if r, ok := roles.word[role]; ok {

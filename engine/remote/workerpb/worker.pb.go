@@ -686,12 +686,17 @@ type Card struct {
 	Tensor           *TensorConfig          `protobuf:"bytes,25,opt,name=tensor,proto3" json:"tensor,omitempty"`
 	Taints           []string               `protobuf:"bytes,26,rep,name=taints,proto3" json:"taints,omitempty"`
 	Topology         map[string]string      `protobuf:"bytes,27,rep,name=topology,proto3" json:"topology,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	UserData         []byte                 `protobuf:"bytes,28,opt,name=user_data,json=userData,proto3" json:"user_data,omitempty"`
-	Engine           string                 `protobuf:"bytes,29,opt,name=engine,proto3" json:"engine,omitempty"`                                     // for people: "vllm 0.31.0"
-	Device           string                 `protobuf:"bytes,30,opt,name=device,proto3" json:"device,omitempty"`                                     // "cpu" for a worker without an accelerator
-	TellsAdapters    bool                   `protobuf:"varint,31,opt,name=tells_adapters,json=tellsAdapters,proto3" json:"tells_adapters,omitempty"` // adapters are all there are, even if there are none
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// A JSON object of the worker's own words. With "router_hint": true, and
+	// "router_hint_source_control_endpoints", an array or an object by rank, requests
+	// come with a member kv_transfer_params.router_hint of extra that names another
+	// worker of the same "router_hint_worker_type" which has cached more of the prompt:
+	// {"source_control_endpoint", "block_hashes"}.
+	UserData      []byte `protobuf:"bytes,28,opt,name=user_data,json=userData,proto3" json:"user_data,omitempty"`
+	Engine        string `protobuf:"bytes,29,opt,name=engine,proto3" json:"engine,omitempty"`                                     // for people: "vllm 0.31.0"
+	Device        string `protobuf:"bytes,30,opt,name=device,proto3" json:"device,omitempty"`                                     // "cpu" for a worker without an accelerator
+	TellsAdapters bool   `protobuf:"varint,31,opt,name=tells_adapters,json=tellsAdapters,proto3" json:"tells_adapters,omitempty"` // adapters are all there are, even if there are none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Card) Reset() {
