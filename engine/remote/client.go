@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -186,6 +187,11 @@ func (c *Client) line() (stub workerpb.WorkerClient, done func()) {
 	}
 	best.busy.Add(1)
 	return workerpb.NewWorkerClient(best.now()), func() { best.busy.Add(-1) }
+}
+
+// busy says whether requests are under way.
+func (c *Client) busy() bool {
+	return slices.ContainsFunc(c.calls, func(l *line) bool { return l.busy.Load() > 0 })
 }
 
 // signed adds to a context what every call carries.

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -48,12 +49,35 @@ func (w *watch) run(ctx context.Context) {
 				s.State = engine.Loading
 			}
 		}
+		if errors.Is(err, errLeft) {
+			w.settle(ctx)
+		}
 		w.lose()
 		if s.State != engine.Failed && w.client.told.now().GetState() == connectivity.Ready {
 			w.client.reconnect() // it leads nowhere, or to one who has left
 		}
 		w.board.post(s)
 		wait(ctx, pause)
+	}
+}
+
+// errLeft is how a worker is lost that has said goodbye.
+var errLeft = engine.Errorf(engine.Disconnected, "the worker has left")
+
+// settle sends nothing new to a worker that has left, and lets requests end whose last words are still on the way: they come over
+// another connection than the goodbye of a worker that has waited for them.
+func (w *watch) settle(ctx context.Context) {
+	const (
+		patience = time.Second
+		every    = 5 * time.Millisecond
+	)
+	s := w.board.status()
+	s.State, s.Reason = engine.Draining, errLeft.Message
+	w.board.post(s)
+	for end := time.Now().Add(patience); time.Now().Before(end) && w.client.busy(); {
+		if !wait(ctx, every) {
+			return
+		}
 	}
 }
 
@@ -154,7 +178,7 @@ func heartbeat(m *workerpb.Description) time.Duration {
 func lost(e *engine.Error, heard bool) error {
 	switch {
 	case e.Kind == engine.StreamIncomplete || e.Kind == engine.EngineShutdown:
-		return engine.Errorf(engine.Disconnected, "the worker has left")
+		return errLeft
 	case !heard:
 		return connectError(e)
 	case e.Kind == engine.Internal || e.Kind == engine.InvalidArgument:
