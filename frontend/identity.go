@@ -33,8 +33,11 @@ func (j *job) heed(h http.Header) error {
 		return err
 	}
 	sources := nvext.Sources{
-		Header: h.Get, Ext: j.call.ext, UserID: j.call.userID, PromptCacheKey: j.call.promptCacheKey,
+		Ext: j.call.ext, UserID: j.call.userID, PromptCacheKey: j.call.promptCacheKey,
 		SequenceID: j.call.sequenceID, SequenceEnd: j.call.sequenceEnd,
+	}
+	if len(h) > 0 {
+		sources.Header = h.Get
 	}
 	j.beside.identity = sources.Identity()
 	if j.Logger.Enabled(context.Background(), slog.LevelDebug) {
@@ -45,15 +48,18 @@ func (j *job) heed(h http.Header) error {
 	return nil
 }
 
-// extend adds to the extension of the body what headers say.
+// extend adds to the extension of the body what headers say. Many calls over gRPC
+// have none, for which nothing is looked up.
 func (j *job) extend(h http.Header) (err error) {
-	if j.beside.meta, err = metadata(h, j.MetadataHeader); err != nil {
-		return err
-	}
-	j.beside.debug = wantsDebug(h.Get(debugHeader))
-	var bad []string
-	if j.call.ext, bad = j.call.ext.WithHeaders(h.Values); len(bad) > 0 {
-		j.Logger.Debug("headers cannot be read and are passed over", "request_id", j.x.id, "headers", bad)
+	if len(h) > 0 {
+		if j.beside.meta, err = metadata(h, j.MetadataHeader); err != nil {
+			return err
+		}
+		j.beside.debug = wantsDebug(h.Get(debugHeader))
+		var bad []string
+		if j.call.ext, bad = j.call.ext.WithHeaders(h.Values); len(bad) > 0 {
+			j.Logger.Debug("headers cannot be read and are passed over", "request_id", j.x.id, "headers", bad)
+		}
 	}
 	j.upload()
 	j.cap()

@@ -10,6 +10,9 @@ import (
 // traceContext returns the W3C trace context of a request, unchanged. What is
 // not valid is as if it were not there.
 func traceContext(h http.Header) engine.Trace {
+	if len(h) == 0 {
+		return engine.Trace{}
+	}
 	parent := h.Get("Traceparent")
 	if !validParent(parent) {
 		return engine.Trace{}

@@ -170,7 +170,7 @@ func (f *fake) Tokenize(*chat.Request, bool) ([]uint32, int, error) {
 // house is a server over a pipe in memory, and a client of it.
 type house struct {
 	pb.GRPCInferenceServiceClient
-	t     *testing.T
+	t     testing.TB
 	fake  *fake
 	front *frontend.Server
 	rpc   *rpc.Server
@@ -179,7 +179,7 @@ type house struct {
 }
 
 // open starts a server; changes are made to its settings, options to the client's.
-func open(t *testing.T, change func(*frontend.Config, *rpc.Config), options ...grpc.DialOption) *house {
+func open(t testing.TB, change func(*frontend.Config, *rpc.Config), options ...grpc.DialOption) *house {
 	t.Helper()
 	h := &house{t: t, fake: &fake{ready: true}, log: &syncBuffer{}}
 	log := slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
