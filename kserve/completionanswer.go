@@ -81,7 +81,7 @@ func (c *Completion) Fold(events iter.Seq2[chat.Event, error]) (*Response, error
 // nothing in it. An error of the answer ends them as it is.
 func (c *Completion) Deltas(events iter.Seq2[chat.Event, error]) iter.Seq2[*Response, error] {
 	return func(yield func(*Response, error) bool) {
-		s := stream{c: c, choices: make([]choice, c.choices), extra: aside.New(c.Ext, c.choices)}
+		s := stream{c: c, choices: make([]choice, c.choices), says: make([]said, c.choices), extra: aside.New(c.Ext, c.choices)}
 		fail := func(err error) {
 			for i := range s.choices {
 				if text := s.choices[i].text; text != "" && !yield(s.say(i, text, ""), nil) {
@@ -109,6 +109,7 @@ func (c *Completion) Deltas(events iter.Seq2[chat.Event, error]) iter.Seq2[*Resp
 type stream struct {
 	c       *Completion
 	choices []choice
+	says    []said // in the response that is being made
 	ended   int
 	prompt  int // tokens
 	extra   aside.Gatherer
@@ -126,7 +127,7 @@ type choice struct {
 // take returns the response that an event gives, or nil.
 func (s *stream) take(e *chat.Event) *Response {
 	for e.Choice >= len(s.choices) {
-		s.choices = append(s.choices, choice{})
+		s.choices, s.says = append(s.choices, choice{}), append(s.says, said{})
 	}
 	s.extra.Note(e)
 	c := &s.choices[e.Choice]
@@ -156,11 +157,11 @@ func (s *stream) take(e *chat.Event) *Response {
 
 // say makes the response in which one choice says something.
 func (s *stream) say(i int, text, reason string) *Response {
-	all := make([]said, len(s.choices))
 	c := &s.choices[i]
-	all[i] = said{text, reason, c.ids - c.told}
+	clear(s.says)
+	s.says[i] = said{text, reason, c.ids - c.told}
 	c.told, c.text = c.ids, ""
-	return s.c.response(all, s.prompt)
+	return s.c.response(s.says, s.prompt)
 }
 
 func (s *stream) usage() chat.Usage {
@@ -194,8 +195,14 @@ func (c *Completion) response(choices []said, prompt int) *Response {
 	return r
 }
 
+// noText is one element of no text. Nobody writes to outputs.
+var noText = make([]byte, 4)
+
 // texts returns the elements of one of the outputs that are texts.
 func texts(choices []said, o output) []byte {
+	if len(choices) == 1 && choices[0].of(o) == "" {
+		return noText
+	}
 	size := 0
 	for i := range choices {
 		size += 4 + len(choices[i].of(o))

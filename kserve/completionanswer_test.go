@@ -415,3 +415,31 @@ func Example() {
 	// job-7 ", Elbe" ""
 	// job-7 ", Oder" "stop"
 }
+
+// A response of a stream, on its way to a message.
+func BenchmarkDeltas(b *testing.B) {
+	c, err := kserve.DecodeCompletion(asks(flag("stream", true)), openai.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	events := func(yield func(chat.Event, error) bool) {
+		if !yield(begins(0, 4), nil) || !yield(opens(0), nil) {
+			return
+		}
+		for yield(says(0, " river", 7), nil) {
+		}
+	}
+	b.ReportAllocs()
+	left := b.N
+	for r, err := range c.Deltas(events) {
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := kserve.ToProto(r, true); err != nil {
+			b.Fatal(err)
+		}
+		if left--; left <= 0 {
+			break
+		}
+	}
+}
