@@ -118,6 +118,8 @@ var plan = []room{
 	{name: "kvstore", floor: 5, seenBy: append([]string{"kvstore/admin"}, command...), never: noHTTP},
 	{name: "kvstore/admin", floor: 6, seenBy: command},
 
+	{name: "trace", floor: 5, never: noHTTP},
+
 	{name: "selection", floor: 5, seenBy: wire},
 
 	{name: "frontend", floor: 6, sees: []string{"internal/aside", "internal/envelope", "internal/gen/inferencepb", "internal/sse", "internal/wire"}, seenBy: []string{"cmd/dynago", "frontend/rpc"}},

@@ -1,0 +1,246 @@
+package trace
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Sink is where records go. Its methods are called by one goroutine, one at a time.
+type Sink interface {
+	// Name is what metrics and logs call it: "file", "stderr", "otel".
+	Name() string
+	// Write takes records in the order in which they were published. It may hold them
+	// back for a while; what it cannot keep it drops, and returns why. It must return
+	// soon after ctx is done.
+	Write(ctx context.Context, records []*Record) error
+	// Close writes what was held back and lets go of everything, within the time that
+	// ctx leaves.
+	Close(ctx context.Context) error
+}
+
+// Ticker is a [Sink] that has something to do from time to time, such as to write
+// what it holds back.
+type Ticker interface {
+	Sink
+	// Interval is the time between two calls of Tick.
+	Interval() time.Duration
+	Tick(ctx context.Context) error
+}
+
+// Bus carries records to sinks. Its zero value has none, and its methods may be called
+// at the same time.
+type Bus struct {
+	mu      sync.RWMutex
+	workers []*worker
+	closed  bool
+}
+
+// Status is what became of the records of one sink.
+type Status struct {
+	Sink string
+	// Published counts all records that were meant for it, Dropped those that it never
+	// got because it was too slow, and Failed the errors it has told.
+	Published, Dropped, Failed uint64
+}
+
+// NewBus returns a bus that holds up to capacity records for each sink which has not
+// come to them yet, and drops the oldest of more. log is told of what goes wrong.
+func NewBus(capacity int, log *slog.Logger, sinks ...Sink) *Bus {
+	b := new(Bus)
+	for _, s := range sinks {
+		w := &worker{sink: s, log: log, ring: ring{slots: make([]*Record, max(1, capacity))}, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+		w.ctx, w.cancel = context.WithCancel(context.Background())
+		b.workers = append(b.workers, w)
+		go w.run()
+	}
+	return b
+}
+
+// Publish hands a record to all sinks. It never waits for one.
+func (b *Bus) Publish(r *Record) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	if b.closed {
+		return
+	}
+	for _, w := range b.workers {
+		w.publish(r)
+	}
+}
+
+// Status tells of each sink.
+func (b *Bus) Status() []Status {
+	list := make([]Status, len(b.workers))
+	for i, w := range b.workers {
+		list[i] = w.status()
+	}
+	return list
+}
+
+// Close takes no more records, lets each sink write what it has got, and closes it.
+// What is not written when ctx is done is lost.
+func (b *Bus) Close(ctx context.Context) error {
+	b.mu.Lock()
+	first := !b.closed
+	b.closed = true
+	b.mu.Unlock()
+	if !first {
+		return nil
+	}
+	for _, w := range b.workers {
+		w.deadline.Store(&ctx)
+		close(w.stop)
+	}
+	var errs []error
+	for _, w := range b.workers {
+		select {
+		case <-w.done:
+			errs = append(errs, w.err)
+		case <-ctx.Done():
+			w.cancel()
+			errs = append(errs, &lateError{w.sink.Name(), ctx.Err()})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// lateError says that a sink was not done in time.
+type lateError struct {
+	sink string
+	err  error
+}
+
+func (e *lateError) Error() string {
+	return "trace sink " + e.sink + ": not all records were written in time"
+}
+
+func (e *lateError) Unwrap() error { return e.err }
+
+// worker brings records to one sink.
+type worker struct {
+	sink   Sink
+	log    *slog.Logger
+	wake   chan struct{} // holds a token when there may be something in the ring
+	stop   chan struct{}
+	done   chan struct{}
+	ctx    context.Context
+	cancel context.CancelFunc
+	// deadline is the context of Close.
+	deadline atomic.Pointer[context.Context]
+	err      error // of closing; set before done is closed
+
+	failed atomic.Uint64
+
+	mu   sync.Mutex
+	ring ring
+}
+
+func (w *worker) publish(r *Record) {
+	w.mu.Lock()
+	w.ring.push(r)
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *worker) status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return Status{w.sink.Name(), w.ring.pushed, w.ring.dropped, w.failed.Load()}
+}
+
+// run brings what comes to the sink until it is told to stop, then the rest.
+func (w *worker) run() {
+	defer close(w.done)
+	defer w.cancel()
+	var tick <-chan time.Time
+	ticking, _ := w.sink.(Ticker)
+	if ticking != nil {
+		t := time.NewTicker(max(time.Millisecond, ticking.Interval()))
+		defer t.Stop()
+		tick = t.C
+	}
+	batch := make([]*Record, 0, 64)
+	var told uint64
+	for {
+		select {
+		case <-w.wake:
+			told = w.drain(w.ctx, batch, told)
+		case <-tick:
+			w.heed(ticking.Tick(w.ctx))
+		case <-w.stop:
+			ctx := *w.deadline.Load()
+			w.drain(ctx, batch, told)
+			w.err = w.sink.Close(ctx)
+			return
+		}
+	}
+}
+
+// drain brings to the sink what is in the ring, and says what was lost since told
+// records were. It returns how many are lost by now.
+func (w *worker) drain(ctx context.Context, batch []*Record, told uint64) uint64 {
+	for ctx.Err() == nil {
+		w.mu.Lock()
+		batch = w.ring.pop(batch[:0])
+		dropped := w.ring.dropped
+		w.mu.Unlock()
+		if dropped > told {
+			w.log.Warn("trace sink is too slow, its oldest records are dropped", "sink", w.sink.Name(), "records", dropped-told)
+			told = dropped
+		}
+		if len(batch) == 0 {
+			break
+		}
+		w.heed(w.sink.Write(ctx, batch))
+		clear(batch)
+	}
+	return told
+}
+
+// heed counts an error of the sink, and logs the 1st, 2nd, 4th, 8th of them.
+func (w *worker) heed(err error) {
+	if err == nil {
+		return
+	}
+	if n := w.failed.Add(1); n&(n-1) == 0 {
+		w.log.Warn("trace sink fails, records are lost", "sink", w.sink.Name(), "error", err, "times", n)
+	}
+}
+
+// ring holds the newest records that were not taken yet.
+type ring struct {
+	slots           []*Record
+	first, held     int
+	pushed, dropped uint64
+}
+
+// push adds a record in place of the oldest one if there is no room.
+func (r *ring) push(rec *Record) {
+	r.pushed++
+	if r.held == len(r.slots) {
+		r.dropped++
+		r.slots[r.first] = nil
+		r.first = (r.first + 1) % len(r.slots)
+		r.held--
+	}
+	r.slots[(r.first+r.held)%len(r.slots)] = rec
+	r.held++
+}
+
+// pop takes the oldest records, as many as batch has room for.
+func (r *ring) pop(batch []*Record) []*Record {
+	for r.held > 0 && len(batch) < cap(batch) {
+		batch = append(batch, r.slots[r.first])
+		r.slots[r.first] = nil
+		r.first = (r.first + 1) % len(r.slots)
+		r.held--
+	}
+	return batch
+}
