@@ -1,6 +1,8 @@
 """What is refused, and with which words. The client checks much by itself, so most of
 it is sent with its stubs."""
 
+import random
+
 import grpc
 import tritonclient.grpc as triton
 
@@ -165,6 +167,51 @@ def not_our_protocol():
     channel.close()
 
 
+def broken_messages():
+    """Whatever bytes come, the client learns what is wrong with them, and the server goes on."""
+    r = typed(b"hello", id="1")
+    r.parameters["max_tokens"].int64_param = 2
+    r.parameters["nvext"].string_param = '{"extra_fields": ["timing"]}'
+    r.outputs.add(name="text_output")
+    raw = pb.ModelInferRequest(model_name=MODEL, raw_input_contents=[framed(b"hello"), b"\x00"])
+    raw.inputs.add(name="text_input", datatype="BYTES", shape=[1])
+    raw.inputs.add(name="stream", datatype="BOOL", shape=[1])
+    whole = [m.SerializeToString() for m in (r, raw)]
+    random.seed(7)
+    channel = grpc.insecure_channel(GRPC)
+    infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+    stream = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")
+
+    def broken():
+        b = bytearray(random.choice(whole))
+        for _ in range(random.randint(1, 4)):
+            at = random.randrange(len(b))
+            match random.randrange(4):
+                case 0:
+                    b[at] = random.randrange(256)
+                case 1:
+                    b[at] ^= 1 << random.randrange(8)
+                case 2:
+                    del b[at:]
+                    b += b"\x08"
+                case 3:
+                    b[at:at] = bytes(random.randrange(256) for _ in range(3))
+        return bytes(b)
+
+    codes = set()
+    for call in [infer.future(broken()) for _ in range(1500)]:
+        codes.add(call.code().name)
+    assert codes <= {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "INTERNAL"} and "OK" in codes and "INVALID_ARGUMENT" in codes, codes
+    for _ in range(50):
+        answers = stream(iter([broken() for _ in range(10)]))
+        try:
+            list(answers)
+        except grpc.RpcError:
+            codes.add(answers.code().name)
+    assert codes <= {"OK", "INVALID_ARGUMENT", "NOT_FOUND", "INTERNAL"}, codes
+    channel.close()
+
+
 def unknown_compression():
     try:
         stub.ModelInfer(typed(b"hello"), compression=grpc.Compression.Deflate)
@@ -188,5 +235,5 @@ def overloaded():
 run(
     unknown_model, no_inputs, unknown_input, text_input, stream_input, twice, both_forms, no_data, raw_for_some, unknown_datatype,
     impossible_shapes, empty_parameter, shared_memory, streaming_on_unary, too_long, wrong_types_in_sampling, logprobs,
-    failing_engines, not_our_protocol, unknown_compression, and_after_all_of_it, overloaded,
+    failing_engines, not_our_protocol, broken_messages, unknown_compression, and_after_all_of_it, overloaded,
 )

@@ -7,6 +7,7 @@ import json
 import grpc
 import numpy as np
 
+import http_client
 from cases import MODEL, completion, equal, refused, run
 from grpc_client import Stream, channel, client, parameter, pb, prompt, strings, stub, texts, typed
 
@@ -29,7 +30,17 @@ def small_messages():
     with Stream() as s, refused("RESOURCE_EXHAUSTED"):
         s.ask(MODEL, prompt("x" * 100_000))
         s.next()
-    assert texts(client.infer(MODEL, prompt("x" * 10_000)))[0]
+    # What is small on the wire may be large.
+    with refused("RESOURCE_EXHAUSTED"):
+        client.infer(MODEL, prompt("x" * 10_000_000), compression_algorithm="gzip")
+    assert texts(client.infer(MODEL, prompt("x" * 10_000), compression_algorithm="gzip"))[0]
+
+
+def small_bodies():
+    with refused("413"):
+        http_client.client.infer(MODEL, http_client.prompt("x" * 2_000_000))
+    with refused("413"):
+        http_client.client.infer(MODEL, http_client.prompt("x" * 2_000_000), request_compression_algorithm="gzip")
 
 
 def one_after_the_other():
@@ -77,4 +88,4 @@ def raw_floats_are_still_numbers():
     equal([t.decode() for t in stub.ModelInfer(r).outputs[0].contents.bytes_contents], [completion(PARIS, max_tokens=4)])
 
 
-run(errors_end_streams, small_messages, one_after_the_other, no_reflection, no_extension, template, raw_floats_are_still_numbers)
+run(errors_end_streams, small_messages, small_bodies, one_after_the_other, no_reflection, no_extension, template, raw_floats_are_still_numbers)

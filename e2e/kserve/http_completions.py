@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import random
 import zlib
 
 import numpy as np
@@ -170,6 +171,52 @@ def errors():
     equal(post(f"/v2/models/{MODEL}/infer", b"x" * 10, Content_Type="text/plain")[0], 415)
 
 
+def failing_engines():
+    path = f"/v2/models/{MODEL}/infer"
+
+    def ask(text, **headers):
+        return post(path, {"inputs": [{"name": "text_input", "shape": [1], "datatype": "BYTES", "data": [text]}]}, **headers)
+
+    for text, status, piece in ("fail at once", 500, "it broke"), ("fail on the way", 500, "it broke"), ("refuse it", 400, "it cannot"):
+        got, _, answer = ask(text)
+        equal(got, status)
+        assert piece in json.loads(answer)["error"], answer
+    status, headers, answer = ask("hello", x_dynamo_worker_instance_id="4242")
+    equal(status, 503)
+    assert headers["Retry-After"] and "model temporarily unavailable" in json.loads(answer)["error"], answer
+
+
+def overloaded():
+    """Last: engines that have too much to do are left alone for a while."""
+    status, headers, answer = post(f"/v2/models/{MODEL}/generate", {"text_input": "be overloaded"})
+    equal(status, 529)
+    assert headers["Retry-After"] and json.loads(answer)["error"], answer
+
+
+def broken_bodies():
+    """Whatever bytes come, the client learns what is wrong with them, and the server goes on."""
+    header = {"id": "1", "parameters": {"max_tokens": 2, "binary_data_output": True}, "inputs": [{"name": "text_input", "shape": [1], "datatype": "BYTES", "data": ["hello"]}], "outputs": [{"name": "text_output", "parameters": {"binary_data": False}}]}
+    whole = json.dumps(header).encode()
+    random.seed(7)
+    seen = set()
+    for _ in range(500):
+        b = bytearray(whole)
+        for _ in range(random.randint(1, 3)):
+            at = random.randrange(len(b))
+            match random.randrange(3):
+                case 0:
+                    b[at] = random.randrange(256)
+                case 1:
+                    b[at:at] = random.choice([b"{", b"[", b'"', b"}", b"]", b",", b"1e999", b"null", b"-", b"\\u"])
+                case 2:
+                    del b[at : at + random.randint(1, 8)]
+        headers = {"Inference_Header_Content_Length": str(random.choice([len(b), len(b) - 5, len(b) + 5]))} if random.random() < 0.3 else {}
+        status, _, answer = post(f"/v2/models/{MODEL}/infer", bytes(b), **headers)
+        seen.add(status)
+        assert status == 200 or json.loads(answer)["error"], answer
+    equal(seen, {200, 400})
+
+
 def lies_about_lengths():
     path = f"/v2/models/{MODEL}/infer"
     header = json.dumps({"inputs": [{"name": "text_input", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": 9}}]}).encode()
@@ -224,5 +271,5 @@ def metrics():
 
 run(
     live_and_ready, metadata, config, index, statistics, unknown_model, not_served, binary_and_json, parameters, not_utf8, compressed,
-    asynchronous, asyncio_too, errors, lies_about_lengths, names_with_slashes, generate, generate_errors, metrics,
+    asynchronous, asyncio_too, errors, failing_engines, broken_bodies, lies_about_lengths, names_with_slashes, generate, generate_errors, metrics, overloaded,
 )

@@ -53,7 +53,7 @@ func TestSettings(t *testing.T) {
 	s.program = start(t, []string{
 		"DYN_KSERVE_GRPC_SERVER=1", "DYN_HTTP_PORT=" + ports[0], "DYN_GRPC_PORT=" + ports[1], "DYN_GRPC_METRICS_PORT=" + ports[2],
 		"DYN_GRPC_STREAM_ERROR_MODE=status", "DYN_GRPC_MAX_MESSAGE_BYTES=65536", "DYN_GRPC_STREAM_MAX_INFLIGHT=1", "DYN_GRPC_REFLECTION=0",
-		"DYN_GRPC_INITIAL_CONNECTION_WINDOW_SIZE=4194304", "DYN_DISABLE_FRONTEND_NVEXT=1",
+		"DYN_GRPC_INITIAL_CONNECTION_WINDOW_SIZE=4194304", "DYN_DISABLE_FRONTEND_NVEXT=1", "DYN_HTTP_BODY_LIMIT_MB=1",
 	}, "serve", "--speedup-ratio", "0", "--mock-script", "script.yaml",
 		"--request-template", written(t, "template.json", `{"model": "`+demo+`", "temperature": 0, "max_completion_tokens": 7}`))
 	s.waitFor(t, s.url+"/ready", http.StatusOK)
