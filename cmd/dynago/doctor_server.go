@@ -62,13 +62,28 @@ func (c *doctorCommand) examineServer(ctx context.Context) *examination {
 	for _, m := range models.Data {
 		begin, out := time.Now(), completed{}
 		body := map[string]any{"model": m.ID, "max_tokens": 4, "messages": []map[string]string{{"role": "user", "content": "Say hello."}}}
-		if err := call("POST", "/v1/chat/completions", body, &out); err != nil {
+		err := call("POST", "/v1/chat/completions", body, &out)
+		if err != nil && strings.Contains(err.Error(), "takes tensors") {
+			x.tensors(m.ID, call)
+			continue
+		}
+		if err != nil {
 			x.find(cannotServe, "generate", "Examine its engines with dynago doctor and their addresses.", "Model %s does not answer: %s.", m.ID, told(err))
 			continue
 		}
 		x.find(fine, "generate", "", "Model %s answers: %d tokens after %s.", m.ID, out.Usage.Completion, time.Since(begin).Round(time.Millisecond))
 	}
 	return x
+}
+
+// tensors looks whether clients can reach a model that takes tensors. What it would
+// take is not known here, so that it is not asked.
+func (x *examination) tensors(model string, call func(method, path string, in, out any) error) {
+	if err := call("GET", "/v2", nil, &struct{}{}); err != nil {
+		x.find(degraded, "tensors", "Start the server with --kserve-grpc-server, or with --kserve-rest.", "Model %s takes tensors, and the protocol for them is turned off.", model)
+		return
+	}
+	x.find(fine, "tensors", "", "Model %s takes tensors and is ready; it was not asked.", model)
 }
 
 // roster looks at the workers of a server and where they come from.

@@ -268,3 +268,20 @@ func certify(t *testing.T, dir string) *x509.CertPool {
 	pool.AppendCertsFromPEM(cert)
 	return pool
 }
+
+// A model of tensors cannot be asked for a text, and is not found at fault for it.
+func TestDoctorOfTensors(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{nil, 1, "degraded tensors: Model echo takes tensors, and the protocol for them is turned off."},
+		{[]string{"--kserve-rest"}, 0, "fine tensors: Model echo takes tensors and is ready; it was not asked."},
+	} {
+		p := serve(t, append([]string{"--workers", "1", "--speedup-ratio", "0", "--tensor-echo", "echo"}, c.args...)...)
+		d := doctor(t, "--server", p.url)
+		d.says(t, c.code, c.says, "fine generate: Model dynago/demo answers")
+	}
+}
