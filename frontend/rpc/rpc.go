@@ -109,6 +109,9 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.UnaryInterceptor(s.serveCall), grpc.StreamInterceptor(s.serveStream),
 		grpc.NumStreamWorkers(keptStacks),
 	}
+	if d := s.Frontend.HeaderTimeout; d > 0 {
+		list = append(list, grpc.ConnectionTimeout(d)) // to say who one is takes no longer here than there
+	}
 	if s.TLS != nil {
 		list = append(list, grpc.Creds(credentials.NewTLS(s.TLS)))
 	}
