@@ -14,7 +14,7 @@ import (
 
 // Triton's own benchmark measures models of text and of tensors.
 func TestPerfAnalyzer(t *testing.T) {
-	const echo = "example/echo"
+	const tensors = "example/echo"
 	web := func(s *server) string { return strings.TrimPrefix(s.url, "http://") }
 	rpc := func(s *server) string { return s.grpc }
 	for name, c := range map[string]struct {
@@ -29,13 +29,13 @@ func TestPerfAnalyzer(t *testing.T) {
 		"stream":         {demo, `{"text_input": ["dummy input"], "streaming": [true]}`, rpc, []string{"-i", "grpc", "--async", "--streaming", "--request-parameter", "max_tokens:8:int"}, 3},
 		"stream, folded": {demo, `{"text_input": ["dummy input"], "streaming": [false]}`, rpc, []string{"-i", "grpc", "--async", "--streaming"}, 1},
 		"http":           {demo, `{"text_input": ["dummy input"]}`, web, []string{"-i", "http"}, 1},
-		"tensors":        {echo, `{"input": {"content": ["a", "", "c"], "shape": [3]}}`, rpc, []string{"-i", "grpc", "--async", "--streaming"}, 2},
-		"tensors, http":  {echo, `{"input": {"content": ["a", "", "c"], "shape": [3]}}`, web, []string{"-i", "http"}, 1},
+		"tensors":        {tensors, `{"input": {"content": ["a", "", "c"], "shape": [3]}}`, rpc, []string{"-i", "grpc", "--async", "--streaming"}, 2},
+		"tensors, http":  {tensors, `{"input": {"content": ["a", "", "c"], "shape": [3]}}`, web, []string{"-i", "http"}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var s *server
-			if c.model == echo {
-				s = serve(t, "--engine", worker(t, echo))
+			if c.model == tensors {
+				s = serve(t, "--engine", worker(t, tensors))
 			} else {
 				s = mock(t)
 			}

@@ -193,12 +193,23 @@ func (s *server) waitFor(t testing.TB, url string, status int) {
 
 var grpcAddress = regexp.MustCompile(`grpc://127\.0\.0\.1:\d+`)
 
+// echo starts a worker that gives tensors back.
+func echo(t testing.TB, model string) *program {
+	t.Helper()
+	return start(t, nil, "worker", "--engine", "echo", "--model-name", model, "--listen", "127.0.0.1:0")
+}
+
+// address is where a worker says that it listens.
+func (p *program) address(t testing.TB) string {
+	t.Helper()
+	p.eventually(t, "the worker says where it listens", func() bool { return grpcAddress.MatchString(p.printed()) })
+	return grpcAddress.FindString(p.printed())
+}
+
 // worker starts a worker that gives tensors back, and returns its address.
 func worker(t testing.TB, model string) string {
 	t.Helper()
-	p := start(t, nil, "worker", "--engine", "echo", "--model-name", model, "--listen", "127.0.0.1:0")
-	p.eventually(t, "the worker says where it listens", func() bool { return grpcAddress.MatchString(p.printed()) })
-	return grpcAddress.FindString(p.printed())
+	return echo(t, model).address(t)
 }
 
 // python runs a suite of a client, and makes a subtest of each case.

@@ -22,10 +22,10 @@ func TestText(t *testing.T) {
 
 // The same before models of tensors.
 func TestTensors(t *testing.T) {
-	const echo = "example/echo"
+	const model = "example/echo"
 	for _, suite := range []string{"grpc_tensors", "http_tensors"} {
 		t.Run(suite, func(t *testing.T) {
-			serve(t, "--engine", worker(t, echo)).python(t, suite, "DYNAGO_MODEL="+echo, "DYNAGO_ECHO="+echo)
+			serve(t, "--engine", worker(t, model)).python(t, suite, "DYNAGO_MODEL="+model, "DYNAGO_ECHO="+model)
 		})
 	}
 }
