@@ -309,6 +309,35 @@ func TestInferEnds(t *testing.T) {
 	}
 }
 
+// A worker that falls silent in the middle is given up as well, however slowly its
+// client reads.
+func TestInferFallsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScorer(func(ctx context.Context, r *engine.TensorRequest, yield func(*engine.TensorResponse, error) bool) {
+			for range 2 {
+				time.Sleep(time.Second)
+				echo(ctx, r, yield)
+			}
+			hang(ctx, r, yield)
+		})
+		h := newHouse(t, pipeline.Config{MigrationLimit: 1, Limits: pipeline.Limits{FirstItem: time.Minute, Inactivity: 3 * time.Second}}, s)
+		began, n := time.Now(), 0
+		for _, err := range h.Infer(t.Context(), inference(vector("a", 1))) {
+			if n++; n < 3 {
+				time.Sleep(time.Minute) // the client's time
+				continue
+			}
+			if engine.KindOf(err) != engine.ResponseTimeout || time.Since(began) != 2*time.Minute+5*time.Second {
+				t.Errorf("after %v: %v", time.Since(began), err)
+			}
+		}
+		if n != 3 || s.calls.Load() != 1 {
+			t.Errorf("%d items, %d calls", n, s.calls.Load())
+		}
+		h.released(t)
+	})
+}
+
 // Of several workers one is chosen that has little to do, that may be chosen, and that
 // the client will have.
 func TestInferChooses(t *testing.T) {
