@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/internal/fake/ollama"
 	pb "github.com/dynago/dynago/internal/gen/inferencepb"
 )
 
@@ -140,7 +142,39 @@ func TestKServeExtension(t *testing.T) {
 	}
 }
 
-// A response for each token, the last of which says how it ended.
+// A server of texts alone serves KServe as well, and refuses in its own words.
+func TestKServeByTexts(t *testing.T) {
+	script, err := mock.LoadScript(strings.NewReader("default:\n  emit: \" upon a time\"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := mock.DefaultArgs()
+	args.SpeedupRatio = 0
+	f, err := ollama.New(ollama.Config{Mock: mock.Config{Model: "tiny", Args: args, Script: script}, Made: 1024})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	p, client := kserved(t, "--engine", "ollama="+host(t, f).URL+",model=tiny,context_length=512,load.interval=20ms")
+	p.ready("tiny")
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	call := completion("a", "Once", false)
+	call.ModelName = "tiny"
+	out, err := client.ModelInfer(ctx, call)
+	if err != nil || string(out.Outputs[0].Contents.BytesContents[0]) != " upon a " || string(out.Outputs[1].Contents.BytesContents[0]) != "length" {
+		t.Error(out, err)
+	}
+	call = completion("b", strings.Repeat("x ", 600), false)
+	call.ModelName = "tiny"
+	_, err = client.ModelInfer(ctx, call)
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "the input length exceeds the context length") {
+		t.Error(err)
+	}
+}
+
+// A response for each token, the last of which says how it ended. What the model has no
+// room for is refused in the words of completions.
 func TestKServeDeltas(t *testing.T) {
 	_, client := kserved(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -148,6 +182,10 @@ func TestKServeDeltas(t *testing.T) {
 	whole, err := client.ModelInfer(ctx, with(completion("a", "Hi", false), map[string]any{"temperature": "0"}))
 	if err != nil {
 		t.Fatal(err)
+	}
+	_, err = client.ModelInfer(ctx, completion("a", strings.Repeat("river ", 40_000), false))
+	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "maximum context length is 32768 tokens") {
+		t.Error(err)
 	}
 	stream, err := client.ModelStreamInfer(ctx)
 	if err != nil {
