@@ -20,7 +20,8 @@ import (
 
 // What a client wants to know besides its answer is told by events of their own, of
 // kind [chat.Aside], ahead of the event that comes from the same item of its worker.
-// Who asks for nothing has no asides, and pays one comparison an item.
+// Who asks for nothing has no asides, and pays one comparison an item. What a trace is
+// told comes from the same looks at the clock.
 
 // asides gather what one choice has to tell. They are for the goroutine of their
 // choice. A nil one wants nothing.
@@ -31,10 +32,12 @@ type asides struct {
 	prefill  *kv.Target // that has computed the prompt for another worker; or nil
 	at, told whereabouts
 
-	arrived, sent, computed, first, last time.Time
-	data                                 []json.RawMessage // of the engine, not told yet
-	likely                               []engine.Logprob
-	dropped                              []uint32 // of text that nobody sees
+	arrived time.Time
+	course  *Course           // its own, or that of a trace
+	traced  bool              // it is that of a trace
+	data    []json.RawMessage // of the engine, not told yet
+	likely  []engine.Logprob
+	dropped []uint32 // of text that nobody sees
 }
 
 // whereabouts are the workers of an answer; the zero value is nowhere.
@@ -44,14 +47,18 @@ type whereabouts struct {
 }
 
 // asidesOf returns the asides of one choice of a request.
-func asidesOf(r *Request) *asides {
+func asidesOf(r *Request, index int) *asides {
 	const here = nvext.WantWorkerID | nvext.WantTiming | nvext.WantRoutedExperts | nvext.WantEngineData |
 		nvext.WantCompletionTokenIDs | nvext.WantPromptLogprobs
-	want := r.Ext.Fields()
-	if !want.Has(here) {
+	want := r.Ext.Fields() & here
+	course := r.course(index)
+	switch {
+	case course != nil:
+		return &asides{want: want, notes: r.Notes, arrived: r.Arrived, course: course, traced: true}
+	case want == 0:
 		return nil
 	}
-	return &asides{want: want, notes: r.Notes, arrived: r.Arrived}
+	return &asides{want: want, notes: r.Notes, arrived: r.Arrived, course: new(Course)}
 }
 
 // annotate notes what a client wants to know of its prompt before the answer. Only the
@@ -72,7 +79,7 @@ func annotate(r *Request, built *prompt.Prompt) {
 
 // now returns the time, if somebody wants to know.
 func (a *asides) now() time.Time {
-	if !a.want.Has(nvext.WantTiming) {
+	if !a.traced && !a.want.Has(nvext.WantTiming) {
 		return time.Time{}
 	}
 	return time.Now()
@@ -81,15 +88,15 @@ func (a *asides) now() time.Time {
 // attempt begins another attempt. What was measured of one that has not answered does
 // not count.
 func (a *asides) attempt() {
-	if a != nil && a.first.IsZero() {
-		a.sent, a.computed = time.Time{}, time.Time{}
+	if a != nil && a.course.First.IsZero() {
+		a.course.Sent, a.course.Computed = time.Time{}, time.Time{}
 	}
 }
 
 // asked notes that a worker is asked: the first of an attempt computes the prompt.
 func (a *asides) asked() {
-	if a != nil && a.sent.IsZero() {
-		a.sent = a.now()
+	if a != nil && a.course.Sent.IsZero() {
+		a.course.Sent = a.now()
 	}
 }
 
@@ -103,8 +110,8 @@ func (a *asides) legs(prefill *kv.Target) {
 
 // prefilled notes when the prompt was computed for another worker.
 func (a *asides) prefilled(at time.Time) {
-	if a != nil && a.computed.IsZero() {
-		a.computed = at
+	if a != nil && a.course.Computed.IsZero() {
+		a.course.Computed = at
 	}
 }
 
@@ -114,6 +121,7 @@ func (a *asides) delta(d *engine.Delta, from kv.Target) {
 		return
 	}
 	a.item(len(d.TokenIDs), d.Finish != engine.Running, from)
+	a.course.Finish = d.Finish
 	if len(d.EngineData) > 0 && a.want.Has(nvext.WantEngineData|nvext.WantRoutedExperts) {
 		a.data = append(a.data, d.EngineData)
 	}
@@ -131,11 +139,14 @@ func (a *asides) item(tokens int, last bool, from kv.Target) {
 	if a.prefill != nil {
 		a.at.prefill = *a.prefill
 	}
-	if tokens > 0 && a.first.IsZero() {
-		a.first = a.now()
+	if a.traced {
+		a.course.Placed, a.course.Prefill, a.course.Decode = true, a.at.prefill, a.at.decode
 	}
-	if last && a.last.IsZero() {
-		a.last = a.now()
+	if tokens > 0 && a.course.First.IsZero() {
+		a.course.First = a.now()
+	}
+	if last && a.course.Last.IsZero() {
+		a.course.Last = a.now()
 	}
 }
 
@@ -151,6 +162,12 @@ func (a *asides) drop(e *chat.Event) {
 // nothing: an answer begins with it.
 func (a *asides) ahead(j *job, e *chat.Event) (list []chat.Event) {
 	if a == nil || e.Kind == chat.Start {
+		return nil
+	}
+	if e.Kind == chat.Finished && a.course.Last.IsZero() {
+		a.course.Last = a.now()
+	}
+	if a.want == 0 {
 		return nil
 	}
 	if len(a.dropped) > 0 {
@@ -174,7 +191,7 @@ func (a *asides) ahead(j *job, e *chat.Event) (list []chat.Event) {
 		tell(nvext.MemberPromptLogprobs, j.likelihoods(a.likely))
 	}
 	if a.want.Has(nvext.WantTiming) {
-		tell(nvext.MemberTiming, a.timing(e.Usage.Output))
+		tell(nvext.MemberTiming, marshal(a.course.Timing(a.arrived, e.Usage.Output, a.notes)))
 	}
 	return list
 }
@@ -214,33 +231,6 @@ func (a *asides) engine(data json.RawMessage, tell func(name string, value []byt
 	if a.want.Has(nvext.WantEngineData) {
 		tell(nvext.MemberEngineData, data)
 	}
-}
-
-// timing tells how long it took until the answer has finished, with so many tokens.
-func (a *asides) timing(tokens int) []byte {
-	if a.last.IsZero() {
-		a.last = a.now()
-	}
-	t := nvext.Timing{
-		PrefillWait: between(a.arrived, a.sent), Prefill: between(a.sent, a.first), TTFT: between(a.arrived, a.first),
-		Total: between(a.arrived, a.last), KVTransfer: between(a.computed, a.first),
-	}
-	if !a.arrived.IsZero() {
-		t.RequestReceived = new(a.arrived.UnixMilli())
-	}
-	if all := between(a.first, a.last); all != nil && tokens > 1 {
-		t.ITL = new(*all / float64(tokens-1))
-		t.AverageITL = t.ITL
-	}
-	if n := a.notes; !a.sent.IsZero() { // it was placed
-		t.Queue, t.Routing = milliseconds(n.Queue), milliseconds(n.Routing)
-		t.QueueDepth = new(n.Waiting)
-		t.RouterQueueDepth = t.QueueDepth
-		if n.Blocks > 0 {
-			t.KVHitRate = new(min(1, float64(n.Overlap)/float64(n.Blocks)))
-		}
-	}
-	return marshal(&t)
 }
 
 // between returns a time in milliseconds, or nil if one of its ends is missing.

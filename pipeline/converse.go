@@ -42,13 +42,14 @@ func (p *Pipeline) prepareChat(r *Request, k int, card *engine.Card) (jobs, erro
 		stop.MaxTokens = *s.MaxTokens
 	}
 	n := s.Choices()
+	r.traces(nil, 0) // the worker alone knows the prompt's tokens
 	shared := share(n)
 	all := make(jobs, n)
 	for i := range all {
 		all[i] = &job{
 			p: p, request: r, names: view.names, model: model, prompt: &prompt.Prompt{Stop: stop},
 			choice: k*n + i, index: i, booking: shared, door: engine.InputChat, outline: outline,
-			asides: asidesOf(r),
+			asides: asidesOf(r, i),
 		}
 	}
 	return all, nil

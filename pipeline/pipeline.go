@@ -332,10 +332,11 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 	annotate(r, built)
 
 	n := r.Chat.Sampling.Choices()
+	r.traces(built.IDs, card.BlockSize)
 	shared := share(n)
 	all := make(jobs, n)
 	for i := range all {
-		all[i] = &job{p: p, request: r, names: view.names, model: model, prompt: built, choice: k*n + i, index: i, booking: shared, door: door, pinnedBy: wishes.by, asides: asidesOf(r)}
+		all[i] = &job{p: p, request: r, names: view.names, model: model, prompt: built, choice: k*n + i, index: i, booking: shared, door: door, pinnedBy: wishes.by, asides: asidesOf(r, i)}
 	}
 	all[0].told = p.reuse(r, model, built, len(asked.Turns))
 	if !r.Background && !onlyAsks(r) {

@@ -35,6 +35,8 @@ type Request struct {
 	// the one before it, in Notes.
 	Debug bool
 
+	// Traced, if not nil, is filled on the way for a trace. It must not be shared.
+	Traced *Traced
 	// Notes is filled on the way and may be read once the first event or the
 	// error has come. It is nil if nobody wants to know.
 	Notes *Notes
