@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 
 	"github.com/dynago/dynago/frontend"
 	"github.com/dynago/dynago/frontend/rpc"
@@ -51,8 +52,13 @@ func (s *kserveSettings) open(host string, http net.Listener, id *identity, log 
 		return k, nil
 	}
 	var err error
-	if k.grpc, err = ask(host, s.Port, grpcPort, "--grpc-port", log); err != nil {
-		return nil, err
+	if s.Port == nil && id == nil {
+		k.handed = rpc.NewHanded(http.Addr())
+	}
+	if k.handed == nil || http.Addr().(*net.TCPAddr).Port != grpcPort {
+		if k.grpc, err = ask(host, s.Port, grpcPort, "--grpc-port", log); err != nil {
+			return nil, err
+		}
 	}
 	side := s.SidePort
 	if side != nil && *side == 0 {
@@ -61,9 +67,6 @@ func (s *kserveSettings) open(host string, http net.Listener, id *identity, log 
 	if k.side, err = ask(host, side, sidePort, "--grpc-metrics-port", log); err != nil {
 		k.close()
 		return nil, err
-	}
-	if s.Port == nil && id == nil {
-		k.handed = rpc.NewHanded(http.Addr())
 	}
 	return k, nil
 }
@@ -118,8 +121,11 @@ func (k *kserveServer) serve(front *frontend.Server, failed chan<- error, log *s
 
 // announce prints where to reach it.
 func (k *kserveServer) announce(out io.Writer) {
-	if k.grpc != nil {
-		fmt.Fprintf(out, "  kserve   %s (gRPC)\n", k.grpc.Addr())
+	switch {
+	case k.grpc != nil:
+		fmt.Fprintf(out, "  kserve   %s (gRPC)\n", strings.TrimPrefix(baseURL(k.grpc), "http://"))
+	case k.handed != nil:
+		fmt.Fprintln(out, "  kserve   gRPC on the same port")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -31,12 +32,12 @@ import (
 	pb "github.com/dynago/dynago/internal/gen/inferencepb"
 )
 
-// take takes a port, or learns that somebody has it already.
-func take(t *testing.T, port int) int {
+// take takes a port.
+func take(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return port
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
 	return l.Addr().(*net.TCPAddr).Port
@@ -46,23 +47,26 @@ func take(t *testing.T, port int) int {
 func TestKServeTakenPort(t *testing.T) {
 	for _, flag := range []string{"--grpc-port", "--grpc-metrics-port"} {
 		var out, errs bytes.Buffer
-		args := []string{"serve", "--http-port", "0", "--kserve-grpc-server", "--grpc-port", "0", flag, fmt.Sprint(take(t, 0))}
+		args := []string{"serve", "--http-port", "0", "--kserve-grpc-server", "--grpc-port", "0", flag, fmt.Sprint(take(t))}
 		if code := run(args, outlet{&out, &errs}); code != 1 || !strings.Contains(errs.String(), "is taken by another program: choose another port with "+flag) {
 			t.Errorf("%s: exit code %d: %s", flag, code, errs.String())
 		}
 	}
 }
 
-// A usual port may be taken, and the HTTP port takes gRPC as well.
-func TestKServeOnHTTPPort(t *testing.T) {
-	take(t, grpcPort)
-	take(t, sidePort)
-	p := serve(t, "--kserve-grpc-server", "--speedup-ratio", "0")
-	for _, want := range []string{"127.0.0.1:8001 is taken by another program", "127.0.0.1:8788 is taken by another program"} {
-		if !strings.Contains(p.log.String(), want) {
-			t.Errorf("nothing in the log of %q", want)
-		}
+// A usual port may be taken.
+func TestKServeTakenUsualPort(t *testing.T) {
+	var log bytes.Buffer
+	port := take(t)
+	l, err := ask("127.0.0.1", nil, port, "--grpc-port", slog.New(slog.NewTextHandler(&log, nil)))
+	if l != nil || err != nil || !strings.Contains(log.String(), fmt.Sprintf("127.0.0.1:%d is taken by another program: choose another port with --grpc-port", port)) {
+		t.Errorf("%v %v\n%s", l, err, &log)
 	}
+}
+
+// Where no port was asked for, the HTTP port takes gRPC as well.
+func TestKServeOnHTTPPort(t *testing.T) {
+	p := serve(t, "--kserve-grpc-server", "--grpc-metrics-port", fmt.Sprint(freePorts(t, 1)), "--speedup-ratio", "0")
 	client := kserveClient(t, strings.TrimPrefix(p.url, "http://"))
 	if out, err := client.ModelInfer(t.Context(), completion("1", "Name three rivers.", false)); err != nil || len(out.GetOutputs()) != 2 {
 		t.Errorf("%v %v", out, err)
@@ -283,5 +287,28 @@ func TestDoctorOfTensors(t *testing.T) {
 		p := serve(t, append([]string{"--workers", "1", "--speedup-ratio", "0", "--tensor-echo", "echo"}, c.args...)...)
 		d := doctor(t, "--server", p.url)
 		d.says(t, c.code, c.says, "fine generate: Model dynago/demo answers")
+	}
+}
+
+// at is a listener that is somewhere, and listens nowhere.
+type at struct {
+	net.Listener
+	port int
+}
+
+func (a at) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: a.port} }
+
+// Where HTTP has the usual port of gRPC, that port serves both, and nobody complains
+// that it is taken.
+func TestKServeWithHTTPOnUsualPort(t *testing.T) {
+	var log bytes.Buffer
+	s := &kserveSettings{GRPC: true, SidePort: new(freePorts(t, 1))}
+	k, err := s.open("127.0.0.1", at{port: grpcPort}, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.close()
+	if k.grpc != nil || k.handed == nil || log.Len() > 0 {
+		t.Errorf("%+v\n%s", k, &log)
 	}
 }

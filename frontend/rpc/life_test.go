@@ -2,6 +2,8 @@ package rpc_test
 
 import (
 	"context"
+	"encoding/binary"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -280,5 +282,57 @@ func TestHandedOver(t *testing.T) {
 	here.SetReadDeadline(time.Now().Add(10 * time.Second)) //nolint:errcheck // a pipe has deadlines
 	if _, err := here.Read(make([]byte, 1)); err == nil || os.IsTimeout(err) {
 		t.Error(err)
+	}
+}
+
+// The windows are those that were set; the one that was not is as large as it would
+// have been.
+func TestWindows(t *testing.T) {
+	for name, c := range map[string]struct{ stream, conn, wantStream, wantConn int }{
+		"neither": {0, 0, 0, 0},
+		"stream":  {1 << 18, 0, 1 << 18, 1 << 20},
+		"conn":    {0, 1 << 21, 1 << 20, 1 << 21},
+		"both":    {1 << 17, 1 << 19, 1 << 17, 1 << 19},
+	} {
+		t.Run(name, func(t *testing.T) {
+			front, err := frontend.New(frontend.Config{Backend: &fake{}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := rpc.New(rpc.Config{Frontend: front, StreamWindow: int32(c.stream), ConnWindow: int32(c.conn)})
+			defer server.Close()
+			l := rpc.NewHanded(&net.TCPAddr{})
+			go server.Serve(l) //nolint:errcheck // it ends with the server
+			here, there := net.Pipe()
+			defer here.Close()
+			l.Give(there)
+			// The preface, settings without any, and a ping, whose answer ends what is sent
+			// at the beginning.
+			go io.WriteString(here, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00\x00\x00\x08\x06\x00\x00\x00\x00\x00password") //nolint:errcheck // reading fails as well
+			stream, conn := 0, 0
+			for kind := byte(0); kind != 6; {
+				head := make([]byte, 9)
+				if _, err := io.ReadFull(here, head); err != nil {
+					t.Fatal(err)
+				}
+				body := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
+				if _, err := io.ReadFull(here, body); err != nil {
+					t.Fatal(err)
+				}
+				switch kind = head[3]; kind {
+				case 4: // settings
+					for ; len(body) >= 6; body = body[6:] {
+						if binary.BigEndian.Uint16(body) == 4 {
+							stream = int(binary.BigEndian.Uint32(body[2:]))
+						}
+					}
+				case 8: // window update
+					conn = 65535 + int(binary.BigEndian.Uint32(body))
+				}
+			}
+			if stream != c.wantStream || conn != c.wantConn {
+				t.Errorf("stream %d, connection %d, want %d and %d", stream, conn, c.wantStream, c.wantConn)
+			}
+		})
 	}
 }
