@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/internal/gen/inferencepb"
 	"github.com/dynago/dynago/kserve"
@@ -137,11 +139,13 @@ func TestFromBytes(t *testing.T) {
 		{[]*inferencepb.ModelInput{input(number, false, -1)}, 0, "abc", nil, "", "must be a multiple of 2"},
 		{[]*inferencepb.ModelInput{input(text, false, 2)}, 0, "abc", nil, "", "expected 2 elements, got 1"},
 		{[]*inferencepb.ModelInput{input(number, false, -1, -1)}, 0, "abcd", nil, "", "several dimensions of any length"},
+		{[]*inferencepb.ModelInput{input(number, false, -1, 0)}, 0, "", nil, "", "negative dimension"},
 		{[]*inferencepb.ModelInput{input(0, false, 1)}, 0, "abcd", nil, "", "Invalid data type 'INVALID'"},
 		{[]*inferencepb.ModelInput{input(number, false, 1), input(number, false, 1)}, 0, "abcd", nil, "", "model 'm' has 2"},
 		{nil, 0, "abcd", nil, "", "model 'm' has none"},
 	} {
 		config := &inferencepb.ModelConfig{Name: "m", Input: c.inputs, MaxBatchSize: c.batch}
+		before := proto.Clone(config)
 		r, form, err := kserve.FromBytes([]byte(c.body), config)
 		if err == nil {
 			_, err = r.Tensors()
@@ -159,8 +163,8 @@ func TestFromBytes(t *testing.T) {
 		if _, tail, err := kserve.ToJSON(nil, &kserve.Response{Outputs: r.Inputs}, form); err != nil || len(tail) != 1 {
 			t.Errorf("%+v: answered by %v %v", c, tail, err)
 		}
-		if len(c.inputs[0].Dims) > 0 && c.inputs[0].Dims[0] == -1 && c.shape[0] == -1 {
-			t.Errorf("the configuration was changed")
+		if !proto.Equal(before, config) {
+			t.Errorf("the configuration became %v", config)
 		}
 	}
 }
@@ -236,6 +240,23 @@ func TestJSONAllocations(t *testing.T) {
 		if most := uint64(len(r.Inputs[0].Data) + len(body)/8 + 64<<10); pieces > 100 || size > most {
 			t.Errorf("%s: %d pieces of %d bytes together, want at most %d", datatype, pieces, size, most)
 		}
+	}
+}
+
+// A shape that claims more than there is costs nothing.
+func TestJSONClaims(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	r, _, err := kserve.FromJSON([]byte(`{"inputs":[{"name":"x","datatype":"FP64","shape":[1000000000000],"data":[1]}]}`), -1)
+	runtime.ReadMemStats(&after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Tensors(); err == nil {
+		t.Error("it passes")
+	}
+	if size := after.TotalAlloc - before.TotalAlloc; size > 64<<10 {
+		t.Errorf("it took %d bytes", size)
 	}
 }
 

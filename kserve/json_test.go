@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -78,6 +80,30 @@ func TestJSONData(t *testing.T) {
 		}
 		if got := request.Inputs[0].Data; !bytes.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", body, got, c.want)
+		}
+	}
+}
+
+// Numbers that lie next to the middle between two of FP32 are rounded once, not first
+// to FP64 and then again.
+func TestJSONRounds(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	const n = 20_000
+	var list []string
+	for range n {
+		bits := 0x3f000000 + random.Uint32N(1<<24) // from 0.5 to 2
+		middle := (float64(math.Float32frombits(bits)) + float64(math.Float32frombits(bits+1))) / 2
+		list = append(list, strconv.FormatFloat(middle, 'f', 12+random.IntN(4), 64))
+	}
+	body := fmt.Sprintf(`{"inputs":[{"name":"x","datatype":"FP32","shape":[%d],"data":[%s]}]}`, n, strings.Join(list, ","))
+	r, _, err := kserve.FromJSON([]byte(body), -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range list {
+		want, _ := strconv.ParseFloat(text, 32)
+		if got := math.Float32frombits(binary.LittleEndian.Uint32(r.Inputs[0].Data[4*i:])); got != float32(want) {
+			t.Fatalf("%s became %v, want %v", text, got, float32(want))
 		}
 	}
 }
@@ -167,6 +193,18 @@ func TestJSONRequest(t *testing.T) {
 	}
 }
 
+// Of a member that is repeated the last counts, with what was wrong with it alone.
+func TestJSONRepeats(t *testing.T) {
+	const bad, good = `"inputs":[{"name":"x","datatype":"INT8","shape":[9],"data":[1]}]`, `"inputs":[{"name":"y","datatype":"INT8","shape":[1],"data":[2]}]`
+	r, _, err := kserve.FromJSON([]byte("{"+bad+","+good+"}"), -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.Tensors(); err != nil || len(got.Inputs) != 1 || got.Inputs[0].Name != "y" {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
 func TestJSONResponse(t *testing.T) {
 	response := &kserve.Response{
 		ID: "r", Model: "acme/m", Version: "1", Parameters: engine.Parameters{"b": 2.0, "a": "x\n", "c": uint64(math.MaxUint64), "d": int64(math.MinInt64), "e": false},
@@ -174,7 +212,7 @@ func TestJSONResponse(t *testing.T) {
 			{Name: "i", Datatype: "INT64", Shape: []int64{2}, Data: le([]int64{math.MinInt64, 1<<53 + 1})},
 			{Name: "u", Datatype: "UINT64", Shape: []int64{1}, Data: le([]uint64{math.MaxUint64})},
 			{Name: "b", Datatype: "BOOL", Shape: []int64{1, 2}, Data: []byte{1, 0}, Parameters: engine.Parameters{"k": true}},
-			{Name: "f", Datatype: "FP32", Shape: []int64{2}, Data: le([]float32{.1, 1e6})},
+			{Name: "f", Datatype: "FP32", Shape: []int64{3}, Data: le([]float32{.1, 1e6, float32(math.Copysign(0, -1))})},
 			{Name: "t", Datatype: "BYTES", Shape: []int64{2}, Data: elementsOf("", "\"é\x00")},
 			{Name: "none", Datatype: "FP64", Shape: []int64{0}},
 		},
@@ -184,7 +222,7 @@ func TestJSONResponse(t *testing.T) {
 		`{"name":"i","datatype":"INT64","shape":[2],"data":[-9223372036854775808,9007199254740993]},` +
 		`{"name":"u","datatype":"UINT64","shape":[1],"data":[18446744073709551615]},` +
 		`{"name":"b","datatype":"BOOL","shape":[1,2],"parameters":{"k":true},"data":[true,false]},` +
-		`{"name":"f","datatype":"FP32","shape":[2],"data":[0.1,1e+06]},` +
+		`{"name":"f","datatype":"FP32","shape":[3],"data":[0.1,1e+06,-0.0]},` +
 		`{"name":"t","datatype":"BYTES","shape":[2],"data":["","\"é\u0000"]},` +
 		`{"name":"none","datatype":"FP64","shape":[0],"data":[]}]}`
 	if err != nil || len(tail) > 0 || string(text) != want {

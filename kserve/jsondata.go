@@ -304,7 +304,7 @@ func (a *jsonArray) float32(token []byte) error {
 	f, ok := exact(token)
 	// A second rounding is wrong only where the first one ended half-way between two.
 	const half, below = 1 << 28, 1<<29 - 1
-	if !ok || math.Float64bits(f)&below == half || f != 0 && math.Abs(f) < 0x1p-126 {
+	if !ok || math.Float64bits(f)&below == half {
 		var err error
 		if f, err = a.float(token, 32); err != nil {
 			return err
