@@ -68,6 +68,9 @@ func (s *kserveSettings) open(host string, http net.Listener, id *identity, log 
 		k.close()
 		return nil, err
 	}
+	if k.side != nil {
+		k.side = id.over(k.side)
+	}
 	return k, nil
 }
 

@@ -204,8 +204,8 @@ func TestKServeTLS(t *testing.T) {
 			t.Errorf("%q: exit code %d: %s", args, code, errs.String())
 		}
 	}
-	port := freePorts(t, 1)
-	p := serve(t, "--kserve-grpc-server", "--grpc-port", fmt.Sprint(port), "--grpc-metrics-port", fmt.Sprint(freePorts(t, 1)), "--speedup-ratio", "0", "--tls-cert-path", cert, "--tls-key-path", key)
+	port := freePorts(t, 2)
+	p := serve(t, "--kserve-grpc-server", "--grpc-port", fmt.Sprint(port), "--grpc-metrics-port", fmt.Sprint(port+1), "--speedup-ratio", "0", "--tls-cert-path", cert, "--tls-key-path", key)
 	conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", port), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: pool})))
 	if err != nil {
 		t.Fatal(err)
@@ -232,6 +232,11 @@ func TestKServeTLS(t *testing.T) {
 			if err != nil || !strings.HasSuffix(text.String(), "data: [DONE]\n\n") || (resp.ProtoMajor == 2) != two {
 				t.Errorf("%s %v\n%s", resp.Proto, err, text.String())
 			}
+		}
+		if resp, err := client.Get(fmt.Sprintf("https://127.0.0.1:%d/live", port+1)); err != nil || resp.StatusCode != http.StatusOK {
+			t.Errorf("the side port: %v %v", resp, err)
+		} else {
+			resp.Body.Close()
 		}
 		transport.CloseIdleConnections()
 	}
