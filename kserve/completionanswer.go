@@ -76,9 +76,10 @@ func (c *Completion) Fold(events iter.Seq2[chat.Event, error]) (*Response, error
 }
 
 // Deltas returns the responses of a stream: one for each event that says something, as
-// soon as it comes, and one for the end of each choice. With several choices each
-// response has an element for every one of them, which is empty for those that say
-// nothing in it. An error of the answer ends them as it is.
+// soon as it comes, and one for the end of each choice, with the delta that is marked as
+// its last. With several choices each response has an element for every one of them,
+// which is empty for those that say nothing in it. An error of the answer ends them as
+// it is. Responses share what does not change, and nobody may write to them.
 func (c *Completion) Deltas(events iter.Seq2[chat.Event, error]) iter.Seq2[*Response, error] {
 	return func(yield func(*Response, error) bool) {
 		s := stream{c: c, choices: make([]choice, c.choices), says: make([]said, c.choices), extra: aside.New(c.Ext, c.choices)}
