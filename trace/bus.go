@@ -3,6 +3,7 @@ package trace
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -14,8 +15,8 @@ type Sink interface {
 	// Name is what metrics and logs call it: "file", "stderr", "otel".
 	Name() string
 	// Write takes records in the order in which they were published. It may hold them
-	// back for a while; what it cannot keep it drops, and returns why. It must return
-	// soon after ctx is done.
+	// back for a while, but not the slice. What it cannot keep it drops, and says how
+	// many by [Lost]. It must return soon after ctx is done.
 	Write(ctx context.Context, records []*Record) error
 	// Close writes what was held back and lets go of everything, within the time that
 	// ctx leaves.
@@ -31,6 +32,18 @@ type Ticker interface {
 	Tick(ctx context.Context) error
 }
 
+// Lost is the error of a sink that has dropped records.
+type Lost struct {
+	Records int
+	Err     error
+}
+
+// Error implements error.
+func (e *Lost) Error() string { return fmt.Sprintf("%d records are lost: %v", e.Records, e.Err) }
+
+// Unwrap returns why.
+func (e *Lost) Unwrap() error { return e.Err }
+
 // Bus carries records to sinks. Its zero value has none, and its methods may be called
 // at the same time.
 type Bus struct {
@@ -42,8 +55,9 @@ type Bus struct {
 // Status is what became of the records of one sink.
 type Status struct {
 	Sink string
-	// Published counts all records that were meant for it, Dropped those that it never
-	// got because it was too slow, and Failed the errors it has told.
+	// Published counts all records that were meant for it, Dropped those of them that it
+	// has not got, because it was too slow, or could not keep, and Failed the errors that
+	// it has told.
 	Published, Dropped, Failed uint64
 }
 
@@ -133,7 +147,7 @@ type worker struct {
 	deadline atomic.Pointer[context.Context]
 	err      error // of closing; set before done is closed
 
-	failed atomic.Uint64
+	failed, lost atomic.Uint64
 
 	mu   sync.Mutex
 	ring ring
@@ -152,7 +166,7 @@ func (w *worker) publish(r *Record) {
 func (w *worker) status() Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return Status{w.sink.Name(), w.ring.pushed, w.ring.dropped, w.failed.Load()}
+	return Status{w.sink.Name(), w.ring.pushed, w.ring.dropped + w.lost.Load(), w.failed.Load()}
 }
 
 // run brings what comes to the sink until it is told to stop, then the rest.
@@ -178,6 +192,7 @@ func (w *worker) run() {
 			ctx := *w.deadline.Load()
 			w.drain(ctx, batch, told)
 			w.err = w.sink.Close(ctx)
+			w.heed(w.err)
 			return
 		}
 	}
@@ -209,9 +224,25 @@ func (w *worker) heed(err error) {
 	if err == nil {
 		return
 	}
+	w.lost.Add(uint64(lost(err)))
 	if n := w.failed.Add(1); n&(n-1) == 0 {
-		w.log.Warn("trace sink fails, records are lost", "sink", w.sink.Name(), "error", err, "times", n)
+		w.log.Warn("trace sink fails", "sink", w.sink.Name(), "error", err, "times", n)
 	}
+}
+
+// lost adds up the records that an error, or those that it joins, says are lost.
+func lost(err error) (n int) {
+	switch e := err.(type) {
+	case *Lost:
+		return e.Records
+	case interface{ Unwrap() error }:
+		return lost(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			n += lost(err)
+		}
+	}
+	return n
 }
 
 // ring holds the newest records that were not taken yet.

@@ -1,0 +1,149 @@
+package trace
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+// segmentEnd is what the names of segments end with, behind a number.
+const segmentEnd = ".jsonl.gz"
+
+// segments are compressed files, one after the other. Each is a row of whole gzip
+// members: what stands before a torn one can be read.
+type segments struct {
+	config FileConfig
+	prefix string
+	next   uint64 // number of the segment after this one
+	out    *os.File
+	path   string
+	// bytes and lines are those of the segment, before compression and with those that
+	// are held back; written is how long the file is.
+	bytes, lines, written int64
+	member                bytes.Buffer
+	gz                    *gzip.Writer
+}
+
+func openSegments(c FileConfig) (file, error) {
+	s := &segments{config: c, prefix: strings.TrimSuffix(strings.TrimSuffix(c.Path, segmentEnd), ".jsonl") + "."}
+	var err error
+	if s.next, err = nextSegment(s.prefix); err != nil {
+		return nil, err
+	}
+	// The level does not matter much for lines that are so alike; the time does.
+	if s.gz, err = gzip.NewWriterLevel(&s.member, gzip.BestSpeed); err != nil {
+		return nil, err
+	}
+	return s, s.begin()
+}
+
+// nextSegment returns the number after the largest one that a segment with this
+// prefix has.
+func nextSegment(prefix string) (next uint64, err error) {
+	entries, err := os.ReadDir(filepath.Dir(prefix))
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		rest, ok := strings.CutPrefix(e.Name(), filepath.Base(prefix))
+		if !ok {
+			continue
+		}
+		digits, ok := strings.CutSuffix(rest, segmentEnd)
+		if !ok || len(digits) < 6 || digits[0] == '+' {
+			continue
+		}
+		if n, err := strconv.ParseUint(digits, 10, 63); err == nil {
+			next = max(next, n+1)
+		}
+	}
+	return next, nil
+}
+
+// begin creates a segment where there is nothing of its name yet.
+func (s *segments) begin() error {
+	for {
+		path := fmt.Sprintf("%s%06d%s", s.prefix, s.next, segmentEnd)
+		out, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+		if errors.Is(err, fs.ErrExist) {
+			s.next++
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		s.next++
+		s.out, s.path, s.bytes, s.lines, s.written = out, path, 0, 0, 0
+		return nil
+	}
+}
+
+// room implements [file]: a line that is too much for a segment opens another one,
+// and has it for itself if it is too long for any.
+func (s *segments) room(length int, flush func() error) (err error) {
+	full := s.bytes+int64(length) > s.config.RollBytes || s.config.RollLines > 0 && s.lines >= s.config.RollLines
+	if s.lines > 0 && full {
+		err = errors.Join(flush(), s.end())
+	}
+	s.bytes += int64(length)
+	s.lines++
+	return err
+}
+
+// end closes a segment. The next line begins another one.
+func (s *segments) end() error {
+	if s.out == nil {
+		s.bytes, s.lines = 0, 0
+		return nil
+	}
+	out := s.out
+	s.out, s.bytes, s.lines = nil, 0, 0
+	return settle(out)
+}
+
+// write appends one member.
+func (s *segments) write(lines []byte) error {
+	if s.out == nil {
+		bytes, count := s.bytes, s.lines
+		if err := s.begin(); err != nil {
+			return err
+		}
+		s.bytes, s.lines = bytes, count
+	}
+	s.member.Reset()
+	s.gz.Reset(&s.member)
+	if _, err := s.gz.Write(lines); err != nil {
+		return err
+	}
+	if err := s.gz.Close(); err != nil {
+		return err
+	}
+	n, err := s.out.Write(s.member.Bytes())
+	if err == nil {
+		s.written += int64(n)
+		return nil
+	}
+	// Nothing may stand behind a torn member.
+	if failure := s.out.Truncate(s.written); failure != nil {
+		return errors.Join(err, failure, s.end())
+	}
+	_, failure := s.out.Seek(s.written, 0)
+	return errors.Join(err, failure)
+}
+
+// close implements [file]. A segment that has got nothing leaves nothing behind.
+func (s *segments) close() error {
+	empty := s.out != nil && s.written == 0
+	err := s.end()
+	if empty {
+		err = errors.Join(err, os.Remove(s.path))
+	}
+	return err
+}
