@@ -209,6 +209,41 @@ func TestKeepWarmTenants(t *testing.T) {
 	})
 }
 
+// Each worker has a budget of its own.
+func TestKeepWarmByWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		change := func(c *engine.Card) { c.TotalBlocks = 100 }
+		first, second := &fake{change: change}, &fake{change: change}
+		h := newHouse(t, pipeline.Config{Retention: pipeline.Retention{KeepWarm: pipeline.KeepWarmAsked, KeepWarmBudget: 0.4}}, first, second)
+		first.generate = h.say("Yes.", 1, engine.FinishEOS)
+		second.generate = first.generate
+		for worker, tenant := range []string{"a", "b"} {
+			ext := cached("1h")
+			ext.BackendInstanceID = new(nvext.WorkerID(worker + 1))
+			r := words(tenant, 600, ext)
+			r.Tenant = tenant
+			run(t, h, r)
+			if got := r.Notes.Granted.Blocks; got != 40 {
+				t.Errorf("%d blocks on worker %d, want all 40", got, worker+1)
+			}
+		}
+		if got := h.WarmBlocks(); !maps.Equal(got, map[string]int{"a": 40}) {
+			t.Errorf("on the first: %v", got)
+		}
+		h.Close()
+	})
+}
+
+// awaitWarm waits until prefixes were used again so often, for two seconds at most.
+func awaitWarm(h *house, times int64) {
+	for range 2000 {
+		if h.Warm().Warmed >= times {
+			return
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
 // stock is an engine that has no pins.
 type stock struct{ *shaky }
 
@@ -263,15 +298,27 @@ func TestKeepWarmOnPrefillWorkers(t *testing.T) {
 				run(t, h, other)
 				blocks -= other.Notes.Blocks
 			}
-			for range 2000 {
-				if h.Warm().Warmed > 0 {
+			awaitWarm(h, 1)
+			again := slices.DeleteFunc(first.sent(), func(r *engine.Request) bool { return !isWarming(r) })
+			if len(again) == 0 || again[0].Disagg.Phase != engine.PhaseWhole || !slices.Equal(again[0].TokenIDs, first.sent()[0].TokenIDs[:len(again[0].TokenIDs)]) {
+				t.Errorf("the prefill worker was asked again %d times: %+v", len(again), again)
+			}
+			// It tells what it has cached, and so is asked at once for what is gone.
+			run(t, h, brief("one more", nil))
+			before := h.Warm().Warmed
+			for { // until what it has handed over is released, and nothing runs
+				_, err := first.Control(t.Context(), engine.ControlReset, nil)
+				if err == nil {
 					break
+				}
+				if engine.KindOf(err) != engine.Unavailable {
+					t.Fatal(err)
 				}
 				<-time.After(time.Millisecond)
 			}
-			again := slices.DeleteFunc(first.sent(), func(r *engine.Request) bool { return !isWarming(r) })
-			if len(again) != 1 || again[0].Disagg.Phase != engine.PhaseWhole || !slices.Equal(again[0].TokenIDs, first.sent()[0].TokenIDs[:len(again[0].TokenIDs)]) {
-				t.Errorf("the prefill worker was asked again %d times: %+v", len(again), again)
+			awaitWarm(h, before+1)
+			if c := h.Warm(); c.Warmed <= before {
+				t.Errorf("%+v when all is forgotten", c)
 			}
 			if n := len(slices.DeleteFunc(second.sent(), func(r *engine.Request) bool { return !isWarming(r) })); n != 0 {
 				t.Errorf("the decode worker was asked %d times", n)
