@@ -71,6 +71,8 @@ func (x *exchange) wait() error {
 	for {
 		if x.running.Load() == 0 {
 			switch {
+			case x.ctx.Err() != nil: // the last call has ended the stream
+				return x.verdict()
 			case closed == nil:
 				return nil
 			case leaving == nil:

@@ -147,6 +147,34 @@ func TestStreamOrder(t *testing.T) {
 	hear("3: error Failed to generate completions: the engine is broken final")
 }
 
+// The status that ends a stream comes in its turn as well.
+func TestStreamStatusWaits(t *testing.T) {
+	h := open(t, func(_ *frontend.Config, c *rpc.Config) { c.Errors = rpc.ErrorStatus })
+	h.fake.step = make(chan struct{})
+	stream, err := h.ModelStreamInfer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range []*pb.ModelInferRequest{text("0", "stepwise"), text("1", "refuse")} {
+		if err := stream.Send(in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "both run", func() bool { return len(h.fake.requests()) == 2 })
+	go func() {
+		select {
+		case h.fake.step <- struct{}{}:
+		case <-t.Context().Done():
+		}
+	}()
+	if m, err := stream.Recv(); err != nil || said(m) != "0: stepwise final" {
+		t.Errorf("%v %v", m, err)
+	}
+	if m, err := stream.Recv(); status.Code(err) != codes.Internal {
+		t.Errorf("%v %v", m, err)
+	}
+}
+
 // No more calls of a stream run at once than the operator lets.
 func TestStreamLimit(t *testing.T) {
 	h := open(t, func(_ *frontend.Config, c *rpc.Config) { c.Inflight = 3 })
