@@ -213,12 +213,12 @@ def cut_off():
         yield typed(b"endlessly")
         held.wait()
 
-    answers = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(requests())
+    call = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(requests())
     until("it is answered", lambda: running() == 1)
+    assert call.is_active()
     channel.close()
     held.set()
     until_idle()
-    del answers
 
 
 def cancelled_unary():

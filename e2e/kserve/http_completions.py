@@ -4,13 +4,14 @@ import asyncio
 import gzip
 import json
 import random
+import socket
 import zlib
 
 import numpy as np
 import tritonclient.http as triton
 import tritonclient.http.aio
 
-from cases import HTTP, MODEL, completion, equal, metric, refused, run, until_idle
+from cases import HTTP, MODEL, completion, equal, metric, refused, run, running, until, until_idle
 from http_client import client, events, post, prompt, strings, texts
 
 ABSENT = "no/such"
@@ -249,6 +250,20 @@ def generate():
     equal({(m["id"], m["model_name"]) for m in got}, {("g", MODEL)})
 
 
+def dropped():
+    """Who leaves stops the engine, streaming or not."""
+    before = metric("dynamo_frontend_model_cancellation_total", endpoint="grpc_completions")
+    for suffix, kind in ("generate_stream", "stream"), ("generate", "unary"):
+        host, port = HTTP.split(":")
+        with socket.create_connection((host, int(port))) as conn:
+            body = b'{"text_input": "endlessly"}'
+            conn.sendall(f"POST /v2/models/{MODEL}/{suffix} HTTP/1.1\r\nHost: {HTTP}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+            until("it is answered", lambda: running() == 1)
+        until_idle()
+        until("it is counted", lambda: metric("dynamo_frontend_model_cancellation_total", endpoint="grpc_completions", request_type=kind) >= 1)
+    equal(metric("dynamo_frontend_model_cancellation_total", endpoint="grpc_completions") - before, 2)
+
+
 def generate_errors():
     for suffix in "generate", "generate_stream":
         for name, body, status, piece in [
@@ -271,5 +286,5 @@ def metrics():
 
 run(
     live_and_ready, metadata, config, index, statistics, unknown_model, not_served, binary_and_json, parameters, not_utf8, compressed,
-    asynchronous, asyncio_too, errors, failing_engines, broken_bodies, lies_about_lengths, names_with_slashes, generate, generate_errors, metrics, overloaded,
+    asynchronous, asyncio_too, errors, failing_engines, broken_bodies, lies_about_lengths, names_with_slashes, generate, dropped, generate_errors, metrics, overloaded,
 )
