@@ -153,7 +153,7 @@ func TestForesightGivesWay(t *testing.T) {
 	}
 	close(p.release)
 	h.Settle()
-	if c := h.Foresights(); c.Running != 0 || c.Ends[pipeline.ForesightDone] != most || c.Ends[pipeline.ForesightFull] != others {
+	if c := h.Foresights(); c.Running != 0 || c.Ends[pipeline.ForesightDone] != most || c.Ends[pipeline.ForesightFull] != others || len(c.Ends) != 2 {
 		t.Errorf("%+v", c)
 	}
 	h.released(t)

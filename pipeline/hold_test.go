@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -44,7 +45,9 @@ func TestHold(t *testing.T) {
 				k.change = func(c *engine.Card) { c.TotalBlocks = 100 }
 				h := newHouse(t, pipeline.Config{Retention: pipeline.Retention{HoldSessions: !tc.off}}, k)
 				defer h.Close()
-				k.generate = h.say("Yes.", 1, engine.FinishEOS)
+				k.generate = func(_ context.Context, r *engine.Request, yield func(engine.Delta, error) bool) {
+					yield(engine.Delta{TokenIDs: []uint32{1}, Finish: engine.FinishEOS, Usage: &engine.Usage{Prompt: len(r.TokenIDs), Output: 1}, Pinned: &engine.PinResult{Requested: 2, Pinned: 2}}, nil)
+				}
 				for i, action := range tc.turns {
 					timeout := tc.timeout
 					if action != "open" && action != "bind" {

@@ -101,13 +101,13 @@ func (s *sessions) expire(now time.Time) {
 
 // room says whether there is room for one more, if need be in the place of the
 // one that has been idle longest and that no engine keeps. A tenant that has half of a
-// full table, and others the rest, makes that room itself.
+// full table makes that room itself.
 func (s *sessions) room(a *wish) bool {
 	if len(s.all) < s.limit || s.all[a.key] != nil {
 		return true
 	}
 	spare := &s.spare
-	if o := s.owners[a.tenant]; o != nil && len(s.owners) > 1 && o.bindings >= s.limit/2 {
+	if o := s.owners[a.tenant]; o != nil && o.bindings >= s.limit/2 {
 		spare = &o.spare
 	}
 	first := spare.Front()
