@@ -276,6 +276,7 @@ func (j *job) requests(notes []pipeline.Notes) []*pipeline.Request {
 			Trace: j.trace, Arrived: j.x.arrived, Debug: j.beside.debug, Notes: &notes[i],
 		}
 	}
+	j.record.traced.begin(requests)
 	return requests
 }
 

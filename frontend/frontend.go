@@ -122,6 +122,8 @@ type Config struct {
 	Caretaker Caretaker
 	// Inventory, if not nil, lets operators see what is bound and pinned.
 	Inventory Inventory
+	// Tracing, if not nil, is told of requests.
+	Tracing *Tracing
 	// Journal, if not nil, can be read by operators.
 	Journal *router.Journal
 	// Collectors are shown on the metrics page besides what the server knows.

@@ -40,6 +40,7 @@ func (j *job) heed(h http.Header) error {
 		sources.Header = h.Get
 	}
 	j.beside.identity = sources.Identity()
+	j.record.traced = j.traced(sources)
 	if j.Logger.Enabled(context.Background(), slog.LevelDebug) {
 		if bad := sources.Unusable(); len(bad) > 0 {
 			j.Logger.Debug("ids of sessions cannot be used and are passed over", "request_id", j.x.id, "where", bad)

@@ -36,7 +36,8 @@ type record struct {
 	counted     int       // of these, already in the counter
 	usage       chat.Usage
 	cachedKnown bool
-	mismatches  int // answers that break their form
+	mismatches  int     // answers that break their form
+	traced      *traced // nil: nobody is told
 }
 
 // begin starts the record of a request whose model is not known yet.
@@ -85,6 +86,9 @@ func (r *record) watch(events iter.Seq2[chat.Event, error], notes []pipeline.Not
 }
 
 func (r *record) event(e *chat.Event) {
+	if r.traced != nil {
+		r.traced.event(e)
+	}
 	if r.begun == 0 {
 		r.begun = max(1, r.notes[0].Attempts)
 	}
@@ -174,6 +178,14 @@ func (r *record) end() {
 	}
 	r.stages()
 	r.log(elapsed, kind)
+	r.trace(elapsed)
+}
+
+// trace tells what became of the request.
+func (r *record) trace(elapsed time.Duration) {
+	if row := r.traced.row(r, r.x.arrived.Add(elapsed)); row != nil {
+		r.server.Tracing.Publish(row)
+	}
 }
 
 // stages observes what the pipeline has noted.

@@ -48,7 +48,6 @@ func (s Sources) Identity() Identity {
 	if id.Chain == "" {
 		return Identity{}
 	}
-	final := s.header("X-Dynamo-Session-Final", "X-Dynamo-Trajectory-Final")
 	if s.Ext != nil {
 		if c := s.Ext.AgentContext; c != nil {
 			id.Run, id.Type = c.SessionID, c.SessionTypeID
@@ -58,13 +57,21 @@ func (s Sources) Identity() Identity {
 			id.Key = c.SessionID
 		}
 	}
-	switch strings.ToLower(final) {
-	case "1", "true", "on", "yes":
-		id.Final = true
-	case "0", "false", "off", "no":
-		id.Final = false
+	if final := s.Final(); final != nil {
+		id.Final = *final
 	}
 	return id
+}
+
+// truth reads a word that means yes or no; others are as good as none.
+func truth(word string) *bool {
+	switch strings.ToLower(word) {
+	case "1", "true", "on", "yes":
+		return new(true)
+	case "0", "false", "off", "no":
+		return new(false)
+	}
+	return nil
 }
 
 // idHeaders are the headers that name a chain or its parent.

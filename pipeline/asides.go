@@ -141,6 +141,7 @@ func (a *asides) item(tokens int, last bool, from kv.Target) {
 	}
 	if a.traced {
 		a.course.Placed, a.course.Prefill, a.course.Decode = true, a.at.prefill, a.at.decode
+		a.course.Tokens += tokens
 	}
 	if tokens > 0 && a.course.First.IsZero() {
 		a.course.First = a.now()

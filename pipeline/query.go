@@ -73,7 +73,7 @@ func (r *Request) query(ids []uint32) *router.Query {
 	q := &router.Query{
 		ID: r.ID, Model: r.Chat.Model, Tokens: ids, Namespace: r.KV.Namespace,
 		Recompute: r.Chat.Sampling.PromptLogprobs != nil, Background: r.Background, Class: r.Class,
-		Session: router.Session{ID: r.Identity.Key, Parent: r.Identity.Parent, Tenant: tenantOf(r), Final: r.Identity.Final, Input: inputOf(r.Chat), Control: r.control()},
+		Session: router.Session{ID: r.Identity.Key, Parent: r.Identity.Parent, Tenant: tenantOf(r), Final: r.Identity.Final, Input: InputOf(r.Chat), Control: r.control()},
 	}
 	steer(q, r.Ext)
 	return q
@@ -162,8 +162,8 @@ func (j *job) stuck() bool {
 	return pinned(j.request)
 }
 
-// inputOf says what the newest turn of a conversation brings.
-func inputOf(r *chat.Request) router.Input {
+// InputOf says what the newest turn of a conversation brings.
+func InputOf(r *chat.Request) router.Input {
 	if len(r.Turns) == 0 {
 		return router.OtherInput
 	}

@@ -109,7 +109,7 @@ func TestInputOf(t *testing.T) {
 		"system":                  {[]chat.Turn{turn(chat.RoleSystem, chat.Text)}, router.OtherInput},
 		"a result, and then text": {[]chat.Turn{turn(chat.RoleTool, chat.ToolResult), turn(chat.RoleUser, chat.Text)}, router.UserInput},
 	} {
-		if got := inputOf(&chat.Request{Turns: c.turns}); got != c.want {
+		if got := InputOf(&chat.Request{Turns: c.turns}); got != c.want {
 			t.Errorf("%s: %d", name, got)
 		}
 	}

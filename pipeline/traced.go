@@ -31,6 +31,7 @@ type Course struct {
 	Placed          bool
 	Prefill, Decode kv.Target
 	Finish          engine.Finish // what the engine has called its end
+	Tokens          int           // that have come
 }
 
 // traces begins the courses of a request's choices.

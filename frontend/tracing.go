@@ -1,0 +1,330 @@
+package frontend
+
+import (
+	"math"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/nvext"
+	"github.com/dynago/dynago/pipeline"
+	"github.com/dynago/dynago/router"
+	"github.com/dynago/dynago/trace"
+)
+
+// Tracing says which records of requests are made, and takes them.
+type Tracing struct {
+	// Publish takes a record, and must not wait.
+	Publish func(*trace.Record)
+	// RequestEnds are records of what became of requests, Payloads of what was said.
+	RequestEnds, Payloads bool
+	// Headers are those that records of what was said have, in lower case.
+	Headers []string
+}
+
+// traced gathers what a trace tells of one call. It belongs to the goroutine of its
+// record.
+type traced struct {
+	agent *trace.AgentContext // nil: nobody has said which
+	asked *nvext.Ext          // what changes where the call runs, or what stays cached
+	of    []pipeline.Traced
+	each  int // choices of one request
+
+	calls   []trace.ToolCall
+	choices []trace.Choice // that have ended
+	cached  *int           // of the first prompt, as told before its end
+}
+
+// traced begins what a trace tells of a job, where there is one.
+func (j *job) traced(sources nvext.Sources) *traced {
+	if j.Tracing == nil || !j.Tracing.RequestEnds {
+		return nil
+	}
+	t := &traced{asked: steering(j.call.ext)}
+	if j.beside.identity.Chain != "" {
+		t.agent = agentContext(&j.beside.identity, sources)
+		if len(j.call.requests) > 0 {
+			t.agent.InputTrigger = trigger(j.call.requests[0])
+		}
+	}
+	return t
+}
+
+// agentContext tells which agent a request comes from, in the words by which its
+// client has.
+func agentContext(id *nvext.Identity, sources nvext.Sources) *trace.AgentContext {
+	a := &trace.AgentContext{}
+	if sources.InBody() {
+		c := sources.Ext.AgentContext
+		a.SessionTypeID, a.SessionID = c.SessionTypeID, c.SessionID
+		a.TrajectoryID, a.ParentTrajectoryID, a.TrajectoryFinal = id.Chain, id.Parent, c.TrajectoryFinal
+	} else {
+		a.SessionID, a.ParentSessionID = id.Chain, id.Parent
+	}
+	if a.SessionFinal = sources.Final(); id.Final {
+		a.KVHints = &trace.KVHints{EvictSession: true}
+		if a.TrajectoryFinal == nil {
+			a.SessionFinal = new(true)
+		}
+	}
+	if c := sources.Compaction(); c != nil {
+		a.Compaction = (*trace.Compaction)(c)
+	}
+	return a
+}
+
+// trigger names what the newest turn of a conversation brings.
+func trigger(r *chat.Request) string {
+	switch pipeline.InputOf(r) {
+	case router.UserInput:
+		return "user_message"
+	case router.ToolInput:
+		return "tool_result"
+	}
+	return "other"
+}
+
+// steering returns what of an extension a replay has to say as well; nil: nothing.
+func steering(ext *nvext.Ext) *nvext.Ext {
+	if ext == nil || ext.CacheSalt == "" && ext.AgentHints == nil && ext.CacheControl == nil && ext.SessionControl == nil && ext.Retention == nil {
+		return nil
+	}
+	return &nvext.Ext{
+		CacheSalt: ext.CacheSalt, AgentHints: ext.AgentHints, CacheControl: ext.CacheControl,
+		SessionControl: ext.SessionControl, Retention: ext.Retention,
+	}
+}
+
+// begin makes room for what the requests of a call are to tell.
+func (t *traced) begin(requests []*pipeline.Request) {
+	if t == nil {
+		return
+	}
+	t.of, t.each = make([]pipeline.Traced, len(requests)), 1
+	for i, r := range requests {
+		r.Traced = &t.of[i]
+		t.each = r.Chat.Sampling.Choices()
+	}
+}
+
+// event takes note of an event as it passes.
+func (t *traced) event(e *chat.Event) {
+	switch e.Kind {
+	case chat.Start, chat.UsageUpdate:
+		if e.Choice == 0 && e.Usage.Cached != nil {
+			t.cached = e.Usage.Cached
+		}
+	case chat.BlockStart:
+		if e.Tool == nil {
+			return
+		}
+		call := trace.ToolCall{Choice: uint32(e.Choice), ID: e.Tool.ID, Name: e.Tool.Name}
+		for i := range t.calls {
+			if t.calls[i].Choice == call.Choice {
+				call.Index++
+			}
+		}
+		t.calls = append(t.calls, call)
+	case chat.Finished:
+		t.choices = append(t.choices, trace.Choice{
+			Index: uint32(e.Choice), Reason: finishReasons[e.Finish.Reason], BackendReason: string(e.Finish.Reason), StopReason: stopReason(&e.Finish),
+		})
+	}
+}
+
+// finishReasons are the names by which traces know the ends of answers.
+var finishReasons = map[chat.FinishReason]string{
+	chat.FinishStop: "stop", chat.FinishStopSequence: "stop", chat.FinishLength: "length", chat.FinishContext: "length",
+	chat.FinishToolUse: "tool_calls", chat.FinishContentFilter: "content_filter",
+}
+
+// stopReason returns what of the client's stop list has ended an answer.
+func stopReason(f *chat.Finish) jsontext.Value {
+	var v any
+	switch {
+	case f.StopText != "":
+		v = f.StopText
+	case f.StopID != nil:
+		v = *f.StopID
+	default:
+		return nil
+	}
+	text, err := json.Marshal(v, jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// course returns that of a choice of the whole call, or nil.
+func (t *traced) course(choice int) *pipeline.Course {
+	k, i := choice/t.each, choice%t.each
+	if k >= len(t.of) || i >= len(t.of[k].Courses) {
+		return nil
+	}
+	return &t.of[k].Courses[i]
+}
+
+// row tells what became of a call, at its end. It is nil if no worker was asked: then
+// nothing has become of it.
+func (t *traced) row(r *record, now time.Time) *trace.Record {
+	if t == nil || len(t.of) == 0 {
+		return nil
+	}
+	first := t.course(0)
+	if first == nil || first.Sent.IsZero() {
+		return nil
+	}
+	if first.Last.IsZero() {
+		first.Last = now
+	}
+	n := &r.notes[0]
+	row := &trace.Request{
+		RequestID: r.x.id, Model: r.model,
+		InputTokens: new(t.input(r)), OutputTokens: new(t.output(r)),
+		Worker: worker(first, n), Replay: t.replay(), Finish: t.finish(r),
+		Dynago: r.placed(),
+	}
+	if r.x.correlation != r.x.id {
+		row.XRequestID = r.x.correlation
+	}
+	cached := t.cached
+	if r.cachedKnown {
+		cached = r.usage.Cached
+	}
+	if cached != nil {
+		row.CachedTokens = new(min(uint64(max(0, *cached)), *row.InputTokens))
+	}
+	row.Received = new(uint64(r.x.arrived.UnixMilli()))
+	timing(row, first.Timing(r.x.arrived, int(*row.OutputTokens), n))
+	if t.asked != nil {
+		row.NVExt, _ = json.Marshal(t.asked, jsontext.AllowInvalidUTF8(true), json.Deterministic(true)) // a trace does without
+	}
+	record := &trace.Record{
+		Schema: trace.Schema, EventType: trace.RequestEnd, EventTime: *row.Received, Source: trace.SourceDynamo,
+		Agent: t.agent, Request: row,
+	}
+	if total := row.TotalTime; total != nil {
+		record.EventTime += uint64(math.Round(*total))
+	}
+	return record
+}
+
+// timing copies what a client would be told of its timing.
+func timing(row *trace.Request, t *nvext.Timing) {
+	row.PrefillWaitTime, row.PrefillTime, row.TTFT, row.TotalTime = t.PrefillWait, t.Prefill, t.TTFT, t.Total
+	row.AvgITL, row.QueueTime, row.RoutingTime = t.AverageITL, t.Queue, t.Routing
+	row.KVHitRate, row.TransferLatency = t.KVHitRate, t.KVTransfer
+	if t.QueueDepth != nil {
+		row.QueueDepth = new(uint64(*t.QueueDepth))
+	}
+}
+
+// input returns how many tokens the prompts had.
+func (t *traced) input(r *record) (tokens uint64) {
+	if r.usage.Prompt > 0 {
+		return uint64(r.usage.Prompt)
+	}
+	for i := range r.notes {
+		tokens += uint64(r.notes[i].PromptTokens)
+	}
+	return tokens
+}
+
+// output returns how many tokens were generated, also of an answer that nobody has
+// heard to its end.
+func (t *traced) output(r *record) uint64 {
+	came := r.tokens
+	if len(t.choices) < t.each*len(t.of) {
+		came = 0
+		for i := range t.of {
+			for k := range t.of[i].Courses {
+				came += t.of[i].Courses[k].Tokens
+			}
+		}
+	}
+	return uint64(max(came, r.usage.Output))
+}
+
+// worker names who has served.
+func worker(c *pipeline.Course, n *pipeline.Notes) *trace.Worker {
+	prefill, decode := c.Prefill, c.Decode
+	if !c.Placed {
+		if n.Attempts == 0 && n.Target == (kv.Target{}) {
+			return nil
+		}
+		prefill, decode = n.Target, n.Target
+		if n.Prefill != nil {
+			prefill = *n.Prefill
+		}
+	}
+	return &trace.Worker{PrefillWorkerID: &prefill.Worker, PrefillRank: &prefill.Rank, DecodeWorkerID: &decode.Worker, DecodeRank: &decode.Rank}
+}
+
+// replay returns the prompt as hashes, where there is one prompt with one answer, in
+// tokens that are known.
+func (t *traced) replay() *trace.Replay {
+	if len(t.of) != 1 || t.each != 1 || t.of[0].BlockSize <= 0 {
+		return nil
+	}
+	p := &t.of[0]
+	return trace.NewReplay(p.Prompt, p.BlockSize)
+}
+
+// finish tells how the answers have ended.
+func (t *traced) finish(r *record) *trace.Finish {
+	f := &trace.Finish{ToolCalls: t.calls, Choices: t.choices}
+	for i := range f.Choices {
+		c := &f.Choices[i]
+		c.BackendReason = backendReason(chat.FinishReason(c.BackendReason), t.course(int(c.Index)))
+		f.Reason, f.BackendReason, f.StopReason = c.Reason, c.BackendReason, c.StopReason
+	}
+	switch {
+	case r.fault == nil:
+	case typeOf(r.fault, r.server.OverloadStatus) == errorCancelled:
+		f.BackendReason = "cancelled"
+	case r.fault.Status >= 500:
+		f.BackendReason = "error: " + r.cause.Error()
+	default:
+		f.BackendReason = "error: " + explanations[typeOf(r.fault, r.server.OverloadStatus)]
+	}
+	if f.Reason == "" && f.BackendReason == "" && len(f.ToolCalls) == 0 {
+		return nil
+	}
+	return f
+}
+
+// backendReason returns what an engine has called the end of an answer; where we have
+// ended it ourselves, what it would have.
+func backendReason(reason chat.FinishReason, c *pipeline.Course) string {
+	if c != nil && c.Finish != engine.Running {
+		return string(c.Finish)
+	}
+	switch reason {
+	case chat.FinishLength, chat.FinishContext:
+		return string(engine.FinishLength)
+	case chat.FinishContentFilter:
+		return string(engine.FinishContentFilter)
+	}
+	return string(engine.FinishStop)
+}
+
+// placed tells why a call ran where it did.
+func (r *record) placed() *trace.Dynago {
+	n := &r.notes[0]
+	d := &trace.Dynago{
+		Endpoint: r.endpoint, Stream: r.stream, Attempts: n.Attempts, Session: n.Session.String(),
+		OverlapBlocks: new(uint64(max(0, n.Overlap))), InputBlocks: new(uint64(max(0, n.Blocks))),
+	}
+	if kind := typeOf(r.fault, r.server.OverloadStatus); kind != noError {
+		d.Error = kind.String()
+	}
+	if u := n.Reuse; u != nil {
+		d.ReusedTokens, d.LastTokens = new(uint64(max(0, u.Common))), new(uint64(max(0, u.Prompt+u.Answer)))
+	}
+	return d
+}
