@@ -61,9 +61,9 @@ func (h *hurried) take(ctx context.Context, b *bench) ([]part, error) {
 			parts = append(parts, part{What: h.where + ": longest wait of the lowest tier", Value: t.Longest, Unit: "s"}.
 				against("in virtual time", v.Longest).atMost(agents.Bound(before)).noted("until the first token; in order of arrival %s", number(t.Old)))
 		}
-		p := tierPart(h.where, t).against("in virtual time", saved(v))
+		p := tierPart(h.where, t)
 		if t.Tier == "high" {
-			p = p.atLeast(savedLines[0]).aimAtLeast(savedLines[1])
+			p = p.against("in virtual time", saved(v)).atLeast(savedLines[0]).aimAtLeast(savedLines[1])
 		}
 		parts = append(parts, p.noted("%s; in virtual time %s", tierNote(t), tierNote(v)))
 	}
@@ -77,10 +77,10 @@ func takeLiveQueue(ctx context.Context, b *bench) ([]part, error) {
 	const load = 1.25
 	size := agents.Live(b.short)
 	queue := hurried{
-		workload: "queue", where: fmt.Sprintf("Poisson at %v of capacity", load), speed: 6,
+		workload: "queue", where: fmt.Sprintf("Poisson at %v of capacity", load), speed: pick(b, 6.0, 10),
 		args: []string{"-load", fmt.Sprint(load)},
 	}
-	flows := hurried{workload: "workflow", where: fmt.Sprintf("16 workflows, caches of %d blocks, %v between calls", size.Blocks, size.Pause), speed: 3}
+	flows := hurried{workload: "workflow", where: fmt.Sprintf("16 workflows, caches of %d blocks, %v between calls", size.Blocks, size.Pause), speed: pick(b, 3.0, 6)}
 	var err error
 	if _, queue.of, err = agents.Poisson(load*size.Rate, size.Span); err != nil {
 		return nil, err
@@ -117,7 +117,8 @@ func takeLiveQueue(ctx context.Context, b *bench) ([]part, error) {
 // worker has a cache that is much too small.
 func takeLivePins(ctx context.Context, b *bench) ([]part, error) {
 	// Engines compute sixteen times as fast as one GPU beside everything else.
-	const speed, engine = 20, 16
+	const engine = 16
+	speed := pick(b, 20, 50)
 	var v struct {
 		Requests, WorkingSet, Capacity, Budget, Pinned, Leads int
 		Runs                                                  []agents.PinRun
@@ -136,7 +137,7 @@ func takeLivePins(ctx context.Context, b *bench) ([]part, error) {
 		return nil, err
 	}
 	take := func(tag bool, kept string) (r agents.PinRun, err error) {
-		all, err := b.replayed(ctx, "pins", speed, tag, []string{
+		all, err := b.replayed(ctx, "pins", float64(speed), tag, []string{
 			"--workers", "1", "--model-path", model, "--max-model-len", strconv.Itoa(min(v.Capacity*64, 1<<18)),
 			"--extra-engine-args", fmt.Sprintf(`{"block_size":64,"speedup_ratio":%d,"num_gpu_blocks":%d,%s}`, speed*engine, v.Capacity, kept),
 		})

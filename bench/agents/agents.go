@@ -49,7 +49,7 @@ const Pause = 10 * time.Millisecond
 // Live is the size of figures that are taken in real time.
 func Live(short bool) Size {
 	if short {
-		return Size{Workers: 2, Span: 40 * time.Second, Rate: 14.5, Rounds: 1, Blocks: 200, Pause: Pause, Leads: 6, Pinned: 1.0 / 6}
+		return Size{Workers: 2, Span: 20 * time.Second, Rate: 14.5, Rounds: 1, Blocks: 200, Pause: Pause, Leads: 6, Pinned: 1.0 / 6}
 	}
 	return Size{Workers: 2, Span: 90 * time.Second, Rate: 14.5, Rounds: 4, Blocks: 200, Pause: Pause, Leads: 24, Pinned: 1.0 / 20}
 }
