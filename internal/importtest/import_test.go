@@ -119,6 +119,7 @@ var plan = []room{
 	{name: "kvstore/admin", floor: 6, seenBy: command},
 
 	{name: "trace", floor: 5, never: noHTTP},
+	{name: "trace/files", floor: 5, sees: []string{"trace"}, never: noHTTP},
 
 	{name: "selection", floor: 5, seenBy: wire},
 

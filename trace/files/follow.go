@@ -92,17 +92,16 @@ func (f *Follower) file(path string, yield func(Row)) error {
 
 // plain reads lines up to the last one that has an end.
 func (f *Follower) plain(path string, in *bufio.Reader, p *place, yield func(Row)) error {
-	l := lines{in: in}
 	counted := &counter{in: in}
-	l.in = bufio.NewReaderSize(counted, 1<<16)
+	l := lines{in: bufio.NewReaderSize(counted, 1<<16)}
+	begin := p.offset
 	for {
 		line, err := l.next()
 		if err != nil && !errors.Is(err, errTooLong) {
 			return unlessEOF(path, err)
 		}
 		p.line++
-		p.offset += counted.n - int64(l.in.Buffered())
-		counted.n = int64(l.in.Buffered())
+		p.offset = begin + counted.n - int64(l.in.Buffered())
 		f.row(path, p.line, line, err, yield)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"os"
 
@@ -41,7 +42,8 @@ func Read(paths []string, complain Complain) iter.Seq2[Row, error] {
 				return
 			}
 			more := source.rows(yield)
-			if source.Close() != nil || !more {
+			source.Close() //nolint:errcheck // it was only read
+			if !more {
 				return
 			}
 		}
@@ -160,8 +162,8 @@ func (s *Source) next() ([]byte, error) {
 // torn says whether an error is about what a compressed file holds, rather than about
 // the machine.
 func torn(err error) bool {
-	var wrong interface{ Timeout() bool } // errors of files have it
-	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || !errors.As(err, &wrong)
+	_, machine := errors.AsType[*fs.PathError](err)
+	return !machine
 }
 
 var errTooLong = errors.New("line is too long")
