@@ -107,7 +107,7 @@ func (s *Server) options() []grpc.ServerOption {
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 		grpc.UnaryInterceptor(s.serveCall), grpc.StreamInterceptor(s.serveStream),
-		grpc.NumStreamWorkers(keptStacks),
+		grpc.NumStreamWorkers(keptStacks), grpc.ForceServerCodecV2(newCodec()),
 	}
 	if d := s.Frontend.HeaderTimeout; d > 0 {
 		list = append(list, grpc.ConnectionTimeout(d)) // to say who one is takes no longer here than there
