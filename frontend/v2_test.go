@@ -21,6 +21,7 @@ import (
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/frontend"
 	"github.com/dynago/dynago/pipeline"
+	"github.com/dynago/dynago/router"
 )
 
 // tensors is a backend of models of tensors, which gives back what it is sent.
@@ -93,6 +94,7 @@ func TestV2Descriptions(t *testing.T) {
 		{"GET", "/v2/models/acme/ready/ready", "", 200, `{"name":"acme/ready","ready":true}`},
 		{"GET", "/v2/models/demo", "", 404, `{"error":"Model 'demo' not found"}`},
 		{"GET", "/v2/models/mute", "", 404, `{"error":"Model 'mute' not found"}`},
+		{"GET", "/v2/models/versions/1", "", 404, `{"error":"Model 'versions/1' not found"}`},
 		{"GET", "/v2/models/scorer", "", 200, `{"name":"scorer","versions":["1"],"platform":"dynamo","inputs":[{"name":"x","datatype":"FP32","shape":[-1]}],"outputs":[]}`},
 		{"GET", "/v2/models/bare", "", 400, `{"error":"Model 'bare' has type Tensor but: no model config is provided"}`},
 		{"GET", "/v2/models/scorer/config", "", 200, `{"name":"scorer","platform":"dynamo","max_batch_size":0,"input":[{"name":"x","data_type":"TYPE_FP32","format":"FORMAT_NONE","dims":[-1],`},
@@ -426,6 +428,21 @@ func (s *server) raw(request string) string {
 	return string(answer)
 }
 
+// What became of a session is told beside the answer.
+func TestV2TellsOfSessions(t *testing.T) {
+	f := newTensors()
+	f.run = func(_ context.Context, requests []*pipeline.Request) iter.Seq2[chat.Event, error] {
+		requests[0].Notes.Session = router.SessionUnknown
+		return hello(1)
+	}
+	s := startV2(t, f)
+	for path, body := range map[string]string{"infer": infer, "generate": `{"text_input":"a"}`, "generate_stream": `{"text_input":"a"}`} {
+		if a := s.do("POST", "/v2/models/acme/demo/"+path, body); a.status != 200 || a.header.Get("X-Dynago-Session") != "unknown" {
+			t.Errorf("%s: %d %v", path, a.status, a.header)
+		}
+	}
+}
+
 // The status line waits, silence is bridged, and what fails later is told in the stream.
 func TestV2StreamTimes(t *testing.T) {
 	f := newTensors()
@@ -551,6 +568,12 @@ func TestV2Drains(t *testing.T) {
 	}
 	if cut := <-drained; cut != 0 {
 		t.Errorf("%d were cut", cut)
+	}
+	w := &page{header: http.Header{}}
+	r, _ := http.NewRequest("GET", "/v2/health/live", nil)
+	s.Handler().ServeHTTP(w, r)
+	if w.body.String() != `{"live":false}` {
+		t.Errorf("a server that has stopped: %s", &w.body)
 	}
 }
 
