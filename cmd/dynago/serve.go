@@ -67,6 +67,11 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	raiseFDLimit(c.HTTP.FDLimit, log)
 	spareCollections()
 
+	tracing, err := c.Trace.open(parsed, logs.target("trace"), to.err)
+	if err != nil {
+		return err
+	}
+	defer tracing.close()
 	sys, err := newSystem(&c.settings, logs)
 	if err != nil {
 		return err
@@ -77,7 +82,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	if err := sys.addEcho(c.Attach.TensorEcho); err != nil {
 		return err
 	}
-	server, keys, err := c.server(sys, kserve.take(), logs.target("frontend"))
+	server, keys, err := c.server(sys, tracing, kserve.take(), logs.target("frontend"))
 	if err != nil {
 		return err
 	}
@@ -208,7 +213,7 @@ func (s *ignoredSettings) check(log *slog.Logger) error {
 }
 
 // server makes the HTTP server. grpc, if not nil, takes connections that speak gRPC.
-func (c *serveCommand) server(sys *system, grpc func(net.Conn), log *slog.Logger) (*frontend.Server, *frontend.Keys, error) {
+func (c *serveCommand) server(sys *system, tracing *tracing, grpc func(net.Conn), log *slog.Logger) (*frontend.Server, *frontend.Keys, error) {
 	var keys *frontend.Keys
 	if path := c.HTTP.APIKeysFile; path != nil {
 		var err error
@@ -255,8 +260,8 @@ func (c *serveCommand) server(sys *system, grpc func(net.Conn), log *slog.Logger
 		BodyLimit: c.HTTP.BodyLimitMB << 20, OverloadStatus: c.HTTP.OverloadStatus,
 		Timing:        &timing,
 		HeaderTimeout: c.HTTP.HeaderTimeout, ReadTimeout: c.HTTP.ReadTimeout, IdleTimeout: c.HTTP.IdleTimeout,
-		Thresholds: sys.router, Selection: service, Journal: sys.journal, Roster: sys, Prefetcher: sys.Pipeline, Caretaker: sys.Pipeline, Inventory: sys.Pipeline, KServe: c.KServe.GRPC || c.KServe.REST, Tensors: sys.Pipeline, TensorNVExt: c.KServe.TensorNVExt, HTTP2: grpc,
-		Collectors: append(sys.policies.collectors(sys.fleet), sys.meter, newHandoffMetrics(sys.Pipeline), newForesightMetrics(sys.Pipeline), newRetentionMetrics(sys.Pipeline), sys.moves, newFleetMetrics(sys.fleet, sys.roster), newCacheMetrics(sys.fleet)),
+		Thresholds: sys.router, Selection: service, Tracing: tracing.frontend(), Journal: sys.journal, Roster: sys, Prefetcher: sys.Pipeline, Caretaker: sys.Pipeline, Inventory: sys.Pipeline, KServe: c.KServe.GRPC || c.KServe.REST, Tensors: sys.Pipeline, TensorNVExt: c.KServe.TensorNVExt, HTTP2: grpc,
+		Collectors: append(sys.policies.collectors(sys.fleet), sys.meter, newHandoffMetrics(sys.Pipeline), newForesightMetrics(sys.Pipeline), newRetentionMetrics(sys.Pipeline), sys.moves, newFleetMetrics(sys.fleet, sys.roster), newCacheMetrics(sys.fleet), tracing),
 		Keys:       keys, Tenants: tenants, MetadataHeader: strings.TrimSpace(c.Requests.MetadataHeader), UploadPrefixes: uploads,
 		SeparateAdmin: c.HTTP.AdminPort != nil, NoAdmin: c.HTTP.NoAdmin,
 		OpenAI: openai.Options{

@@ -17,6 +17,7 @@ type settings struct {
 	Requests requestSettings       `embed:"" group:"Requests"`
 	Stored   responsesSettings     `embed:"" group:"Stored responses"`
 	Observe  observabilitySettings `embed:"" group:"Logs and metrics"`
+	Trace    tracingSettings       `embed:"" group:"Request traces"`
 	KServe   kserveSettings        `embed:"" group:"KServe"`
 	Paths    pathSettings          `embed:"" group:"Paths of routes"`
 	Ignored  ignoredSettings       `embed:"" group:"Accepted for compatibility"`
