@@ -25,7 +25,7 @@ func takeTensors(ctx context.Context, b *bench) ([]part, error) {
 		passes, wished float64
 	}{
 		{"unary calls with 64 bytes, 16 at a time", 64, 16, pick(b, 60000, 3000), 60, 85},
-		{"unary calls with 16 MiB, 2 at a time", 16 << 20, 2, pick(b, 300, 30), 80, 95},
+		{"unary calls with 16 MiB, 2 at a time", 16 << 20, 2, pick(b, 150, 30), 80, 95},
 	} {
 		var rates, costs, bareCosts []float64
 		wrong := 0
