@@ -128,6 +128,7 @@ func TestMetadata(t *testing.T) {
 		"traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate", "a=b",
 		"x-request-id", "corr-1", "x-dynamo-session-id", "chain-1", "x-dynamo-parent-session-id", "chain-0",
 		"x-dynamo-request-priority", "7", "x-dynamo-meta-policy-class", " batch ", "x-dynamo-meta-a", "first", "x-dynamo-meta-a", "second",
+		"x-tenant-id", "acme", "x-dynamo-worker-instance-id", "42",
 		"x-dynamo-meta-authorization", "secret", "x-dynamo-meta-b", "Bearer secret", "x-dynamo-meta-c-bin", "\xff\xfe",
 	)
 	const id = "0AF7651916CD43DD8448EB211C80319C"
@@ -146,6 +147,9 @@ func TestMetadata(t *testing.T) {
 	}
 	if r.KV.Priority == nil || *r.KV.Priority != 7 || r.Class != "batch" {
 		t.Errorf("priority %v class %q", r.KV.Priority, r.Class)
+	}
+	if r.KV.Namespace.Salt != "acme" || r.Ext.BackendInstanceID == nil || *r.Ext.BackendInstanceID != 42 {
+		t.Errorf("tenant and place %+v %+v", r.KV, r.Ext)
 	}
 	if len(r.Meta) != 2 || r.Meta["a"] != "first" || r.Meta["policy-class"] != "batch" {
 		t.Errorf("metadata %q", r.Meta)
