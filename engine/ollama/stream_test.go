@@ -76,7 +76,7 @@ func TestStreams(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, answers, err)
 			continue
 		}
-		if a := answers[0]; !reflect.DeepEqual(a.Blocks, c.blocks) || a.Finish != c.finish || !reflect.DeepEqual(a.Usage, c.usage) {
+		if a := answers[0]; !reflect.DeepEqual(a.Blocks, c.blocks) || !reflect.DeepEqual(a.Finish, c.finish) || !reflect.DeepEqual(a.Usage, c.usage) {
 			t.Errorf("%s: %+v\nwant %+v, %+v, %+v", name, a, c.blocks, c.finish, c.usage)
 		}
 	}
