@@ -68,6 +68,12 @@ def text_input():
     no(bad([("text_input", "BYTES", [1], None)], [framed(b"a", b"b")]), "INVALID_ARGUMENT", PARSE, "text_input")
 
 
+def empty_text():
+    """It is a text, and no prompt, over HTTP as here."""
+    with refused("INVALID_ARGUMENT", PARSE, "Prompt string cannot be empty"):
+        client.infer(MODEL, prompt(""))
+
+
 def stream_input():
     for case, text in [
         (("stream", "INT8", [1], contents(int_contents=[1])), "Expected 'stream' to be of type BOOL, got"),
@@ -233,7 +239,7 @@ def overloaded():
 
 
 run(
-    unknown_model, no_inputs, unknown_input, text_input, stream_input, twice, both_forms, no_data, raw_for_some, unknown_datatype,
+    unknown_model, no_inputs, unknown_input, text_input, empty_text, stream_input, twice, both_forms, no_data, raw_for_some, unknown_datatype,
     impossible_shapes, empty_parameter, shared_memory, streaming_on_unary, too_long, wrong_types_in_sampling, logprobs,
     failing_engines, not_our_protocol, broken_messages, unknown_compression, and_after_all_of_it, overloaded,
 )

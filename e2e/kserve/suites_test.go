@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/dynago/dynago/internal/gen/inferencepb"
 )
 
 const text = "DYNAGO_MODEL=" + demo
@@ -74,6 +76,26 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// REST is there without gRPC for who wants that, and neither is for who wants neither.
+func TestREST(t *testing.T) {
+	for flag, status := range map[string]int{"--kserve-rest": http.StatusOK, "--no-kserve-rest": http.StatusNotFound} {
+		ports := freePorts(t, 2)
+		s := &server{url: "http://127.0.0.1:" + ports[0], grpc: "127.0.0.1:" + ports[1]}
+		s.program = start(t, nil, "serve", flag, "--http-port", ports[0], "--grpc-port", ports[1], "--speedup-ratio", "0")
+		s.waitFor(t, s.url+"/ready", http.StatusOK)
+		for _, path := range []string{"/v2", "/v2/models/" + demo, "/v2/models/" + demo + "/ready"} {
+			if got, body := get(s.url + path); got != status {
+				t.Errorf("%s: %s has status %d: %s", flag, path, got, body)
+			}
+		}
+		for _, address := range []string{s.grpc, "127.0.0.1:" + ports[0]} {
+			if m, err := dial(t, address).ServerLive(t.Context(), &inferencepb.ServerLiveRequest{}); err == nil {
+				t.Errorf("%s: gRPC is there: %v", flag, m)
+			}
+		}
+	}
+}
+
 // Two servers do not share a port that was asked for.
 func TestPortThatIsTaken(t *testing.T) {
 	first := mock(t)
@@ -87,4 +109,10 @@ func TestPortThatIsTaken(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("it serves")
 	}
+}
+
+// Of those who wait goes first who matters most, as metadata or the extension says it.
+func TestPriority(t *testing.T) {
+	const slow = `{"max_num_seqs": 1, "timing_model": "constant", "prefill_ms": 10, "decode_ms": 40}`
+	serve(t, "--workers", "1", "--extra-engine-args", slow).python(t, "grpc_priority", text)
 }
