@@ -1,0 +1,180 @@
+package trace_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dynago/dynago/trace"
+)
+
+var (
+	discard = slog.New(slog.DiscardHandler)
+	ctx     = context.Background()
+)
+
+// sink keeps what it gets, once it may go on.
+type sink struct {
+	name string
+	gate chan struct{} // closed: it goes on; nil: at once
+	err  error
+
+	mu     sync.Mutex
+	got    []string
+	closed bool
+}
+
+func (s *sink) Name() string { return s.name }
+
+func (s *sink) Write(_ context.Context, records []*trace.Record) error {
+	if s.gate != nil {
+		<-s.gate
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range records {
+		s.got = append(s.got, r.RequestID())
+	}
+	return s.err
+}
+
+func (s *sink) Close(context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}
+
+func (s *sink) ids() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.got
+}
+
+// A sink that is too slow loses its oldest records, which are counted; nobody else
+// notices.
+func TestLag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		slow, fast := &sink{name: "slow", gate: make(chan struct{})}, &sink{name: "fast"}
+		bus := trace.NewBus(2, slog.New(slog.NewTextHandler(&log, nil)), slow, fast)
+		begun := time.Now()
+		for i := range 6 {
+			bus.Publish(row(strconv.Itoa(i)))
+			synctest.Wait() // 0 is taken, and held
+		}
+		if waited := time.Since(begun); waited > 0 {
+			t.Errorf("publishing has waited %v", waited)
+		}
+		same(t, "fast", fast.ids(), "0", "1", "2", "3", "4", "5")
+		close(slow.gate)
+		synctest.Wait()
+		same(t, "slow", slow.ids(), "0", "4", "5")
+		if got, want := fmt.Sprint(bus.Status()), "[{slow 6 3 0} {fast 6 0 0}]"; got != want {
+			t.Errorf("status %s, want %s", got, want)
+		}
+		if !strings.Contains(log.String(), "sink=slow records=3") {
+			t.Errorf("log %q", log.String())
+		}
+		if err := bus.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		bus.Publish(row("late"))
+		if !slow.closed || !fast.closed || len(fast.ids()) != 6 {
+			t.Errorf("closed: %v %v, and fast has %q", slow.closed, fast.closed, fast.ids())
+		}
+	})
+}
+
+// Closing brings to sinks what waits for them, in the order in which it came.
+func TestCloseDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sink{name: "s", gate: make(chan struct{})}
+		bus := trace.NewBus(1000, discard, s)
+		var want []string
+		for i := range 500 {
+			bus.Publish(row(strconv.Itoa(i)))
+			want = append(want, strconv.Itoa(i))
+		}
+		go func() {
+			time.Sleep(time.Second)
+			close(s.gate)
+		}()
+		if err := bus.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		same(t, "records", s.ids(), want...)
+		if !s.closed {
+			t.Error("the sink is not closed")
+		}
+	})
+}
+
+// A sink that hangs does not keep the program from ending.
+func TestCloseIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hung, fine := &sink{name: "hung", gate: make(chan struct{})}, &sink{name: "fine"}
+		bus := trace.NewBus(8, discard, hung, fine)
+		bus.Publish(row("a"))
+		bounded, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		begun := time.Now()
+		err := bus.Close(bounded)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "hung") {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(begun); took != 5*time.Second {
+			t.Errorf("took %v", took)
+		}
+		if !fine.closed {
+			t.Error("the other sink is not closed")
+		}
+		close(hung.gate)
+	})
+}
+
+// What a sink says that it has lost counts as dropped.
+func TestLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		s := &sink{name: "s", err: fmt.Errorf("flush: %w", errors.Join(&trace.Lost{Records: 2, Err: errors.New("full")}, &trace.Lost{Records: 1, Err: errors.New("full")}))}
+		bus := trace.NewBus(8, slog.New(slog.NewTextHandler(&log, nil)), s)
+		for range 5 {
+			bus.Publish(row("a"))
+			synctest.Wait()
+		}
+		if got, want := fmt.Sprint(bus.Status()), "[{s 5 15 5}]"; got != want {
+			t.Errorf("status %s, want %s", got, want)
+		}
+		if got := strings.Count(log.String(), "\n"); got != 3 {
+			t.Errorf("%d lines for 5 failures, want the 1st, 2nd and 4th:\n%s", got, log.String())
+		}
+		if err := bus.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNoSinks(t *testing.T) {
+	var bus trace.Bus
+	bus.Publish(row("a"))
+	if err := errors.Join(bus.Close(t.Context()), bus.Close(t.Context())); err != nil || len(bus.Status()) != 0 {
+		t.Error(err, bus.Status())
+	}
+}
+
+func BenchmarkPublish(b *testing.B) {
+	bus := trace.NewBus(1024, discard, &sink{name: "blocked", gate: make(chan struct{})})
+	r := row("a")
+	b.ReportAllocs()
+	for b.Loop() {
+		bus.Publish(r)
+	}
+}
