@@ -190,6 +190,10 @@ func (i *Inference) Spoilt(err error) error {
 	return i.toldOf("Failed to parse response", err)
 }
 
+// Tell sets the headers that tell of the way to the answer, as soon as the first
+// response has come.
+func (i *Inference) Tell(set func(name, value string)) { i.job.tell(set, &i.notes[0]) }
+
 // responses runs the call.
 func (i *Inference) responses() iter.Seq2[*kserve.Response, error] {
 	switch {

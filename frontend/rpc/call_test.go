@@ -129,7 +129,7 @@ func TestMetadata(t *testing.T) {
 		"x-request-id", "corr-1", "x-dynamo-session-id", "chain-1", "x-dynamo-parent-session-id", "chain-0",
 		"x-dynamo-request-priority", "7", "x-dynamo-meta-policy-class", " batch ", "x-dynamo-meta-a", "first", "x-dynamo-meta-a", "second",
 		"x-tenant-id", "acme", "x-dynamo-worker-instance-id", "42",
-		"x-dynamo-meta-authorization", "secret", "x-dynamo-meta-b", "Bearer secret", "x-dynamo-meta-c-bin", "\xff\xfe",
+		"x-dynamo-meta-authorization", "secret", "x-dynamo-meta-b", "Bearer secret", "x-dynamo-meta-c-bin", "text",
 	)
 	const id = "0AF7651916CD43DD8448EB211C80319C"
 	if out, err := h.ModelInfer(ctx, text(id, "dummy input")); err != nil || out.GetId() != id {
@@ -156,6 +156,21 @@ func TestMetadata(t *testing.T) {
 	}
 	if !strings.Contains(h.log.String(), "x_request_id=corr-1") {
 		t.Errorf("the client's own id is not logged:\n%s", h.log)
+	}
+}
+
+// What headers of answers tell over HTTP, they tell here, to whoever asks.
+func TestToldByMetadata(t *testing.T) {
+	h := open(t, nil)
+	for _, debug := range []string{"", "1"} {
+		var header metadata.MD
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "x-dynago-debug", debug)
+		if _, err := h.ModelInfer(ctx, text("", "dummy"), grpc.Header(&header)); err != nil {
+			t.Fatal(err)
+		}
+		if got := header.Get("x-dynago-debug"); (len(got) == 1) != (debug != "") {
+			t.Errorf("asked by %q, told %q", debug, got)
+		}
 	}
 }
 

@@ -144,6 +144,13 @@ func (f *fake) requests() []*pipeline.Request {
 	return f.asked
 }
 
+// forget lets go of the requests that have arrived so far.
+func (f *fake) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = nil
+}
+
 func (f *fake) ends() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

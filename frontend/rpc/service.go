@@ -3,6 +3,9 @@ package rpc
 import (
 	"context"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/frontend"
 	pb "github.com/dynago/dynago/internal/gen/inferencepb"
@@ -35,6 +38,9 @@ func (s service) ModelInfer(ctx context.Context, in *pb.ModelInferRequest) (*pb.
 	case err != nil:
 		return nil, statusOf(err)
 	}
+	call.Tell(func(name, value string) {
+		grpc.SetHeader(ctx, metadata.Pairs(name, value)) //nolint:errcheck // it fails where nobody listens
+	})
 	return out, nil
 }
 

@@ -281,6 +281,38 @@ func TestStreamBlocked(t *testing.T) {
 	}
 }
 
+// A stream that goes on for long keeps nothing of the calls that were on it.
+func TestStreamForgets(t *testing.T) {
+	h := open(t, nil)
+	stream, err := h.ModelStreamInfer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	prompt := strings.Repeat("x", 10_000)
+	heap := func() int64 {
+		h.fake.forget()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := int64(0)
+	for i := range 1100 {
+		if i == 100 {
+			before = heap()
+		}
+		if err := stream.Send(text("", prompt)); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := stream.Recv(); err != nil || m.GetErrorMessage() != "" {
+			t.Fatal(m, err)
+		}
+	}
+	if grown := heap() - before; grown > 5<<20 {
+		t.Errorf("1000 calls of 10 kB have left %d kB", grown>>10)
+	}
+}
+
 // Many streams at once, and nothing is left of them.
 func TestManyStreams(t *testing.T) {
 	h := open(t, nil)
