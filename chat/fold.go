@@ -24,15 +24,23 @@ type Answer struct {
 // It checks the stream's own grammar, and an error of the stream is returned
 // as it is.
 func Fold(events iter.Seq2[Event, error]) ([]Answer, error) {
-	var f folder
+	var f Folder
 	for e, err := range events {
 		if err != nil {
 			return nil, err
 		}
-		if err := f.add(e); err != nil {
+		if err := f.Add(e); err != nil {
 			return nil, err
 		}
 	}
+	return f.Answers()
+}
+
+// Folder is [Fold] for events that pass by. Its zero value has seen none.
+type Folder struct{ choices []*folding }
+
+// Answers returns what the events come to. No more of them may be added.
+func (f *Folder) Answers() ([]Answer, error) {
 	for i := range f.choices {
 		if !f.choices[i].done {
 			return nil, fmt.Errorf("chat: choice %d ended without a finish", i)
@@ -45,15 +53,14 @@ func Fold(events iter.Seq2[Event, error]) ([]Answer, error) {
 	return answers, nil
 }
 
-type folder struct{ choices []*folding }
-
 type folding struct {
 	Answer
 	started, open, done bool
 	text                strings.Builder
 }
 
-func (f *folder) add(e Event) error {
+// Add takes the next event. An error says that it cannot stand there.
+func (f *Folder) Add(e Event) error {
 	if e.Choice < 0 {
 		return fmt.Errorf("chat: choice %d: choices count from 0", e.Choice)
 	}
