@@ -47,6 +47,9 @@ type call struct {
 	resolve func(x *exchange) error
 	// encoder makes what writes the answer, under the model's primary name.
 	encoder func(x *exchange, model string) encoder
+	// whole makes what writes the answer again that a stream has been, for records;
+	// nil where its encoder knows it.
+	whole func(x *exchange, model string) whole
 }
 
 // encoder writes the answer of one call.
@@ -173,6 +176,9 @@ func (s *Server) understand(w http.ResponseWriter, x *exchange, header http.Head
 	if err == nil {
 		j.call, err = a.decode(header, body)
 	}
+	if err == nil {
+		j.record.payload = s.said(a.endpoint(), header, body)
+	}
 	if err == nil && j.call.resolve != nil {
 		err = j.call.resolve(j.x)
 	}
@@ -229,7 +235,9 @@ func (j *job) run(w http.ResponseWriter) {
 
 	model := j.names.primary(j.call.model)
 	j.record.accept(model, j.call.stream)
+	j.record.payload.begin(j, model)
 	encode := j.call.encoder(j.x, model)
+	j.record.payload.by(encode)
 	notes := make([]pipeline.Notes, len(j.call.requests))
 	run := j.Backend.Run
 	if j.call.answer != nil {
@@ -355,6 +363,7 @@ func (j *job) unary(w http.ResponseWriter, encode encoder, events iter.Seq2[chat
 	buf := buffers.Get().(*[]byte)
 	defer release(buf)
 	*buf = encode.appendAnswer((*buf)[:0], answers)
+	j.record.payload.answered(*buf)
 	j.x.answered = true
 	j.tell(w.Header().Set, notes)
 	if j.respond(w, http.StatusOK, *buf) != nil {

@@ -53,6 +53,7 @@ func (a messagesAPI) decode(h http.Header, body []byte) (call, error) {
 			c.Request = nil // the encoder keeps the call, which shall not keep the conversation
 			return e
 		},
+		whole: func(x *exchange, model string) whole { return c.Encoder(anthropic.Header{ID: x.id, Model: model}) },
 	}, nil
 }
 

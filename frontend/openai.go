@@ -45,6 +45,9 @@ func (s *Server) openAICall(c *openai.Call) call {
 			c.Requests = nil // the encoder keeps the call, which shall not keep the conversation
 			return e
 		},
+		whole: func(x *exchange, model string) whole {
+			return c.Encoder(openai.Header{ID: x.id, Model: model, Created: x.arrived.Unix()})
+		},
 	}
 }
 

@@ -36,8 +36,9 @@ type record struct {
 	counted     int       // of these, already in the counter
 	usage       chat.Usage
 	cachedKnown bool
-	mismatches  int     // answers that break their form
-	traced      *traced // nil: nobody is told
+	mismatches  int      // answers that break their form
+	traced      *traced  // nil: nobody is told
+	payload     *payload // nil: nobody is told
 }
 
 // begin starts the record of a request whose model is not known yet.
@@ -89,6 +90,7 @@ func (r *record) event(e *chat.Event) {
 	if r.traced != nil {
 		r.traced.event(e)
 	}
+	r.payload.event(e)
 	if r.begun == 0 {
 		r.begun = max(1, r.notes[0].Attempts)
 	}
@@ -184,6 +186,9 @@ func (r *record) end() {
 // trace tells what became of the request.
 func (r *record) trace(elapsed time.Duration) {
 	if row := r.traced.row(r, r.x.arrived.Add(elapsed)); row != nil {
+		r.server.Tracing.Publish(row)
+	}
+	if row := r.payload.row(r); row != nil {
 		r.server.Tracing.Publish(row)
 	}
 }

@@ -374,3 +374,6 @@ var itemPrefixes = map[string]string{
 	"function_call": "fc", "function_call_output": "fco",
 	"custom_tool_call": "ctc", "custom_tool_call_output": "ctco",
 }
+
+// recount implements [recounter].
+func (k *kept) recount() []byte { return k.object() }

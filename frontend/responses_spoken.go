@@ -297,3 +297,6 @@ func appendErrorMessage(dst []byte, status int, body []byte) []byte {
 	dst = append(append(dst, `,"error":`...), nested...)
 	return append(dst, '}')
 }
+
+// recount implements [recounter].
+func (s *spoken) recount() []byte { return s.response.AppendResponse(nil) }
