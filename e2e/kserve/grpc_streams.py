@@ -87,18 +87,18 @@ def several_in_flight():
         n = 40
         for i in range(n):
             s.ask(MODEL, prompt("count slowly", streaming=True), request_id=str(i), enable_empty_final_response=True)
-        text, ended, order = {}, set(), []
+        text, ended, begun = {}, set(), 0
         while len(ended) < n:
             r = s.next()
             i = r.get_response().id
             assert i not in ended, f"something comes after the end of {i}"
             if final(r):
+                begun = begun or len(text)
                 ended.add(i)
             else:
-                order.append(i)
                 text[i] = text.get(i, "") + texts(r)[0]
         equal(set(text.values()), {completion("count slowly", max_tokens=100)})
-        assert len(set(order[: 4 * n])) == n, "they came one after the other"
+        assert begun > n // 2, f"when the first ended, {begun} had begun"
 
 
 def more_than_may_run():
