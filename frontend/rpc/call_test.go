@@ -35,6 +35,16 @@ func TestModelInfer(t *testing.T) {
 	if out, err = h.ModelInfer(t.Context(), tensors("raw", 1)); err != nil || len(out.GetRawOutputContents()) != 1 || out.GetModelName() != "echo" {
 		t.Errorf("%v %v", out, err)
 	}
+	page := h.metrics()
+	for _, want := range []string{
+		`dynamo_frontend_requests_total{endpoint="tensor",error_type="",model="echo",request_type="unary",status="success"} 1`,
+		`dynamo_frontend_output_sequence_tokens_count{model="words"} 1`,
+		`dynamo_frontend_output_sequence_tokens_count{model="echo"} 0`, // tensors have no tokens
+	} {
+		if !strings.Contains(page, want+"\n") {
+			t.Errorf("no %s in\n%s", want, grep(page, "_requests_total", "output_sequence"))
+		}
+	}
 }
 
 // What cannot be answered has its code and its words.
