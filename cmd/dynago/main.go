@@ -7,6 +7,7 @@
 //	dynago router         answer dispatchers of others over HTTP
 //	dynago route TEXT     show where a prompt would go, and why
 //	dynago replay TRACE   replay requests in virtual time, and report
+//	dynago trace          show what was recorded of agents, or convert it
 //	dynago mocker         imitate an engine, its quirks and its faults
 //	dynago kvstore        keep KV-cache values that engines share, as Redis would
 //	dynago doctor URL     examine an engine, or a running server
@@ -41,6 +42,7 @@ type commands struct {
 	Router  routerCommand  `cmd:"" help:"Answer dispatchers of others over HTTP: register workers, choose one, book a request."`
 	Route   routeCommand   `cmd:"" help:"Show where a prompt would go, and what each worker would have cost."`
 	Replay  replayCommand  `cmd:"" help:"Replay recorded or made-up requests in virtual time, and report how they fared."`
+	Trace   traceCommand   `cmd:"" help:"Show what was recorded of agents and their requests, count it up, or convert it."`
 	Mocker  mockerCommand  `cmd:"" help:"Imitate an engine: its own wire with --api, its quirks and faults as they are switched on."`
 	KVStore kvstoreCommand `cmd:"" name:"kvstore" help:"Keep KV-cache values that engines share, for clients of Redis such as LMCache."`
 	Doctor  doctorCommand  `cmd:"" help:"Examine engines, or a running server: what works, what does not, and what cures it."`

@@ -1,0 +1,142 @@
+package tree
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/dynago/dynago/trace"
+)
+
+// key names a use of a tool.
+type key struct{ chain, id string }
+
+// addTools makes uses of the records of tools, and hands each to the turn that has
+// asked for it.
+func (b *Builder) addTools() {
+	slices.SortStableFunc(b.tools, func(x, y *trace.Record) int {
+		order := cmp.Compare(x.EventTime, y.EventTime)
+		if order == 0 && x.EventType != y.EventType {
+			order = cmp.Compare(rank(x), rank(y))
+		}
+		return order
+	})
+	asked := map[key]*Turn{}
+	for _, c := range b.order {
+		for _, t := range c.Turns {
+			for _, call := range t.calls() {
+				if call.ID != "" {
+					asked[key{c.ID, call.ID}] = t
+				}
+			}
+		}
+	}
+	begun := map[key][]*trace.Record{}
+	add := func(r, start *trace.Record) {
+		c := b.chains[r.Agent.Chain()]
+		u := &Tool{ID: r.Tool.ID, Class: r.Tool.Class, Chain: c, Record: r}
+		u.measure(start)
+		if u.Turn = asked[key{c.ID, u.ID}]; u.Turn == nil {
+			u.Turn = c.during(u.Start)
+		}
+		if u.Turn != nil {
+			u.Turn.Tools = append(u.Turn.Tools, u)
+		} else {
+			c.Tools = append(c.Tools, u)
+		}
+	}
+	for _, r := range b.tools {
+		k := key{r.Agent.Chain(), r.Tool.ID}
+		if r.EventType == trace.ToolStart {
+			begun[k] = append(begun[k], r)
+			continue
+		}
+		var start *trace.Record
+		if open := begun[k]; len(open) > 0 {
+			start, begun[k] = open[len(open)-1], open[:len(open)-1]
+		}
+		add(r, start)
+	}
+	running := map[*trace.Record]bool{}
+	for _, open := range begun {
+		for _, r := range open {
+			running[r] = true
+		}
+	}
+	for _, r := range b.tools { // in order, so that twice gives the same
+		if running[r] {
+			add(r, nil)
+		}
+	}
+}
+
+// rank lets what begins come before what ends at the same time.
+func rank(r *trace.Record) int {
+	if r.EventType == trace.ToolStart {
+		return 0
+	}
+	return 1
+}
+
+// measure says when a tool ran. Start is the record of its start, or nil.
+func (u *Tool) measure(start *trace.Record) {
+	r := u.Record
+	end := moment(r.EventTime)
+	u.Start = end
+	if u.Running() {
+		return
+	}
+	took, _ := span(r.Tool.Duration)
+	switch {
+	case r.Tool.Started != nil && r.Tool.Ended != nil && *r.Tool.Ended > *r.Tool.Started:
+		u.Start = moment(*r.Tool.Started)
+		u.Duration = moment(*r.Tool.Ended).Sub(u.Start)
+	case r.Tool.Started != nil && took > 0:
+		u.Start, u.Duration = moment(*r.Tool.Started), took
+	case took > 0:
+		if r.Tool.Ended != nil {
+			end = moment(*r.Tool.Ended)
+		}
+		u.Start, u.Duration = end.Add(-took), took
+	case start != nil:
+		u.Start = moment(start.EventTime)
+		u.Duration = max(0, end.Sub(u.Start))
+	}
+}
+
+// calls returns the calls that the answer of a turn asks for.
+func (t *Turn) calls() []trace.ToolCall {
+	if t.Request.Finish == nil {
+		return nil
+	}
+	return t.Request.Finish.ToolCalls
+}
+
+// infer adds the tools that turns have asked for and nobody has told of.
+func (c *Chain) infer() {
+	told := map[string]bool{}
+	note := func(tools []*Tool) {
+		for _, u := range tools {
+			if !u.Running() && u.ID != "" {
+				told[u.ID] = true
+			}
+		}
+	}
+	note(c.Tools)
+	for _, t := range c.Turns {
+		note(t.Tools)
+	}
+	for _, t := range c.Turns {
+		calls := t.calls()
+		for i := range calls {
+			call := &calls[i]
+			if told[call.ID] {
+				continue
+			}
+			u := &Tool{ID: call.ID, Class: call.Name, Chain: c, Turn: t, Call: call, Start: t.End}
+			if t.Next != nil {
+				u.Duration = max(0, t.Next.Start.Sub(t.End))
+			}
+			t.Tools = append(t.Tools, u)
+		}
+	}
+}
