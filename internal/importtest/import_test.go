@@ -120,7 +120,7 @@ var plan = []room{
 
 	{name: "trace", floor: 5, never: noHTTP},
 	{name: "trace/files", floor: 5, sees: []string{"trace"}, never: noHTTP},
-	{name: "trace/tree", floor: 5, sees: []string{"trace"}, never: noIO},
+	{name: "trace/tree", floor: 5, sees: []string{"trace"}, never: noHTTP},
 	{name: "trace/perfetto", floor: 5, sees: []string{"trace", "trace/tree"}, never: noHTTP},
 
 	{name: "selection", floor: 5, seenBy: wire},
