@@ -108,7 +108,7 @@ func FuzzCodecReads(f *testing.F) {
 		f.Add(append(append([]byte{}, text...), text...)) // with fields behind tensors
 		f.Add(text[:len(text)/2])
 	}
-	f.Add([]byte{7<<3 | 0, 1, 7<<3 | 2, 1, 9}) // the number of the tensors, and not their kind
+	f.Add([]byte{7 << 3, 1, 7<<3 | 2, 1, 9}) // the number of the tensors, and not their kind
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if len(text) == 0 {
 			return
