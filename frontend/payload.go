@@ -106,16 +106,23 @@ func (p *payload) row(r *record) *trace.Record {
 	if p == nil || !p.begun {
 		return nil
 	}
-	told := &trace.Payload{RequestID: r.x.id, Endpoint: p.kind, Model: r.model, Headers: p.headers, Complete: true}
+	row := &trace.Record{
+		Schema: trace.Schema, EventType: trace.RequestPayload, EventTime: uint64(r.x.arrived.UnixMilli()), Source: trace.SourceDynamo,
+		Payload: &trace.Payload{RequestID: r.x.id, Endpoint: p.kind, Model: r.model, Headers: p.headers, Complete: true},
+	}
+	body, answer := p.body, p.response(r)
+	row.Later(len(body)+len(answer), func(row *trace.Record) { redact(row.Payload, body, answer) })
+	return row
+}
+
+// redact tells what was said, as it may be kept.
+func redact(to *trace.Payload, body, answer []byte) {
 	var err error
-	if told.Request, err = trace.Redact(p.body); err != nil {
-		told.Request, told.Complete, told.DropReason = nil, false, "request_is_no_json"
+	if to.Request, err = trace.Redact(body); err != nil {
+		to.Request, to.Complete, to.DropReason = nil, false, "request_is_no_json"
 	}
-	if answer := p.response(r); answer != nil {
-		told.Response, _ = trace.Redact(answer) // what we write is JSON
-	}
-	return &trace.Record{
-		Schema: trace.Schema, EventType: trace.RequestPayload, EventTime: uint64(r.x.arrived.UnixMilli()), Source: trace.SourceDynamo, Payload: told,
+	if answer != nil {
+		to.Response, _ = trace.Redact(answer) // what we write is JSON
 	}
 }
 

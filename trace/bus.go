@@ -213,6 +213,9 @@ func (w *worker) drain(ctx context.Context, batch []*Record, told uint64) uint64
 		if len(batch) == 0 {
 			break
 		}
+		for _, r := range batch {
+			r.whole()
+		}
 		w.heed(w.sink.Write(ctx, batch))
 		clear(batch)
 	}
@@ -249,29 +252,41 @@ func lost(err error) (n int) {
 type ring struct {
 	slots           []*Record
 	first, held     int
+	bytes           int // of what was said
 	pushed, dropped uint64
 }
 
-// push adds a record in place of the oldest one if there is no room.
+// mostBytes is how much of what was said a ring holds: a sink that hangs must not
+// take the memory that requests need.
+const mostBytes = 256 << 20
+
+// push adds a record, in place of the oldest ones if there is no room.
 func (r *ring) push(rec *Record) {
 	r.pushed++
-	if r.held == len(r.slots) {
+	size := rec.bytes()
+	for r.held == len(r.slots) || r.held > 0 && r.bytes+size > mostBytes {
 		r.dropped++
-		r.slots[r.first] = nil
-		r.first = (r.first + 1) % len(r.slots)
-		r.held--
+		r.take()
 	}
 	r.slots[(r.first+r.held)%len(r.slots)] = rec
 	r.held++
+	r.bytes += size
+}
+
+// take removes the oldest record.
+func (r *ring) take() *Record {
+	rec := r.slots[r.first]
+	r.slots[r.first] = nil
+	r.first = (r.first + 1) % len(r.slots)
+	r.held--
+	r.bytes -= rec.bytes()
+	return rec
 }
 
 // pop takes the oldest records, as many as batch has room for.
 func (r *ring) pop(batch []*Record) []*Record {
 	for r.held > 0 && len(batch) < cap(batch) {
-		batch = append(batch, r.slots[r.first])
-		r.slots[r.first] = nil
-		r.first = (r.first + 1) % len(r.slots)
-		r.held--
+		batch = append(batch, r.take())
 	}
 	return batch
 }

@@ -178,3 +178,65 @@ func BenchmarkPublish(b *testing.B) {
 		bus.Publish(r)
 	}
 }
+
+// Records are completed once, when the first sink comes to them; those that nobody
+// gets never are.
+func TestLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := &sink{name: "a", gate: make(chan struct{})}, &sink{name: "b", gate: make(chan struct{})}
+		bus := trace.NewBus(1, discard, a, b)
+		bus.Publish(row("first"))
+		synctest.Wait()
+		completed := map[string]int{}
+		for _, id := range []string{"lost", "kept"} {
+			r := row("")
+			r.Later(0, func(r *trace.Record) {
+				r.Request.RequestID = id
+				completed[id]++
+			})
+			bus.Publish(r)
+		}
+		synctest.Wait()
+		if len(completed) > 0 {
+			t.Errorf("completed too early: %v", completed)
+		}
+		close(a.gate)
+		close(b.gate)
+		synctest.Wait()
+		same(t, "a", a.ids(), "first", "kept")
+		same(t, "b", b.ids(), "first", "kept")
+		if fmt.Sprint(completed) != "map[kept:1]" {
+			t.Errorf("completed %v", completed)
+		}
+		if err := bus.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What was said takes its own room: a sink that hangs holds no more of it than that.
+func TestRoomForWhatWasSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &sink{name: "s", gate: make(chan struct{})}
+		bus := trace.NewBus(1000, discard, s)
+		bus.Publish(row("first"))
+		synctest.Wait()
+		for i := range 10 {
+			r := row(strconv.Itoa(i))
+			r.Later(60<<20, func(*trace.Record) {})
+			bus.Publish(r)
+		}
+		bus.Publish(row("small"))
+		huge := row("huge")
+		huge.Later(1<<40, func(*trace.Record) {})
+		close(s.gate)
+		synctest.Wait()
+		same(t, "records", s.ids(), "first", "6", "7", "8", "9", "small")
+		bus.Publish(huge)
+		synctest.Wait()
+		same(t, "records", s.ids()[6:], "huge")
+		if err := bus.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}

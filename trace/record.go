@@ -2,6 +2,7 @@ package trace
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -42,6 +43,43 @@ type Record struct {
 	Request *Request      `json:"request,omitzero"`
 	Tool    *Tool         `json:"tool,omitzero"`
 	Payload *Payload      `json:"payload,omitzero"`
+
+	later *later
+}
+
+// later is what completes a record behind the request that it is of.
+type later struct {
+	once     sync.Once
+	complete func(*Record)
+	bytes    int
+}
+
+// Later lets a record be completed when a sink comes to it, and not before: what takes
+// time is not done at a request's cost, and not done at all for a record that no sink
+// gets. Meanwhile it holds so many bytes. Complete is called once, from any goroutine.
+func (r *Record) Later(bytes int, complete func(*Record)) {
+	r.later = &later{complete: complete, bytes: bytes}
+}
+
+// whole completes the record.
+func (r *Record) whole() {
+	if l := r.later; l != nil {
+		l.once.Do(func() {
+			l.complete(r)
+			l.complete = nil // and what it holds
+		})
+	}
+}
+
+// bytes is about how much memory the record takes beyond what all take.
+func (r *Record) bytes() int {
+	if r.later != nil {
+		return r.later.bytes
+	}
+	if r.Payload != nil {
+		return len(r.Payload.Request) + len(r.Payload.Response)
+	}
+	return 0
 }
 
 // AgentContext says which agent a record is of. A client that names itself in the
