@@ -202,6 +202,11 @@ func TestMetadataLimits(t *testing.T) {
 			t.Errorf("%q %v, want %s", got, err, want)
 		}
 	}
+	// Beyond all that anybody has to say nothing is kept at all.
+	flood := metadata.AppendToOutgoingContext(t.Context(), "k", strings.Repeat("v", 1<<20))
+	if _, err := h.ModelInfer(flood, text("", "dummy")); err == nil {
+		t.Error("metadata of a MiB was taken")
+	}
 	// What is wrong with the call itself comes first.
 	if _, err := h.ModelInfer(ctx, &pb.ModelInferRequest{ModelName: "words"}); !strings.Contains(err.Error(), "Missing required input") {
 		t.Error(err)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 )
 
 // healthPrefix begins the calls for which nobody needs a key: who probes has none,
@@ -28,13 +29,13 @@ type visitorKey struct{}
 
 func visitorOf(ctx context.Context) *visitor { return ctx.Value(visitorKey{}).(*visitor) }
 
-// admit finds out who calls.
-func (s *Server) admit(ctx context.Context, method string) (context.Context, error) {
-	if strings.HasPrefix(method, healthPrefix) {
+// admit finds out who calls, from what comes before the call itself: whoever has no key
+// is sent away before anything of a message, which may be large, is read.
+func (s *Server) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
+	if strings.HasPrefix(info.FullMethodName, healthPrefix) {
 		return ctx, nil
 	}
-	md, _ := metadata.FromIncomingContext(ctx)
-	v := &visitor{header: headers(md)}
+	v := &visitor{header: headers(info.Header)}
 	var err error
 	if v.tenant, err = s.Frontend.Authorize(v.header); err != nil {
 		return ctx, statusOf(err)
@@ -59,30 +60,14 @@ func headers(md metadata.MD) http.Header {
 
 // serveCall and serveStream stand before every call.
 func (s *Server) serveCall(ctx context.Context, in any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (_ any, err error) {
-	if ctx, err = s.admit(ctx, info.FullMethod); err != nil {
-		return nil, err
-	}
 	defer s.recover(info.FullMethod, &err)
 	return handle(ctx, in)
 }
 
 func (s *Server) serveStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
-	ctx, err := s.admit(stream.Context(), info.FullMethod)
-	if err != nil {
-		return err
-	}
 	defer s.recover(info.FullMethod, &err)
-	return handle(srv, admitted{stream, ctx})
+	return handle(srv, stream)
 }
-
-// admitted is a stream of which it is known who has opened it.
-type admitted struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-// Context returns the stream's context.
-func (a admitted) Context() context.Context { return a.ctx }
 
 // recover makes a fault of ours end one call, and not the server.
 func (s *Server) recover(method string, err *error) {

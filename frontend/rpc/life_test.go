@@ -207,6 +207,16 @@ func TestKeys(t *testing.T) {
 	if _, err := healthpb.NewHealthClient(h.conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
 		t.Error(err)
 	}
+	// Who has no key learns so before the message, which may be large, has come.
+	soon, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	unsent, err := h.conn.NewStream(soon, &grpc.StreamDesc{ClientStreams: true}, pb.GRPCInferenceService_ModelInfer_FullMethodName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unsent.RecvMsg(new(pb.ModelInferResponse)); status.Code(err) != codes.Unauthenticated {
+		t.Error(err)
+	}
 	for _, pair := range [][]string{{"x-api-key", "good"}, {"authorization", "bearer good"}} {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), append(pair, "x-dynamo-request-priority", "9")...)
 		if _, err := h.ModelInfer(ctx, text("", "dummy")); err != nil {

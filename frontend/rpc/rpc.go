@@ -100,12 +100,17 @@ const mostCalls = 10_000
 // those beyond have new ones.
 const keptStacks = 32
 
+// mostMetadata bounds what comes before a call, in bytes: several times what calls may
+// say there, and nothing that it hurts to keep for each of many.
+const mostMetadata = 256 << 10
+
 func (s *Server) options() []grpc.ServerOption {
 	list := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(s.MaxMessage), grpc.MaxSendMsgSize(s.MaxMessage), grpc.MaxConcurrentStreams(mostCalls),
 		// Half-open clients are found by us; those that ask often are not sent away.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Minute, Timeout: 20 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.MaxHeaderListSize(mostMetadata), grpc.InTapHandle(s.admit),
 		grpc.UnaryInterceptor(s.serveCall), grpc.StreamInterceptor(s.serveStream),
 		grpc.NumStreamWorkers(keptStacks), grpc.ForceServerCodecV2(newCodec()),
 	}
