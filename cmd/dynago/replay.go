@@ -22,7 +22,7 @@ import (
 )
 
 type replayCommand struct {
-	Traces []string `arg:"" optional:"" name:"trace" help:"File of recorded requests, compressed by gzip or not; of format dynamo there may be several."`
+	Traces []string `arg:"" optional:"" name:"trace" help:"File of recorded requests, compressed by gzip or not; of format dynamo there may be several, and directories, patterns, and what the names of segments begin with."`
 
 	File    fileSettings          `embed:"" group:"Files"`
 	Trace   traceSettings         `embed:"" group:"Recorded requests"`
@@ -98,7 +98,7 @@ func (c *replayCommand) Run(to outlet, parsed *config.Parsed) error {
 		return errors.New("--replay-mode: online: this version replays in virtual time; for live workers, start \"dynago serve\" and send it the requests")
 	}
 	c.Made.tell(c.Traces, c.Trace.Format, parsed, logs.target("replay"))
-	work, err := c.workload()
+	work, err := c.workload(to)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (c *replayCommand) engines(s *sim.Config) error {
 }
 
 // workload reads the requests, or makes them up.
-func (c *replayCommand) workload() ([]trace.Request, error) {
+func (c *replayCommand) workload(to outlet) ([]trace.Request, error) {
 	made := c.Made.Input != nil || c.Made.Output != nil || c.Made.Count != nil || c.Made.Agents > 0
 	var work []trace.Request
 	var err error
@@ -171,7 +171,7 @@ func (c *replayCommand) workload() ([]trace.Request, error) {
 	case len(c.Traces) == 0:
 		return nil, errors.New("nothing to replay: name a trace, or make requests up by --input-tokens, --output-tokens and --request-count, or by --agents")
 	default:
-		work, err = c.recorded()
+		work, err = c.recorded(to)
 	}
 	if err != nil {
 		return nil, err
@@ -223,7 +223,7 @@ func first(work []trace.Request, n int) ([]trace.Request, error) {
 }
 
 // recorded reads the files of a trace.
-func (c *replayCommand) recorded() ([]trace.Request, error) {
+func (c *replayCommand) recorded(to outlet) ([]trace.Request, error) {
 	format, err := trace.ParseFormat(c.Trace.Format)
 	if err != nil {
 		return nil, fmt.Errorf("--trace-format: %w", err)
@@ -231,15 +231,17 @@ func (c *replayCommand) recorded() ([]trace.Request, error) {
 	if format == trace.AppliedComputeAgentic && c.Replay.Concurrency == 0 {
 		return nil, fmt.Errorf("--trace-format: %s: such a trace does not tell when sessions begin; say with --replay-concurrency how many requests run at a time", c.Trace.Format)
 	}
-	var sources []io.Reader
-	for _, name := range c.Traces {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, fmt.Errorf("trace: %w", err)
+	paths := c.Traces
+	if format == trace.Dynamo {
+		if paths, err = find(to, paths); err != nil {
+			return nil, err
 		}
-		defer f.Close()
-		sources = append(sources, f)
 	}
+	sources, done, err := open(to, paths)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	o := trace.ReadOptions{BlockSize: value(c.Trace.BlockSize), Strict: c.Trace.Strict, Seed: c.Made.Seed}
 	if format == trace.AppliedComputeAgentic {
 		o.Prefix = trace.Prefix{Ratio: c.Made.SharedRatio, Groups: c.Made.Groups}

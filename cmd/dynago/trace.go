@@ -13,6 +13,8 @@ type traceCommand struct {
 	Show     traceShow     `cmd:"" help:"Show sessions as trees: turns, tools and sub-agents, what was cached, where each turn ran and why."`
 	Stats    traceStats    `cmd:"" help:"Count a trace up: tokens, cache hits, times and tool pauses, of each chain and of all."`
 	Perfetto tracePerfetto `cmd:"" help:"Draw a trace as a timeline for ui.perfetto.dev."`
+	Mooncake traceMooncake `cmd:"" help:"Convert a trace into one that simulators take."`
+	Tail     traceTail     `cmd:"" help:"Show records as they are written, through all segments."`
 }
 
 // recordedSettings say which files a trace is in.

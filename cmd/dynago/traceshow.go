@@ -194,6 +194,12 @@ func turnLine(t *tree.Turn, i int) string {
 	if t.Agent != nil && t.Agent.Compaction != nil {
 		parts = append(parts, "compaction")
 	}
+	parts = append(parts, figures(r))
+	return strings.Join(append(parts, plain(tree.Ending(r))), "  ")
+}
+
+// figures tells the tokens of a request and its times.
+func figures(r *trace.Request) string {
 	cached := ""
 	switch {
 	case r.InputTokens != nil && r.CachedTokens != nil && *r.InputTokens > 0:
@@ -201,14 +207,14 @@ func turnLine(t *tree.Turn, i int) string {
 	case r.InputTokens != nil:
 		cached = " (cached ?)"
 	}
-	parts = append(parts, "in "+tokens(r.InputTokens)+cached, "out "+tokens(r.OutputTokens))
+	parts := []string{"in " + tokens(r.InputTokens) + cached, "out " + tokens(r.OutputTokens)}
 	if r.TTFT != nil {
 		parts = append(parts, "ttft "+milli(*r.TTFT))
 	}
 	if r.TotalTime != nil {
 		parts = append(parts, "total "+milli(*r.TotalTime))
 	}
-	return strings.Join(append(parts, plain(tree.Ending(r))), "  ")
+	return strings.Join(parts, "  ")
 }
 
 func toolLine(u *tree.Tool) string {
@@ -434,7 +440,7 @@ func shownTurns(turns []*tree.Turn) []shownTurn {
 	list := []shownTurn{}
 	for _, t := range turns {
 		s := shownTurn{
-			Start: stamp(t.Start), End: stamp(t.End), Ending: tree.Ending(t.Request), Placed: placed(t.Request),
+			Start: instant(t.Start), End: instant(t.End), Ending: tree.Ending(t.Request), Placed: placed(t.Request),
 			Agent: t.Agent, Request: t.Request, Tools: shownTools(t.Tools),
 		}
 		if t.Agent != nil {
@@ -454,7 +460,7 @@ func shownTurns(turns []*tree.Turn) []shownTurn {
 func shownTools(tools []*tree.Tool) []shownTool {
 	var list []shownTool
 	for _, u := range tools {
-		s := shownTool{ID: u.ID, Class: u.Class, Start: stamp(u.Start), Inferred: u.Inferred(), Running: u.Running(), Failed: u.Failed()}
+		s := shownTool{ID: u.ID, Class: u.Class, Start: instant(u.Start), Inferred: u.Inferred(), Running: u.Running(), Failed: u.Failed()}
 		if u.Duration > 0 && (!u.Inferred() || u.Chain.ID != "") {
 			s.Duration = new(float64(u.Duration) / float64(time.Millisecond))
 		}
@@ -466,4 +472,4 @@ func shownTools(tools []*tree.Tool) []shownTool {
 	return list
 }
 
-func stamp(t time.Time) string { return t.Format("2006-01-02T15:04:05.000000Z") }
+func instant(t time.Time) string { return t.Format("2006-01-02T15:04:05.000000Z") }

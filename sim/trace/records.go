@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -30,6 +29,21 @@ type agent struct {
 	SessionID string `json:"session_id"`
 	ParentID  string `json:"parent_session_id"`
 	Trigger   string `json:"input_trigger"`
+
+	// Of clients that name themselves in the body: SessionID is then their whole run.
+	TrajectoryID     string `json:"trajectory_id"`
+	ParentTrajectory string `json:"parent_trajectory_id"`
+}
+
+// chain returns the chain of turns that a row is of, and the one that has opened it.
+func (a *agent) chain() (id, parent string) {
+	switch {
+	case a == nil:
+		return "", ""
+	case a.TrajectoryID != "":
+		return a.TrajectoryID, a.ParentTrajectory
+	}
+	return a.SessionID, a.ParentID
 }
 
 type finished struct {
@@ -48,6 +62,11 @@ type finished struct {
 
 type toolRecord struct {
 	ID       string   `json:"tool_call_id"`
+	Class    string   `json:"tool_class"`
+	Status   string   `json:"status"`
+	Error    string   `json:"error_type"`
+	Bytes    *uint64  `json:"output_bytes"`
+	Tokens   *uint64  `json:"output_tokens"`
 	Started  *uint64  `json:"started_at_unix_ms"`
 	Ended    *uint64  `json:"ended_at_unix_ms"`
 	Duration *float64 `json:"duration_ms"`
@@ -65,6 +84,10 @@ const recordSchema = "dynamo.request.trace.v1"
 type call struct {
 	Request
 	start, end int64
+	output     int            // tokens, which may be none
+	nvext      jsontext.Value // as the row has it
+	tools      []*use         // whose results its prompt has
+	toolWait   int64          // milliseconds of Delay in which one of them ran
 }
 
 // use is a recorded use of a tool.
@@ -73,6 +96,8 @@ type use struct {
 	start, end              int64
 	source, consumer, child string // request ids, and a session
 	background              bool
+	row                     *toolRecord
+	failed                  bool
 }
 
 // recording is what the rows of all sources say.
@@ -82,6 +107,8 @@ type recording struct {
 	blockSize int64
 	parents   map[string]string // of sessions, "" for none
 	agents    int               // calls with agent context
+	skipped   int               // calls that cannot be replayed
+	graph     *graph            // of the calls of agents, in order
 	ids       map[string]bool
 	streams   map[uint64]uint64 // dense number of each hash, in the order of the file
 }
@@ -90,21 +117,9 @@ type recording struct {
 // each other as those did.
 func readRecords(o ReadOptions, sources []io.Reader) iter.Seq2[Request, error] {
 	return func(yield func(Request, error) bool) {
-		rec := recording{blockSize: int64(o.BlockSize), parents: map[string]string{}, ids: map[string]bool{}, streams: map[uint64]uint64{}}
-		for _, source := range sources {
-			for l, err := range lines[record](source) {
-				if err == nil {
-					err = rec.add(l, &o)
-				}
-				if err != nil {
-					yield(Request{}, err)
-					return
-				}
-			}
-		}
-		requests, err := rec.lower(&o)
+		_, requests, err := recorded(o, sources)
 		if err != nil {
-			yield(Request{}, fmt.Errorf("%s: %w", name(sources[0]), err))
+			yield(Request{}, err)
 			return
 		}
 		for _, r := range requests {
@@ -113,6 +128,26 @@ func readRecords(o ReadOptions, sources []io.Reader) iter.Seq2[Request, error] {
 			}
 		}
 	}
+}
+
+// recorded reads what frontends have recorded, and returns it as such and as requests.
+func recorded(o ReadOptions, sources []io.Reader) (*recording, []Request, error) {
+	rec := &recording{blockSize: int64(o.BlockSize), parents: map[string]string{}, ids: map[string]bool{}, streams: map[uint64]uint64{}}
+	for _, source := range sources {
+		for l, err := range lines[record](source) {
+			if err == nil {
+				err = rec.add(l, &o)
+			}
+			if err != nil {
+				return nil, nil, err
+			}
+		}
+	}
+	requests, err := rec.lower(&o)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", name(sources[0]), err)
+	}
+	return rec, requests, nil
 }
 
 // add takes one row.
@@ -163,6 +198,7 @@ func (rec *recording) addCall(l *line[record], o *ReadOptions) error {
 		if o.Strict {
 			return l.fault("request.replay", "missing, so that the request cannot be replayed")
 		}
+		rec.skipped++
 		return nil
 	}
 	if row.RequestID == "" {
@@ -180,7 +216,7 @@ func (rec *recording) addCall(l *line[record], o *ReadOptions) error {
 	if err != nil {
 		return err
 	}
-	c.Answer = answer(len(rec.calls), max(output, 1))
+	c.Answer, c.output, c.nvext = answer(len(rec.calls), max(output, 1)), output, row.NVExt
 	if err := l.asks("request.nvext", row.NVExt, &c.Request); err != nil {
 		return err
 	}
@@ -243,33 +279,34 @@ func (rec *recording) prompt(l *line[record], c *call) error {
 }
 
 func (rec *recording) addAgent(l *line[record], c *call) error {
-	a := l.row.Agent
-	if a == nil || a.SessionID == "" {
+	id, parent := l.row.Agent.chain()
+	if id == "" {
 		return nil
 	}
 	rec.agents++
-	c.Session, c.Parent, c.Tool = a.SessionID, a.ParentID, a.Trigger == "tool_result"
-	parent, known := rec.parents[a.SessionID]
-	if known && parent != a.ParentID {
-		return l.fault("agent_context.parent_session_id", "got %q, and session %q had %q before", a.ParentID, a.SessionID, parent)
+	c.Session, c.Parent, c.Tool = id, parent, l.row.Agent.Trigger == "tool_result"
+	known := rec.parents[id]
+	if known != "" && parent != "" && parent != known {
+		return l.fault("agent_context.parent_session_id", "got %q, and session %q had %q before", parent, id, known)
 	}
-	rec.parents[a.SessionID] = a.ParentID
+	rec.parents[id] = cmp.Or(known, parent)
 	return nil
 }
 
 func (rec *recording) addUse(l *line[record]) error {
 	row := l.row.Tool
+	session, _ := l.row.Agent.chain()
 	switch {
 	case row == nil:
 		return l.fault("tool", "missing")
-	case l.row.Agent == nil || l.row.Agent.SessionID == "":
+	case session == "":
 		return l.fault("agent_context.session_id", "missing")
 	}
 	end, err := l.unixTime("tool.ended_at_unix_ms", *first(row.Ended, l.row.EventTime))
 	if err != nil {
 		return err
 	}
-	u := use{session: l.row.Agent.SessionID, start: end, end: end}
+	u := use{session: session, start: end, end: end, row: row, failed: l.row.EventType == "tool_error"}
 	switch {
 	case row.Started != nil:
 		if u.start, err = l.unixTime("tool.started_at_unix_ms", *row.Started); err != nil {
@@ -315,151 +352,4 @@ func (rec *recording) lower(o *ReadOptions) ([]Request, error) {
 		requests[i].At = time.Duration(c.start-rec.calls[0].start) * time.Millisecond
 	}
 	return requests, Check(requests)
-}
-
-// join says what each call has waited for, and how long after that it came.
-func (rec *recording) join() error {
-	g := newGraph(rec.calls)
-	for session := range g.sessions {
-		for k, i := range g.sessions[session] {
-			if k > 0 {
-				g.wait(i, g.sessions[session][k-1])
-			}
-		}
-	}
-	if err := g.branches(rec); err != nil {
-		return err
-	}
-	tools := map[string][]use{}
-	for _, u := range rec.uses {
-		tools[u.session] = append(tools[u.session], u)
-	}
-	for i := range rec.calls {
-		g.timing(i, tools[rec.calls[i].Session])
-	}
-	return nil
-}
-
-// graph is the calls by session, and what they wait for.
-type graph struct {
-	calls    []call
-	at       map[string]int
-	sessions map[string][]int // calls in order
-	after    []map[int]bool
-}
-
-func newGraph(calls []call) *graph {
-	g := &graph{calls: calls, at: map[string]int{}, sessions: map[string][]int{}, after: make([]map[int]bool, len(calls))}
-	for i, c := range calls {
-		g.at[c.ID] = i
-		if c.Session != "" {
-			g.sessions[c.Session] = append(g.sessions[c.Session], i)
-		}
-	}
-	for _, of := range g.sessions {
-		last := &calls[of[len(of)-1]]
-		last.Final = true
-	}
-	return g
-}
-
-// wait lets call i wait for call j.
-func (g *graph) wait(i, j int) {
-	if g.after[i] == nil {
-		g.after[i] = map[int]bool{}
-	}
-	g.after[i][j] = true
-}
-
-// branches ties sessions to those that opened them: the first call waits for
-// the one that opened it, and the one that uses its result waits for the call
-// that ended last. Where no tool says which they were, the times do.
-func (g *graph) branches(rec *recording) error {
-	told := map[string]use{} // by child session
-	for _, u := range rec.uses {
-		if u.child != "" {
-			told[u.child] = u
-		}
-	}
-	for _, session := range slices.Sorted(maps.Keys(g.sessions)) {
-		of := g.sessions[session]
-		parent := g.sessions[rec.parents[session]]
-		u, named := told[session]
-		if !named && len(parent) == 0 {
-			continue // a root, or its parent was not recorded
-		}
-		head, tail := of[0], slices.MaxFunc(of, func(i, j int) int { return cmp.Compare(g.calls[i].end, g.calls[j].end) })
-		opened, joined := -1, -1
-		if named {
-			var err error
-			if opened, err = g.call(u.source, session); err != nil {
-				return err
-			}
-			if u.consumer != "" {
-				if joined, err = g.call(u.consumer, session); err != nil {
-					return err
-				}
-			}
-		} else {
-			for _, i := range parent {
-				if g.calls[i].start <= g.calls[head].start {
-					opened = i
-				}
-				if joined < 0 && g.calls[i].start >= g.calls[tail].end {
-					joined = i
-				}
-			}
-		}
-		if opened >= 0 {
-			g.wait(head, opened)
-		}
-		if joined >= 0 {
-			g.wait(joined, tail)
-		}
-	}
-	return nil
-}
-
-// call finds a request that a tool names.
-func (g *graph) call(id, session string) (int, error) {
-	i, ok := g.at[id]
-	if !ok {
-		return 0, fmt.Errorf("session %q was opened or used by request %q, which is not there", session, id)
-	}
-	return i, nil
-}
-
-// timing says when call i comes after the last answer that it waited for. In a
-// replay the time between passes as it did, whether tools took it or a person.
-func (g *graph) timing(i int, uses []use) {
-	c := &g.calls[i]
-	if len(g.after[i]) == 0 {
-		return
-	}
-	var ready int64
-	for _, j := range slices.Sorted(maps.Keys(g.after[i])) {
-		c.After = append(c.After, g.calls[j].ID)
-		ready = max(ready, g.calls[j].end)
-	}
-	c.Delay = time.Duration(max(0, c.start-ready)) * time.Millisecond
-	c.Tool = c.Tool || g.usesTools(i, ready, uses)
-}
-
-// usesTools says whether tools whose results call i has were running between
-// ready and its start: those that name it, and those that ended since the call
-// before it and name nobody.
-func (g *graph) usesTools(i int, ready int64, uses []use) bool {
-	c := &g.calls[i]
-	previous := int64(math.MinInt64)
-	of := g.sessions[c.Session]
-	if k := slices.Index(of, i); k > 0 {
-		previous = g.calls[of[k-1]].start
-	}
-	return slices.ContainsFunc(uses, func(u use) bool {
-		mine := u.consumer == c.ID
-		if u.consumer == "" && !u.background {
-			mine = u.end > previous && u.end <= c.start
-		}
-		return mine && max(u.start, ready) < min(u.end, c.start)
-	})
 }
