@@ -167,6 +167,11 @@ func (r *Response) Select(wanted []Wanted) {
 	if len(wanted) == 0 {
 		return
 	}
+	const few = 256 // comparisons that take less time than a table
+	if len(wanted)*len(r.Outputs) > few {
+		r.lookUp(wanted)
+		return
+	}
 	selected := make([]engine.Tensor, 0, len(wanted))
 	for i := range wanted {
 		if named(selected, wanted[i].Name) != nil {
@@ -174,6 +179,22 @@ func (r *Response) Select(wanted []Wanted) {
 		}
 		if t := named(r.Outputs, wanted[i].Name); t != nil {
 			selected = append(selected, *t)
+		}
+	}
+	r.Outputs = selected
+}
+
+// lookUp is Select for many names. Clients may want as many as they please.
+func (r *Response) lookUp(wanted []Wanted) {
+	at := make(map[string]int, len(r.Outputs))
+	for i := len(r.Outputs) - 1; i >= 0; i-- {
+		at[r.Outputs[i].Name] = i // so that the first of a name stays
+	}
+	var selected []engine.Tensor
+	for i := range wanted {
+		if j, ok := at[wanted[i].Name]; ok {
+			selected = append(selected, r.Outputs[j])
+			delete(at, wanted[i].Name)
 		}
 	}
 	r.Outputs = selected

@@ -2,8 +2,10 @@ package kserve_test
 
 import (
 	"math"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 	"unsafe"
 
@@ -307,6 +309,25 @@ func TestSelect(t *testing.T) {
 		if strings.Join(got, " ") != c.want {
 			t.Errorf("of %q, %q selects %q, want %q", c.has, c.wanted, got, c.want)
 		}
+	}
+}
+
+// A client may want all of very many outputs, in an order of its own.
+func TestSelectMany(t *testing.T) {
+	const n = 200_000
+	r := &kserve.Response{Outputs: []engine.Tensor{{Name: "twice", Datatype: "first"}, {Name: "twice", Datatype: "second"}}}
+	wanted := []kserve.Wanted{{Name: "twice"}, {Name: "nowhere"}, {Name: "twice"}}
+	for i := range n {
+		r.Outputs = append(r.Outputs, engine.Tensor{Name: strconv.Itoa(i)})
+		wanted = append(wanted, kserve.Wanted{Name: strconv.Itoa(n - 1 - i)})
+	}
+	begun := time.Now()
+	r.Select(wanted)
+	if took := time.Since(begun); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if len(r.Outputs) != n+1 || r.Outputs[0].Datatype != "first" || r.Outputs[1].Name != strconv.Itoa(n-1) || r.Outputs[n].Name != "0" {
+		t.Errorf("%d outputs, from %v to %v", len(r.Outputs), r.Outputs[:2], r.Outputs[len(r.Outputs)-1])
 	}
 }
 
