@@ -39,7 +39,7 @@ func (c *traceMooncake) Run(to outlet) error {
 		format = trace.AgenticMooncake
 	}
 	var told trace.Conversion
-	err = replace(c.Output, func(out io.Writer) (err error) {
+	err = writeWhole(c.Output, func(out io.Writer) (err error) {
 		told, err = trace.Convert(out, format, trace.ReadOptions{Strict: c.Strict}, sources...)
 		return err
 	})
@@ -80,9 +80,9 @@ func open(to outlet, paths []string) (sources []io.Reader, done func(), err erro
 	return sources, done, nil
 }
 
-// replace writes a file as a whole, or leaves what was there before: it is written in a
+// writeWhole writes a file as a whole, or leaves what was there before: it is written in a
 // directory of its own beside its place.
-func replace(path string, write func(io.Writer) error) error {
+func writeWhole(path string, write func(io.Writer) error) error {
 	directory := filepath.Dir(path)
 	if err := os.MkdirAll(directory, 0o777); err != nil {
 		return fmt.Errorf("--output-file: %w", err)
