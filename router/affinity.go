@@ -44,6 +44,7 @@ type affinity struct {
 	table *sessions
 	reap  time.Time // not before that the table is looked through again
 	close func(*SessionEnd)
+	note  func(BindingEvent)
 }
 
 // reapEvery is how often the table is looked through at the most for bindings that
@@ -141,10 +142,16 @@ func (v *visit) enter() {
 	}
 }
 
-// unlock lets go of the table, once engines are told of what has ended in it.
+// unlock lets go of the table, once engines are told of what has ended in it, and
+// other routers of what was used.
 func (a *affinity) unlock() {
 	for _, b := range a.table.endings() {
 		a.tell(b)
+	}
+	if len(a.table.news) > 0 {
+		for _, e := range a.table.unsaid(a.now()) {
+			a.note(e)
+		}
 	}
 	a.mu.Unlock()
 }
@@ -344,6 +351,7 @@ func (a *affinity) tick(now time.Time) {
 	a.mu.Lock()
 	defer a.unlock()
 	a.table.expire(now)
+	a.table.remind(now)
 	a.reap = now.Add(reapEvery)
 }
 

@@ -43,6 +43,13 @@ type sessions struct {
 	spare  list.List // of *binding: idle ones that may make room, the longest idle first
 	ended  []*binding
 	count  SessionStats
+
+	// Where other routers are told of what is used:
+	router  string // what they call us
+	number  uint64 // the highest that a binding here has had
+	tells   bool
+	news    []*binding // what they have not heard of
+	running list.List  // of *binding: those with leases
 }
 
 // owner is a tenant that has bindings.
@@ -55,6 +62,7 @@ type owner struct {
 type binding struct {
 	key    sessionKey
 	tenant string
+	by     maker
 	SessionTerms
 
 	// bound says that target is where the session goes; before that somebody chooses
@@ -79,9 +87,11 @@ type binding struct {
 	gone    bool // it is no longer in the table
 
 	deadline time.Time     // of an idle one
+	said     time.Time     // when other routers were told of it last
 	due      int           // its place among dues, from 1; 0: it is not idle
 	place    *list.Element // in spare, or nil
 	own      *list.Element // in its owner's, likewise
+	running  *list.Element // in the list of that name, or nil
 	waiting  list.List     // of *sessionWaiter
 }
 
@@ -153,6 +163,7 @@ type SessionStats struct {
 	Opened   uint64 // times that an engine was made to keep one
 	Degraded uint64 // times that it was not
 	Refused  uint64 // requests that were refused because of their session
+	Adopted  uint64 // bindings taken over from other routers, and moved with them
 }
 
 func newSessions(limit int, strict bool) *sessions {
@@ -244,7 +255,7 @@ func (s *sessions) add(a *wish) *binding {
 	if denied {
 		s.count.Degraded++
 	}
-	b := &binding{key: a.key, tenant: a.tenant, SessionTerms: a.SessionTerms, wanted: a.engine && !denied, explicit: a.control}
+	b := &binding{key: a.key, tenant: a.tenant, by: s.mark(), SessionTerms: a.SessionTerms, wanted: a.engine && !denied, explicit: a.control}
 	s.put(b)
 	return b
 }
@@ -288,7 +299,7 @@ func (s *sessions) setUp(b *binding, a *wish) {
 	if !a.sets() {
 		return
 	}
-	b.Timeout, b.explicit = a.Timeout, true
+	b.Timeout, b.explicit, b.by = a.Timeout, true, s.mark()
 	b.Ephemeral = b.Ephemeral || a.Ephemeral
 	b.wanted = b.wanted || a.engine && !a.tried && s.keeps()
 }
@@ -355,6 +366,7 @@ func (s *sessions) opened(b *binding, err error) []*sessionWaiter {
 	} else {
 		b.bound = true
 	}
+	s.used(b)
 	return b.wake()
 }
 
@@ -408,7 +420,8 @@ func (s *sessions) pin(a *wish, p place, now time.Time) (b *binding, use Session
 		use = SessionPinned
 		s.count.Moved++
 		s.forsake(b)
-		b.target, b.worker, b.life, b.backed = p.target, p.worker, p.life, false
+		s.moved(b)
+		b.target, b.worker, b.life, b.backed, b.by = p.target, p.worker, p.life, false, s.mark()
 	}
 	if !overtakes {
 		opens, woken = s.bind(b, p, a.final)
@@ -432,7 +445,10 @@ func (s *sessions) lose(b *binding, a *wish, now time.Time) (next *binding) {
 		if b.closing {
 			s.remove(b)
 		} else {
-			next = &binding{key: b.key, tenant: b.tenant, SessionTerms: b.SessionTerms, wanted: b.backed || b.wanted, explicit: b.explicit}
+			next = &binding{
+				key: b.key, tenant: b.tenant, by: s.mark(),
+				SessionTerms: b.SessionTerms, wanted: b.backed || b.wanted, explicit: b.explicit,
+			}
 			s.put(next)
 		}
 	}

@@ -24,12 +24,14 @@ func (s *sessions) lease(b *binding, final bool) {
 		b.closing = true
 	}
 	s.unidle(b)
+	s.used(b)
 }
 
 // release ends a lease. A session whose last request was served ends with the last
 // lease; one whose first request was not, has never begun.
 func (s *sessions) release(b *binding, l leased, now time.Time) {
 	b.leases--
+	s.used(b)
 	if l.final {
 		b.closers--
 		if l.served && !b.over {
@@ -49,8 +51,10 @@ func (s *sessions) release(b *binding, l leased, now time.Time) {
 	}
 }
 
-func (s *sessions) idle(b *binding, now time.Time) {
-	b.deadline = now.Add(b.Timeout)
+func (s *sessions) idle(b *binding, now time.Time) { s.idleUntil(b, now.Add(b.Timeout)) }
+
+func (s *sessions) idleUntil(b *binding, deadline time.Time) {
+	b.deadline = deadline
 	heap.Push(&s.dues, b)
 	if !b.kept() {
 		b.place = s.spare.PushBack(b)
@@ -100,25 +104,23 @@ func (s *sessions) expire(now time.Time) {
 }
 
 // room says whether there is room for one more, if need be in the place of the
-// one that has been idle longest and that no engine keeps. A tenant that has half of a
-// full table makes that room itself.
+// one that has been idle longest and that no engine keeps.
 func (s *sessions) room(a *wish) bool {
 	if len(s.all) < s.limit || s.all[a.key] != nil {
 		return true
 	}
-	spare := &s.spare
-	if o := s.owners[a.tenant]; o != nil && o.bindings >= s.limit/2 {
-		spare = &o.spare
-	}
-	first := spare.Front()
+	first := s.spareOf(a.tenant).Front()
 	if first == nil {
 		return false
 	}
+	s.evict(first.Value.(*binding))
+	return true
+}
+
+func (s *sessions) evict(b *binding) {
 	s.count.Evicted++
-	b := first.Value.(*binding)
 	s.remove(b)
 	s.forsake(b)
-	return true
 }
 
 // forsake lets an engine be told that may keep the session of a binding that goes on

@@ -13,6 +13,7 @@ import (
 type SessionInfo struct {
 	Model, Tenant, ID string
 	Role              engine.Role // of the workers that it is about, if they do a part of requests
+	From              string      // the router that has bound it; "": this one
 	State             SessionPhase
 	Target            kv.Target // unless it is yet to be chosen
 	Running           int       // requests in flight
@@ -50,16 +51,19 @@ func (a *affinity) list(model string) []SessionInfo {
 	list := []SessionInfo{}
 	for _, b := range a.table.all {
 		if model == "" || b.key.model == model {
-			list = append(list, b.info(now))
+			list = append(list, a.table.info(b, now))
 		}
 	}
 	return list
 }
 
-func (b *binding) info(now time.Time) SessionInfo {
+func (s *sessions) info(b *binding, now time.Time) SessionInfo {
 	i := SessionInfo{
 		Model: b.key.model, Tenant: b.tenant, ID: b.key.id, Role: b.key.role,
 		State: SessionActive, Target: b.target, Running: b.leases, Kept: b.kept(), Ephemeral: b.Ephemeral, Timeout: b.Timeout,
+	}
+	if b.by.router != s.router {
+		i.From = b.by.router
 	}
 	switch {
 	case b.closing:

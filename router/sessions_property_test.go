@@ -34,9 +34,9 @@ type life struct {
 
 // account is what is expected of a binding.
 type account struct {
-	target   kv.Target
-	leases   int
-	released time.Time // when the last lease ended
+	target kv.Target
+	leases int
+	until  time.Time // it lives since the last lease has ended, or another router has told of it
 }
 
 // visitor is a request.
@@ -205,7 +205,7 @@ func (l *life) retract(key sessionKey, worker uint64) {
 func (l *life) ends(v *visitor, served bool) {
 	a := l.account(v.b)
 	a.leases--
-	a.released = l.now
+	a.until = l.now.Add(v.b.Timeout)
 	l.s.release(v.b, leased{final: v.final, served: served, first: v.first}, l.now)
 	l.collect()
 }
@@ -228,6 +228,62 @@ func (l *life) told(b *binding) {
 	l.s.told(b)
 }
 
+// adopt lets another router tell of a binding.
+func (l *life) adopt(e *BindingEvent) {
+	l.s.expire(l.now)
+	l.collect()
+	var old binding
+	b, by, until := l.s.all[e.key()], maker{e.Router, e.Number}, l.now.Add(e.TTL)
+	if b != nil {
+		old = *b
+	}
+	took, woken := l.s.adopt(e, place{target: e.Target, life: l.bar}, l.now)
+	l.collect()
+	want := true
+	switch {
+	case e.TTL == 0:
+		want = b != nil && old.by == by && old.bound && !old.opening && !old.closing
+		if want && old.leases == 0 && !old.kept() && l.s.all[e.key()] != nil {
+			l.Fatal("it has not ended with that of its router")
+		}
+	case b == nil || old.closing && old.by.compare(by) < 0:
+		b = l.s.all[e.key()]
+		if want = b != nil && b.by == by; want {
+			*l.account(b) = account{target: e.Target, until: until}
+		} else if len(l.s.all) < l.limit {
+			l.Fatal("it is not taken over, and there is room")
+		}
+	case old.closing, old.opening:
+		want = false
+	case old.bound && old.target == e.Target:
+		if a := l.account(b); !old.backed && until.After(a.until) {
+			a.until = until
+		}
+	case !old.bound, old.by.router == by.router && old.by.number < by.number && !old.backed:
+		l.account(b).target, l.account(b).until = e.Target, until
+	default:
+		want = false
+	}
+	if took != want {
+		l.Fatalf("took over %v, want %v: %+v", took, want, old)
+	}
+	l.wake(woken, nil)
+}
+
+// hear checks what others are told.
+func (l *life) hear() {
+	for _, e := range l.s.unsaid(l.now) {
+		b := l.s.all[e.key()]
+		alive := b != nil && b.by == maker{e.Router, e.Number} && b.bound && (b.leases > 0 || !b.closing)
+		if !e.sound() || alive != (e.TTL > 0) || alive && (e.Target != b.target || b.due > 0 && !l.now.Add(e.TTL).Equal(b.deadline)) {
+			l.Fatalf("told %+v of %+v", e, b)
+		}
+	}
+	if running := l.s.running.Len(); running > len(l.running)+len(l.opening) {
+		l.Fatalf("%d bindings run for %d requests", running, len(l.running)+len(l.opening))
+	}
+}
+
 // check looks at everything.
 func (l *life) check() {
 	l.s.expire(l.now)
@@ -246,8 +302,8 @@ func (l *life) check() {
 		}
 		if b.bound && b.leases == 0 && !b.closing {
 			idle++
-			if b.due == 0 || l.s.dues[b.due-1] != b || !b.deadline.Equal(a.released.Add(b.Timeout)) || !b.deadline.After(l.now) {
-				l.Fatalf("%+v is idle since %v", b, a.released)
+			if b.due == 0 || l.s.dues[b.due-1] != b || !b.deadline.Equal(a.until) || !b.deadline.After(l.now) {
+				l.Fatalf("%+v is idle until %v", b, a.until)
 			}
 			if !b.backed {
 				spare++
@@ -286,6 +342,7 @@ func TestSessionsProperty(t *testing.T) {
 			kept: map[sessionKey]map[uint64]bool{}, seen: map[*binding]*account{}, bar: context.Background(),
 		}
 		l.s = newSessions(l.limit, l.strict)
+		l.s.router, l.s.tells = "self", true
 		t.Repeat(map[string]func(*rapid.T){
 			"time": func(t *rapid.T) {
 				l.now = l.now.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "seconds")) * time.Second)
@@ -323,7 +380,20 @@ func TestSessionsProperty(t *testing.T) {
 					}
 				})
 			},
-			"": func(*rapid.T) { l.check() },
+			"adopt": func(t *rapid.T) {
+				l.adopt(&BindingEvent{
+					Router: rapid.SampledFrom([]string{"self", "other"}).Draw(t, "router"), Number: rapid.Uint64Range(0, 9).Draw(t, "number"),
+					BindingKey: BindingKey{Model: "m", ID: string(rune('a' + rapid.IntRange(0, 4).Draw(t, "id")))},
+					Tenant:     rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "tenant"),
+					Target:     l.drawPlace().target, TTL: time.Duration(rapid.IntRange(0, 5).Draw(t, "ttl")) * time.Second,
+					SessionTerms: SessionTerms{Timeout: time.Duration(rapid.IntRange(1, 5).Draw(t, "timeout")) * time.Second},
+				})
+			},
+			"remind": func(*rapid.T) { l.s.remind(l.now) },
+			"": func(*rapid.T) {
+				l.hear()
+				l.check()
+			},
 		})
 		for len(l.choosing)+len(l.opening)+len(l.running) > 0 {
 			some(l, &l.choosing, func(v *visitor) { l.chosen(v, true) })

@@ -90,7 +90,7 @@ func (g *gauges) collect(ch chan<- prometheus.Metric, r *router.Router) {
 	for event, n := range map[string]uint64{
 		"bound": s.Made, "followed": s.Followed, "waited": s.Waited, "moved": s.Moved, "lost": s.Lost,
 		"expired": s.Expired, "evicted": s.Evicted, "unbound": s.Unbound, "unknown": s.Unknown,
-		"closed": s.Closed, "opened": s.Opened, "degraded": s.Degraded, "refused": s.Refused,
+		"closed": s.Closed, "opened": s.Opened, "degraded": s.Degraded, "refused": s.Refused, "adopted": s.Adopted,
 	} {
 		counter(g.sessions, n, event)
 	}
