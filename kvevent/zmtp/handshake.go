@@ -14,6 +14,7 @@ var partners = map[string][]string{
 	"PUB":    {"SUB", "XSUB"},
 	"DEALER": {"ROUTER", "REP", "DEALER"},
 	"ROUTER": {"DEALER", "REQ", "ROUTER"},
+	"PULL":   {"PUSH"},
 }
 
 // welcome is what a handshake told of a peer.

@@ -539,6 +539,48 @@ func TestLibzmqFreezes(t *testing.T) {
 	r.wantParts("again")
 }
 
+// Many push at once, and all that they push comes.
+func TestLibzmqPushes(t *testing.T) {
+	for _, b := range binds {
+		for _, network := range []string{"tcp", "ipc"} {
+			t.Run(b.name+" "+network, func(t *testing.T) {
+				l := start(t)
+				pull := newPull(t, zmtp.Options{})
+				r := read(t, pull)
+				join(t, l, pull, b.ours == "bind", network, "PUSH", nil)
+				if c := r.want(zmtp.Connected); c.Peer.SocketType() != "PUSH" {
+					t.Errorf("the peer is a %s", c.Peer.SocketType())
+				}
+				l.do("send", "peer", say{"frames": frames("topic", number(1), "event")})
+				r.wantParts("topic", number(1), "event")
+				const count = 20_000
+				command := l.order("flood", "peer", say{"count": count, "size": 200, "topic": "topic"})
+				for n := range count {
+					if m := r.next(); len(m.Parts) != 3 || sequence(m.Parts[1]) != uint64(n) || len(m.Parts[2]) != 200 {
+						t.Fatalf("message %d: %d parts, number % x", n, len(m.Parts), m.Parts[1])
+					}
+				}
+				l.answer(command)
+			})
+		}
+	}
+	t.Run("two", func(t *testing.T) {
+		l := start(t)
+		pull := newPull(t, zmtp.Options{})
+		r := read(t, pull)
+		at := bind(t, pull, "tcp://127.0.0.1:*")
+		for _, name := range []string{"one", "two"} {
+			l.open(name, "PUSH", "connect", at, nil)
+			r.want(zmtp.Connected)
+			l.do("send", name, say{"frames": frames(name)})
+			r.wantParts(name)
+		}
+		if s := pull.Stats(); s.Peers != 2 || s.Received != 2 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
 // Sockets that do not fit each other say so, and go on trying.
 func TestLibzmqWrongSocket(t *testing.T) {
 	for _, kind := range []string{"PULL", "ROUTER", "SUB"} {

@@ -1,7 +1,7 @@
 // Package zmtp speaks ZMTP 3.1, the wire protocol of ZeroMQ, as far as engines
-// use it to tell of their caches: SUB, PUB, DEALER and ROUTER sockets with the
-// NULL mechanism over TCP and Unix sockets, each of which binds, connects, or
-// does both. It interoperates with libzmq.
+// use it to tell of their caches, and agents of their tools: SUB, PUB, DEALER,
+// ROUTER and PULL sockets with the NULL mechanism over TCP and Unix sockets, each
+// of which binds, connects, or does both. It interoperates with libzmq.
 //
 // The one idea: a connection is not hidden. Where ZeroMQ shows one socket and
 // heals it in silence, a stream of messages here tells in its order when a
