@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/dynago/dynago/internal/scrape"
 )
 
 // unknownModel is the label of requests whose model does not exist, so that
@@ -81,7 +81,7 @@ func (t errorType) String() string {
 }
 
 func newMetrics(s *Server) (*metrics, error) {
-	prefix := metricPrefix(s.MetricsPrefix) + "_"
+	prefix := MetricPrefix(s.MetricsPrefix) + "_"
 	bounds := map[string][]float64{}
 	for name, b := range BucketNames() {
 		if set, ok := s.Buckets[name]; ok {
@@ -103,8 +103,7 @@ func newMetrics(s *Server) (*metrics, error) {
 	}
 	seconds := []float64{.0001, .0005, .001, .005, .01, .05, .1, .5, 1}
 	m := &metrics{
-		registry: prometheus.NewRegistry(),
-		series:   map[seriesKey]*series{},
+		series: map[seriesKey]*series{},
 
 		statistics: map[string]*statistics{},
 
@@ -155,7 +154,7 @@ func newMetrics(s *Server) (*metrics, error) {
 			Buckets: []float64{.00001, .00005, .0001, .0005, .001, .005, .01, .05},
 		}),
 	}
-	for _, c := range append([]prometheus.Collector{
+	registry, err := scrape.Registry(append([]prometheus.Collector{
 		m.requests, m.started, m.outputTokens, m.cancelled, m.rejected, m.migrated,
 		m.active, m.inflight, m.queued, m.disconnected, m.invalidInputs,
 		m.duration, m.ttft, m.input, m.output, m.cached, m.itl, m.tokenizer,
@@ -165,23 +164,19 @@ func newMetrics(s *Server) (*metrics, error) {
 		newResponsesGauges(s),
 		newPromptMetrics(s.Backend),
 		newDropMetrics(s.Backend),
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	}, s.Collectors...) {
-		if err := m.registry.Register(c); err != nil {
-			return nil, err
-		}
+	}, s.Collectors...)...)
+	if err != nil {
+		return nil, err
 	}
+	m.registry = registry
 	return m, nil
 }
 
-// page serves all of it as text.
-func (m *metrics) page() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
-}
+// page serves all of it.
+func (m *metrics) page() http.Handler { return scrape.Page(m.registry) }
 
-// metricPrefix makes a setting a legal start of a name.
-func metricPrefix(s string) string {
+// MetricPrefix makes a setting a legal start of a name.
+func MetricPrefix(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
 		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == ':':

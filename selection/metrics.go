@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/dynago/dynago/internal/scrape"
 )
 
 // metrics is the page and what fills it.
@@ -32,7 +32,6 @@ func newMetrics(s *Service) (*metrics, error) {
 	rank := []string{"worker_id", "dp_rank", "worker_type"}
 	m := &metrics{
 		service:  s,
-		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "dynago_selection_requests_total", Help: "Requests, by route and status."}, []string{"method", "route", "status"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "dynago_selection_request_duration_seconds", Help: "Time to answer, with the wait for room.",
@@ -49,22 +48,16 @@ func newMetrics(s *Service) (*metrics, error) {
 		indexed:      desc("dynago_index_blocks", "Blocks in the index, over all ranks."),
 		streams:      desc("dynago_selection_kv_event_streams", "Connections to workers' KV events, by whether they stand.", "connected"),
 	}
-	all := []prometheus.Collector{
-		m, m.requests, m.duration,
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	registry, err := scrape.Registry(append([]prometheus.Collector{m, m.requests, m.duration}, s.Collectors...)...)
+	if err != nil {
+		return nil, fmt.Errorf("selection: metrics: %w", err)
 	}
-	for _, c := range append(all, s.Collectors...) {
-		if err := m.registry.Register(c); err != nil {
-			return nil, fmt.Errorf("selection: metrics: %w", err)
-		}
-	}
+	m.registry = registry
 	return m, nil
 }
 
 // page serves all of it as text.
-func (m *metrics) page() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
-}
+func (m *metrics) page() http.Handler { return scrape.Page(m.registry) }
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {

@@ -154,7 +154,7 @@ func TestKilledWorkers(t *testing.T) {
 			if moved == nil || moved[1] == "0" {
 				t.Errorf("nothing has moved: %v", moved)
 			}
-			if !regexp.MustCompile(`model_migration_duration_seconds_count\{model="dynago/demo",outcome="success"\} [1-9]`).MatchString(page) || strings.Contains(page, `outcome="failure"`) {
+			if !regexp.MustCompile(`model_migration_duration_seconds_count\{migration_type="(new|ongoing)_request",model="dynago/demo",outcome="success"\} [1-9]`).MatchString(page) || strings.Contains(page, `outcome="failure"`) {
 				t.Errorf("of moves the page tells\n%s", page)
 			}
 			if loads := regexp.MustCompile(`dynago_worker_active_requests\{.*\} 0\n`).FindAllString(page, -1); len(loads) == 0 || len(loads) != strings.Count(page, "dynago_worker_active_requests{") {

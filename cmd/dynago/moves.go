@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/dynago/dynago/frontend"
 	"github.com/dynago/dynago/pipeline"
 )
 
@@ -12,15 +13,17 @@ type moveMetrics struct {
 	refused *prometheus.CounterVec
 }
 
-func newMoveMetrics() *moveMetrics {
+// newMoveMetrics returns metrics of moves whose names begin with a prefix.
+func newMoveMetrics(prefix string) *moveMetrics {
+	prefix = frontend.MetricPrefix(prefix)
 	return &moveMetrics{
 		took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "dynamo_frontend_model_migration_duration_seconds",
+			Name:    prefix + "_model_migration_duration_seconds",
 			Help:    "Time from the failure of a worker until another one has gone on with the request, or none will.",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 40, 60},
-		}, []string{"model", "outcome"}),
+		}, []string{"model", "migration_type", "outcome"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "dynamo_frontend_model_migration_max_seq_len_exceeded_total",
+			Name: prefix + "_model_migration_max_seq_len_exceeded_total",
 			Help: "Requests that lost their worker and had grown too long to move.",
 		}, []string{"model"}),
 	}
@@ -32,7 +35,11 @@ func (m *moveMetrics) moved(v pipeline.Move) {
 		m.refused.WithLabelValues(v.Model).Inc()
 		return
 	}
-	m.took.WithLabelValues(v.Model, string(v.End)).Observe(v.Took.Seconds())
+	kind := "new_request"
+	if v.Ongoing {
+		kind = "ongoing_request"
+	}
+	m.took.WithLabelValues(v.Model, kind, string(v.End)).Observe(v.Took.Seconds())
 }
 
 // Describe implements prometheus.Collector.

@@ -106,6 +106,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 		go kept.Run(ctx)
 	}
 	go sys.follow(ctx)
+	go sys.delay.Run(ctx)
 	if every := c.Workers.Churn; every > 0 {
 		go sys.churn(ctx, every, c.Workers.Count)
 	}
@@ -261,7 +262,7 @@ func (c *serveCommand) server(sys *system, tracing *tracing, grpc func(net.Conn)
 		Timing:        &timing,
 		HeaderTimeout: c.HTTP.HeaderTimeout, ReadTimeout: c.HTTP.ReadTimeout, IdleTimeout: c.HTTP.IdleTimeout,
 		Thresholds: sys.router, Selection: service, Tracing: tracing.frontend(), Journal: sys.journal, Roster: sys, Prefetcher: sys.Pipeline, Caretaker: sys.Pipeline, Inventory: sys.Pipeline, KServe: c.KServe.GRPC || c.KServe.REST, Tensors: sys.Pipeline, TensorNVExt: c.KServe.TensorNVExt, HTTP2: grpc,
-		Collectors: append(sys.policies.collectors(sys.fleet), sys.meter, newHandoffMetrics(sys.Pipeline), newForesightMetrics(sys.Pipeline), newRetentionMetrics(sys.Pipeline), sys.moves, newFleetMetrics(sys.fleet, sys.roster), newCacheMetrics(sys.fleet), tracing),
+		Collectors: append(sys.policies.collectors(sys.fleet), sys.meter, newHandoffMetrics(sys.Pipeline), newForesightMetrics(sys.Pipeline), newRetentionMetrics(sys.Pipeline), sys.moves, newFleetMetrics(sys.fleet, sys.roster), newCacheMetrics(sys.fleet), newKVBMMetrics(sys.fleet), sys.delay, tracing),
 		Keys:       keys, Tenants: tenants, MetadataHeader: strings.TrimSpace(c.Requests.MetadataHeader), UploadPrefixes: uploads,
 		SeparateAdmin: c.HTTP.AdminPort != nil, NoAdmin: c.HTTP.NoAdmin,
 		OpenAI: openai.Options{

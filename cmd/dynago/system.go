@@ -18,6 +18,7 @@ import (
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/fleet/file"
+	"github.com/dynago/dynago/internal/scrape"
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/pipeline"
 	"github.com/dynago/dynago/prompt"
@@ -38,6 +39,7 @@ type system struct {
 	policies *policies
 	meter    *meter.Meter
 	moves    *moveMetrics
+	delay    *scrape.Delay
 	journal  *router.Journal // or nil
 	shared   *sharedCache    // or nil
 	// specs are the engines that flags name, file lists others, and served are the
@@ -79,7 +81,7 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 	if sys.files != nil {
 		s.oneLegged(logs.target("router"))
 	}
-	sys.meter, sys.moves = meter.New(), newMoveMetrics()
+	sys.meter, sys.moves, sys.delay = meter.New(), newMoveMetrics(s.Observe.MetricsPrefix), scrape.NewDelay()
 	watchers := router.Observers{sys.meter}
 	if n := s.Router.DecisionLog; n > 0 {
 		sys.journal = router.NewJournal(n, s.Router.DecisionRate, nil)

@@ -10,6 +10,9 @@ import (
 // CacheStats says what a core's caches have done. Counters never decrease.
 type CacheStats struct {
 	Tiers [kv.TierShared + 1]TierStats
+	// Admissions counts admitted requests, and AskedTokens the tokens that were looked
+	// for then.
+	Admissions, AskedTokens int64
 	// LoadWait is for how long requests were parked until their blocks had come, all
 	// together, and Parked how many times one was.
 	LoadWait time.Duration
@@ -28,6 +31,9 @@ type CacheStats struct {
 // TierStats says what one tier has done.
 type TierStats struct {
 	Blocks, Used, Stored int // its size, of that in use by someone, and of that findable
+	Writing, Idle        int // of those in use the incomplete ones, and of those findable the unused ones
+	// Shared says that other cores have the same tier, and tell of it as well.
+	Shared bool
 	// HitTokens counts tokens that requests found there when they were admitted:
 	// each on the fastest tier that had it.
 	HitTokens int64
@@ -49,9 +55,16 @@ func (c *Core) CacheStats() CacheStats {
 		}
 		t, n := &s.Tiers[k], p.Stats()
 		t.Blocks, t.Used, t.Stored = n.Total, n.Used(), n.Primary+n.Inactive
+		t.Writing, t.Idle = n.Mutable, n.Inactive
 		t.Evictions = p.Evictions()
 	}
+	s.AskedTokens = c.queries
 	if c.below != nil {
+		if shared := c.below.shared; shared != nil {
+			registry := c.below.registry
+			s.Tiers[kv.TierDisk].Shared = shared.disk != nil && registry.Tier(kv.TierDisk) == shared.disk
+			s.Tiers[kv.TierShared].Shared = shared.store != nil && registry.Tier(kv.TierShared) == shared.store
+		}
 		s.Loads, s.Prefetch, s.Ways = c.below.registry.LoadStats(), c.below.registry.PrefetchStats(), c.below.registry.Ways()
 	}
 	return s

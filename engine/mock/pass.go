@@ -153,6 +153,7 @@ func (c *Core) begin(r *request) beginning {
 	if r.cached < 0 {
 		r.cached = found * size
 	}
+	c.stats.Admissions++
 	c.queries += int64(r.length())
 	c.hits += int64(found * size)
 	c.result.Admitted = append(c.result.Admitted, Admission{ID: r.id, Owner: r.Owner, Cached: found * size, From: c.found(r, found)})

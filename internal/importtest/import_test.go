@@ -116,7 +116,7 @@ var plan = []room{
 	{name: "sim/agenttrace", floor: 5, sees: []string{"sim/trace"}, never: noHTTP},
 
 	{name: "kvstore", floor: 5, seenBy: append([]string{"kvstore/admin"}, command...), never: noHTTP},
-	{name: "kvstore/admin", floor: 6, seenBy: command},
+	{name: "kvstore/admin", floor: 6, sees: []string{"internal/scrape"}, seenBy: command},
 
 	{name: "trace", floor: 5, never: noHTTP},
 	{name: "trace/files", floor: 5, sees: []string{"trace"}, never: noHTTP},
@@ -127,16 +127,17 @@ var plan = []room{
 	{name: "trace/s3", floor: 5, sees: []string{"trace"}, seenBy: command},
 	{name: "trace/nats", floor: 5, sees: []string{"trace"}, seenBy: command},
 
-	{name: "selection", floor: 5, seenBy: wire},
+	{name: "selection", floor: 5, sees: []string{"internal/scrape"}, seenBy: wire},
 
-	{name: "frontend", floor: 6, sees: []string{"internal/aside", "internal/envelope", "internal/gen/inferencepb", "internal/sse", "internal/wire"}, seenBy: []string{"cmd/dynago", "frontend/rpc"}},
+	{name: "frontend", floor: 6, sees: []string{"internal/aside", "internal/envelope", "internal/gen/inferencepb", "internal/scrape", "internal/sse", "internal/wire"}, seenBy: []string{"cmd/dynago", "frontend/rpc"}},
 	{name: "frontend/rpc", floor: 6, sees: []string{"frontend", "internal/gen/inferencepb", "internal/wire"}, seenBy: command},
 
-	{name: "cmd/dynago", floor: 7, sees: []string{"internal/config", "internal/demo", "internal/envelope", "internal/fake/chat", "internal/fake/llama", "internal/fake/mishap", "internal/fake/ollama", "internal/fake/publish", "internal/fake/sglang", "internal/fake/trtllm", "internal/fake/vllm", "internal/sse"}, seenBy: []string{}},
+	{name: "cmd/dynago", floor: 7, sees: []string{"internal/config", "internal/demo", "internal/envelope", "internal/fake/chat", "internal/fake/llama", "internal/fake/mishap", "internal/fake/ollama", "internal/fake/publish", "internal/fake/sglang", "internal/fake/trtllm", "internal/fake/vllm", "internal/scrape", "internal/sse"}, seenBy: []string{}},
 
 	{name: "internal/envelope", outside: true, never: noHTTP},
 	{name: "internal/aside", outside: true, sees: []string{"chat", "internal/wire", "nvext"}},
 	{name: "internal/wire", outside: true, sees: []string{"engine"}},
+	{name: "internal/scrape", outside: true},
 	{name: "internal/gen/inferencepb", outside: true},
 	{name: "internal/config", outside: true, seenBy: []string{"cmd/dynago"}},
 	{name: "internal/fake/hostile", outside: true, seenBy: []string{}},

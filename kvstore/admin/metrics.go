@@ -6,9 +6,8 @@ import (
 	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/dynago/dynago/internal/scrape"
 	"github.com/dynago/dynago/kvcache"
 	"github.com/dynago/dynago/kvstore"
 )
@@ -49,22 +48,17 @@ func poolOf(tier string) string {
 }
 
 func newMetrics(o Options) (*metrics, error) {
-	m := &metrics{store: o.Store, registry: prometheus.NewRegistry()}
+	m := &metrics{store: o.Store}
 	m.figures = slices.Concat(blockFigures(), tierFigures(), m.recent.figures(), serverFigures(), namespaceFigures())
-	all := append([]prometheus.Collector{
-		m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	}, o.Collectors...)
-	for _, c := range all {
-		if err := m.registry.Register(c); err != nil {
-			return nil, fmt.Errorf("kvstore/admin: metrics: %w", err)
-		}
+	registry, err := scrape.Registry(append([]prometheus.Collector{m}, o.Collectors...)...)
+	if err != nil {
+		return nil, fmt.Errorf("kvstore/admin: metrics: %w", err)
 	}
+	m.registry = registry
 	return m, nil
 }
 
-func (m *metrics) page() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
-}
+func (m *metrics) page() http.Handler { return scrape.Page(m.registry) }
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
