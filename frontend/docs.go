@@ -31,6 +31,9 @@ func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
 	if s.Prefetcher != nil {
 		more = append(more, prefetchDescription())
 	}
+	if s.Tracing != nil && s.Tracing.Tools != nil {
+		more = append(more, toolDescription())
+	}
 	if !s.NoAdmin && !s.SeparateAdmin {
 		more = append(more, kvStatsDescription())
 		if s.Roster != nil {
@@ -41,6 +44,9 @@ func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
 		}
 		if s.Inventory != nil {
 			more = append(more, inventoryDescription())
+		}
+		if s.Peers != nil {
+			more = append(more, peersDescription())
 		}
 	}
 	s.respond(w, http.StatusOK, openai.OpenAPI("dynago", s.Version, s.OverloadStatus, more...)) //nolint:errcheck // the client has gone, and nothing is left to do

@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/dynago/dynago/openai"
+	"github.com/dynago/dynago/span"
 )
 
 // route is one method and path, and who serves it.
@@ -67,6 +68,7 @@ func (s *Server) routes() (public, admin, side http.Handler, err error) {
 	table = append(table, told...)
 	table = append(table, s.responsesRoutes()...)
 	table = append(table, s.kvRoutes()...)
+	table = append(table, s.toolRoutes()...)
 	table = append(table, s.v2Routes()...)
 	if !s.NoMessages {
 		table = append(table,
@@ -187,6 +189,10 @@ type exchange struct {
 	answered    bool // an answer has begun, so a panic has no status left
 	messages    bool // the client speaks Messages, and reads errors of that shape
 	kserve      bool // the same of KServe
+	version     string
+	rpc         string       // full name of the procedure, over gRPC
+	span        span.Context // of the whole call, where spans are made
+	within      span.Context // that the client has named
 }
 
 type exchangeKey struct{}
@@ -207,7 +213,7 @@ func Tenant(ctx context.Context) string {
 // body, and the last resort for panics.
 func (s *Server) around(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		x := &exchange{id: requestID(r.Header), route: r.Method + " " + clip(r.URL.Path), arrived: time.Now()}
+		x := &exchange{id: requestID(r.Header), route: r.Method + " " + clip(r.URL.Path), version: r.Proto, arrived: time.Now()}
 		x.correlation = printable(r.Header.Get("X-Request-Id"))
 		if x.correlation == "" {
 			x.correlation = x.id
@@ -228,6 +234,7 @@ func (s *Server) around(next http.Handler) http.Handler {
 			http.NewResponseController(w).SetReadDeadline(x.arrived.Add(s.ReadTimeout)) //nolint:errcheck // not every connection has deadlines
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+		s.probed(x, r.Header)
 	})
 }
 

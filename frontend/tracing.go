@@ -14,6 +14,7 @@ import (
 	"github.com/dynago/dynago/pipeline"
 	"github.com/dynago/dynago/router"
 	"github.com/dynago/dynago/trace"
+	"github.com/dynago/dynago/trace/toolevents"
 )
 
 // Tracing says which records of requests are made, and takes them.
@@ -24,6 +25,8 @@ type Tracing struct {
 	RequestEnds, Payloads bool
 	// Headers are those that records of what was said have, in lower case.
 	Headers []string
+	// Tools takes what harnesses tell of tools over HTTP; nil: that is not recorded.
+	Tools *toolevents.Intake
 }
 
 // traced gathers what a trace tells of one call. It belongs to the goroutine of its
