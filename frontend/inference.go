@@ -34,6 +34,7 @@ type Arrival struct {
 	Header http.Header
 	Tenant string // who owns the client's key
 	Model  string // that is asked for
+	Method string // full name of the procedure, over gRPC
 	// Several says that the wire can carry more than one response.
 	Several bool
 	// Overload is the status of "all busy" in errors; default [Config.OverloadStatus].
@@ -71,7 +72,8 @@ func (s *Server) Open(ctx context.Context, a *Arrival) (*Inference, error) {
 		x.correlation = cmp.Or(printable(a.Header.Get("X-Request-Id")), x.id)
 	}
 	i := &Inference{several: a.Several, overload: cmp.Or(a.Overload, s.OverloadStatus)}
-	i.job = job{Server: s, x: x, trace: traceContext(a.Header), record: s.metrics.begin(s, x, textEndpoint)}
+	x.rpc = cmp.Or(x.rpc, a.Method)
+	i.job = job{Server: s, x: x, trace: s.trace(x, a.Header), record: s.metrics.begin(s, x, textEndpoint)}
 	i.job.record.kserve = true
 	opened, entered := false, false
 	defer func() {
@@ -89,7 +91,7 @@ func (s *Server) Open(ctx context.Context, a *Arrival) (*Inference, error) {
 	if err := i.understand(a); err != nil {
 		return nil, i.failed(err)
 	}
-	i.job.ctx, i.job.cancel = context.WithCancelCause(context.WithValue(s.base, exchangeKey{}, x))
+	i.job.ctx, i.job.cancel = context.WithCancelCause(x.spanned(context.WithValue(s.base, exchangeKey{}, x)))
 	i.deaf = context.AfterFunc(ctx, func() { i.job.cancel(engine.ErrClientGone) })
 	opened = true
 	return i, nil
@@ -103,7 +105,7 @@ func (i *Inference) understand(a *Arrival) error {
 	model := s.names.primary(s.resolve(asked))
 	kind := kserve.KindOf(s.Backend.Card(model))
 	if kind == kserve.Hidden {
-		return kserve.NotFound(clip(asked))
+		return kserve.NotFound(asked)
 	}
 	i.job.call.model, i.job.record.model = model, model
 	read := i.tensorCall

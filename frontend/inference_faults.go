@@ -30,7 +30,19 @@ func (i *Inference) toldOf(lead string, err error) *wire.Error {
 	case e.Status == http.StatusInternalServerError:
 		e.Message = led(lead, reason(err))
 	}
+	e.Message = bounded(e.Message)
 	return &e
+}
+
+// bounded cuts off what is too long to be told, and what is no text. Workers may say
+// anything, and over gRPC a message is a header: clients take 8 KiB of those, and
+// what is not ASCII takes three bytes for one.
+func bounded(message string) string {
+	const most = 2 << 10
+	if len(message) <= most {
+		return strings.ToValidUTF8(message, "\uFFFD")
+	}
+	return strings.ToValidUTF8(message[:most], "\uFFFD") + "…"
 }
 
 // lead is what failures of ours are called, by where they have happened.

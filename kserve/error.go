@@ -18,8 +18,11 @@ func NotFound(model string) *engine.Error {
 // a message is cut off.
 func refused(format string, args ...any) *engine.Error {
 	for i, arg := range args {
-		if s, ok := arg.(string); ok {
-			args[i] = clip(s)
+		switch arg := arg.(type) {
+		case string:
+			args[i] = clip(arg)
+		case error:
+			args[i] = clip(arg.Error())
 		}
 	}
 	return engine.Errorf(engine.InvalidArgument, "Failed to parse request: "+format, args...)
@@ -30,7 +33,7 @@ func refused(format string, args ...any) *engine.Error {
 func clip(s string) string {
 	const most = 512
 	if len(s) <= most {
-		return s
+		return strings.ToValidUTF8(s, "")
 	}
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }

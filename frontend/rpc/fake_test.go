@@ -114,6 +114,10 @@ func (f *fake) Infer(_ context.Context, call *pipeline.Inference) iter.Seq2[*eng
 				return
 			}
 		}
+		if say, _ := call.Tensors.Parameters["say"].(string); say != "" {
+			yield(nil, engine.Errorf(engine.Internal, "%s\xff", say))
+			return
+		}
 		if fail, _ := call.Tensors.Parameters["fail"].(bool); fail {
 			yield(nil, engine.Errorf(engine.Internal, "the worker has raised"))
 		}

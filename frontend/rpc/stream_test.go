@@ -341,3 +341,29 @@ func TestManyStreams(t *testing.T) {
 	}
 	until(t, "nothing is left", func() bool { return runtime.NumGoroutine() <= before })
 }
+
+// What is wrong with one call is told in a message that clients can take, whatever its
+// words are, and harms no other call.
+func TestStreamOddWords(t *testing.T) {
+	h := open(t, nil)
+	lost, long := text("lost", "dummy"), tensors("long", 0)
+	lost.ModelName = "a" + strings.Repeat("é", 200) // which no cut at an even number of bytes leaves whole
+	long.Parameters["say"] = &pb.InferParameter{ParameterChoice: &pb.InferParameter_StringParam{StringParam: strings.Repeat("é", 1<<20)}}
+	broken := tensors("broken", 0)
+	broken.Parameters["say"] = &pb.InferParameter{ParameterChoice: &pb.InferParameter_StringParam{StringParam: "quoted"}}
+	got, err := h.talk(t.Context(), lost, text("next", "dummy"))
+	if err != nil || len(got) != 2 || !strings.HasPrefix(got[0], "lost: error Model 'aé") || got[1] != "next: dummy final" {
+		t.Errorf("%q %v", got, err)
+	}
+	for _, in := range []*pb.ModelInferRequest{long, broken} {
+		got, err := h.talk(t.Context(), in)
+		if err != nil || len(got) != 1 || !strings.HasPrefix(got[0], in.Id+": error Failed to generate tensor response stream: ") || len(got[0]) > 4<<10 {
+			t.Errorf("%s: %.200q %v", in.Id, got, err)
+		}
+		soon, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if _, err := h.ModelInfer(soon, in); status.Code(err) != codes.Internal || len(err.Error()) > 4<<10 {
+			t.Errorf("%s: %.200q", in.Id, err)
+		}
+		cancel()
+	}
+}
