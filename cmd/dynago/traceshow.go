@@ -200,14 +200,17 @@ func turnLine(t *tree.Turn, i int) string {
 
 // figures tells the tokens of a request and its times.
 func figures(r *trace.Request) string {
-	cached := ""
+	input, cached := r.InputTokens, ""
+	if input == nil && r.Replay != nil && r.Replay.InputLength >= 0 {
+		input = new(uint64(r.Replay.InputLength))
+	}
 	switch {
-	case r.InputTokens != nil && r.CachedTokens != nil && *r.InputTokens > 0:
-		cached = fmt.Sprintf(" (cached %s)", percent(float64(*r.CachedTokens)/float64(*r.InputTokens)))
-	case r.InputTokens != nil:
+	case input != nil && r.CachedTokens != nil && *input > 0:
+		cached = fmt.Sprintf(" (cached %s)", percent(float64(*r.CachedTokens)/float64(*input)))
+	case input != nil:
 		cached = " (cached ?)"
 	}
-	parts := []string{"in " + tokens(r.InputTokens) + cached, "out " + tokens(r.OutputTokens)}
+	parts := []string{"in " + tokens(input) + cached, "out " + tokens(r.OutputTokens)}
 	if r.TTFT != nil {
 		parts = append(parts, "ttft "+milli(*r.TTFT))
 	}
