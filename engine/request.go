@@ -111,7 +111,12 @@ func (s *Stop) Ends() []uint32 {
 }
 
 // Trace carries the W3C trace context, verbatim.
-type Trace struct{ Parent, State string }
+type Trace struct {
+	Parent, State string
+	// From names, as Parent does, the span of an attempt or of a leg before this one,
+	// which it goes on from; empty if there is none.
+	From string
+}
 
 // Finish says why a generation ended.
 type Finish string

@@ -154,7 +154,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a api) *job {
 
 // understand is [Server.accept] for a body that comes in any way.
 func (s *Server) understand(w http.ResponseWriter, x *exchange, header http.Header, a api, read func() ([]byte, error)) *job {
-	j := &job{Server: s, x: x, trace: traceContext(header)}
+	j := &job{Server: s, x: x, trace: s.trace(x, header)}
 	j.record = s.metrics.begin(s, j.x, a.endpoint())
 	accepted, entered := false, false
 	defer func() {
@@ -205,7 +205,7 @@ func (s *Server) understand(w http.ResponseWriter, x *exchange, header http.Head
 
 // start answers, for a stream in a goroutine of its own if that can be.
 func (j *job) start(w http.ResponseWriter, r *http.Request) {
-	j.ctx, j.cancel = context.WithCancelCause(context.WithValue(j.base, exchangeKey{}, j.x))
+	j.ctx, j.cancel = context.WithCancelCause(j.x.spanned(context.WithValue(j.base, exchangeKey{}, j.x)))
 	if j.call.background {
 		j.startBackground(w, r)
 		return
@@ -283,6 +283,9 @@ func (j *job) requests(notes []pipeline.Notes) []*pipeline.Request {
 			Meta: meta, Class: meta[policyClass],
 			Trace: j.trace, Arrived: j.x.arrived, Debug: j.beside.debug, Notes: &notes[i],
 		}
+	}
+	if j.x.span.Valid() {
+		j.record.images, j.record.session = images(j.call.requests), id.Chain
 	}
 	j.record.traced.begin(requests)
 	return requests

@@ -377,11 +377,25 @@ func TestLogLine(t *testing.T) {
 	var lines []string
 	eventually(t, func() bool {
 		lines = strings.Split(strings.TrimSpace(s.log.String()), "\n")
-		return len(lines) >= 2
+		return len(lines) >= 5
 	}, s.log.String)
+	var told []string
 	var ok, bad map[string]any
-	if json.Unmarshal([]byte(lines[0]), &ok) != nil || json.Unmarshal([]byte(lines[1]), &bad) != nil || len(lines) != 2 {
-		t.Fatalf("%s", s.log)
+	for _, line := range lines {
+		var read map[string]any
+		if err := json.Unmarshal([]byte(line), &read); err != nil {
+			t.Fatal(err)
+		}
+		told = append(told, read["msg"].(string))
+		if read["msg"] == "request completed" {
+			if bad = read; ok == nil {
+				ok = read
+			}
+		}
+	}
+	// A request that is not understood was not received for any model.
+	if want := []string{"request received", "request completed", "http response sent", "request completed", "http response sent"}; !slices.Equal(told, want) {
+		t.Fatalf("told %q", told)
 	}
 	for k, want := range map[string]any{
 		"msg": "request completed", "model": "acme/demo", "endpoint": "chat_completions", "request_type": "unary", "status": "success", "level": "INFO",

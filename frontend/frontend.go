@@ -33,6 +33,7 @@ import (
 	"github.com/dynago/dynago/pipeline"
 	"github.com/dynago/dynago/router"
 	"github.com/dynago/dynago/selection"
+	"github.com/dynago/dynago/span"
 )
 
 // Backend serves requests; [pipeline.Pipeline] is one. It is used from many
@@ -122,6 +123,12 @@ type Config struct {
 	Caretaker Caretaker
 	// Inventory, if not nil, lets operators see what is bound and pinned.
 	Inventory Inventory
+	// Peers, if not nil, lets other frontends tell where sessions are bound.
+	Peers Peers
+	// Spans, if not nil, makes ids of spans and is told of calls; ProbeSpans lets it be
+	// told of requests for health, metrics and models, too.
+	Spans      *span.Tracer
+	ProbeSpans bool
 	// Tracing, if not nil, is told of requests.
 	Tracing *Tracing
 	// Journal, if not nil, can be read by operators.

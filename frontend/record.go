@@ -36,6 +36,8 @@ type record struct {
 	counted     int       // of these, already in the counter
 	usage       chat.Usage
 	cachedKnown bool
+	images      int      // that the request has
+	session     string   // that its span names
 	mismatches  int      // answers that break their form
 	traced      *traced  // nil: nobody is told
 	payload     *payload // nil: nobody is told
@@ -69,6 +71,7 @@ func (r *record) accept(model string, stream bool) {
 	r.series.active.Inc()
 	r.series.inflight.Inc()
 	r.series.queued.Inc()
+	r.received()
 }
 
 // watch measures events as they pass.
@@ -147,6 +150,7 @@ func (r *record) end() {
 		s.ended[kind].Inc()
 		s.statistics.refuse(elapsed)
 		r.log(elapsed, kind)
+		r.span(elapsed, kind)
 		return
 	}
 	s := r.series
@@ -180,6 +184,7 @@ func (r *record) end() {
 	}
 	r.stages()
 	r.log(elapsed, kind)
+	r.span(elapsed, kind)
 	r.trace(elapsed)
 }
 
@@ -260,16 +265,12 @@ func (r *record) log(elapsed time.Duration, kind errorType) {
 	if !logger.Enabled(context.Background(), slog.LevelInfo) {
 		return
 	}
-	requestType := "unary"
-	if r.stream {
-		requestType = "stream"
-	}
 	attrs := make([]slog.Attr, 0, 16)
 	attrs = append(attrs,
 		slog.String("request_id", r.x.id),
 		slog.String("model", r.model),
 		slog.String("endpoint", r.endpoint),
-		slog.String("request_type", requestType),
+		slog.String("request_type", r.kind()),
 	)
 	if r.x.correlation != r.x.id {
 		attrs = append(attrs, slog.String("x_request_id", r.x.correlation))
@@ -285,7 +286,7 @@ func (r *record) log(elapsed time.Duration, kind errorType) {
 			slog.String("status", "error"),
 			slog.Int("http_status", r.fault.Status),
 			slog.String("error_type", kind.String()),
-			slog.String("error", explanations[kind]),
+			slog.String("error_detail", explanations[kind]),
 		)
 		if field := topField(r.fault.Param); field != "" {
 			attrs = append(attrs, slog.String("param", field))
@@ -301,7 +302,32 @@ func (r *record) log(elapsed time.Duration, kind errorType) {
 	if len(r.notes) > 0 && r.notes[0].Attempts > 0 {
 		attrs = append(attrs, slog.Uint64("worker", r.notes[0].Target.Worker))
 	}
-	logger.LogAttrs(context.Background(), level, "request completed", attrs...)
+	ctx := r.x.spanned(context.Background())
+	logger.LogAttrs(ctx, level, "request completed", attrs...)
+	status := http.StatusOK
+	if r.fault != nil {
+		status = r.fault.Status
+	}
+	logger.LogAttrs(ctx, slog.LevelInfo, "http response sent",
+		slog.String("request_id", r.x.id), slog.Int("status", status), slog.Float64("latency_ms", float64(elapsed.Microseconds())/1000))
+}
+
+// received writes that a request was understood, before a worker is sought.
+func (r *record) received() {
+	logger := r.server.Logger
+	if !logger.Enabled(context.Background(), slog.LevelInfo) {
+		return
+	}
+	logger.LogAttrs(r.x.spanned(context.Background()), slog.LevelInfo, "request received",
+		slog.String("request_id", r.x.id), slog.String("model", r.model), slog.String("endpoint", r.endpoint), slog.String("request_type", r.kind()))
+}
+
+// kind says whether the answer comes in pieces.
+func (r *record) kind() string {
+	if r.stream {
+		return "stream"
+	}
+	return "unary"
 }
 
 // topField returns the member of the body that a path begins with. What stands

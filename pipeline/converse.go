@@ -252,7 +252,7 @@ func unsayable(err error) error {
 }
 
 // converse is attempt for a worker that takes conversations.
-func (c *carry) converse(ctx context.Context, yield func(chat.Event, error) bool) error {
+func (c *carry) converse(ctx context.Context, yield func(chat.Event, error) bool) (err error) {
 	worker := c.booking.booking.Worker()
 	request, err := c.begin(worker)
 	if err != nil {
@@ -262,13 +262,15 @@ func (c *carry) converse(ctx context.Context, yield func(chat.Event, error) bool
 	if !ok {
 		return &engine.Error{Kind: engine.Unsupported, Worker: worker.ID(), Message: "the worker's card says that it takes conversations, and it does not"}
 	}
+	sent := c.p.dispatched(c.job, request, c.booking.booking)
+	defer func() { sent.end(err) }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	lost := worker.Lost()
 	defer context.AfterFunc(lost, func() { cancel(context.Cause(lost)) })()
 	defer c.end()
 	h := hearing{carry: c}
-	for e, err := range watch(&watchdog{limits: c.p.Limits, cancel: cancel}, speaker.Chat(ctx, request)) {
+	for e, err := range watch(&watchdog{limits: c.p.Limits, cancel: cancel}, c.p.Spans.Chat(ctx, speaker, request)) {
 		if err != nil {
 			return engine.CauseOf(ctx, err)
 		}

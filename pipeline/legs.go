@@ -131,6 +131,8 @@ func (c *carry) left() int { return c.prompt.Stop.MaxTokens - len(c.delivered) }
 // It uses nothing of the attempt that changes while the other leg runs.
 func (c *carry) compute(ctx context.Context, b *router.Booking, request *engine.Request) (all engine.Delta, err error) {
 	worker := b.Worker()
+	sent := c.p.dispatched(c.job, request, b)
+	defer func() { sent.end(err) }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	lost := worker.Lost()
@@ -138,7 +140,7 @@ func (c *carry) compute(ctx context.Context, b *router.Booking, request *engine.
 	seen := c.p.seen.of(b.Decision().Target)
 	took := pace{sent: time.Now(), input: len(request.TokenIDs)}
 	watchdog := &watchdog{limits: c.p.Limits, cancel: cancel}
-	for d, err := range bounded(watch(watchdog, worker.Engine().Generate(ctx, request)), request) {
+	for d, err := range bounded(watch(watchdog, c.p.Spans.Generate(ctx, worker.Engine(), request)), request) {
 		if err != nil {
 			return all, engine.CauseOf(ctx, err)
 		}
@@ -325,7 +327,7 @@ func (c *carry) atOnce(ctx context.Context, h *handoff, request *engine.Request,
 func (c *carry) guarded(ctx context.Context, b *router.Booking, request *engine.Request) (first engine.Delta, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			c.p.Logger.Error("a prefill leg panicked", "request", c.request.ID, "panic", v, "stack", string(debug.Stack()))
+			c.p.Logger.ErrorContext(ctx, "a prefill leg panicked", "request", c.request.ID, "panic", v, "stack", string(debug.Stack()))
 			err = engine.Errorf(engine.Internal, "a prefill leg panicked")
 		}
 	}()

@@ -59,6 +59,7 @@ type carry struct {
 	exclude   []uint64 // workers that failed
 	stale     bool     // a worker had begun a new life, once
 	cached    *int     // of the first attempt that told
+	before    string   // names the span of the attempt, or leg, before this one
 	pins      []kv.Pin // that the worker was sent
 	budget    *budget  // for thinking; nil if there is none, or it is spent
 	cuts      int      // attempts that ended when it was
@@ -92,20 +93,22 @@ func (c *carry) attempt(ctx context.Context, yield func(engine.Delta, error) boo
 //
 // Most of a stream's life is spent below this loop, so what is needed to begin
 // has a function, and a place on the stack, of its own.
-func (c *carry) run(ctx context.Context, leg engine.Disagg, yield func(engine.Delta, error) bool) error {
+func (c *carry) run(ctx context.Context, leg engine.Disagg, yield func(engine.Delta, error) bool) (err error) {
 	worker := c.here.Worker()
 	request, err := c.ask(c.here)
 	if err != nil {
 		return err
 	}
 	request.Disagg = leg
+	sent := c.p.dispatched(c.job, request, c.here)
+	defer func() { sent.end(err) }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	lost := worker.Lost()
 	defer context.AfterFunc(lost, func() { cancel(context.Cause(lost)) })()
 	defer c.end()
 	watchdog := &watchdog{limits: c.p.Limits, cancel: cancel}
-	deltas := bounded(watch(watchdog, worker.Engine().Generate(ctx, request)), request)
+	deltas := bounded(watch(watchdog, c.p.Spans.Generate(ctx, worker.Engine(), request)), request)
 	for d, err := range c.budget.split(deltas) {
 		if err != nil {
 			return engine.CauseOf(ctx, err)
@@ -157,6 +160,7 @@ func (c *carry) ask(b *router.Booking) (*engine.Request, error) {
 	}
 	request := c.engineRequest(c.attempts, c.delivered, status.Card, b.Decision().Target)
 	request.Epoch = status.Epoch
+	c.trace(request)
 	c.pins = c.pinsFor(worker, status.Card, time.Now())
 	request.KV.Pins = c.pins
 	if c.door == engine.InputText {
@@ -269,7 +273,7 @@ func (c *carry) next(ctx context.Context, failure error) error {
 	} else {
 		c.exclude = append(c.exclude, worker.ID())
 	}
-	c.p.Logger.Info("request moves to another worker", "request", c.request.ID, "from", worker.Name(), "kind", string(kind), "delivered", len(c.delivered))
+	c.p.Logger.InfoContext(ctx, "request moves to another worker", "request", c.request.ID, "from", worker.Name(), "kind", string(kind), "delivered", len(c.delivered))
 
 	if c.resend(kind) {
 		return nil
@@ -318,6 +322,7 @@ func (c *carry) again(ctx context.Context, ids []uint32) error {
 // noteAnswer notes where the leg that answers is. Only a request with one choice
 // notes that it has moved.
 func (c *carry) noteAnswer(b *router.Booking) {
+	c.selected(b)
 	if c.alone || c.attempts == 1 {
 		c.request.Notes.booked(b)
 	}

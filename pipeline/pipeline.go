@@ -74,6 +74,10 @@ type Config struct {
 	// to tell what of them is used again; 0 means [DefaultHistoryTokens], and less
 	// keeps none.
 	HistoryTokens int
+	// Spans tells of decisions, dispatches and generations in spans; nil: nobody asks.
+	// RouterMode is how workers are picked, in their words; empty is kv.
+	Spans      *engine.Spans
+	RouterMode string
 	// StrictSessions refuses turns whose session an engine should open and cannot,
 	// instead of serving them all the same.
 	StrictSessions bool

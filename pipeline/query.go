@@ -15,6 +15,24 @@ import (
 // route asks the router for a place. The booking is nil where the leg that answers is
 // placed once the prompt has been computed.
 func (j *job) route(ctx context.Context, ids []uint32, choices int, exclude []uint64) (*router.Plan, *router.Booking, error) {
+	asked := time.Now()
+	plan, booking, err := j.placeIn(ctx, ids, choices, exclude)
+	if err != nil {
+		j.unselected(asked, err)
+		return plan, booking, err
+	}
+	if plan.Prefill != nil {
+		j.selected(plan.Prefill)
+	}
+	if booking != nil {
+		j.selected(booking)
+	}
+	return plan, booking, nil
+}
+
+// placeIn places the legs of a request, or one worker for it all where no prefill worker
+// takes it.
+func (j *job) placeIn(ctx context.Context, ids []uint32, choices int, exclude []uint64) (*router.Plan, *router.Booking, error) {
 	p, r := j.p, j.request
 	q, legs := j.query(ids, choices, exclude)
 	plan, booking, err := p.plan(ctx, q, legs)

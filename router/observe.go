@@ -116,6 +116,7 @@ func (r *Router) tell(b *Booking, q *Query, s *scratch, choice int) {
 	}
 	w.query, w.rows, w.choice = q, s, choice
 	w.Scheduling = b.decision.Routing - w.Hashing - w.Matching - w.Shared
+	b.decision.Took = Took{w.Hashing, w.Matching, w.Shared, w.Scheduling, w.SharedAsked}
 	r.observer.Routed(&b.decision, w)
 	w.query, w.rows = nil, nil
 }

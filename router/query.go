@@ -239,4 +239,11 @@ type Decision struct {
 	Routing time.Duration // deciding
 	Queue   time.Duration // parked before that
 	Waiting int           // others of its kind that are parked then
+	Took    Took          // what Routing is made of, if anybody observes
+}
+
+// Took tells how long the parts of a decision took.
+type Took struct {
+	Hashing, Matching, Shared, Scheduling time.Duration
+	SharedAsked                           bool
 }

@@ -46,6 +46,9 @@ func (c *Client) Chat(ctx context.Context, r *engine.Request) iter.Seq2[chat.Eve
 	})
 }
 
+// TellsSpans implements [engine.Distant]: the worker's process tells of its work.
+func (c *Client) TellsSpans() bool { return true }
+
 // answer sends a request and hands on each message of its answer until the end.
 // Whatever ends it otherwise is the one error that fail gets.
 func answer[M any](
@@ -129,6 +132,9 @@ func traced(ctx context.Context, t engine.Trace) context.Context {
 	}
 	if t.State != "" && printable(t.State) {
 		ctx = metadata.AppendToOutgoingContext(ctx, "tracestate", t.State)
+	}
+	if t.From != "" && printable(t.From) {
+		ctx = metadata.AppendToOutgoingContext(ctx, predecessor, t.From)
 	}
 	return ctx
 }

@@ -43,7 +43,9 @@ type ServerConfig struct {
 	// Window and ConnWindow are the flow-control windows to begin with, in bytes; 0:
 	// those of the library.
 	Window, ConnWindow int32
-	Log                *slog.Logger
+	// Spans tells of generations; nil: nobody asks.
+	Spans *engine.Spans
+	Log   *slog.Logger
 }
 
 // Server is a worker as frontends see it. It follows its engine from the start, so
@@ -330,8 +332,12 @@ func (s *Server) current(epoch uint64) error {
 	return nil
 }
 
+// predecessor is the piece of metadata that names the span which a request goes on
+// from, in the form of traceparent.
+const predecessor = "x-dynago-predecessor"
+
 // tracing returns the W3C trace context of a call.
 func tracing(ctx context.Context) engine.Trace {
 	md, _ := metadata.FromIncomingContext(ctx)
-	return engine.Trace{Parent: one(md, "traceparent"), State: one(md, "tracestate")}
+	return engine.Trace{Parent: one(md, "traceparent"), State: one(md, "tracestate"), From: one(md, predecessor)}
 }

@@ -21,7 +21,7 @@ func (s *Server) Generate(m *workerpb.GenerateRequest, stream workerpb.Worker_Ge
 	}
 	r := requestOf(m)
 	r.Trace = tracing(ctx)
-	for d, err := range s.engine.Generate(ctx, r) {
+	for d, err := range s.config.Spans.Generate(ctx, s.engine, r) {
 		if err != nil {
 			return fail(stream, engine.CauseOf(ctx, err))
 		}
@@ -62,7 +62,7 @@ func (s *Server) Chat(m *workerpb.GenerateRequest, stream workerpb.Worker_ChatSe
 	}
 	r := requestOf(m)
 	r.Trace = tracing(ctx)
-	for e, err := range speaker.Chat(ctx, r) {
+	for e, err := range s.config.Spans.Chat(ctx, speaker, r) {
 		if err != nil {
 			return fail(stream, engine.CauseOf(ctx, err))
 		}

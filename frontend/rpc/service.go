@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"strings"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -51,7 +52,7 @@ func raw(in *pb.ModelInferRequest) bool { return len(in.GetRawInputContents()) >
 func (s *Server) open(ctx context.Context, in *pb.ModelInferRequest, several bool) (*frontend.Inference, error) {
 	v := visitorOf(ctx)
 	return s.Frontend.Open(ctx, &frontend.Arrival{
-		Header: v.header, Tenant: v.tenant, Model: in.GetModelName(), Several: several, Overload: overload,
+		Header: v.header, Method: methodOf(ctx), Tenant: v.tenant, Model: in.GetModelName(), Several: several, Overload: overload,
 		Text: func() (*kserve.Completion, error) {
 			if err := checkFinal(in, several); err != nil {
 				return nil, err
@@ -65,6 +66,12 @@ func (s *Server) open(ctx context.Context, in *pb.ModelInferRequest, several boo
 			return kserve.FromProto(in)
 		},
 	})
+}
+
+// methodOf returns the full name of the procedure that was called.
+func methodOf(ctx context.Context) string {
+	name, _ := grpc.Method(ctx)
+	return strings.TrimPrefix(name, "/")
 }
 
 // checkFinal checks what a call of a stream says of its end.

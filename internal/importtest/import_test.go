@@ -54,6 +54,7 @@ var plan = []room{
 	{name: "chat", floor: 0, never: noHTTP},
 	{name: "nvext", floor: 0},
 	{name: "harmony", floor: 0, never: noIO},
+	{name: "span", floor: 0, never: noIO},
 
 	{name: "tokenizer", floor: 1, never: noHTTP},
 	{name: "tokenizer/corpus", outside: true, seenBy: []string{}},
@@ -97,6 +98,7 @@ var plan = []room{
 	{name: "fleet/file", floor: 2, sees: []string{"fleet"}, seenBy: command, never: noHTTP},
 
 	{name: "router", floor: 3, never: noHTTP},
+	{name: "router/peers", floor: 3, sees: []string{"router"}, seenBy: wire},
 	{name: "router/remote", floor: 3, sees: []string{"router"}, seenBy: append([]string{"router/meter"}, command...)},
 	{name: "router/thompson", floor: 3, sees: []string{"router"}, never: noIO},
 	{name: "router/meter", floor: 3, sees: []string{"router", "router/remote", "router/thompson"}, seenBy: command},
