@@ -30,6 +30,7 @@ import (
 // house is a whole system behind an HTTP server.
 type house struct {
 	url      string
+	front    *frontend.Server
 	pipeline *pipeline.Pipeline
 	fleet    *fleet.Fleet
 	router   *router.Router
@@ -133,9 +134,9 @@ func build(t testing.TB, p plan) *house {
 		}
 		return true
 	})
-	server, err := frontend.New(frontend.Config{Backend: h.pipeline, Timing: p.timing, BodyLimit: p.bodyLimit})
+	h.front, err = frontend.New(frontend.Config{Backend: h.pipeline, KServe: true, Timing: p.timing, BodyLimit: p.bodyLimit})
 	check(t, err)
-	web := httptest.NewUnstartedServer(server.Handler())
+	web := httptest.NewUnstartedServer(h.front.Handler())
 	// The kernel must not read in place of a client that sleeps.
 	web.Config.ConnState = func(c net.Conn, state http.ConnState) {
 		if state == http.StateNew {
