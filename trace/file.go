@@ -73,12 +73,11 @@ func (f *File) Write(_ context.Context, records []*Record) error {
 
 // add appends the line of one record. Files have records inside an object that says
 // how old the file's writer was.
-func (f *File) add(r *Record, age int64) error {
+func (f *File) add(r *Record, age int64) (err error) {
 	before := len(f.lines)
 	f.lines = append(f.lines, `{"timestamp":`...)
 	f.lines = strconv.AppendInt(f.lines, age, 10)
 	f.lines = append(f.lines, `,"event":`...)
-	var err error
 	if f.lines, err = r.Append(f.lines); err != nil {
 		f.lines = f.lines[:before]
 		return &Lost{1, err}

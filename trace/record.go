@@ -295,18 +295,6 @@ func (r *Record) IsTool() bool {
 	return r.EventType == ToolStart || r.EventType == ToolEnd || r.EventType == ToolError
 }
 
-// writing takes bytes that are no UTF-8, and replaces them: ids come from clients.
-var writing = json.JoinOptions(jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
-
-// Append appends the JSON form of the record, on one line and without a line break.
-func (r *Record) Append(to []byte) ([]byte, error) {
-	b, err := json.Marshal(r, writing)
-	if err != nil {
-		return to, fmt.Errorf("write trace record %s: %w", r.EventType, err)
-	}
-	return append(to, b...), nil
-}
-
 // wrapped is a record as files have it.
 type wrapped struct {
 	Event jsontext.Value `json:"event"`

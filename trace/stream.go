@@ -20,9 +20,9 @@ func (*Stream) Name() string { return SinkStderr }
 // Write implements [Sink].
 func (s *Stream) Write(_ context.Context, records []*Record) error {
 	for i, r := range records {
-		var err error
-		if s.line, err = r.Append(s.line[:0]); err == nil {
-			s.line = append(s.line, '\n')
+		line, err := r.Append(s.line[:0])
+		if err == nil {
+			s.line = append(line, '\n')
 			_, err = s.out.Write(s.line)
 		}
 		if err != nil {

@@ -1,0 +1,73 @@
+package trace_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/dynago/dynago/trace"
+)
+
+// full is a row as requests have it, of a prompt of so many tokens.
+func full(tokens int) *trace.Record {
+	prompt := make([]uint32, tokens)
+	for i := range prompt {
+		prompt[i] = uint32(i * 7919)
+	}
+	count := func(n uint64) *uint64 { return &n }
+	ms := func(x float64) *float64 { return &x }
+	var rank uint32
+	return &trace.Record{
+		Schema: trace.Schema, EventType: trace.RequestEnd, EventTime: 1790000004250, Source: trace.SourceDynamo,
+		Agent: &trace.AgentContext{SessionID: "bugfix-7:tester", ParentSessionID: "bugfix-7:lead", InputTrigger: "tool_result"},
+		Request: &trace.Request{
+			RequestID: "5d9f2a60-3c1e-4b7a-9a0e-1f2d3c4b5a69", XRequestID: "turn-12", Model: "acme/coder",
+			InputTokens: count(uint64(tokens)), OutputTokens: count(31), CachedTokens: count(4), Received: count(1790000003000),
+			PrefillWaitTime: ms(3.5), PrefillTime: ms(41), TTFT: ms(44.5), TotalTime: ms(1250.2), AvgITL: ms(40.19), QueueTime: ms(0), RoutingTime: ms(0.042),
+			KVHitRate: ms(0.8), QueueDepth: count(0),
+			Worker: &trace.Worker{PrefillWorkerID: count(8866479658062839), PrefillRank: &rank, DecodeWorkerID: count(8866479658062839), DecodeRank: &rank},
+			Replay: trace.NewReplay(prompt, 16),
+			Finish: &trace.Finish{
+				Reason: "tool_calls", BackendReason: "stop",
+				ToolCalls: []trace.ToolCall{{ID: "call-3", Name: "run_tests"}},
+				Choices:   []trace.Choice{{Reason: "tool_calls", BackendReason: "stop"}},
+			},
+			Dynago: &trace.Dynago{Endpoint: "chat_completions", OverlapBlocks: count(4), InputBlocks: count(5), Attempts: 1},
+		},
+	}
+}
+
+// What a row costs until it is in a segment.
+func BenchmarkFile(b *testing.B) {
+	for _, tc := range []struct {
+		name   string
+		tokens int
+	}{{"short", 60}, {"long", 60000}} {
+		b.Run(tc.name, func(b *testing.B) {
+			f, err := trace.OpenFile(fileConfig(filepath.Join(b.TempDir(), "trace")))
+			if err != nil {
+				b.Fatal(err)
+			}
+			rows := []*trace.Record{full(tc.tokens)}
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := f.Write(ctx, rows); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := f.Close(ctx); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}
+
+func BenchmarkAppend(b *testing.B) {
+	r, line := full(60), []byte(nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		var err error
+		if line, err = r.Append(line[:0]); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
