@@ -175,7 +175,7 @@ func TestDispatcher(t *testing.T) {
 			if n == 0 {
 				known[got.Worker]--
 			}
-			metric(t, url, fmt.Sprintf(`dynago_worker_cached_blocks{dp_rank="0",worker_id="%d"} %d`, got.Worker, known[got.Worker]))
+			metric(t, url, fmt.Sprintf(`dynago_worker_cached_blocks{dp_rank="0",worker_id="%d",worker_type="decode"} %d`, got.Worker, known[got.Worker]))
 		}
 	}
 	for id := range 2 {

@@ -172,6 +172,9 @@ func newMetrics(s *Server) (*metrics, error) {
 	return m, nil
 }
 
+// Metrics returns what the page shows, for programs that gather it themselves.
+func (s *Server) Metrics() *prometheus.Registry { return s.metrics.registry }
+
 // page serves all of it.
 func (m *metrics) page() http.Handler { return scrape.Page(m.registry) }
 

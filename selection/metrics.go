@@ -44,7 +44,7 @@ func newMetrics(s *Service) (*metrics, error) {
 		decode:       desc("dynamo_frontend_worker_active_decode_blocks", "KV blocks in use by what was booked.", rank...),
 		prefill:      desc("dynamo_frontend_worker_active_prefill_tokens", "Tokens of prompts that are not yet computed.", rank...),
 		active:       desc("dynago_worker_requests", "Requests booked.", rank[:2]...),
-		cached:       desc("dynago_worker_cached_blocks", "KV blocks known to be cached.", rank[:2]...),
+		cached:       desc("dynago_worker_cached_blocks", "KV blocks known to be cached.", rank...),
 		indexed:      desc("dynago_index_blocks", "Blocks in the index, over all ranks."),
 		streams:      desc("dynago_selection_kv_event_streams", "Connections to workers' KV events, by whether they stand.", "connected"),
 	}
@@ -56,7 +56,10 @@ func newMetrics(s *Service) (*metrics, error) {
 	return m, nil
 }
 
-// page serves all of it as text.
+// Metrics returns what the page shows, for programs that gather it themselves.
+func (s *Service) Metrics() *prometheus.Registry { return s.metrics.registry }
+
+// page serves all of it.
 func (m *metrics) page() http.Handler { return scrape.Page(m.registry) }
 
 // Describe implements prometheus.Collector.
@@ -98,7 +101,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(m.decode, l.ActiveBlocks, id, rank, "decode")
 		gauge(m.prefill, l.PrefillTokens, id, rank, "decode")
 		gauge(m.active, l.Requests, id, rank)
-		gauge(m.cached, l.CachedBlocks, id, rank)
+		gauge(m.cached, l.CachedBlocks, id, rank, "decode")
 	}
 	gauge(m.indexed, s.Router.IndexStats().Blocks)
 	for stands, n := range connected {

@@ -58,6 +58,9 @@ func newMetrics(o Options) (*metrics, error) {
 	return m, nil
 }
 
+// Metrics returns what the page shows, for programs that gather it themselves.
+func (s *Server) Metrics() *prometheus.Registry { return s.metrics.registry }
+
 func (m *metrics) page() http.Handler { return scrape.Page(m.registry) }
 
 // Describe implements prometheus.Collector.
