@@ -99,8 +99,6 @@ type inferring struct {
 
 	// Of this attempt.
 	booking *router.Booking
-	life    context.Context // of the worker
-	cancel  context.CancelCauseFunc
 	silence *watchdog
 	left    bool  // nobody wants the rest
 	err     error // what has ended it
@@ -141,11 +139,12 @@ func (c *inferring) run(ctx context.Context) error {
 		return &engine.Error{Kind: engine.Unsupported, Worker: worker.ID(), Message: "the worker takes no tensors"}
 	}
 	c.err = nil
-	ctx, c.cancel = context.WithCancelCause(ctx)
-	defer c.cancel(nil)
-	c.life = worker.Lost()
-	defer context.AfterFunc(c.life, c.bereave)()
-	c.silence = &watchdog{limits: c.p.Limits, cancel: c.cancel}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	// What is told of the worker's end may come when the next attempt runs already.
+	lost := worker.Lost()
+	defer context.AfterFunc(lost, func() { cancel(context.Cause(lost)) })()
+	c.silence = &watchdog{limits: c.p.Limits, cancel: cancel}
 	defer c.silence.stop()
 	c.silence.await(c.p.Limits.FirstItem, engine.ErrFirstItem)
 	infer.Infer(ctx, c.Tensors)(c.receive)
@@ -161,9 +160,6 @@ func (c *inferring) run(ctx context.Context) error {
 	c.booking.Completed()
 	return nil
 }
-
-// bereave ends the attempt when the worker's life is over.
-func (c *inferring) bereave() { c.cancel(context.Cause(c.life)) }
 
 // receive hands on what the worker says, and says whether it may go on.
 func (c *inferring) receive(r *engine.TensorResponse, err error) bool {

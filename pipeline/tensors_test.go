@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -236,6 +237,39 @@ func TestInferMoves(t *testing.T) {
 			}
 			h.released(t)
 		})
+	}
+}
+
+// That a worker has died ends its own attempt and none of a later one, however late that
+// is heard of.
+func TestInferMovesFromTheDead(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // what hears of it has its turn when somebody waits
+	for range 20 {
+		var h *house
+		dead := false
+		infer := func(id uint64) *scorer {
+			return newScorer(func(ctx context.Context, r *engine.TensorRequest, yield func(*engine.TensorResponse, error) bool) {
+				if !dead {
+					dead = true
+					h.fleet.Remove(id)
+					yield(nil, engine.ErrWorkerLost)
+					return
+				}
+				for range 100 {
+					runtime.Gosched()
+				}
+				if ctx.Err() != nil {
+					yield(nil, engine.CauseOf(ctx, ctx.Err()))
+					return
+				}
+				echo(ctx, r, yield)
+			})
+		}
+		h = newHouse(t, pipeline.Config{MigrationLimit: 1}, infer(1), infer(2))
+		if got, err := collect(h.Infer(t.Context(), inference(vector("a", 1)))); len(got) != 1 || err != nil {
+			t.Fatalf("%d responses, %v", len(got), err)
+		}
+		h.released(t)
 	}
 }
 
