@@ -186,12 +186,19 @@ func (t *traced) row(r *record, now time.Time) *trace.Record {
 		first.Last = now
 	}
 	n := &r.notes[0]
-	row := &trace.Request{
-		RequestID: r.x.id, Model: r.model,
-		InputTokens: new(t.input(r)), OutputTokens: new(t.output(r)),
-		Worker: worker(first, n), Replay: t.replay(), Finish: t.finish(r),
-		Dynago: r.placed(),
+	// What all rows have comes in one piece of memory.
+	room := &struct {
+		record                  trace.Record
+		request                 trace.Request
+		dynago                  trace.Dynago
+		input, output, received uint64
+	}{input: t.input(r), output: t.output(r), received: uint64(r.x.arrived.UnixMilli())}
+	record, row := &room.record, &room.request
+	*row = trace.Request{
+		RequestID: r.x.id, Model: r.model, InputTokens: &room.input, OutputTokens: &room.output, Received: &room.received,
+		Worker: worker(first, n), Replay: t.replay(), Finish: t.finish(r), Dynago: &room.dynago,
 	}
+	r.placed(&room.dynago)
 	if r.x.correlation != r.x.id {
 		row.XRequestID = r.x.correlation
 	}
@@ -202,12 +209,11 @@ func (t *traced) row(r *record, now time.Time) *trace.Record {
 	if cached != nil {
 		row.CachedTokens = new(min(uint64(max(0, *cached)), *row.InputTokens))
 	}
-	row.Received = new(uint64(r.x.arrived.UnixMilli()))
 	timing(row, first.Timing(r.x.arrived, int(*row.OutputTokens), n))
 	if t.asked != nil {
 		row.NVExt, _ = json.Marshal(t.asked, jsontext.AllowInvalidUTF8(true), json.Deterministic(true)) // a trace does without
 	}
-	record := &trace.Record{
+	*record = trace.Record{
 		Schema: trace.Schema, EventType: trace.RequestEnd, EventTime: *row.Received, Source: trace.SourceDynamo,
 		Agent: t.agent, Request: row,
 	}
@@ -317,11 +323,15 @@ func backendReason(reason chat.FinishReason, c *pipeline.Course) string {
 }
 
 // placed tells why a call ran where it did.
-func (r *record) placed() *trace.Dynago {
+func (r *record) placed(d *trace.Dynago) {
 	n := &r.notes[0]
-	d := &trace.Dynago{
-		Endpoint: r.endpoint, Stream: r.stream, Attempts: n.Attempts, Session: n.Session.String(),
-		OverlapBlocks: new(uint64(max(0, n.Overlap))), InputBlocks: new(uint64(max(0, n.Blocks))),
+	d.Endpoint, d.Stream, d.Session = r.endpoint, r.stream, n.Session.String()
+	if n.Attempts > 1 {
+		d.Attempts = n.Attempts
+	}
+	if n.Blocks > 0 {
+		blocks := &[2]uint64{uint64(max(0, n.Overlap)), uint64(n.Blocks)}
+		d.OverlapBlocks, d.InputBlocks = &blocks[0], &blocks[1]
 	}
 	if kind := typeOf(r.fault, r.server.OverloadStatus); kind != noError {
 		d.Error = kind.String()
@@ -329,5 +339,4 @@ func (r *record) placed() *trace.Dynago {
 	if u := n.Reuse; u != nil {
 		d.ReusedTokens, d.LastTokens = new(uint64(max(0, u.Common))), new(uint64(max(0, u.Prompt+u.Answer)))
 	}
-	return d
 }
