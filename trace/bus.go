@@ -32,6 +32,13 @@ type Ticker interface {
 	Tick(ctx context.Context) error
 }
 
+// Backlogger is a [Sink] that may be slow for a while, and for which so many records
+// are kept at least.
+type Backlogger interface {
+	Sink
+	Backlog() int
+}
+
 // Lost is the error of a sink that has dropped records.
 type Lost struct {
 	Records int
@@ -62,11 +69,16 @@ type Status struct {
 }
 
 // NewBus returns a bus that holds up to capacity records for each sink which has not
-// come to them yet, and drops the oldest of more. log is told of what goes wrong.
+// come to them yet, or as many as a [Backlogger] wants, and drops the oldest of more.
+// log is told of what goes wrong.
 func NewBus(capacity int, log *slog.Logger, sinks ...Sink) *Bus {
 	b := new(Bus)
 	for _, s := range sinks {
-		w := &worker{sink: s, log: log, ring: ring{slots: make([]*Record, max(1, capacity))}, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+		slots := max(1, capacity)
+		if b, ok := s.(Backlogger); ok {
+			slots = max(slots, b.Backlog())
+		}
+		w := &worker{sink: s, log: log, ring: ring{slots: make([]*Record, slots)}, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 		w.ctx, w.cancel = context.WithCancel(context.Background())
 		b.workers = append(b.workers, w)
 		go w.run()
