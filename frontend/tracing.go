@@ -220,6 +220,14 @@ func (t *traced) row(r *record, now time.Time) *trace.Record {
 	if total := row.TotalTime; total != nil {
 		record.EventTime += uint64(math.Round(*total))
 	}
+	if journal := r.server.Journal; journal != nil {
+		arrived := r.x.arrived
+		record.Later(0, func(record *trace.Record) {
+			if e, ok := journal.Find(record.Request.RequestID, arrived); ok {
+				record.Request.Dynago.Decision = appendDecision(nil, &e)
+			}
+		})
+	}
 	return record
 }
 

@@ -108,6 +108,27 @@ func (j *Journal) Routed(d *Decision, w *Work) {
 // Ended implements [Observer].
 func (*Journal) Ended(*Outcome) {}
 
+// Find returns the newest decision about a request that came at since or later: the one
+// about who computes its prompt, where it had two. ok is false for one that is not kept,
+// or no longer.
+func (j *Journal) Find(id string, since time.Time) (e Entry, ok bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range j.entries {
+		c := &j.entries[(j.next-1-i+2*len(j.entries))%len(j.entries)]
+		if c.At.Before(since) {
+			break
+		}
+		if c.ID != id || ok && c.Role == engine.Decode {
+			continue
+		}
+		if e, ok = *c, true; c.Role != engine.Decode {
+			break
+		}
+	}
+	return e, ok
+}
+
 // Entries returns up to n entries of a model, or of all if it is "", the newest
 // first, and how many decisions have not been kept because too many came at once.
 // The entries must not be changed.

@@ -58,6 +58,14 @@ func TestJournal(t *testing.T) {
 	if some, _ := journal.Entries(1, "m"); len(some) != 1 || some[0].ID != "r3" {
 		t.Errorf("the newest is %+v", some)
 	}
+	for id, kept := range map[string]bool{"r0": false, "r1": true, "r3": true, "r4": false} {
+		if e, ok := journal.Find(id, now); ok != kept || ok && e.ID != id {
+			t.Errorf("of %s there is %+v, %v", id, e, ok)
+		}
+	}
+	if e, ok := journal.Find("r3", now.Add(time.Nanosecond)); ok {
+		t.Errorf("of a request that came later there is %+v", e)
+	}
 	if none, _ := journal.Entries(10, "another"); len(none) != 0 {
 		t.Errorf("of another model there is %+v", none)
 	}
