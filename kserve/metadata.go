@@ -13,6 +13,19 @@ import (
 // Platform is that of models whose workers name none.
 const Platform = "dynamo"
 
+// ServerMetadata tells what the server is, and which extensions of the protocol it
+// has, in Triton's words. Binary says that bytes can follow the JSON of a body.
+func ServerMetadata(version string, binary bool) *inferencepb.ServerMetadataResponse {
+	m := &inferencepb.ServerMetadataResponse{
+		Name: "dynago", Version: version,
+		Extensions: []string{"model_configuration", "parameters", "statistics"},
+	}
+	if binary {
+		m.Extensions = append(m.Extensions, "binary_tensor_data")
+	}
+	return m
+}
+
 // Kind says what a model looks like to clients.
 type Kind uint8
 
