@@ -48,8 +48,7 @@ type Arrival struct {
 }
 
 // Inference is a call of KServe that was understood. It holds a permit until its
-// responses are read: either [Inference.Responses] or [Inference.Response] must be
-// used, once.
+// responses are read: [Inference.Responses] must be ranged over, once.
 type Inference struct {
 	job      job
 	several  bool
@@ -155,14 +154,6 @@ func (i *Inference) name(id string) {
 // Streams says whether the client expects any number of responses, in their own time,
 // and not one.
 func (i *Inference) Streams() bool { return i.several && (i.text == nil || i.text.Stream) }
-
-// Response returns the one response, for wires that carry no more.
-func (i *Inference) Response() (one *kserve.Response, err error) {
-	for r, failure := range i.Responses() {
-		one, err = r, failure
-	}
-	return one, err
-}
 
 // Responses yields the responses as they come, or the one that they are folded into
 // where the client wants that, and at last the error that has ended them early, if
