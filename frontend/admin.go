@@ -18,6 +18,7 @@ func (s *Server) adminRoutes() []route {
 	table = append(table, s.workerRoutes()...)
 	table = append(table, s.kvAdminRoutes()...)
 	table = append(table, s.kvListRoutes()...)
+	table = append(table, s.peerRoutes()...)
 	if s.Selection != nil {
 		for _, o := range s.Selection.Operations() {
 			table = append(table, selectionRoute(s, o))

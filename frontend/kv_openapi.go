@@ -117,7 +117,7 @@ func inventoryDescription() openai.Description {
 		Operations: []openai.Operation{
 			{
 				Method: "get", Path: kvSessionsPath, ID: "listSessions", Summary: "Tell which sessions are bound to which workers", Params: pages, Refusals: wrong,
-				Answer: list("sessions", `"session_id","model","state","running"`, `"session_id":{"type":"string"},"model":{"type":"string"},"tenant":{"type":"string"},"role":{"type":"string"},"state":{"enum":["choosing","active","idle","closing"]},"running":{"type":"integer"},"kept_by_engine":{"type":"boolean"},"ephemeral":{"type":"boolean"},"timeout_s":{"type":"number"},"expires_in_s":{"type":"number"}`),
+				Answer: list("sessions", `"session_id","model","state","running"`, `"session_id":{"type":"string"},"model":{"type":"string"},"tenant":{"type":"string"},"role":{"type":"string"},"from":{"type":"string","description":"The router_id of another frontend that has bound it."},"state":{"enum":["choosing","active","idle","closing"]},"running":{"type":"integer"},"kept_by_engine":{"type":"boolean"},"ephemeral":{"type":"boolean"},"timeout_s":{"type":"number"},"expires_in_s":{"type":"number"}`),
 			},
 			{
 				Method: "get", Path: kvPinsPath, ID: "listPins", Summary: "Tell which prefixes were pinned, or are kept warm, by requests of this server", Params: pages, Refusals: wrong,

@@ -48,6 +48,7 @@ type kvSession struct {
 	Model     string  `json:"model"`
 	Tenant    string  `json:"tenant,omitzero"`
 	Role      string  `json:"role,omitzero"`
+	From      string  `json:"from,omitzero"` // the router of another frontend that has bound it
 	State     string  `json:"state"`
 	WorkerID  uint64  `json:"worker_id,omitzero"` // absent while it is chosen
 	Rank      uint32  `json:"dp_rank"`
@@ -64,7 +65,7 @@ func (s *Server) kvSessions(w http.ResponseWriter, r *http.Request) {
 		func(i *router.SessionInfo) string { return i.Tenant },
 		func(i *router.SessionInfo) kvSession {
 			return kvSession{
-				Session: i.ID, Model: i.Model, Tenant: i.Tenant, Role: string(i.Role), State: string(i.State),
+				Session: i.ID, Model: i.Model, Tenant: i.Tenant, Role: string(i.Role), From: i.From, State: string(i.State),
 				WorkerID: i.Target.Worker, Rank: i.Target.Rank, Running: i.Running, Kept: i.Kept, Ephemeral: i.Ephemeral,
 				Timeout: i.Timeout.Seconds(), ExpiresIn: i.ExpiresIn.Seconds(),
 			}

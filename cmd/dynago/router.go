@@ -43,7 +43,7 @@ type serviceSettings struct {
 // serverOnly are settings of the router that mean something to a server alone.
 var serverOnly = []string{
 	"migration-limit", "migration-max-seq-len", "runtime-inhibited-duration-secs",
-	"router-decision-log", "router-decision-log-rate",
+	"router-decision-log", "router-decision-log-rate", "router-peers", "router-peers-key",
 }
 
 // Run answers dispatchers until it is told to stop.

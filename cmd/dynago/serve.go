@@ -102,6 +102,9 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	go sys.router.Run(ctx)
 	go sys.policies.run(ctx)
 	go sys.shared.run(ctx)
+	if sys.peers != nil {
+		go sys.peers.Run(ctx)
+	}
 	if kept := server.ResponsesStore; kept != nil {
 		go kept.Run(ctx)
 	}
@@ -256,13 +259,17 @@ func (c *serveCommand) server(sys *system, tracing *tracing, grpc func(net.Conn)
 	if err != nil {
 		return nil, nil, err
 	}
+	var others frontend.Peers
+	if sys.peers != nil {
+		others = sys.peers
+	}
 	server, err := frontend.New(frontend.Config{
 		Backend: sys, Logger: log, Version: versionName(),
 		BodyLimit: c.HTTP.BodyLimitMB << 20, OverloadStatus: c.HTTP.OverloadStatus,
 		Timing:        &timing,
 		HeaderTimeout: c.HTTP.HeaderTimeout, ReadTimeout: c.HTTP.ReadTimeout, IdleTimeout: c.HTTP.IdleTimeout,
-		Thresholds: sys.router, Selection: service, Tracing: tracing.frontend(), Journal: sys.journal, Roster: sys, Prefetcher: sys.Pipeline, Caretaker: sys.Pipeline, Inventory: sys.Pipeline, KServe: c.KServe.GRPC || c.KServe.REST, Tensors: sys.Pipeline, TensorNVExt: c.KServe.TensorNVExt, HTTP2: grpc,
-		Collectors: append(sys.policies.collectors(sys.fleet), sys.meter, newHandoffMetrics(sys.Pipeline), newForesightMetrics(sys.Pipeline), newRetentionMetrics(sys.Pipeline), sys.moves, newFleetMetrics(sys.fleet, sys.roster), newCacheMetrics(sys.fleet), newKVBMMetrics(sys.fleet), sys.delay, tracing),
+		Thresholds: sys.router, Selection: service, Tracing: tracing.frontend(), Journal: sys.journal, Roster: sys, Prefetcher: sys.Pipeline, Caretaker: sys.Pipeline, Inventory: sys.Pipeline, Peers: others, KServe: c.KServe.GRPC || c.KServe.REST, Tensors: sys.Pipeline, TensorNVExt: c.KServe.TensorNVExt, HTTP2: grpc,
+		Collectors: append(sys.policies.collectors(sys.fleet), sys.meter, newHandoffMetrics(sys.Pipeline), newForesightMetrics(sys.Pipeline), newRetentionMetrics(sys.Pipeline), sys.moves, newFleetMetrics(sys.fleet, sys.roster), newCacheMetrics(sys.fleet), newKVBMMetrics(sys.fleet), newPeerMetrics(sys.peers), sys.delay, tracing),
 		Keys:       keys, Tenants: tenants, MetadataHeader: strings.TrimSpace(c.Requests.MetadataHeader), UploadPrefixes: uploads,
 		SeparateAdmin: c.HTTP.AdminPort != nil, NoAdmin: c.HTTP.NoAdmin,
 		OpenAI: openai.Options{

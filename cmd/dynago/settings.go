@@ -108,6 +108,7 @@ type routerSettings struct {
 	Conditional        conditionalSettings `embed:""`
 	Past               pastSettings        `embed:""`
 	Shared             sharedCacheSettings `embed:""`
+	Peers              peerSettings        `embed:""`
 	DecisionLog        int                 `name:"router-decision-log" env:"DYN_ROUTER_DECISION_LOG" default:"1024" range:"0..1048576" placeholder:"N" help:"How many of the newest decisions GET /admin/decisions can tell; 0 keeps none."`
 	DecisionRate       int                 `name:"router-decision-log-rate" env:"DYN_ROUTER_DECISION_LOG_RATE" default:"100" range:"1.." placeholder:"N" help:"How many of each second are kept."`
 	LoadAware          bool                `name:"load-aware" env:"DYN_ROUTER_LOAD_AWARE" negatable:"" help:"Count what is going on and nothing that is cached; takes mode kv and the place of the settings of the cache."`

@@ -24,6 +24,7 @@ import (
 	"github.com/dynago/dynago/prompt"
 	"github.com/dynago/dynago/router"
 	"github.com/dynago/dynago/router/meter"
+	"github.com/dynago/dynago/router/peers"
 )
 
 // system is everything behind the HTTP server: the model, a fleet of workers,
@@ -42,6 +43,7 @@ type system struct {
 	delay    *scrape.Delay
 	journal  *router.Journal // or nil
 	shared   *sharedCache    // or nil
+	peers    *peers.Peers    // or nil
 	// specs are the engines that flags name, file lists others, and served are the
 	// models of all; without either the workers are mock engines, of files.
 	specs    []*attach.Spec
@@ -97,6 +99,9 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 		return nil, err
 	}
 	sys.meter.Watch(sys.router)
+	if sys.peers, err = s.Router.Peers.open(sys, logs.target("router")); err != nil {
+		return nil, err
+	}
 	limits := pipeline.Limits{FirstItem: s.Requests.FirstItemTimeout, Inactivity: s.Requests.StreamTimeout}
 	sys.Pipeline = pipeline.New(pipeline.Config{
 		Fleet: sys.fleet, Router: sys.router, Load: load,

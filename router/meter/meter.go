@@ -22,6 +22,7 @@ import (
 // Meter counts for one router. Its methods may be called from any goroutine.
 type Meter struct {
 	router atomic.Pointer[router.Router]
+	id     string
 
 	histograms []prometheus.Histogram
 	ttft, itl, input, output, hitRate,
@@ -34,9 +35,9 @@ type Meter struct {
 
 // New returns a meter of nothing; see [Meter.Watch].
 func New() *Meter {
-	m := &Meter{}
+	m := &Meter{id: strconv.FormatUint(rand.Uint64(), 10)}
 	labels := prometheus.Labels{
-		"router_id":        strconv.FormatUint(rand.Uint64(), 10),
+		"router_id":        m.id,
 		"dynamo_namespace": "dynamo", "dynamo_component": "backend", "dynamo_endpoint": "generate",
 	}
 	histogram := func(name, help string, labels prometheus.Labels, buckets []float64) prometheus.Histogram {
@@ -79,6 +80,9 @@ func New() *Meter {
 	m.gauges = newGauges(labels)
 	return m
 }
+
+// RouterID returns what the meter's page calls the router, in this life of it.
+func (m *Meter) RouterID() string { return m.id }
 
 // Watch lets the meter read what r tells when it is asked. The router must have
 // the meter as its observer.
