@@ -63,6 +63,7 @@ var figures = []figure{
 	{"B23", "kvstore, large values", takeValues},
 	{"B24", "prompts that are computed ahead, virtual", takeForesight},
 	{"B25", "calls of tensors, in-process", takeTensors},
+	{"B26", "a trace of requests, in-process", takeTracing},
 }
 
 // bench is what all figures share.
