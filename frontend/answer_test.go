@@ -10,6 +10,7 @@ import (
 	"iter"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"

@@ -160,8 +160,9 @@ func (t *Tracer) Begin(within Context) Context {
 	c := within
 	if !within.Valid() {
 		c = Context{}
-		binary.LittleEndian.PutUint64(c.Trace[:8], rand.Uint64())
-		binary.LittleEndian.PutUint64(c.Trace[8:], rand.Uint64()|1) // zero would be no trace
+		// Zero would be no trace. Samplers go by the second half, all of which is random.
+		binary.LittleEndian.PutUint64(c.Trace[:8], rand.Uint64()|1)
+		binary.LittleEndian.PutUint64(c.Trace[8:], rand.Uint64())
 		c.Sampled = t.Sample != nil && t.Sample(c.Trace)
 	}
 	binary.LittleEndian.PutUint64(c.ID[:], rand.Uint64()|1)

@@ -92,7 +92,7 @@ var policyArgs = []string{"--router-policy", "thompson", "--router-prefill-polic
 // all that adds to it switched on.
 func registries(t *testing.T) map[string]*prometheus.Registry {
 	t.Helper()
-	quiet, err := newLogs(observabilitySettings{LogLevel: "off", LogFormat: "readable"}, io.Discard)
+	quiet, err := newLogs(observabilitySettings{loggingSettings: loggingSettings{LogLevel: "off"}}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func registries(t *testing.T) map[string]*prometheus.Registry {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { sys.fleet.Close(); sys.Pipeline.Close(); sys.policies.close() })
-	front, _, err := cli.Serve.server(sys, tracing, nil, quiet.target("frontend"))
+	front, _, err := cli.Serve.server(sys, tracing, nil, quiet, quiet.target("frontend"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,11 +48,15 @@ func (c *mockerCommand) Run(to outlet, parsed *config.Parsed) error {
 	if err != nil {
 		return err
 	}
+	if err := logs.export(&c.Observe.Telemetry); err != nil {
+		return err
+	}
+	defer logs.close()
 	if err := c.File.dump(parsed); err != nil {
 		return err
 	}
 	if c.Mocker.API == nil {
-		return c.serveWorkers(to, logs.target("mocker"))
+		return c.serveWorkers(to, logs, logs.target("mocker"))
 	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -7,7 +7,7 @@ import (
 
 // serveWorkers puts mock engines behind the service of workers, each on a port of its
 // own. What is imitated by --api alone is refused, so that nobody waits for it.
-func (c *mockerCommand) serveWorkers(to outlet, log *slog.Logger) error {
+func (c *mockerCommand) serveWorkers(to outlet, logs *logSet, log *slog.Logger) error {
 	switch m := &c.Mocker; {
 	case m.Events != "":
 		return errors.New("--kv-events-config: want --api vllm or sglang with it: workers of dynago tell of their caches by themselves")
@@ -20,5 +20,5 @@ func (c *mockerCommand) serveWorkers(to outlet, log *slog.Logger) error {
 		return err
 	}
 	defer closeAll(engines)
-	return c.Listen.serve(to, log, engines)
+	return c.Listen.serve(to, logs, log, engines)
 }

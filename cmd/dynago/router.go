@@ -122,7 +122,7 @@ func (c *routerCommand) Run(to outlet, parsed *config.Parsed) error {
 }
 
 // build makes the service, with a fleet and a router of its own.
-func (c *routerCommand) build(conf router.Config, policies *policies, logs *logs) (*selection.Service, error) {
+func (c *routerCommand) build(conf router.Config, policies *policies, logs *logSet) (*selection.Service, error) {
 	m := meter.New()
 	conf.Observer = m
 	workers := fleet.New(fleet.Config{Logger: logs.target("fleet")})

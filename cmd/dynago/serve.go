@@ -35,6 +35,10 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	if err != nil {
 		return err
 	}
+	if err := logs.export(&c.Observe.Telemetry); err != nil {
+		return err
+	}
+	defer logs.close()
 	log := logs.target("serve")
 	if _, err := c.Attach.specs(&c.settings); err != nil {
 		return err // before a port that an engine should have is taken
@@ -82,7 +86,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	if err := sys.addEcho(c.Attach.TensorEcho); err != nil {
 		return err
 	}
-	server, keys, err := c.server(sys, tracing, kserve.take(), logs.target("frontend"))
+	server, keys, err := c.server(sys, tracing, kserve.take(), logs, logs.target("frontend"))
 	if err != nil {
 		return err
 	}
@@ -135,7 +139,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 }
 
 // prepare checks what can be checked without building anything.
-func (c *serveCommand) prepare(to outlet, parsed *config.Parsed) (*logs, error) {
+func (c *serveCommand) prepare(to outlet, parsed *config.Parsed) (*logSet, error) {
 	logs, err := newLogs(c.Observe, to.err)
 	if err != nil {
 		return nil, err
@@ -217,7 +221,7 @@ func (s *ignoredSettings) check(log *slog.Logger) error {
 }
 
 // server makes the HTTP server. grpc, if not nil, takes connections that speak gRPC.
-func (c *serveCommand) server(sys *system, tracing *tracing, grpc func(net.Conn), log *slog.Logger) (*frontend.Server, *frontend.Keys, error) {
+func (c *serveCommand) server(sys *system, tracing *tracing, grpc func(net.Conn), logs *logSet, log *slog.Logger) (*frontend.Server, *frontend.Keys, error) {
 	var keys *frontend.Keys
 	if path := c.HTTP.APIKeysFile; path != nil {
 		var err error
@@ -268,8 +272,8 @@ func (c *serveCommand) server(sys *system, tracing *tracing, grpc func(net.Conn)
 		BodyLimit: c.HTTP.BodyLimitMB << 20, OverloadStatus: c.HTTP.OverloadStatus,
 		Timing:        &timing,
 		HeaderTimeout: c.HTTP.HeaderTimeout, ReadTimeout: c.HTTP.ReadTimeout, IdleTimeout: c.HTTP.IdleTimeout,
-		Thresholds: sys.router, Selection: service, Tracing: tracing.frontend(), Journal: sys.journal, Roster: sys, Prefetcher: sys.Pipeline, Caretaker: sys.Pipeline, Inventory: sys.Pipeline, Peers: others, KServe: c.KServe.GRPC || c.KServe.REST, Tensors: sys.Pipeline, TensorNVExt: c.KServe.TensorNVExt, HTTP2: grpc,
-		Collectors: append(sys.policies.collectors(sys.fleet), sys.meter, newHandoffMetrics(sys.Pipeline), newForesightMetrics(sys.Pipeline), newRetentionMetrics(sys.Pipeline), sys.moves, newFleetMetrics(sys.fleet, sys.roster), newCacheMetrics(sys.fleet), newKVBMMetrics(sys.fleet), newPeerMetrics(sys.peers), sys.delay, tracing),
+		Thresholds: sys.router, Selection: service, Tracing: tracing.frontend(), Spans: logs.tracer(), ProbeSpans: logs.filter.Level("frontend") <= slog.LevelDebug, Journal: sys.journal, Roster: sys, Prefetcher: sys.Pipeline, Caretaker: sys.Pipeline, Inventory: sys.Pipeline, Peers: others, KServe: c.KServe.GRPC || c.KServe.REST, Tensors: sys.Pipeline, TensorNVExt: c.KServe.TensorNVExt, HTTP2: grpc,
+		Collectors: append(sys.policies.collectors(sys.fleet), sys.meter, newHandoffMetrics(sys.Pipeline), newForesightMetrics(sys.Pipeline), newRetentionMetrics(sys.Pipeline), sys.moves, newFleetMetrics(sys.fleet, sys.roster), newCacheMetrics(sys.fleet), newKVBMMetrics(sys.fleet), newPeerMetrics(sys.peers), sys.delay, tracing, &logs.telemetry),
 		Keys:       keys, Tenants: tenants, MetadataHeader: strings.TrimSpace(c.Requests.MetadataHeader), UploadPrefixes: uploads,
 		SeparateAdmin: c.HTTP.AdminPort != nil, NoAdmin: c.HTTP.NoAdmin,
 		OpenAI: openai.Options{

@@ -170,8 +170,8 @@ type requestSettings struct {
 }
 
 type observabilitySettings struct {
-	LogLevel      string `name:"log-level" env:"DYN_LOG" default:"info" placeholder:"LEVEL" help:"trace, debug, info, warn, error or off, and after commas target=level for frontend, pipeline, router, fleet."`
-	LogFormat     string `name:"logging-console-format" env:"DYN_LOGGING_CONSOLE_FORMAT" default:"readable" choice:"readable,jsonl" help:"How log lines look."`
+	loggingSettings
+	Telemetry     telemetrySettings `embed:""`
 	HistoryTokens int    `name:"session-history-tokens" env:"DYN_SESSION_HISTORY_TOKENS" default:"16777216" range:"0.." placeholder:"TOKENS" help:"Tokens of the latest prompts of sessions that are kept, four bytes each, to tell how much of them is used again; 0 is none."`
 	MetricsPrefix string `name:"metrics-prefix" env:"DYN_METRICS_PREFIX" default:"dynamo_frontend" placeholder:"PREFIX" help:"What the names of request metrics begin with."`
 }

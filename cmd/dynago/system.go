@@ -56,7 +56,7 @@ type system struct {
 }
 
 // newSystem builds a system and lets its workers join.
-func newSystem(s *settings, logs *logs) (*system, error) {
+func newSystem(s *settings, logs *logSet) (*system, error) {
 	sys := &system{log: logs.target("fleet"), settings: s}
 	var err error
 	if sys.specs, err = s.Attach.specs(s); err != nil {
@@ -107,6 +107,7 @@ func newSystem(s *settings, logs *logs) (*system, error) {
 		Fleet: sys.fleet, Router: sys.router, Load: load,
 		KeepEntities:   !s.Model.Unescape,
 		Tags:           pipeline.Tags{Use: s.Model.StructuralTag, Always: s.Model.TagScope == "always", Schemas: s.Model.TagSchema == "strict"},
+		Spans: logs.engineSpans(""), RouterMode: s.Router.Mode,
 		StrictSessions: s.Router.StrictSessions, Retention: s.Requests.Retention.config(s.Workers.AllowHardPins, s.Workers.SubagentEphemeral),
 		Moved: sys.moves.moved, MigrationLimit: s.Router.MigrationLimit, MigrationMaxTokens: value(s.Router.MigrationMaxTokens),
 		Limits: limits, Logger: logs.target("pipeline"),

@@ -64,6 +64,10 @@ func (c *workerCommand) Run(to outlet, parsed *config.Parsed) error {
 	if err != nil {
 		return err
 	}
+	if err := logs.export(&c.Observe.Telemetry); err != nil {
+		return err
+	}
+	defer logs.close()
 	if err := c.File.dump(parsed); err != nil {
 		return err
 	}
@@ -76,7 +80,7 @@ func (c *workerCommand) Run(to outlet, parsed *config.Parsed) error {
 		return err
 	}
 	defer closeAll(engines)
-	return c.Listen.serve(to, log, engines)
+	return c.Listen.serve(to, logs, log, engines)
 }
 
 // engines returns the one engine.
@@ -158,7 +162,7 @@ type behind struct {
 }
 
 // serve serves engines, each on a port of its own, until the process is told to stop.
-func (s *listenSettings) serve(to outlet, log *slog.Logger, engines []behind) error {
+func (s *listenSettings) serve(to outlet, logs *logSet, log *slog.Logger, engines []behind) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -174,7 +178,7 @@ func (s *listenSettings) serve(to outlet, log *slog.Logger, engines []behind) er
 		if err != nil {
 			return err
 		}
-		server := remote.NewServer(w.config(b.engine, log.With("worker", l.Addr().String())))
+		server := remote.NewServer(w.config(b.engine, logs.engineSpans(l.Addr().String()), log.With("worker", l.Addr().String())))
 		w.servers = append(w.servers, server)
 		go func() { failed <- server.Serve(l) }()
 		fmt.Fprintf(to.out, "dynago %s works for %s on %s\n", versionName(), b.name, w.address(l))
@@ -251,10 +255,10 @@ func splitAddress(address string) (host string, port int, err error) {
 	return host, port, nil
 }
 
-func (w *workers) config(e engine.Engine, log *slog.Logger) remote.ServerConfig {
+func (w *workers) config(e engine.Engine, spans *engine.Spans, log *slog.Logger) remote.ServerConfig {
 	s := w.settings
 	c := remote.ServerConfig{
-		Engine: e, Requests: s.Requests, Queue: s.Queue, Reflection: s.Reflection, Window: s.Window, ConnWindow: s.ConnWindow, Log: log,
+		Engine: e, Spans: spans, Requests: s.Requests, Queue: s.Queue, Reflection: s.Reflection, Window: s.Window, ConnWindow: s.ConnWindow, Log: log,
 	}
 	if s.Pod != "" {
 		c.Worker = fleet.ID(s.Pod)

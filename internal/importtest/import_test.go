@@ -156,6 +156,8 @@ var plan = []room{
 	{name: "internal/sse", outside: true, sees: []string{"engine"}},
 	{name: "internal/models", outside: true, seenBy: []string{"bench", "internal/models/fetch"}},
 	{name: "internal/models/fetch", outside: true, sees: []string{"internal/models"}, seenBy: []string{}},
+	{name: "internal/logs", outside: true, sees: []string{"span"}, seenBy: command},
+	{name: "internal/otel", outside: true, sees: []string{"span"}, seenBy: command},
 	{name: "internal/importtest", outside: true, seenBy: []string{}},
 	{name: "internal/standing", outside: true, seenBy: []string{}},
 
