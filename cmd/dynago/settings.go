@@ -172,8 +172,8 @@ type requestSettings struct {
 type observabilitySettings struct {
 	loggingSettings
 	Telemetry     telemetrySettings `embed:""`
-	HistoryTokens int    `name:"session-history-tokens" env:"DYN_SESSION_HISTORY_TOKENS" default:"16777216" range:"0.." placeholder:"TOKENS" help:"Tokens of the latest prompts of sessions that are kept, four bytes each, to tell how much of them is used again; 0 is none."`
-	MetricsPrefix string `name:"metrics-prefix" env:"DYN_METRICS_PREFIX" default:"dynamo_frontend" placeholder:"PREFIX" help:"What the names of request metrics begin with."`
+	HistoryTokens int               `name:"session-history-tokens" env:"DYN_SESSION_HISTORY_TOKENS" default:"16777216" range:"0.." placeholder:"TOKENS" help:"Tokens of the latest prompts of sessions that are kept, four bytes each, to tell how much of them is used again; 0 is none."`
+	MetricsPrefix string            `name:"metrics-prefix" env:"DYN_METRICS_PREFIX" default:"dynamo_frontend" placeholder:"PREFIX" help:"What the names of request metrics begin with."`
 }
 
 type pathSettings struct {

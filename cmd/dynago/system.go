@@ -105,9 +105,9 @@ func newSystem(s *settings, logs *logSet) (*system, error) {
 	limits := pipeline.Limits{FirstItem: s.Requests.FirstItemTimeout, Inactivity: s.Requests.StreamTimeout}
 	sys.Pipeline = pipeline.New(pipeline.Config{
 		Fleet: sys.fleet, Router: sys.router, Load: load,
-		KeepEntities:   !s.Model.Unescape,
-		Tags:           pipeline.Tags{Use: s.Model.StructuralTag, Always: s.Model.TagScope == "always", Schemas: s.Model.TagSchema == "strict"},
-		Spans: logs.engineSpans(""), RouterMode: s.Router.Mode,
+		KeepEntities: !s.Model.Unescape,
+		Tags:         pipeline.Tags{Use: s.Model.StructuralTag, Always: s.Model.TagScope == "always", Schemas: s.Model.TagSchema == "strict"},
+		Spans:        logs.engineSpans(""), RouterMode: s.Router.Mode,
 		StrictSessions: s.Router.StrictSessions, Retention: s.Requests.Retention.config(s.Workers.AllowHardPins, s.Workers.SubagentEphemeral),
 		Moved: sys.moves.moved, MigrationLimit: s.Router.MigrationLimit, MigrationMaxTokens: value(s.Router.MigrationMaxTokens),
 		Limits: limits, Logger: logs.target("pipeline"),
