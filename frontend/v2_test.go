@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
@@ -609,13 +610,16 @@ func TestV2Document(t *testing.T) {
 
 // FuzzV2Path reads any path: what is made of it names the same again.
 func FuzzV2Path(f *testing.F) {
-	for _, seed := range []string{"m", "a/b/infer", "a%2Fb/versions/1/ready", "stats", "a//b", "%", "infer", "versions/1/infer", "a/versions/1", ""} {
+	for _, seed := range []string{"m", "a/b/infer", "a%2Fb/versions/1/ready", "stats", "a//b", "%", "infer", "versions/1/infer", "a/versions/1", "%ff/versions/a%ff/infer", ""} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, rest string) {
 		model, version, verb, ok := frontend.V2Path("/v2/models/"+rest, func(string) bool { return false })
 		if !ok {
 			return
+		}
+		if !utf8.ValidString(model) || !utf8.ValidString(version) {
+			t.Fatalf("no message to a worker holds %q or %q", model, version)
 		}
 		again := "/v2/models/" + url.PathEscape(model)
 		if model == "" {

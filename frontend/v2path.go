@@ -63,8 +63,8 @@ func v2PathOf(escaped string, known func(model string) bool) (p v2Path, ok bool)
 	return p, p.model != "" || p.verb == v2Stats
 }
 
-// unescape joins parts of a path to a name.
+// unescape joins parts of a path to a name, which is text for whoever gets it.
 func unescape(parts []string) (name string, ok bool) {
 	name, err := url.PathUnescape(strings.Join(parts, "/"))
-	return name, err == nil
+	return strings.ToValidUTF8(name, "\uFFFD"), err == nil
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 
@@ -174,6 +175,7 @@ func FuzzFromJSON(f *testing.F) {
 	f.Add([]byte(`{"id":"r","inputs":[{"name":"x","datatype":"BYTES","shape":[1],"data":["a"]}],"outputs":[{"name":"y","parameters":{"binary_data":true}}],"parameters":{"k":1}}`), -1)
 	const text = `{"inputs":[{"name":"x","datatype":"BYTES","shape":[2],"parameters":{"binary_data_size":9}}]}`
 	f.Add([]byte(text+"\x01\x00\x00\x00a\x00\x00\x00\x00"), len(text))
+	f.Add([]byte(`{"id":"`+"\xff"+`","inputs":[{"name":"`+"\xff"+`","datatype":"BOOL","shape":[0],"data":[],"parameters":{"`+"\xff"+`":1}}],"parameters":{"`+"\xff\\ud800"+`":"`+"\xff"+`"}}`), -1)
 	f.Fuzz(func(t *testing.T, body []byte, header int) {
 		r, form, err := kserve.FromJSON(body, header)
 		if err != nil {
@@ -182,8 +184,19 @@ func FuzzFromJSON(f *testing.F) {
 			}
 			return
 		}
-		if _, err := r.Tensors(); err != nil {
+		sent, err := r.Tensors()
+		if err != nil {
 			return
+		}
+		texts := append([]string{sent.ID}, sent.Outputs...)
+		texts = append(texts, textsOf(sent.Parameters)...)
+		for i := range r.Inputs {
+			texts = append(append(texts, r.Inputs[i].Name), textsOf(r.Inputs[i].Parameters)...)
+		}
+		for _, s := range texts {
+			if !utf8.ValidString(s) {
+				t.Fatalf("no message to a worker holds %q", s)
+			}
 		}
 		size := 0
 		for i := range r.Inputs {
@@ -199,6 +212,17 @@ func FuzzFromJSON(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// textsOf returns the names of parameters, and those values that are texts.
+func textsOf(all engine.Parameters) (texts []string) {
+	for name, value := range all {
+		texts = append(texts, name)
+		if text, ok := value.(string); ok {
+			texts = append(texts, text)
+		}
+	}
+	return texts
 }
 
 // arrayOf returns an array of about size bytes of JSON.

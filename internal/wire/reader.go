@@ -8,6 +8,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -58,7 +59,7 @@ func (r *Reader) Null() (bool, error) {
 }
 
 // Object calls member for each member of an object, in order. member reads the
-// value. The name may be used until then.
+// value. The name, which is valid UTF-8, may be used until then.
 func (r *Reader) Object(want string, member func(name []byte) error) error {
 	_, err := r.ObjectRaw(want, member)
 	return err
@@ -78,7 +79,7 @@ func (r *Reader) ObjectRaw(want string, member func(name []byte) error) ([]byte,
 		if err != nil {
 			return nil, err
 		}
-		if bytes.IndexByte(name, '\\') >= 0 {
+		if bytes.IndexByte(name, '\\') >= 0 || !utf8.Valid(name) {
 			name = []byte(Unquote(name))
 		} else {
 			name = name[1 : len(name)-1]
