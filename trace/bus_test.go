@@ -117,6 +117,19 @@ func TestCloseDrains(t *testing.T) {
 	})
 }
 
+// What is published just before the end is written, whichever of both the sink's
+// goroutine hears of first.
+func TestLastWords(t *testing.T) {
+	for range 100 {
+		s := &sink{name: "s"}
+		bus := trace.NewBus(8, discard, s)
+		bus.Publish(row("a"))
+		if err := bus.Close(t.Context()); err != nil || len(s.ids()) != 1 {
+			t.Fatalf("%q, %v", s.ids(), err)
+		}
+	}
+}
+
 // A sink that hangs does not keep the program from ending.
 func TestCloseIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -119,6 +119,7 @@ func TestSegmentNames(t *testing.T) {
 		{"new/folder/trace", nil, "new/folder/trace.000000.jsonl.gz"},
 		{"trace", []string{"trace.000004.jsonl.gz", "trace.000002.jsonl.gz"}, "trace.000005.jsonl.gz"},
 		{"trace", []string{"trace.1234567.jsonl.gz"}, "trace.1234568.jsonl.gz"},
+		{"trace", []string{"trace.1000000.jsonl.gz", "trace.999999.jsonl.gz"}, "trace.1000001.jsonl.gz"},
 		{"trace", []string{"other.000009.jsonl.gz", "trace.x.000009.jsonl.gz", "trace.000009.jsonl", "trace.9.jsonl.gz", "trace.-00009.jsonl.gz"}, "trace.000000.jsonl.gz"},
 	} {
 		t.Run(tc.want, func(t *testing.T) {
