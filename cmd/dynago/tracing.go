@@ -82,14 +82,7 @@ type tracing struct {
 	config trace.Config
 	bus    *trace.Bus
 	log    *slog.Logger
-}
-
-// sinks make what takes records, by its name.
-var sinks = map[string]func(trace.Config, *slog.Logger, io.Writer) (trace.Sink, error){
-	trace.SinkFile: func(c trace.Config, _ *slog.Logger, _ io.Writer) (trace.Sink, error) { return trace.OpenFile(c.File) },
-	trace.SinkStderr: func(_ trace.Config, _ *slog.Logger, stderr io.Writer) (trace.Sink, error) {
-		return trace.NewStream(stderr), nil
-	},
+	tools  *toolsTold
 }
 
 // open begins to record. Whatever cannot be opened is left out: a program that cannot
@@ -120,7 +113,9 @@ func (s *tracingSettings) open(parsed *config.Parsed, log *slog.Logger, stderr i
 		return nil, nil
 	}
 	log.Info("Request trace sinks ready", "sinks", strings.Join(names, ","))
-	return &tracing{config: c, bus: trace.NewBus(c.Capacity, log, open...), log: log}, nil
+	t := &tracing{config: c, bus: trace.NewBus(c.Capacity, log, open...), log: log}
+	t.takeTools()
+	return t, nil
 }
 
 func openSink(name string, c trace.Config, log *slog.Logger, stderr io.Writer) (trace.Sink, error) {
@@ -138,6 +133,7 @@ func (t *tracing) frontend() *frontend.Tracing {
 	}
 	return &frontend.Tracing{
 		Publish: t.bus.Publish, RequestEnds: t.config.RequestEnds, Payloads: t.config.Payloads, Headers: t.config.Headers,
+		Tools: t.tools.over(),
 	}
 }
 
@@ -149,6 +145,7 @@ func (t *tracing) close() {
 	if t == nil {
 		return
 	}
+	t.tools.close()
 	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
 	defer cancel()
 	if err := t.bus.Close(ctx); err != nil {
@@ -167,6 +164,7 @@ func (*tracing) Describe(ch chan<- *prometheus.Desc) {
 	ch <- traceRecords
 	ch <- traceDropped
 	ch <- traceErrors
+	ch <- toolEvents
 }
 
 // Collect implements prometheus.Collector.
@@ -179,4 +177,5 @@ func (t *tracing) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(traceDropped, prometheus.CounterValue, float64(s.Dropped), s.Sink)
 		ch <- prometheus.MustNewConstMetric(traceErrors, prometheus.CounterValue, float64(s.Failed), s.Sink)
 	}
+	t.tools.collect(ch)
 }
