@@ -51,8 +51,9 @@ type finished struct {
 	OutputTokens *int64   `json:"output_tokens"`
 	Received     *uint64  `json:"request_received_ms"`
 	TotalTime    *float64 `json:"total_time_ms"`
-	// NVExt is ours: what the client asked.
+	// NVExt and Dynago are ours: what the client asked, and what else is known.
 	NVExt  jsontext.Value `json:"nvext"`
+	Dynago reuse          `json:"dynago"`
 	Replay *struct {
 		BlockSize int64    `json:"trace_block_size"`
 		Input     *int64   `json:"input_length"`
@@ -86,8 +87,9 @@ type call struct {
 	start, end int64
 	output     int            // tokens, which may be none
 	nvext      jsontext.Value // as the row has it
-	tools      []*use         // whose results its prompt has
-	toolWait   int64          // milliseconds of Delay in which one of them ran
+	reuse      reuse
+	tools      []*use // whose results its prompt has
+	toolWait   int64  // milliseconds of Delay in which one of them ran
 }
 
 // use is a recorded use of a tool.
@@ -216,7 +218,7 @@ func (rec *recording) addCall(l *line[record], o *ReadOptions) error {
 	if err != nil {
 		return err
 	}
-	c.Answer, c.output, c.nvext = answer(len(rec.calls), max(output, 1)), output, row.NVExt
+	c.Answer, c.output, c.nvext, c.reuse = answer(len(rec.calls), max(output, 1)), output, row.NVExt, row.Dynago
 	if err := l.asks("request.nvext", row.NVExt, &c.Request); err != nil {
 		return err
 	}
@@ -346,6 +348,7 @@ func (rec *recording) lower(o *ReadOptions) ([]Request, error) {
 		if err := rec.join(); err != nil {
 			return nil, err
 		}
+		rec.repeat()
 	}
 	for i, c := range rec.calls {
 		requests[i] = c.Request
