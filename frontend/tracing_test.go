@@ -1,0 +1,232 @@
+package frontend_test
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/frontend"
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/pipeline"
+	"github.com/dynago/dynago/trace"
+)
+
+// rows keeps what a server tells.
+type rows struct {
+	mu   sync.Mutex
+	list []*trace.Record
+}
+
+func (r *rows) publish(row *trace.Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, row)
+}
+
+func (r *rows) all() []*trace.Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.list
+}
+
+// only returns the one row.
+func (r *rows) only(t *testing.T) *trace.Record {
+	t.Helper()
+	eventually(t, func() bool { return len(r.all()) > 0 }, func() string { return "there is no row" })
+	if all := r.all(); len(all) != 1 {
+		t.Fatalf("%d rows", len(all))
+	}
+	return r.all()[0]
+}
+
+// served fills in what the pipeline tells of a request that was served.
+func served(requests []*pipeline.Request, change func(*pipeline.Traced, *pipeline.Notes)) {
+	for _, r := range requests {
+		r.Notes.Target, r.Notes.Blocks, r.Notes.Overlap = kv.Target{Worker: 42, Rank: 1}, 4, 3
+		at := r.Arrived.Add(5 * time.Millisecond)
+		r.Traced.Prompt, r.Traced.BlockSize = []uint32{1, 2, 3, 4, 5, 6, 7}, 4
+		r.Traced.Courses = make([]pipeline.Course, r.Chat.Sampling.Choices())
+		for i := range r.Traced.Courses {
+			r.Traced.Courses[i] = pipeline.Course{
+				Sent: at, First: at.Add(10 * time.Millisecond), Last: at.Add(30 * time.Millisecond), Tokens: 2,
+				Placed: true, Prefill: kv.Target{Worker: 41}, Decode: kv.Target{Worker: 42, Rank: 1}, Finish: engine.FinishEOS,
+			}
+		}
+		change(r.Traced, r.Notes)
+	}
+}
+
+func TestRows(t *testing.T) {
+	worker := func(prefill uint64, prefillRank uint32) *trace.Worker {
+		return &trace.Worker{PrefillWorkerID: &prefill, PrefillRank: &prefillRank, DecodeWorkerID: new(uint64(42)), DecodeRank: new(uint32(1))}
+	}
+	replay := trace.NewReplay([]uint32{1, 2, 3, 4, 5, 6, 7}, 4)
+	ends := &trace.Finish{Reason: "stop", BackendReason: "eos", Choices: []trace.Choice{{Reason: "stop", BackendReason: "eos"}}}
+	for _, tc := range []struct {
+		name, path, body string
+		course           func(*pipeline.Traced, *pipeline.Notes)
+		run              func(ctx context.Context, requests []*pipeline.Request) iter.Seq2[chat.Event, error]
+		want             trace.Request // those members that are not the same in each row
+		none             bool
+	}{
+		{name: "whole", want: trace.Request{CachedTokens: new(uint64(4)), OutputTokens: new(uint64(2)), Worker: worker(41, 0), Replay: replay, Finish: ends}},
+		{name: "block size unknown", course: func(t *pipeline.Traced, _ *pipeline.Notes) { t.BlockSize = 0 }, want: trace.Request{CachedTokens: new(uint64(4)), OutputTokens: new(uint64(2)), Worker: worker(41, 0), Finish: ends}},
+		{
+			name: "nothing has come yet", course: func(t *pipeline.Traced, n *pipeline.Notes) {
+				t.Courses[0].Placed, t.Courses[0].First, t.Courses[0].Last, t.Courses[0].Tokens, t.Courses[0].Finish = false, time.Time{}, time.Time{}, 0, engine.Running
+				n.Prefill = &kv.Target{Worker: 40, Rank: 3}
+			},
+			run: func(context.Context, []*pipeline.Request) iter.Seq2[chat.Event, error] {
+				return failing(&engine.Error{Kind: engine.Disconnected, Message: "gone"})
+			},
+			want: trace.Request{OutputTokens: new(uint64(0)), Worker: worker(40, 3), Replay: replay, Finish: &trace.Finish{BackendReason: "error: disconnected: gone"}},
+		},
+		{name: "no worker was asked", course: func(t *pipeline.Traced, _ *pipeline.Notes) { t.Courses[0].Sent = time.Time{} }, none: true},
+		{name: "no course", course: func(t *pipeline.Traced, _ *pipeline.Notes) { t.Courses = nil }, none: true},
+		{
+			name: "more is cached than asked", course: func(*pipeline.Traced, *pipeline.Notes) {},
+			run: func(context.Context, []*pipeline.Request) iter.Seq2[chat.Event, error] {
+				events := helloEvents()
+				events[5].Usage.Cached = new(99)
+				events[5].Finish = chat.Finish{Reason: chat.FinishStopSequence, StopID: new(uint32(17))}
+				return then(events, func(func(chat.Event, error) bool) {})
+			},
+			want: trace.Request{CachedTokens: new(uint64(7)), OutputTokens: new(uint64(2)), Worker: worker(41, 0), Replay: replay, Finish: &trace.Finish{
+				Reason: "stop", BackendReason: "eos", StopReason: []byte("17"), Choices: []trace.Choice{{Reason: "stop", BackendReason: "eos", StopReason: []byte("17")}},
+			}},
+		},
+		{
+			name: "we have ended it", course: func(t *pipeline.Traced, _ *pipeline.Notes) { t.Courses[0].Finish = engine.Running },
+			run: func(context.Context, []*pipeline.Request) iter.Seq2[chat.Event, error] {
+				events := helloEvents()
+				events[5].Finish = chat.Finish{Reason: chat.FinishContext}
+				return then(events, func(func(chat.Event, error) bool) {})
+			},
+			want: trace.Request{CachedTokens: new(uint64(4)), OutputTokens: new(uint64(2)), Worker: worker(41, 0), Replay: replay, Finish: &trace.Finish{
+				Reason: "length", BackendReason: "length", Choices: []trace.Choice{{Reason: "length", BackendReason: "length"}},
+			}},
+		},
+		{
+			name: "two prompts", path: "/v1/completions", body: `{"model":"demo","prompt":["a","b"]}`,
+			want: trace.Request{CachedTokens: new(uint64(8)), OutputTokens: new(uint64(4)), Worker: worker(41, 0), Finish: &trace.Finish{
+				Reason: "stop", BackendReason: "eos", Choices: []trace.Choice{{Reason: "stop", BackendReason: "eos"}, {Index: 1, Reason: "stop", BackendReason: "eos"}},
+			}},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			backend, told := newFake(), &rows{}
+			backend.run = func(ctx context.Context, requests []*pipeline.Request) iter.Seq2[chat.Event, error] {
+				change := tc.course
+				if change == nil {
+					change = func(*pipeline.Traced, *pipeline.Notes) {}
+				}
+				served(requests, change)
+				if tc.run != nil {
+					return tc.run(ctx, requests)
+				}
+				return hello(len(requests))
+			}
+			s := start(t, backend, func(c *frontend.Config) {
+				c.Tracing = &frontend.Tracing{Publish: told.publish, RequestEnds: true}
+			})
+			path, body := "/v1/chat/completions", ask
+			if tc.path != "" {
+				path, body = tc.path, tc.body
+			}
+			s.do("POST", path, body)
+			if tc.none {
+				s.do("POST", path, body)
+				if all := told.all(); len(all) > 0 {
+					t.Errorf("%d rows", len(all))
+				}
+				return
+			}
+			row := told.only(t)
+			got := trace.Request{
+				CachedTokens: row.Request.CachedTokens, OutputTokens: row.Request.OutputTokens, Worker: row.Request.Worker, Replay: row.Request.Replay, Finish: row.Request.Finish,
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if r := row.Request; *r.KVHitRate != 0.75 || *r.PrefillWaitTime != 5 || *r.Dynago.OverlapBlocks != 3 || *r.Dynago.InputBlocks != 4 {
+				t.Errorf("%+v, %+v", r, r.Dynago)
+			}
+		})
+	}
+}
+
+// Where nothing is recorded, nobody is asked to tell.
+func TestNoRows(t *testing.T) {
+	backend, told := newFake(), &rows{}
+	for _, tracing := range []*frontend.Tracing{nil, {Publish: told.publish}} {
+		s := start(t, backend, func(c *frontend.Config) { c.Tracing = tracing })
+		s.do("POST", "/v1/chat/completions", ask)
+	}
+	for _, r := range backend.requests() {
+		if r.Traced != nil {
+			t.Error("the pipeline was asked to tell")
+		}
+	}
+	if len(told.all()) > 0 {
+		t.Error("there are rows")
+	}
+}
+
+// What was said is told only of answers that have come to their end.
+func TestRowsOfWhatWasSaid(t *testing.T) {
+	for _, tc := range []struct {
+		name, body string
+		run        func(ctx context.Context, requests []*pipeline.Request) iter.Seq2[chat.Event, error]
+		response   bool
+	}{
+		{"whole", ask, nil, true},
+		{"stream", askStream, nil, true},
+		{"failure", ask, func(context.Context, []*pipeline.Request) iter.Seq2[chat.Event, error] {
+			return failing(&engine.Error{Kind: engine.Disconnected, Message: "gone"})
+		}, false},
+		{"failure in a stream", askStream, func(context.Context, []*pipeline.Request) iter.Seq2[chat.Event, error] {
+			return then(beginning(), func(yield func(chat.Event, error) bool) {
+				yield(chat.Event{}, &engine.Error{Kind: engine.Disconnected, Message: "gone"})
+			})
+		}, false},
+		{"empty stream", askStream, func(context.Context, []*pipeline.Request) iter.Seq2[chat.Event, error] {
+			return func(func(chat.Event, error) bool) {}
+		}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			backend, told := newFake(), &rows{}
+			backend.run = tc.run
+			s := start(t, backend, func(c *frontend.Config) {
+				c.Tracing = &frontend.Tracing{Publish: told.publish, Payloads: true, Headers: []string{"x-tenant", "x-none"}}
+			})
+			s.do("POST", "/v1/chat/completions", `{"model":"demo"`) // is never answered, and tells nothing
+			s.do("POST", "/v1/chat/completions", tc.body, "X-Tenant", "acme")
+			row := told.only(t)
+			bus := trace.NewBus(1, s.Logger, keeping{})
+			bus.Publish(row)
+			if err := bus.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			p := row.Payload
+			if string(p.Request) != tc.body || (p.Response != nil) != tc.response || !p.Complete || p.Model != "acme/demo" {
+				t.Errorf("%+v", p)
+			}
+			if diff := cmp.Diff(map[string]string{"x-tenant": "acme"}, p.Headers); diff != "" {
+				t.Errorf("headers (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// keeping is a sink that keeps nothing.
+type keeping struct{}
+
+func (keeping) Name() string                                 { return "none" }
+func (keeping) Write(context.Context, []*trace.Record) error { return nil }
+func (keeping) Close(context.Context) error                  { return nil }
