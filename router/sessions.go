@@ -256,7 +256,11 @@ func (s *sessions) add(a *wish) *binding {
 		s.count.Degraded++
 	}
 	b := &binding{key: a.key, tenant: a.tenant, by: s.mark(), SessionTerms: a.SessionTerms, wanted: a.engine && !denied, explicit: a.control}
+	old := s.all[b.key]
 	s.put(b)
+	if old != nil {
+		s.used(old) // it ends for others, too
+	}
 	return b
 }
 

@@ -43,7 +43,7 @@ func (s *sessions) adopt(e *BindingEvent, p place, now time.Time) (took bool, wo
 	switch {
 	case e.TTL == 0:
 		return s.withdraw(b, by), nil
-	case b == nil, b.closing && b.by.compare(by) < 0:
+	case b == nil, b.closing && b.by != by:
 		if b = s.vacate(e, deadline); b == nil {
 			s.count.Unbound++
 			return false, nil
@@ -74,16 +74,22 @@ func (s *sessions) adopt(e *BindingEvent, p place, now time.Time) (took bool, wo
 	return true, b.wake()
 }
 
-// refresh lets a binding live on that is used elsewhere, too, or that was made there
-// for the same target. What an engine keeps lives no longer than the engine knows.
+// refresh lets a binding live on that is used elsewhere, too, or that was set up anew
+// there, in which case it lives as that says. What an engine keeps lives no longer than
+// the engine knows.
 func (s *sessions) refresh(b *binding, e *BindingEvent, deadline time.Time) {
-	if by := (maker{e.Router, e.Number}); b.by.compare(by) < 0 {
+	by := maker{e.Router, e.Number}
+	newer := b.by.compare(by) < 0
+	if newer {
 		b.by, b.explicit = by, b.explicit || e.Explicit
-		if !b.kept() {
-			b.SessionTerms = e.SessionTerms
-		}
 	}
-	if b.due > 0 && !b.kept() && deadline.After(b.deadline) {
+	if b.kept() {
+		return
+	}
+	if newer {
+		b.SessionTerms = e.SessionTerms
+	}
+	if b.due > 0 && (newer || deadline.After(b.deadline)) {
 		s.unidle(b)
 		s.idleUntil(b, deadline)
 	}

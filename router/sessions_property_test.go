@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ type life struct {
 	now    time.Time
 	limit  int
 	strict bool
+	others int // routers that have told of something
 
 	choosing []*visitor
 	opening  []*visitor
@@ -246,7 +248,7 @@ func (l *life) adopt(e *BindingEvent) {
 		if want && old.leases == 0 && !old.kept() && l.s.all[e.key()] != nil {
 			l.Fatal("it has not ended with that of its router")
 		}
-	case b == nil || old.closing && old.by.compare(by) < 0:
+	case b == nil || old.closing && old.by != by:
 		b = l.s.all[e.key()]
 		if want = b != nil && b.by == by; want {
 			*l.account(b) = account{target: e.Target, until: until}
@@ -256,7 +258,7 @@ func (l *life) adopt(e *BindingEvent) {
 	case old.closing, old.opening:
 		want = false
 	case old.bound && old.target == e.Target:
-		if a := l.account(b); !old.backed && until.After(a.until) {
+		if a := l.account(b); !old.backed && (until.After(a.until) || old.by.compare(by) < 0) {
 			a.until = until
 		}
 	case !old.bound, old.by.router == by.router && old.by.number < by.number && !old.backed:
@@ -381,13 +383,18 @@ func TestSessionsProperty(t *testing.T) {
 				})
 			},
 			"adopt": func(t *rapid.T) {
-				l.adopt(&BindingEvent{
-					Router: rapid.SampledFrom([]string{"self", "other"}).Draw(t, "router"), Number: rapid.Uint64Range(0, 9).Draw(t, "number"),
+				e := &BindingEvent{
 					BindingKey: BindingKey{Model: "m", ID: string(rune('a' + rapid.IntRange(0, 4).Draw(t, "id")))},
 					Tenant:     rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "tenant"),
 					Target:     l.drawPlace().target, TTL: time.Duration(rapid.IntRange(0, 5).Draw(t, "ttl")) * time.Second,
 					SessionTerms: SessionTerms{Timeout: time.Duration(rapid.IntRange(1, 5).Draw(t, "timeout")) * time.Second},
-				})
+				}
+				l.others++
+				e.Router, e.Number = "other"+strconv.Itoa(l.others), rapid.Uint64Range(0, 9).Draw(t, "number")
+				if b := l.s.all[e.key()]; b != nil && rapid.Bool().Draw(t, "known") {
+					e.Router, e.Number = b.by.router, b.by.number+rapid.Uint64Range(0, 1).Draw(t, "later")
+				}
+				l.adopt(e)
 			},
 			"remind": func(*rapid.T) { l.s.remind(l.now) },
 			"": func(*rapid.T) {
