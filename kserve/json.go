@@ -192,7 +192,7 @@ func jsonTensorParameters(r *wire.Reader) (engine.Parameters, error) {
 func jsonParameters(r *wire.Reader) (engine.Parameters, error) {
 	var all engine.Parameters
 	err := r.Object("an object of parameters", func(raw []byte) error {
-		name := string(raw)
+		name := string(appendValid(nil, raw)) // as workers cannot be told any other
 		var value any
 		var err error
 		switch r.Kind() {

@@ -193,6 +193,18 @@ func TestJSONRequest(t *testing.T) {
 	}
 }
 
+// What is no UTF-8 goes on as U+FFFD, be it a name or a value: workers in other
+// processes cannot be told it as it came.
+func TestJSONNamesAreTexts(t *testing.T) {
+	got, _, err := kserve.FromJSON([]byte("{\"inputs\":[{\"name\":\"x\xff\",\"datatype\":\"INT8\",\"shape\":[1],\"data\":[1],\"parameters\":{\"a\xff\":1}}],\"parameters\":{\"b\xff\":\"c\xff\"}}"), -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if in := got.Inputs[0]; in.Name != "x\uFFFD" || in.Parameters["a\uFFFD"] != int64(1) || got.Parameters["b\uFFFD"] != "c\uFFFD" {
+		t.Errorf("%q %q %q", in.Name, in.Parameters, got.Parameters)
+	}
+}
+
 // Of a member that is repeated the last counts, with what was wrong with it alone.
 func TestJSONRepeats(t *testing.T) {
 	const bad, good = `"inputs":[{"name":"x","datatype":"INT8","shape":[9],"data":[1]}]`, `"inputs":[{"name":"y","datatype":"INT8","shape":[1],"data":[2]}]`
