@@ -88,7 +88,8 @@ func (f *fake) Run(ctx context.Context, requests ...*pipeline.Request) iter.Seq2
 			words = slices.Repeat([]string{strings.Repeat("x", 10_000)}, 1000)
 		}
 		for i, word := range words {
-			if !wait() || !yield(chat.Event{Kind: chat.TextDelta, Text: word, IDs: []uint32{uint32(i)}}, nil) {
+			last := i == len(words)-1 && word != "break"
+			if !wait() || !yield(chat.Event{Kind: chat.TextDelta, Text: word, IDs: []uint32{uint32(i)}, Last: last}, nil) {
 				return
 			}
 			if word == "break" {
