@@ -1,0 +1,150 @@
+//go:build unix
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// traceAgents has a lead, who calls two tools, and a sub-agent, who calls none.
+const traceAgents = `
+rules:
+  - when: {user: weather, has_tools: true, turn: 0}
+    emit: <tool_call>{"name":"sky","arguments":{"at":"Rome"}}</tool_call><tool_call>{"name":"sea","arguments":{}}</tool_call>
+default:
+  emit: It is as it was said to be.
+`
+
+// said to a server, and what it answers.
+type turnSaid struct {
+	Choices []struct {
+		Message struct {
+			Content   string `json:"content"`
+			ToolCalls []struct {
+				ID string `json:"id"`
+			} `json:"tool_calls"`
+		} `json:"message"`
+	} `json:"choices"`
+}
+
+// What a server has recorded of agents is one tree, in which each turn tells why it ran
+// where it did; the recording, and what is made of it, gives a replay the hit rate that
+// there was.
+func TestTraceOfServer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trace")
+	p := serve(
+		t, "--workers", "1", "--speedup-ratio", "0", "--log-level", "warn", "--mock-script", fileOf(t, "script.yaml", traceAgents),
+		"--request-trace", "--request-trace-file-path", path, "--request-trace-file-flush-interval-ms", "1",
+	)
+	ask := func(messages []string, tools bool, header ...string) (said turnSaid) {
+		t.Helper()
+		body := `{"model":"dynago/demo","messages":[` + strings.Join(messages, ",") + `]`
+		if tools {
+			body += `,"tools":[{"type":"function","function":{"name":"sky"}},{"type":"function","function":{"name":"sea"}}]`
+		}
+		got := p.send("/v1/chat/completions", body+"}", header...)
+		if err := json.Unmarshal([]byte(got.body), &said); err != nil || got.status != 200 {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+		return said
+	}
+	message := func(role, text string) string { return fmt.Sprintf(`{"role":%q,"content":%q}`, role, text) }
+	lead := []string{"X-Dynamo-Session-Id", "lead"}
+	talk := []string{message("system", strings.Repeat("Be brief, and say what is so. ", 40)), message("user", "weather")}
+	first := ask(talk, true, lead...)
+	calls := first.Choices[0].Message.ToolCalls
+	if len(calls) != 2 {
+		t.Fatalf("%+v", first)
+	}
+	ask([]string{message("user", "What do you see?")}, false, "X-Dynamo-Session-Id", "kid", "X-Dynamo-Parent-Session-Id", "lead")
+	told := p.send("/v1/agent/tool_events", fmt.Sprintf(
+		`{"schema":"dynamo.request.trace.v1","event_type":"tool_end","event_time_unix_ms":%d,"session_id":"lead","tool":{"tool_call_id":%q,"tool_class":"sky","duration_ms":5,"status":"ok"}}`,
+		int64(1)<<40, calls[0].ID))
+	if told.status != 202 {
+		t.Fatalf("%d %s", told.status, told.body)
+	}
+	for i := range 8 {
+		talk = append(talk, message("assistant", "It is as it was said to be."), message("user", fmt.Sprint("Once more, for day ", i, ", if you please.")))
+		ask(talk, true, lead...)
+	}
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	command := func(args ...string) string {
+		t.Helper()
+		var out, errs strings.Builder
+		if code := run(args, outlet{&out, &errs}); code != 0 {
+			t.Fatalf("%v: exit code %d: %s", args, code, errs.String())
+		}
+		return out.String()
+	}
+
+	var shown shownTree
+	if err := json.Unmarshal([]byte(command("trace", "show", "--json", path)), &shown); err != nil {
+		t.Fatal(err)
+	}
+	if len(shown.Sessions) != 1 || len(shown.Alone) > 0 || shown.Duplicates > 0 {
+		t.Fatalf("not one tree: %+v", shown)
+	}
+	root := shown.Sessions[0]
+	if root.ID != "lead" || len(root.Turns) != 9 || len(root.Agents) > 0 || len(root.Turns[0].Agents) != 1 || root.Turns[0].Agents[0].ID != "kid" {
+		t.Fatalf("%+v", root)
+	}
+	tools := map[string]shownTool{}
+	for _, turn := range root.Turns {
+		if !strings.Contains(turn.Placed, "on mock-0 (") || !strings.Contains(turn.Placed, "expected ") {
+			t.Errorf("a turn says that it ran %q", turn.Placed)
+		}
+		for _, u := range turn.Tools {
+			tools[u.ID] = u
+		}
+	}
+	if u := tools[calls[0].ID]; u.Inferred || u.Duration == nil || *u.Duration != 5 || u.Status != "succeeded" {
+		t.Errorf("the tool that was told of: %+v", u)
+	}
+	if u := tools[calls[1].ID]; !u.Inferred || u.Class != "sea" || len(tools) != 2 {
+		t.Errorf("the tool that nobody has told of: %+v, of %v", u, tools)
+	}
+
+	var stats statedTrace
+	if err := json.Unmarshal([]byte(command("trace", "stats", "--json", path)), &stats); err != nil {
+		t.Fatal(err)
+	}
+	if stats.Requests != 10 || stats.HitShare == nil || *stats.HitShare < 0.6 {
+		t.Fatalf("%+v", stats.statedTotals)
+	}
+	converted := filepath.Join(t.TempDir(), "agents.jsonl")
+	command("trace", "mooncake", "--agentic", "-o", converted, path)
+	for _, tc := range []struct {
+		args   []string
+		within float64 // a recording tells what of a prompt was an answer, other traces do not
+	}{
+		{[]string{"--trace-format", "dynamo", path}, 0.01},
+		{[]string{"--trace-format", "agentic-mooncake", "--trace-block-size", "16", converted}, 0.1},
+	} {
+		var report struct {
+			Requests int     `json:"num_requests"`
+			Hit      float64 `json:"prefix_cache_reused_ratio"`
+		}
+		args := append([]string{"replay", "--num-workers", "1", "--extra-engine-args", `{"block_size": 16}`, "--log-level", "error", "--report-json", "-"}, tc.args...)
+		if err := json.Unmarshal([]byte(command(args...)), &report); err != nil {
+			t.Fatal(err)
+		}
+		if report.Requests != 10 || math.Abs(report.Hit-*stats.HitShare) > tc.within {
+			t.Errorf("%s: a hit rate of %.4f with %d requests, and it was %.4f", tc.args[1], report.Hit, report.Requests, *stats.HitShare)
+		}
+	}
+	timeline := filepath.Join(t.TempDir(), "timeline.json")
+	command("trace", "perfetto", "-o", timeline, path)
+	if text, err := os.ReadFile(timeline); err != nil || strings.Count(string(text), `"LLM request: `) != 10 {
+		t.Errorf("not all requests are drawn: %v", err)
+	}
+}
