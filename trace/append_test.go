@@ -59,11 +59,14 @@ func fill(t *rapid.T, v reflect.Value) {
 	case reflect.Uint64:
 		v.SetUint(rapid.Uint64().Draw(t, "uint64"))
 	case reflect.Float64:
-		v.SetFloat(rapid.OneOf(rapid.Float64Range(0, 1e5), rapid.Float64()).Draw(t, "float"))
+		v.SetFloat(rapid.OneOf(milliseconds, rapid.Float64Range(0, 1e5), rapid.Float64()).Draw(t, "float"))
 	default:
 		t.Fatalf("fields of kind %v are not known here", v.Kind())
 	}
 }
+
+// milliseconds are whole microseconds, as times are.
+var milliseconds = rapid.Custom(func(t *rapid.T) float64 { return float64(rapid.Uint64Range(0, 1<<53).Draw(t, "µs")) / 1000 })
 
 var text = rapid.OneOf(rapid.SampledFrom([]string{"", "demo", "a\"b\\\n\x00<&>\u2028", "\xff\xfe", "日本"}), rapid.String())
 

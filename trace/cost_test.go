@@ -43,7 +43,9 @@ func BenchmarkFile(b *testing.B) {
 		tokens int
 	}{{"short", 60}, {"long", 60000}} {
 		b.Run(tc.name, func(b *testing.B) {
-			f, err := trace.OpenFile(fileConfig(filepath.Join(b.TempDir(), "trace")))
+			c := fileConfig(filepath.Join(b.TempDir(), "trace"))
+			c.RollBytes = 1 << 40
+			f, err := trace.OpenFile(c)
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -28,7 +28,7 @@ type segments struct {
 	// are held back; written is how long the file is.
 	bytes, lines, written int64
 	member                bytes.Buffer
-	gz                    *gzip.Writer
+	gz, coder             *gzip.Writer
 }
 
 func openSegments(c FileConfig) (file, error) {
@@ -37,8 +37,12 @@ func openSegments(c FileConfig) (file, error) {
 	if s.next, err = nextSegment(s.prefix); err != nil {
 		return nil, err
 	}
-	// The level does not matter much for lines that are so alike; the time does.
+	// The level does not matter much for lines that are so alike; the time does. Where
+	// most of them are hashes, there is nothing to find, and digits only to pack.
 	if s.gz, err = gzip.NewWriterLevel(&s.member, gzip.BestSpeed); err != nil {
+		return nil, err
+	}
+	if s.coder, err = gzip.NewWriterLevel(&s.member, gzip.HuffmanOnly); err != nil {
 		return nil, err
 	}
 	return s, s.begin()
@@ -118,11 +122,15 @@ func (s *segments) write(lines []byte) error {
 		s.bytes, s.lines = bytes, count
 	}
 	s.member.Reset()
-	s.gz.Reset(&s.member)
-	if _, err := s.gz.Write(lines); err != nil {
+	gz := s.gz
+	if mostlyDigits(lines) {
+		gz = s.coder
+	}
+	gz.Reset(&s.member)
+	if _, err := gz.Write(lines); err != nil {
 		return err
 	}
-	if err := s.gz.Close(); err != nil {
+	if err := gz.Close(); err != nil {
 		return err
 	}
 	n, err := s.out.Write(s.member.Bytes())
@@ -136,6 +144,18 @@ func (s *segments) write(lines []byte) error {
 	}
 	_, failure := s.out.Seek(s.written, 0)
 	return errors.Join(err, failure)
+}
+
+// mostlyDigits says whether three of four bytes are digits, by a look at some of them.
+func mostlyDigits(b []byte) bool {
+	const step = 61
+	digits, seen := 0, 0
+	for i := 0; i < len(b); i += step {
+		if seen++; '0' <= b[i] && b[i] <= '9' {
+			digits++
+		}
+	}
+	return 4*digits > 3*seen
 }
 
 // close implements [file]. A segment that has got nothing leaves nothing behind.

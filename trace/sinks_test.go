@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/dynago/dynago/trace"
 )
 
@@ -202,6 +204,34 @@ func TestSegmentsRoll(t *testing.T) {
 				same(t, "segments", got, tc.want...)
 			})
 		})
+	}
+}
+
+// What is mostly hashes is packed in another way, and read in the same.
+func TestLongPrompts(t *testing.T) {
+	dir := t.TempDir()
+	f := open(t, fileConfig(filepath.Join(dir, "t")))
+	want := full(60000)
+	if err := f.Write(t.Context(), []*trace.Record{want}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "t.000000.jsonl.gz")
+	got, ok, err := trace.Decode(bytes.TrimSpace(members(t, path)[0]))
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	if diff := cmp.Diff(want.Request, got.Request); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size, most := info.Size(), int64(10*len(want.Request.Replay.Hashes)); size > most {
+		t.Errorf("%d bytes, want at most ten for each hash, %d", size, most)
 	}
 }
 
