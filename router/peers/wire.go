@@ -110,7 +110,7 @@ func (p *Peers) encode(events []router.BindingEvent) (m parcel) {
 			continue
 		}
 		text, err := json.Marshal(b)
-		if err != nil { // an id is not UTF-8
+		if err != nil || len(text) > MaxMessage/2 { // an id is not UTF-8, or is none
 			m.unsaid++
 			continue
 		}
