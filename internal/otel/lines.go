@@ -51,6 +51,7 @@ func openLines(ctx context.Context, e Export, what *resource.Resource, c *counts
 type line struct {
 	record slog.Record
 	attrs  []attribute.KeyValue // of its logger
+	prefix string               // of those of the record
 	within span.Context
 }
 
@@ -67,7 +68,7 @@ func (l *lines) emit(n *line) {
 	r.SetSeverityText(n.record.Level.String())
 	r.AddAttributes(n.attrs...)
 	n.record.Attrs(func(a slog.Attr) bool {
-		r.AddAttributes(attrOf("", a)...)
+		r.AddAttributes(attrOf(n.prefix, a)...)
 		return true
 	})
 	ctx := context.Background()
@@ -140,7 +141,7 @@ func (h *handler) Enabled(_ context.Context, level slog.Level) bool { return lev
 
 // Handle implements slog.Handler.
 func (h *handler) Handle(ctx context.Context, r slog.Record) error {
-	n := &line{record: r.Clone(), attrs: h.attrs}
+	n := &line{record: r.Clone(), attrs: h.attrs, prefix: h.prefix}
 	if w := span.From(ctx); w != nil {
 		n.within = w.Context
 	}
