@@ -234,16 +234,6 @@ func (a *asides) engine(data json.RawMessage, tell func(name string, value []byt
 	}
 }
 
-// between returns a time in milliseconds, or nil if one of its ends is missing.
-func between(from, to time.Time) *float64 {
-	if from.IsZero() || to.IsZero() || to.Before(from) {
-		return nil
-	}
-	return milliseconds(to.Sub(from))
-}
-
-func milliseconds(d time.Duration) *float64 { return new(float64(d.Microseconds()) / 1000) }
-
 // likelihood is how likely one token of a prompt was.
 type likelihood struct {
 	Logprob float64 `json:"logprob"`

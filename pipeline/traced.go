@@ -53,24 +53,44 @@ func (r *Request) course(index int) *Course {
 // Timing tells how long the parts of an answer of so many tokens took, whose request
 // came when arrived says. What lacks one of its ends is nil.
 func (c *Course) Timing(arrived time.Time, tokens int, n *Notes) *nvext.Timing {
-	t := &nvext.Timing{
-		PrefillWait: between(arrived, c.Sent), Prefill: between(c.Sent, c.First), TTFT: between(arrived, c.First),
-		Total: between(arrived, c.Last), KVTransfer: between(c.Computed, c.First),
+	// All numbers are in one piece of memory.
+	room := &struct {
+		t        nvext.Timing
+		received int64
+		depth    int
+		ms       [9]float64
+	}{}
+	t, free := &room.t, room.ms[:0]
+	number := func(x float64) *float64 {
+		free = append(free, x)
+		return &free[len(free)-1]
 	}
+	span := func(from, to time.Time) *float64 {
+		if from.IsZero() || to.IsZero() || to.Before(from) {
+			return nil
+		}
+		return number(inMilliseconds(to.Sub(from)))
+	}
+	t.PrefillWait, t.Prefill, t.TTFT = span(arrived, c.Sent), span(c.Sent, c.First), span(arrived, c.First)
+	t.Total, t.KVTransfer = span(arrived, c.Last), span(c.Computed, c.First)
 	if !arrived.IsZero() {
-		t.RequestReceived = new(arrived.UnixMilli())
+		room.received = arrived.UnixMilli()
+		t.RequestReceived = &room.received
 	}
-	if all := between(c.First, c.Last); all != nil && tokens > 1 {
-		t.ITL = new(*all / float64(tokens-1))
+	if tokens > 1 && !c.First.IsZero() && !c.Last.Before(c.First) {
+		t.ITL = number(inMilliseconds(c.Last.Sub(c.First)) / float64(tokens-1))
 		t.AverageITL = t.ITL
 	}
 	if !c.Sent.IsZero() { // it was placed
-		t.Queue, t.Routing = milliseconds(n.Queue), milliseconds(n.Routing)
-		t.QueueDepth = new(n.Waiting)
-		t.RouterQueueDepth = t.QueueDepth
+		t.Queue, t.Routing = number(inMilliseconds(n.Queue)), number(inMilliseconds(n.Routing))
+		room.depth = n.Waiting
+		t.QueueDepth, t.RouterQueueDepth = &room.depth, &room.depth
 		if n.Blocks > 0 {
-			t.KVHitRate = new(min(1, float64(n.Overlap)/float64(n.Blocks)))
+			t.KVHitRate = number(min(1, float64(n.Overlap)/float64(n.Blocks)))
 		}
 	}
 	return t
 }
+
+// inMilliseconds is exact to the microsecond.
+func inMilliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
