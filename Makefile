@@ -94,7 +94,7 @@ e2e-nats: ## trace/nats against a NATS server
 e2e-s3: ## kvcache/s3 against two S3 servers that others wrote, versitygw and Moto
 	e2e/s3/run
 
-zmq: ## kvevent and its sockets against libzmq
+zmq: ## kvevent and its sockets, and tool events, against libzmq
 	e2e/zmq/run
 
 templates: ## all chat templates of npm, PyPI and Go packages against Python's Jinja2
