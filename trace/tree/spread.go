@@ -9,11 +9,11 @@ import (
 // thousand values it is exact; of more, percentiles are within half a percent, and the
 // room that it takes stops growing. The zero value has seen nothing.
 type Spread struct {
-	N        int
-	Sum, Max float64
-	few      []float64
-	sorted   bool
-	many     map[int]int // values by bucket, once there are too many
+	N             int
+	Sum, Min, Max float64
+	few           []float64
+	sorted        bool
+	many          map[int]int // values by bucket, once there are too many
 }
 
 const (
@@ -27,9 +27,12 @@ func (s *Spread) Add(v float64) {
 	if !(v >= 0) || math.IsInf(v, 1) {
 		return
 	}
+	if s.N == 0 {
+		s.Min = v
+	}
 	s.N++
 	s.Sum += v
-	s.Max = max(s.Max, v)
+	s.Min, s.Max = min(s.Min, v), max(s.Max, v)
 	if s.many != nil {
 		s.many[bucket(v)]++
 		return
@@ -84,7 +87,7 @@ func (s *Spread) Percentile(p float64) float64 {
 			if b == math.MinInt {
 				return 0
 			}
-			return min(s.Max, math.Exp2((float64(b)+0.5)/perOctave))
+			return min(s.Max, max(s.Min, math.Exp2((float64(b)+0.5)/perOctave)))
 		}
 	}
 	return s.Max

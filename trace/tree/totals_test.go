@@ -164,7 +164,7 @@ func TestSpread(t *testing.T) {
 				rt.Fatalf("p%v of %d values is %v, want %v", p, len(all), got, want)
 			}
 		}
-		if s.N != len(all) || s.Max != all[len(all)-1] || s.Mean() < all[0]*0.999999 || s.Mean() > s.Max*1.000001 {
+		if s.N != len(all) || s.Min != all[0] || s.Max != all[len(all)-1] || s.Mean() < all[0]*0.999999 || s.Mean() > s.Max*1.000001 {
 			rt.Fatalf("%d values, mean %v, max %v", s.N, s.Mean(), s.Max)
 		}
 	})
