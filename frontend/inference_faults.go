@@ -25,6 +25,8 @@ func (i *Inference) toldOf(lead string, err error) *wire.Error {
 	switch {
 	case errors.Is(err, engine.ErrShutdown):
 		e.Message = "server is shutting down"
+	case e.Code == wire.CodeModelNotFound && i.job.ctx != nil: // it was there when the call came
+		e.Message = led("model not found", e.Message)
 	case e.Status == http.StatusServiceUnavailable:
 		e.Message = led("model temporarily unavailable", e.Message)
 	case e.Status == http.StatusInternalServerError:

@@ -61,6 +61,7 @@ func TestModelInferErrors(t *testing.T) {
 		"pieces":          {pieces("", "dummy input"), codes.InvalidArgument, "Streaming is not supported for this endpoint: use ModelStreamInfer or generate_stream", "validation"},
 		"refused":         {text("", "refuse"), codes.Internal, "Failed to generate completions: the engine is broken", "internal"},
 		"broken":          {text("", "dummy break"), codes.Internal, "Failed to fold completions stream: the engine is broken", "internal"},
+		"vanished":        {text("", "vanished"), codes.NotFound, "model not found: The model `words` does not exist", "not_found"},
 		"busy":            {text("", "busy"), codes.ResourceExhausted, "Service temporarily overloaded", "overload"},
 		"panic":           {text("", "panic"), codes.Internal, "Internal server error", "internal"},
 		"no tensors":      {tensors("", 0), codes.Internal, "Failed to generate tensor response stream: No response received", "internal"},

@@ -76,6 +76,9 @@ func (f *fake) Run(ctx context.Context, requests ...*pipeline.Request) iter.Seq2
 		case strings.HasPrefix(prompt, "refuse"):
 			yield(chat.Event{}, errBroken)
 			return
+		case prompt == "vanished":
+			yield(chat.Event{}, &engine.Error{Kind: engine.NotFound, Code: "model_not_found", Message: "The model `words` does not exist"})
+			return
 		case prompt == "busy":
 			yield(chat.Event{}, engine.Errorf(engine.ResourceExhausted, "all are busy"))
 			return
