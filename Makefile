@@ -91,7 +91,7 @@ e2e-lmcache: build ## the same against LMCache's connectors, over tensors of PyT
 e2e-nats: ## trace/nats against a NATS server
 	e2e/nats/run
 
-e2e-s3: ## kvcache/s3 against two S3 servers that others wrote, versitygw and Moto
+e2e-s3: ## kvcache/s3 and trace/s3 against two S3 servers that others wrote, versitygw and Moto
 	e2e/s3/run
 
 zmq: ## kvevent and its sockets, and tool events, against libzmq
