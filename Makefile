@@ -19,7 +19,7 @@ export CGO_ENABLED := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: build test lint fuzz bench bench-short nightly soak e2e e2e-agents e2e-kserve e2e-perf-analyzer e2e-redis e2e-lmcache e2e-nats e2e-s3 backends zmq templates vocabularies generate help
+.PHONY: build test lint fuzz bench bench-short nightly soak e2e e2e-agents e2e-kserve e2e-perf-analyzer e2e-redis e2e-lmcache e2e-nats e2e-s3 prometheus backends zmq templates vocabularies generate help
 
 build: ## static binary bin/dynago
 	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/dynago ./cmd/dynago
@@ -93,6 +93,9 @@ e2e-nats: ## trace/nats against a NATS server
 
 e2e-s3: ## kvcache/s3 and trace/s3 against two S3 servers that others wrote, versitygw and Moto
 	e2e/s3/run
+
+prometheus: build ## the page of metrics, boards and rules against Prometheus' own parsers and promtool
+	e2e/prometheus/run
 
 zmq: ## kvevent and its sockets, and tool events, against libzmq
 	e2e/zmq/run
