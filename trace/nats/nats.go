@@ -51,8 +51,8 @@ type Sink struct {
 // The server need not be there yet.
 func Open(c trace.NATSConfig, lookup func(name string) (string, bool)) (*Sink, error) {
 	s := &Sink{subject: c.Subject, up: make(chan struct{}, 1)}
-	server, _ := lookup("NATS_SERVER")
-	if server == "" {
+	server, ok := lookup("NATS_SERVER")
+	if !ok || server == "" {
 		server = nats.DefaultURL
 	}
 	options := append(
@@ -80,8 +80,10 @@ func Open(c trace.NATSConfig, lookup func(name string) (string, bool)) (*Sink, e
 // authentication says who we are.
 func authentication(lookup func(name string) (string, bool)) []nats.Option {
 	get := func(name string) string {
-		value, _ := lookup(name)
-		return value
+		if value, ok := lookup(name); ok {
+			return value
+		}
+		return ""
 	}
 	switch {
 	case get("NATS_AUTH_USERNAME") != "":

@@ -49,14 +49,14 @@ func Open(c trace.OTelConfig, lookup func(name string) (string, bool)) (s *Sink,
 	if err != nil {
 		return nil, complaints, fmt.Errorf("trace/otlp: %s: %w", target.Endpoint, err)
 	}
-	service, _ := lookup("OTEL_SERVICE_NAME")
+	service, ok := lookup("OTEL_SERVICE_NAME")
+	if !ok || service == "" {
+		service = "dynamo"
+	}
 	return newSink(exporter, service, c.MaxPayloadBytes), complaints, nil
 }
 
 func newSink(exporter sdk.Exporter, service string, most int) *Sink {
-	if service == "" {
-		service = "dynamo"
-	}
 	s := &Sink{exporter: exporter, most: most}
 	provider := sdk.NewLoggerProvider(
 		sdk.WithResource(resource.NewSchemaless(attribute.String("service.name", service))),

@@ -28,7 +28,7 @@ type Target struct {
 func Resolve(lookup func(name string) (string, bool)) (Target, []trace.Complaint) {
 	first := func(names ...string) (name, value string) {
 		for _, name := range names {
-			if value, _ := lookup(name); strings.TrimSpace(value) != "" {
+			if value, ok := lookup(name); ok && strings.TrimSpace(value) != "" {
 				return name, strings.TrimSpace(value)
 			}
 		}

@@ -33,8 +33,10 @@ type server struct {
 // dial returns the bucket that the configuration names; it asks nothing.
 func dial(c trace.S3Config, lookup func(name string) (string, bool)) (*server, error) {
 	get := func(name string) string {
-		value, _ := lookup(name)
-		return strings.TrimSpace(value)
+		if value, ok := lookup(name); ok {
+			return strings.TrimSpace(value)
+		}
+		return ""
 	}
 	if c.Bucket == "" {
 		return nil, errors.New("no bucket: set DYN_REQUEST_TRACE_S3_BUCKET")

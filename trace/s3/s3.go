@@ -8,7 +8,6 @@ package s3
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -54,9 +53,12 @@ func Open(c trace.S3Config, lookup func(name string) (string, bool)) (*Sink, err
 	if err != nil {
 		return nil, fmt.Errorf("trace/s3: %w", err)
 	}
-	host, _ := lookup("HOSTNAME")
+	host, ok := lookup("HOSTNAME")
+	if !ok || host == "" {
+		host = "unknown"
+	}
 	id := uuid.New()
-	s := &Sink{config: c, bucket: b, now: time.Now, host: cmp.Or(host, "unknown"), run: fmt.Sprintf("%x", id[:])}
+	s := &Sink{config: c, bucket: b, now: time.Now, host: host, run: fmt.Sprintf("%x", id[:])}
 	s.config.Prefix = strings.Trim(c.Prefix, "/")
 	s.zip = gzip.NewWriter(&s.packed)
 	return s, nil
