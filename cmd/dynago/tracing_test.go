@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -570,18 +571,19 @@ func TestTraceSurvivesAKill(t *testing.T) {
 
 // What a trace cannot be written to costs no request.
 func TestTraceThatCannotBeWritten(t *testing.T) {
-	dir := t.TempDir()
 	for _, tc := range []struct {
 		name string
 		args []string
 		log  string
-		drop bool
+		drop bool // on Linux alone, which has a device that is full
 	}{
 		{"no folder", []string{"--request-trace-file-path", fileOf(t, "file", "x") + "/trace"}, "trace sink does not open", false},
 		{"full disk", []string{"--request-trace-file-path", "/dev/full", "--request-trace-file-format", "jsonl"}, "trace sink fails", true},
 		{"one of two", []string{"--request-trace-sinks", "file,stderr", "--request-trace-file-path", fileOf(t, "file", "x") + "/trace"}, `"event_type":"request_end"`, false},
-		{"no such sink", []string{"--request-trace-file-path", dir + "/t", "--request-trace-sinks", "file"}, "", false},
 	} {
+		if tc.drop && runtime.GOOS != "linux" {
+			continue
+		}
 		t.Run(tc.name, func(t *testing.T) {
 			p := serve(t, append([]string{"--request-trace", "--speedup-ratio", "0", "--log-level", "warn", "--request-trace-file-flush-interval-ms", "1"}, tc.args...)...)
 			for range 3 {
