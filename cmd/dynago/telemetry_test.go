@@ -407,3 +407,32 @@ func (p *program) fetch(t *testing.T, path, body string, header ...string) strin
 	}
 	return string(text)
 }
+
+// The legs of a request hang on one root, and the second one is linked to the first.
+func TestSpansOfTwoLegs(t *testing.T) {
+	c := receiver(t)
+	p := serve(t, "--workers", "1", "--num-prefill-workers", "1", "--log-level", "warn", "--speedup-ratio", "0",
+		"--otel-export-enabled", "true", "--otel-exporter-otlp-endpoint", c.grpc)
+	p.fetch(t, "/v1/chat/completions", `{"model":"dynago/demo","max_tokens":12,"messages":[{"role":"user","content":"Which rivers cross Paris?"}]}`, "Traceparent", clientParent)
+	p.signal(syscall.SIGTERM)
+	p.wait()
+	c.tree(t, clientTrace)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	sent := map[string]*v1.Span{}
+	done := map[string]*v1.Span{}
+	for _, s := range c.spans {
+		switch s.Name {
+		case "kv_router.route_request":
+			sent[attrs(s)["phase"]] = s
+		case "engine.generate":
+			done[attrs(s)["disagg_role"]] = s
+		}
+	}
+	if sent["prefill"] == nil || done["prefill"] == nil || done["decode"] == nil {
+		t.Fatalf("legs %v, %v", sent, done)
+	}
+	if links := done["decode"].Links; len(links) != 1 || string(links[0].SpanId) != string(sent["prefill"].SpanId) || len(done["prefill"].Links) != 0 {
+		t.Errorf("the second leg is linked to %v", links)
+	}
+}
