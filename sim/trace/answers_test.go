@@ -47,6 +47,12 @@ func TestRepeatedAnswers(t *testing.T) {
 			if n := same(before, w[1].Prompt.Append(nil)); n != tc.repeated {
 				t.Errorf("%d tokens are repeated, want %d", n, tc.repeated)
 			}
+			// What is not repeated is what it would have been.
+			plain := collect(t, trace.Read(trace.Dynamo, trace.ReadOptions{}, strings.NewReader(strings.ReplaceAll(rows, "dynago", "x"))))
+			rest := max(0, tc.repeated-tc.prompt)
+			if !slices.Equal(w[0].Answer.Append(nil)[rest:], plain[0].Answer.Append(nil)[rest:]) {
+				t.Errorf("the end of the answer is another one")
+			}
 		})
 	}
 	// A chain of three: the end of the second prompt is what the third says it is, and so

@@ -276,6 +276,22 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// A file that takes the place of another is read from its beginning.
+func TestFollowReplaced(t *testing.T) {
+	path := write(t, filepath.Join(t.TempDir(), "x.jsonl"), row("a")+row("b"))
+	follower := files.Follow(nil, path)
+	var ids []string
+	for range 2 {
+		if err := follower.Next(func(r files.Row) { ids = append(ids, fmt.Sprint(r.RequestID(), r.Line)) }); err != nil {
+			t.Fatal(err)
+		}
+		write(t, path, row("c"))
+	}
+	if !slices.Equal(ids, []string{"a1", "b2", "c1"}) {
+		t.Errorf("followed %v", ids)
+	}
+}
+
 func errorIsMissing(err error) bool {
 	_, ok := errors.AsType[*files.MissingError](err)
 	return ok

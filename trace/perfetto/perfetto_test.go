@@ -160,6 +160,14 @@ s [lane 3]: LLM request: unknown-model, dynamo.llm, 60000+100000
 s [lane 2]: LLM request: unknown-model, dynamo.llm, 70000+10000
 s [lane 1]: LLM request: unknown-model, dynamo.llm, 100000+10000
 `},
+		{"what begins together", perfetto.Options{}, []*trace.Record{
+			request("a", "s", 0, 100, nil), request("b", "s", 100, 100, nil),
+			tool(trace.ToolEnd, "s", "t", 150, func(t *trace.Tool) { t.Duration = new(50.0) }),
+		}, `
+s [lane 1]: LLM request: unknown-model, dynamo.llm, 0+100000
+s [lane 1]: LLM request: unknown-model, dynamo.llm, 100000+100000
+s [lane 2] tools: Tool: bash, dynamo.agent.tool, 100000+50000
+`},
 		{"tools", perfetto.Options{}, []*trace.Record{
 			request("a", "s", 0, 100, asks("t1", "t2")), request("b", "s", 300, 50, asks("t9")),
 			tool(trace.ToolStart, "s", "t1", 110, nil), tool(trace.ToolEnd, "s", "t1", 200, nil),

@@ -135,6 +135,13 @@ s
 other
   d@300-301
 `},
+		{"a sub-agent that begins with a turn", []*trace.Record{turn("a", "s", "", 0, 100), turn("b", "s", "", 200, 50), turn("k", "kid", "s", 200, 5)}, `
+s
+  a@0-100
+  b@200-250
+    kid
+      k@200-205
+`},
 		{"a parent of which nothing was recorded", []*trace.Record{turn("a", "s", "gone", 10, 1), turn("b", "t", "gone", 0, 1)}, `
 gone missing
   t
@@ -192,7 +199,7 @@ other
 			}),
 			event(trace.ToolEnd, "s", "started", 102, func(t *trace.Tool) { t.Started, t.Duration = new(uint64(epoch+21)), new(5.0) }),
 			event(trace.ToolEnd, "s", "ended", 103, func(t *trace.Tool) { t.Ended, t.Duration = new(uint64(epoch+90)), new(5.0) }),
-			event(trace.ToolStart, "s", "matched", 30, nil), event(trace.ToolError, "s", "matched", 104, nil),
+			event(trace.ToolStart, "s", "matched", 25, nil), event(trace.ToolStart, "s", "matched", 30, nil), event(trace.ToolError, "s", "matched", 104, nil),
 			event(trace.ToolStart, "s", "running", 31, nil),
 			event(trace.ToolEnd, "s", "unknown", 105, func(t *trace.Tool) { t.Status, t.Duration = "error", new(-1.0) }),
 			event(trace.ToolEnd, "s", "before", -5, nil),
@@ -201,6 +208,7 @@ s
   a@0-10
     - both x@20+40ms
     - started x@21+5ms
+    - matched x@25+0s running
     - matched x@30+74ms failed
     - running x@31+0s running
     - backwards x@60+5ms
