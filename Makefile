@@ -19,7 +19,7 @@ export CGO_ENABLED := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: build test lint fuzz bench bench-short nightly soak e2e e2e-agents e2e-kserve e2e-perf-analyzer e2e-redis e2e-lmcache e2e-nats e2e-s3 prometheus backends zmq templates vocabularies generate help
+.PHONY: build test lint fuzz bench bench-short nightly soak e2e e2e-agents e2e-kserve e2e-perf-analyzer e2e-redis e2e-lmcache e2e-nats e2e-otlp e2e-s3 prometheus backends zmq templates vocabularies generate help
 
 build: ## static binary bin/dynago
 	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/dynago ./cmd/dynago
@@ -90,6 +90,9 @@ e2e-lmcache: build ## the same against LMCache's connectors, over tensors of PyT
 
 e2e-nats: ## trace/nats against a NATS server
 	e2e/nats/run
+
+e2e-otlp: ## trace/otlp against the receiver of the OpenTelemetry Collector
+	e2e/otlp/run
 
 e2e-s3: ## kvcache/s3 and trace/s3 against two S3 servers that others wrote, versitygw and Moto
 	e2e/s3/run
