@@ -59,10 +59,16 @@ func Page(from prometheus.Gatherer) http.Handler {
 }
 
 // keepNames makes counters that OpenMetrics would give another name ones of unknown
-// type. The families are those of one scrape, and nobody else's.
+// type, and those whose name without its ending is that of something else. The families
+// are those of one scrape, and nobody else's.
 func keepNames(families []*dto.MetricFamily) {
+	names := make(map[string]bool, len(families))
 	for _, f := range families {
-		if f.GetType() != dto.MetricType_COUNTER || strings.HasSuffix(f.GetName(), "_total") {
+		names[f.GetName()] = true
+	}
+	for _, f := range families {
+		base, counts := strings.CutSuffix(f.GetName(), "_total")
+		if f.GetType() != dto.MetricType_COUNTER || counts && !names[base] {
 			continue
 		}
 		f.Type = dto.MetricType_UNTYPED.Enum()

@@ -44,6 +44,7 @@ func TestNames(t *testing.T) {
 		"application/openmetrics-text;version=1.0.0": {
 			"# TYPE kvbm_matched_tokens unknown\nkvbm_matched_tokens 3.0\n",
 			"# TYPE dynago_things counter\ndynago_things_total 0.0\n",
+			"# TYPE go_memstats_alloc_bytes gauge\n", "# TYPE go_memstats_alloc_bytes_total unknown\ngo_memstats_alloc_bytes_total ",
 			"\n# EOF\n",
 		},
 	} {
