@@ -304,21 +304,26 @@ func (r *record) log(elapsed time.Duration, kind errorType) {
 	}
 	ctx := r.x.spanned(context.Background())
 	logger.LogAttrs(ctx, level, "request completed", attrs...)
+	if !logger.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
 	status := http.StatusOK
 	if r.fault != nil {
 		status = r.fault.Status
 	}
-	logger.LogAttrs(ctx, slog.LevelInfo, "http response sent",
+	logger.LogAttrs(ctx, slog.LevelDebug, "http response sent",
 		slog.String("request_id", r.x.id), slog.Int("status", status), slog.Float64("latency_ms", float64(elapsed.Microseconds())/1000))
 }
 
-// received writes that a request was understood, before a worker is sought.
+// received writes that a request was understood, before a worker is sought. Like the
+// line on the response it is for who looks closely: one line per request is enough for
+// everybody else, and each costs some microseconds.
 func (r *record) received() {
 	logger := r.server.Logger
-	if !logger.Enabled(context.Background(), slog.LevelInfo) {
+	if !logger.Enabled(context.Background(), slog.LevelDebug) {
 		return
 	}
-	logger.LogAttrs(r.x.spanned(context.Background()), slog.LevelInfo, "request received",
+	logger.LogAttrs(r.x.spanned(context.Background()), slog.LevelDebug, "request received",
 		slog.String("request_id", r.x.id), slog.String("model", r.model), slog.String("endpoint", r.endpoint), slog.String("request_type", r.kind()))
 }
 

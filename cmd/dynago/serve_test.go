@@ -204,7 +204,7 @@ func TestMockScript(t *testing.T) {
 		t.Errorf("%s", r.body)
 	}
 	until(t, "a log line in JSON", func() bool {
-		return strings.Contains(p.log.String(), `"msg":"request completed"`)
+		return strings.Contains(p.log.String(), `"message":"request completed"`)
 	})
 	if strings.Contains(p.log.String(), "secret words") {
 		t.Error("the log tells the prompt")

@@ -75,6 +75,8 @@ func TestRouterSettingsMatter(t *testing.T) {
 		"migration-max-seq-len":           "TestFaultSettings",
 		"runtime-inhibited-duration-secs": "TestFaultSettings",
 		"durable-kv-events":               "past.txtar",
+		"router-peers":                    "TestSessionsOfTwoFrontends",
+		"router-peers-key":                "TestSessionsOfTwoFrontends",
 		"shared-cache-type":               "TestRouterFollowsKVStore",
 		"shared-cache-events":             "TestRouterFollowsKVStore",
 		"shared-cache-replay":             "TestRouterFollowsKVStore",

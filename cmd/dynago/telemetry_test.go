@@ -283,7 +283,7 @@ func TestSpans(t *testing.T) {
 			if !c.services["service.name=dynamo"] {
 				t.Errorf("services %v", c.services)
 			}
-			if got := c.lines[clientTrace]; !slices.Equal(got, []string{"request received", "request completed", "http response sent"}) {
+			if got := c.lines[clientTrace]; !slices.Equal(got, []string{"request completed"}) {
 				t.Errorf("lines of the trace: %q", got)
 			}
 		})
@@ -382,7 +382,7 @@ func TestLogOfObjects(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"request received", "request completed", "http response sent", "SPAN_FIRST_ENTRY", "SPAN_CLOSED"}; !slices.Equal(told, want) {
+	if want := []string{"request completed", "SPAN_FIRST_ENTRY", "SPAN_CLOSED"}; !slices.Equal(told, want) {
 		t.Errorf("told %q", told)
 	}
 }

@@ -50,7 +50,7 @@ func Page(from prometheus.Gatherer) http.Handler {
 		return families, err
 	}), options)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if expfmt.NegotiateIncludingOpenMetrics(r.Header).FormatType() == expfmt.TypeOpenMetrics {
+		if expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...).FormatType() == expfmt.TypeOpenMetrics {
 			open.ServeHTTP(w, r)
 			return
 		}
