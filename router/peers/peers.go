@@ -71,6 +71,16 @@ type Peers struct {
 	mu     sync.Mutex
 	nudged time.Time // when somebody new was heard last
 	heard  map[string]*Heard
+	// early are the bindings to workers that have not said yet what they are, as those
+	// of a frontend that has just begun; asked says that they are to be tried again.
+	early map[name]early
+	asked bool
+}
+
+// early is a binding that was heard too early.
+type early struct {
+	binding
+	until time.Time
 }
 
 // Stats is how one peer is told, and what it has told.
@@ -196,10 +206,15 @@ func (p *Peers) adopt(b *binding) bool {
 	if !ok {
 		return false
 	}
-	if e.TTL > 0 {
+	if e.TTL <= 0 {
+		p.forget(nameOf(&e))
+	} else {
 		w := p.config.Fleet.Worker(e.Target.Worker)
 		if w == nil {
 			return false
+		}
+		if w.Card() == nil {
+			return p.wait(nameOf(&e), early{*b, time.Now().Add(e.TTL)})
 		}
 		epoch, shared := p.config.Known(w)
 		if !shared || b.Epoch != 0 && epoch != 0 && b.Epoch != epoch {
@@ -207,6 +222,47 @@ func (p *Peers) adopt(b *binding) bool {
 		}
 	}
 	return p.config.Router.Adopt(&e)
+}
+
+// wait keeps a binding to be tried again, or returns false if there is no room. So a
+// frontend that has just begun, and is told all at once, does not miss what its peers
+// say before its workers do.
+func (p *Peers) wait(n name, e early) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, known := p.early[n]; !known && len(p.early) >= mostQueued {
+		return false
+	}
+	if p.early == nil {
+		p.early = make(map[name]early)
+	}
+	p.early[n] = e
+	if !p.asked {
+		p.asked = true
+		time.AfterFunc(firstPause, p.again)
+	}
+	return true
+}
+
+// again tries the bindings that were heard too early, those of them that still live.
+func (p *Peers) again() {
+	p.mu.Lock()
+	tried := p.early
+	p.early, p.asked = nil, false
+	p.mu.Unlock()
+	for _, e := range tried {
+		if left := time.Until(e.until); left > 0 {
+			e.TTL = left.Seconds()
+			p.adopt(&e.binding)
+		}
+	}
+}
+
+// forget forgets a binding that was heard too early, and has ended.
+func (p *Peers) forget(n name) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.early, n)
 }
 
 // met counts what came of a message. One from a life of a router that nobody has

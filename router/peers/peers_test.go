@@ -23,11 +23,19 @@ import (
 	"github.com/dynago/dynago/router/peers"
 )
 
-// still is a worker that is ready and does nothing.
-type still struct{ epoch uint64 }
+// still is a worker that is ready, at once or after some time, and does nothing.
+type still struct {
+	epoch uint64
+	late  time.Duration
+}
 
 func (s still) Card(ctx context.Context) iter.Seq2[engine.Status, error] {
 	return func(yield func(engine.Status, error) bool) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(s.late):
+		}
 		card := &engine.Card{Model: "m", ContextLength: 4096, BlockSize: 4, DPSize: 1, HashScheme: engine.SchemeXXH3}
 		if yield(engine.Status{Epoch: s.epoch, Revision: 1, State: engine.Ready, Card: card}, nil) {
 			<-ctx.Done()
@@ -53,6 +61,7 @@ type town struct {
 	mu     sync.Mutex
 	houses map[string]*house
 	posts  map[string]int // by the address that they went to
+	late   time.Duration  // that workers take to say what they are
 }
 
 // house is one frontend.
@@ -125,7 +134,7 @@ func (w *town) open(host, name string, epochs ...uint64) *house {
 		w.t.Fatal(err)
 	}
 	for i, epoch := range epochs {
-		if _, err := h.fleet.Add(fleet.Entry{Name: fmt.Sprint("w", i+1), ID: uint64(i + 1), Engine: still{epoch}}); err != nil {
+		if _, err := h.fleet.Add(fleet.Entry{Name: fmt.Sprint("w", i+1), ID: uint64(i + 1), Engine: still{epoch, w.late}}); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -233,6 +242,33 @@ func TestTwoFrontends(t *testing.T) {
 		wait(2 * time.Minute)
 		if list := b.router.SessionList("m"); len(list) != 0 {
 			t.Errorf("%+v", list)
+		}
+	})
+}
+
+// A frontend that has just begun is told all before its workers have said what they are.
+func TestWorkersThatAreLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTown(t)
+		a := w.open("a", "ra", 7, 8)
+		wait(2 * time.Second)
+		homes := map[string]uint64{"s1": a.turn("s1"), "s2": a.turn("s2")}
+		ended := a.turn("s3")
+		w.late = 20 * time.Second
+		b := w.open("b", "rb", 7, 8)
+		wait(10 * time.Second)
+		a.turn("s3", func(q *router.Query) { q.Session.Final = true })
+		if b.at("s1") != 0 || ended == 0 {
+			t.Fatal("it was not late")
+		}
+		wait(20 * time.Second)
+		for id, home := range homes {
+			if got := b.at(id); got != home {
+				t.Errorf("%s: on %d at the frontend whose workers were late, want %d", id, got, home)
+			}
+		}
+		if got := b.at("s3"); got != 0 {
+			t.Errorf("s3 has ended, and is on %d", got)
 		}
 	})
 }
@@ -366,7 +402,7 @@ func FuzzHear(f *testing.F) {
 	f.Add([]byte(`[]`))
 	workers := fleet.New(fleet.Config{})
 	f.Cleanup(func() { workers.Close() }) //nolint:errcheck // nothing is left to do
-	if _, err := workers.Add(fleet.Entry{Name: "w", ID: 1, Engine: still{7}}); err != nil {
+	if _, err := workers.Add(fleet.Entry{Name: "w", ID: 1, Engine: still{epoch: 7}}); err != nil {
 		f.Fatal(err)
 	}
 	for changed := workers.Changed(); workers.Worker(1).Card() == nil; changed = workers.Changed() {
