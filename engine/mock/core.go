@@ -29,6 +29,7 @@ type Core struct {
 	end     time.Duration
 	// reports says that events are to come with what they stored.
 	reports bool
+	planned bool // passes are computed by somebody else
 
 	slots   []*request // by the low half of an ID
 	free    []uint32
@@ -45,6 +46,7 @@ type Core struct {
 	budget int
 	result Result
 	tokens []uint32
+	spans  spans
 }
 
 // ID names a request of one [Core]; it is never used twice.
@@ -76,6 +78,9 @@ type Request struct {
 	// Keep leaves the blocks of a request that has ended in use, until it is
 	// cancelled: another engine is to come for them.
 	Keep bool
+
+	// Fresh says that the whole prompt is to be computed, whatever is cached of it.
+	Fresh bool
 
 	// Pace, if not empty, holds tokens back until they are due. Its parts are
 	// ordered, and the first one begins at 0.
@@ -135,6 +140,7 @@ type Result struct {
 	// Admitted are the requests that went from waiting to running when the pass
 	// began, in order; one that was preempted comes again.
 	Admitted []Admission
+	Spans    []Span // what is to be computed; only [Core.Plan] says it
 	Work     Work
 	Snapshot Snapshot
 }

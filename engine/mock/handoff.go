@@ -65,7 +65,7 @@ type kept struct {
 // last delta hands over.
 func (e *Engine) Prepare(_ context.Context, q engine.HandoffQuery) (engine.Handoff, error) {
 	if e.cfg.Args.role() != engine.Prefill {
-		return engine.Handoff{}, engine.Errorf(engine.Unsupported, "the mock engine was started without \"worker_type\": \"prefill\"")
+		return engine.Handoff{}, engine.Errorf(engine.Unsupported, "the %s engine was started without \"worker_type\": \"prefill\"", e.cfg.Kind)
 	}
 	if int(q.Rank) >= len(e.rank) {
 		return engine.Handoff{}, engine.Errorf(engine.InvalidArgument, "data-parallel rank %d, want 0 to %d", q.Rank, len(e.rank)-1)
@@ -167,12 +167,12 @@ func (e *Engine) leg(ctx context.Context, s *stream, q *Request) error {
 	case engine.PhaseDecode:
 		return e.decodeLeg(ctx, s, q)
 	}
-	return engine.Errorf(engine.Unsupported, "phase %q is not available on the mock engine", d.Phase)
+	return engine.Errorf(engine.Unsupported, "phase %q is not available on the %s engine", d.Phase, e.cfg.Kind)
 }
 
 func (e *Engine) prefillLeg(s *stream, q *Request) error {
 	if e.cfg.Args.role() != engine.Prefill {
-		return engine.Errorf(engine.Unsupported, "a mock engine of role %q got the prefill leg of a request", e.cfg.Args.role())
+		return engine.Errorf(engine.Unsupported, "a %s engine of role %q got the prefill leg of a request", e.cfg.Kind, e.cfg.Args.role())
 	}
 	q.MaxTokens, q.MinTokens = 1, min(q.MinTokens, 1)
 	if e.meeting != nil {
@@ -194,7 +194,7 @@ func (e *Engine) prefillLeg(s *stream, q *Request) error {
 
 func (e *Engine) decodeLeg(ctx context.Context, s *stream, q *Request) error {
 	if r := e.cfg.Args.role(); r != engine.Decode {
-		return engine.Errorf(engine.Unsupported, "a mock engine of role %q got the decode leg of a request", r)
+		return engine.Errorf(engine.Unsupported, "a %s engine of role %q got the decode leg of a request", e.cfg.Kind, r)
 	}
 	q.Received = len(s.r.TokenIDs)
 	if room, err := roomOf(s.r.Disagg.Handoff); err == nil {

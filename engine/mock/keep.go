@@ -96,7 +96,7 @@ func (e *Engine) CancelPrefetch(_ context.Context, id string) error {
 func (e *Engine) prefetched(id string, cancel bool) (state engine.PrefetchState, err error) {
 	var number uint32
 	var epoch, n uint64
-	unknown := engine.Errorf(engine.NotFound, "the mock engine knows no prefetch %q", id)
+	unknown := engine.Errorf(engine.NotFound, "the %s engine knows no prefetch %q", e.cfg.Kind, id)
 	if _, err := fmt.Sscanf(id, prefetchName, &epoch, &number, &n); err != nil || int(number) >= len(e.rank) || epoch != e.Epoch() {
 		return state, unknown
 	}
@@ -131,13 +131,13 @@ func (r *rank) prefetch(p kvcache.Prefetch) engine.PrefetchState {
 // servers do, and keeps what it has.
 func (e *Engine) Control(_ context.Context, name string, _ json.RawMessage) (json.RawMessage, error) {
 	if name != engine.ControlReset {
-		return nil, engine.Errorf(engine.Unsupported, "the mock engine has no control %q", name)
+		return nil, engine.Errorf(engine.Unsupported, "the %s engine has no control %q", e.cfg.Kind, name)
 	}
 	if err := e.ask(nil, func(*rank, time.Duration) {}); err != nil {
 		return nil, err
 	}
 	if !e.Forget() {
-		return nil, engine.Errorf(engine.Unavailable, "the mock engine has requests whose blocks are in use: reset it when they have ended")
+		return nil, engine.Errorf(engine.Unavailable, "the %s engine has requests whose blocks are in use: reset it when they have ended", e.cfg.Kind)
 	}
 	return nil, nil
 }
@@ -160,7 +160,7 @@ func (e *Engine) ask(number *uint32, do func(r *rank, now time.Duration)) error 
 		return engine.Errorf(engine.Unavailable, "%s", reason)
 	}
 	if !e.cfg.Args.EnablePrefixCaching {
-		return engine.Errorf(engine.Unsupported, "the mock engine was started with \"enable_prefix_caching\": false, and keeps nothing")
+		return engine.Errorf(engine.Unsupported, "the %s engine was started with \"enable_prefix_caching\": false, and keeps nothing", e.cfg.Kind)
 	}
 	ranks := e.rank
 	if number != nil {
@@ -176,6 +176,8 @@ func (e *Engine) ask(number *uint32, do func(r *rank, now time.Duration)) error 
 }
 
 func (r *rank) ask(do func(r *rank, now time.Duration)) {
+	r.passing.Lock()
+	defer r.passing.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	do(r, r.e.clock.Now())

@@ -11,6 +11,7 @@
 package mock
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -55,6 +56,10 @@ type Config struct {
 	// Bootstrap is where decode engines meet a prefill engine, instead of a port of
 	// Args. It belongs to the engine.
 	Bootstrap net.Listener
+	// Computer, if not nil, is a model that makes the answers, whatever Source says, and
+	// Kind what errors call the engine then; "" is "mock".
+	Computer Computer
+	Kind     string
 	// Clock is the real one if nil.
 	Clock Clock
 	// Shared is what the engine's caches share with others, or nil. All that share
@@ -99,7 +104,7 @@ var (
 func New(cfg Config) (*Engine, error) {
 	e, err := newEngine(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("mock engine %s: %w", cfg.Name, err)
+		return nil, fmt.Errorf("%s engine %s: %w", cmp.Or(cfg.Kind, "mock"), cfg.Name, err)
 	}
 	return e, nil
 }
@@ -117,6 +122,7 @@ func newEngine(cfg Config) (*Engine, error) {
 	if n := cfg.Args.Capacity(); int64(cfg.ContextLength) > int64(n) {
 		return nil, fmt.Errorf("context length %d, but the engine arguments leave room for %d tokens (num_gpu_blocks × block_size, max_model_len, without chunked prefill max_num_batched_tokens)", cfg.ContextLength, n)
 	}
+	cfg.Kind = cmp.Or(cfg.Kind, "mock")
 	e := &Engine{cfg: cfg, clock: cfg.Clock}
 	if err := e.chooseSource(); err != nil {
 		return nil, err
@@ -164,6 +170,8 @@ func newEngine(cfg Config) (*Engine, error) {
 func (e *Engine) chooseSource() error {
 	cfg := &e.cfg
 	switch e.source = cfg.Source; {
+	case cfg.Computer != nil:
+		e.source = SourceRandom
 	case e.source != "":
 	case cfg.Script != nil:
 		e.source = SourceScript
@@ -221,25 +229,28 @@ func (e *Engine) rankFor(r *engine.Request) *rank {
 func (e *Engine) Restart() {
 	e.life.Lock()
 	defer e.life.Unlock()
-	e.restart()
+	e.restart(errRestarted)
 }
 
-// die restarts the engine, unless the life with this epoch is over already.
-func (e *Engine) die(epoch uint64) {
+var errRestarted = engine.Errorf(engine.EngineShutdown, "the engine was restarted")
+
+// die restarts the engine, unless the life with this epoch is over already. Streams
+// that run end with err.
+func (e *Engine) die(epoch uint64, err error) {
 	e.life.Lock()
 	defer e.life.Unlock()
 	if e.epoch.Load() == epoch {
-		e.restart()
+		e.restart(err)
 	}
 }
 
 // restart begins another life. The lock on life must be held.
-func (e *Engine) restart() {
+func (e *Engine) restart(err error) {
 	if e.closed.Load() {
 		return
 	}
 	epoch := max(e.epoch.Load()+1, uint64(time.Now().UnixNano()))
-	e.reset(epoch, engine.Errorf(engine.EngineShutdown, "the engine was restarted"))
+	e.reset(epoch, err)
 	// Told last: who hears of the new life finds it on every rank.
 	e.epoch.Store(epoch)
 	e.drained.Store(false)

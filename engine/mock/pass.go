@@ -12,6 +12,15 @@ import (
 // Step computes one pass that begins at now, or at the end of the last pass if
 // that is later.
 func (c *Core) Step(now time.Duration) *Result {
+	if c.schedule(now) {
+		c.finish(c.start + c.args.duration(c.timing, &c.result.Work))
+	}
+	c.tell()
+	return &c.result
+}
+
+// schedule decides what a pass computes. It is false if there is nothing to do.
+func (c *Core) schedule(now time.Duration) bool {
 	c.start = max(c.end, now)
 	c.budget = c.args.MaxNumBatchedTokens
 	c.tokens = c.tokens[:0]
@@ -21,6 +30,7 @@ func (c *Core) Step(now time.Duration) *Result {
 		Stores:    c.result.Stores[:0],
 		Preempted: c.result.Preempted[:0],
 		Admitted:  c.result.Admitted[:0],
+		Spans:     c.result.Spans[:0],
 	}
 	c.advance(c.start)
 	for _, r := range c.running {
@@ -34,16 +44,14 @@ func (c *Core) Step(now time.Duration) *Result {
 	}
 	c.measure()
 	scheduled := c.args.MaxNumBatchedTokens - c.budget
-	if scheduled == 0 && c.result.Work.Emitting == 0 && len(c.result.Preempted) == 0 && !c.stuck() {
-		c.result.Idle = true
-		c.tell()
-		return &c.result
-	}
-	c.end = c.start + c.args.duration(c.timing, &c.result.Work)
-	c.result.End = c.end
+	c.result.Idle = scheduled == 0 && c.result.Work.Emitting == 0 && len(c.result.Preempted) == 0 && !c.stuck()
+	return !c.result.Idle
+}
+
+// finish ends the pass.
+func (c *Core) finish(end time.Duration) {
+	c.end, c.result.End = end, end
 	c.emit()
-	c.tell()
-	return &c.result
 }
 
 // continueRunning schedules the running requests in order. What a request of
@@ -120,7 +128,7 @@ func (c *Core) begin(r *request) beginning {
 	var idle int
 	held := len(r.blocks) // by a load that has ended
 	found := held
-	if c.args.EnablePrefixCaching {
+	if c.args.EnablePrefixCaching && !r.Fresh {
 		// At least one token is always computed: it gives the next one.
 		sequence = r.seq[:min(len(r.seq), (r.length()-1)/size)]
 		more, inactive := c.pool.Prefix(sequence[held:])
@@ -229,7 +237,7 @@ func (c *Core) roomFor(r *request) bool {
 		return false
 	}
 	found, idle := len(r.blocks), 0
-	if c.args.EnablePrefixCaching {
+	if c.args.EnablePrefixCaching && !r.Fresh {
 		size := c.args.BlockSize
 		n, inactive := c.pool.Prefix(r.seq[found:max(found, min(len(r.seq), (r.length()-1)/size))])
 		found, idle = found+n, inactive
@@ -432,7 +440,9 @@ func (c *Core) give(r *request) *Output {
 			o.Matched = id
 		}
 	}
-	c.seal(r, min(r.length(), r.computed+1))
+	if !c.planned { // else the new token is there, and its keys and values are not
+		c.seal(r, min(r.length(), r.computed+1))
+	}
 	r.await()
 	o.Tokens = c.tokens[from:len(c.tokens):len(c.tokens)]
 	o.Generated = len(r.out)

@@ -10,6 +10,13 @@ import (
 // plan decides what a stream will give, and how it is broken off. What a script
 // says is given in whatever form it has.
 func (e *Engine) plan(s *stream, q *Request) (err error) {
+	if e.cfg.Computer != nil {
+		// How likely a prompt was is told of all of it, and nobody keeps that.
+		q.Fresh = s.r.PromptLogprobs != nil
+		s.answer, err = e.cfg.Computer.Begin(s.r)
+		q.Generator = s.answer
+		return err
+	}
 	if e.source == SourceScript {
 		var c conversation
 		if s.r.Chat != nil {

@@ -16,6 +16,10 @@ type rank struct {
 	wake chan struct{} // something was submitted
 	halt chan struct{} // the pass that is waited for does not count any more
 
+	// passing is held from the planning of a pass that a model computes to its end,
+	// and locked before mu.
+	passing sync.Mutex
+
 	mu      *sync.Mutex // of all ranks that share a tier
 	core    *Core
 	journal journal
@@ -56,6 +60,10 @@ func (r *rank) work() {
 		return
 	}
 	r.driven = true
+	if r.e.cfg.Computer != nil {
+		r.e.ranks.Go(r.compute)
+		return
+	}
 	r.e.ranks.Go(r.drive)
 }
 
@@ -145,14 +153,21 @@ func (r *rank) pass(now time.Duration) (res *Result, next time.Duration, ok bool
 	r.tell(res.Events, res.Stores)
 	r.e.cfg.Shared.announce()
 	if r.busy = !res.Idle; !r.busy {
-		next, r.driven = r.core.NextWake()
-		if until, ok := r.e.kept.first(); ok && r.core.waits() && (!r.driven || until < next) {
-			next, r.driven = until, true
-		}
-		return res, next, r.driven
+		next, ok = r.rest()
+		return res, next, ok
 	}
 	r.end = res.End
 	return res, 0, true
+}
+
+// rest returns when something comes by itself, after a pass without work. If nothing
+// will, the goroutine that has made it is to end. The lock must be held.
+func (r *rank) rest() (next time.Duration, ok bool) {
+	next, r.driven = r.core.NextWake()
+	if until, ok := r.e.kept.first(); ok && r.core.waits() && (!r.driven || until < next) {
+		next, r.driven = until, true
+	}
+	return next, r.driven
 }
 
 // tell tells of what has happened to the cache.
@@ -182,7 +197,7 @@ func (r *rank) deliver(o *Output, posted *readers) {
 		return
 	}
 	if s.fault == nil {
-		r.e.die(s.epoch)
+		r.e.die(s.epoch, errRestarted)
 		return
 	}
 	s.box.fail(s.fault)

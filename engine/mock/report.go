@@ -94,6 +94,8 @@ func (e *Engine) Forget() bool {
 }
 
 func (r *rank) forget() bool {
+	r.passing.Lock()
+	defer r.passing.Unlock()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.core.Forget(r.e.clock.Now()) {

@@ -21,6 +21,7 @@ type stream struct {
 	handoff string // under which the prompt is kept for another engine; or ""
 	keeps   bool   // it is
 	fault   error  // how a script breaks it off; nil: with the whole engine
+	answer  Answer // of a model that computes; or nil
 	core    *Core  // that has it; a restart makes another
 	id      ID
 	epoch   uint64 // in which it runs
@@ -40,7 +41,7 @@ func (e *Engine) Generate(ctx context.Context, r *engine.Request) iter.Seq2[engi
 	var ranged atomic.Bool
 	return func(yield func(engine.Delta, error) bool) {
 		if ranged.Swap(true) {
-			fail(yield, engine.Errorf(engine.Internal, "mock: the sequence of request %s was ranged over twice", r.ID))
+			fail(yield, engine.Errorf(engine.Internal, "%s: the sequence of request %s was ranged over twice", e.cfg.Kind, r.ID))
 			return
 		}
 		if ctx.Err() != nil {
@@ -113,11 +114,13 @@ func (e *Engine) submit(ctx context.Context, r *engine.Request) (*stream, error)
 
 // check refuses what the card does not promise.
 func (e *Engine) check(r *engine.Request) error {
-	if err := e.checkForm(r); err != nil {
-		return err
+	if e.cfg.Computer == nil {
+		if err := e.checkForm(r); err != nil {
+			return err
+		}
 	}
 	if len(r.Stop.Strings) > 0 {
-		return engine.Errorf(engine.Unsupported, "stop strings are not available on the mock engine")
+		return engine.Errorf(engine.Unsupported, "stop strings are not available on the %s engine", e.cfg.Kind)
 	}
 	for _, asked := range []struct {
 		field string
@@ -176,12 +179,12 @@ func (s *stream) deliver(ctx context.Context, yield func(engine.Delta, error) bo
 		}
 		d := engine.Delta{TokenIDs: ids[from:to:to]}
 		terminal := e.done && e.err == nil && i == len(ends)-1
-		position := len(s.r.TokenIDs) + s.given
+		given := s.given
 		s.given += to - from
 		if !s.begun || terminal {
 			s.account(&d, e, terminal)
 		}
-		s.addLogprobs(&d, position)
+		s.addLogprobs(&d, given)
 		s.begun, from = true, to
 		if !yield(d, nil) || terminal {
 			return true, nil
@@ -195,7 +198,7 @@ func (s *stream) deliver(ctx context.Context, yield func(engine.Delta, error) bo
 func (s *stream) account(d *engine.Delta, e end, terminal bool) {
 	output := s.given
 	if !s.begun && s.r.PromptLogprobs != nil {
-		d.PromptLogprobs = s.e.promptLogprobs(s.d, s.r.TokenIDs, *s.r.PromptLogprobs)
+		d.PromptLogprobs = s.promptLogprobs()
 	}
 	if terminal {
 		output = e.generated
@@ -223,12 +226,24 @@ func (s *stream) pinnedUntil() time.Time {
 	return time.Now().Add(ttl)
 }
 
-func (s *stream) addLogprobs(d *engine.Delta, position int) {
+// addLogprobs tells how likely the tokens of a delta were, before which some were given.
+func (s *stream) addLogprobs(d *engine.Delta, given int) {
 	if s.r.Logprobs == nil || len(d.TokenIDs) == 0 {
 		return
 	}
 	d.Logprobs = make([]engine.Logprob, len(d.TokenIDs))
 	for i, id := range d.TokenIDs {
-		d.Logprobs[i] = s.e.logprob(s.d, position+i, id, *s.r.Logprobs)
+		if s.answer != nil {
+			d.Logprobs[i] = s.answer.Logprob(given + i)
+			continue
+		}
+		d.Logprobs[i] = s.e.logprob(s.d, len(s.r.TokenIDs)+given+i, id, *s.r.Logprobs)
 	}
+}
+
+func (s *stream) promptLogprobs() []engine.Logprob {
+	if s.answer != nil {
+		return s.answer.PromptLogprobs()
+	}
+	return s.e.promptLogprobs(s.d, s.r.TokenIDs, *s.r.PromptLogprobs)
 }

@@ -52,6 +52,9 @@ func (e *Engine) card() *engine.Card {
 	c.Files, c.EOS = e.cfg.Files, e.cfg.EOS
 	c.ContextLength = cmp.Or(e.cfg.ContextLength, c.ContextLength)
 	c.Features = append(c.Features, e.guided()...)
+	if e.cfg.Computer != nil {
+		e.cfg.Computer.Card(c)
+	}
 	if e.source == SourceScript {
 		c.Features = append(c.Features, engine.FeatureWantsChat)
 	}
