@@ -102,13 +102,16 @@ func (c *replayCommand) Run(to outlet, parsed *config.Parsed) error {
 	if err != nil {
 		return err
 	}
+	if work.Skipped > 0 {
+		logs.target("replay").Warn("requests are left out, because no hashes of their prompts were recorded", "requests", work.Skipped)
+	}
 	simulation := sim.Config{
 		Workers: c.Replay.Workers, Concurrency: c.Replay.Concurrency, Forecast: c.Replay.Forecast,
 		Migrations: c.Router.MigrationLimit,
 		Clock:      new(sim.Clock),
 		Goodput:    sim.Goodput{TTFT: c.Outcome.TTFT, ITL: c.Outcome.ITL, E2E: c.Outcome.E2E},
 	}
-	if err := c.engines(&simulation); err != nil {
+	if err := c.engines(&simulation, work.BlockSize); err != nil {
 		return err
 	}
 	if simulation.Router, err = c.Router.config(logs.target("router")); err != nil {
@@ -126,7 +129,7 @@ func (c *replayCommand) Run(to outlet, parsed *config.Parsed) error {
 	}
 	simulation.Record = records.add
 	began := time.Now()
-	report, err := sim.Run(simulation, work)
+	report, err := sim.Run(simulation, work.Requests)
 	if err = errors.Join(err, records.close()); err != nil {
 		return err
 	}
@@ -134,9 +137,13 @@ func (c *replayCommand) Run(to outlet, parsed *config.Parsed) error {
 	return c.Outcome.write(to.out, report, began)
 }
 
-// engines says what the workers are.
-func (c *replayCommand) engines(s *sim.Config) error {
-	args, err := c.Engines.over(mock.DefaultArgs())
+// engines says what the workers are. Where nothing else is said, their blocks are as
+// those of the engines that the trace was recorded of, so that as much of a prompt is
+// found; 0 is not known.
+func (c *replayCommand) engines(s *sim.Config, recorded int) error {
+	base := mock.DefaultArgs()
+	base.BlockSize = cmp.Or(recorded, base.BlockSize)
+	args, err := c.Engines.over(base)
 	if err != nil {
 		return err
 	}
@@ -159,34 +166,34 @@ func (c *replayCommand) engines(s *sim.Config) error {
 }
 
 // workload reads the requests, or makes them up.
-func (c *replayCommand) workload(to outlet) ([]trace.Request, error) {
+func (c *replayCommand) workload(to outlet) (trace.Workload, error) {
 	made := c.Made.Input != nil || c.Made.Output != nil || c.Made.Count != nil || c.Made.Agents > 0
-	var work []trace.Request
+	var w trace.Workload
 	var err error
 	switch {
 	case made && len(c.Traces) > 0:
-		return nil, errors.New("requests are either read from a trace or made up by --input-tokens, --output-tokens and --request-count, or by --agents, not both")
+		return w, errors.New("requests are either read from a trace or made up by --input-tokens, --output-tokens and --request-count, or by --agents, not both")
 	case made:
-		work, err = c.Made.requests(value(c.Trace.BlockSize))
+		w.Requests, err = c.Made.requests(value(c.Trace.BlockSize))
 	case len(c.Traces) == 0:
-		return nil, errors.New("nothing to replay: name a trace, or make requests up by --input-tokens, --output-tokens and --request-count, or by --agents")
+		return w, errors.New("nothing to replay: name a trace, or make requests up by --input-tokens, --output-tokens and --request-count, or by --agents")
 	default:
-		work, err = c.recorded(to)
+		w, err = c.recorded(to)
 	}
 	if err != nil {
-		return nil, err
+		return w, err
 	}
-	if n := c.Trace.First; n > 0 && n < len(work) {
-		if work, err = first(work, n); err != nil {
-			return nil, err
+	if n := c.Trace.First; n > 0 && n < len(w.Requests) {
+		if w.Requests, err = first(w.Requests, n); err != nil {
+			return w, err
 		}
 	}
-	trace.Normalise(work)
+	trace.Normalise(w.Requests)
 	if c.Trace.Jitter {
-		trace.Jitter(work, rand.New(rand.NewPCG(c.Made.Seed, 0)))
+		trace.Jitter(w.Requests, rand.New(rand.NewPCG(c.Made.Seed, 0)))
 	}
-	trace.Speed(work, c.Trace.Speedup)
-	return work, nil
+	trace.Speed(w.Requests, c.Trace.Speedup)
+	return w, nil
 }
 
 // tell warns of settings that mean nothing to the requests at hand.
@@ -223,30 +230,30 @@ func first(work []trace.Request, n int) ([]trace.Request, error) {
 }
 
 // recorded reads the files of a trace.
-func (c *replayCommand) recorded(to outlet) ([]trace.Request, error) {
+func (c *replayCommand) recorded(to outlet) (w trace.Workload, err error) {
 	format, err := trace.ParseFormat(c.Trace.Format)
 	if err != nil {
-		return nil, fmt.Errorf("--trace-format: %w", err)
+		return w, fmt.Errorf("--trace-format: %w", err)
 	}
 	if format == trace.AppliedComputeAgentic && c.Replay.Concurrency == 0 {
-		return nil, fmt.Errorf("--trace-format: %s: such a trace does not tell when sessions begin; say with --replay-concurrency how many requests run at a time", c.Trace.Format)
+		return w, fmt.Errorf("--trace-format: %s: such a trace does not tell when sessions begin; say with --replay-concurrency how many requests run at a time", c.Trace.Format)
 	}
 	paths := c.Traces
 	if format == trace.Dynamo {
 		if paths, err = find(to, paths); err != nil {
-			return nil, err
+			return w, err
 		}
 	}
 	sources, done, err := open(to, paths)
 	if err != nil {
-		return nil, err
+		return w, err
 	}
 	defer done()
 	o := trace.ReadOptions{BlockSize: value(c.Trace.BlockSize), Strict: c.Trace.Strict, Seed: c.Made.Seed}
 	if format == trace.AppliedComputeAgentic {
 		o.Prefix = trace.Prefix{Ratio: c.Made.SharedRatio, Groups: c.Made.Groups}
 	}
-	return collect(trace.Read(format, o, sources...))
+	return trace.ReadAll(format, o, sources...)
 }
 
 // requests makes requests up.

@@ -42,7 +42,7 @@ func (c *call) repeatedBy(next *call, size int) {
 	own := c.Answer[0]
 	repeated := uint32(common - prompt)
 	c.Prompt = append(c.Prompt[:full:full], next.Prompt.between(full*size, prompt)...)
-	c.Answer = next.Prompt.between(prompt, common)
+	c.Answer, c.repeated = next.Prompt.between(prompt, common), common-prompt
 	if own.Len > repeated {
 		c.Answer = append(c.Answer, Piece{Stream: own.Stream, From: repeated, Len: own.Len - repeated})
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/dynago/dynago/sim/trace"
 )
 
@@ -49,6 +51,7 @@ func TestRepeatedAnswers(t *testing.T) {
 			}
 			// What is not repeated is what it would have been.
 			plain := collect(t, trace.Read(trace.Dynamo, trace.ReadOptions{}, strings.NewReader(strings.ReplaceAll(rows, "dynago", "x"))))
+			again(t, w, rows)
 			rest := max(0, tc.repeated-tc.prompt)
 			if !slices.Equal(w[0].Answer.Append(nil)[rest:], plain[0].Answer.Append(nil)[rest:]) {
 				t.Errorf("the end of the answer is another one")
@@ -65,6 +68,71 @@ func TestRepeatedAnswers(t *testing.T) {
 			t.Errorf("of %d tokens of turn %d %d are repeated", len(before), i, n)
 		}
 	}
+	again(t, w, rows)
+}
+
+// again checks that the same is repeated of a trace that was made of the rows, which says
+// itself how long its blocks are.
+func again(t testing.TB, w []trace.Request, rows string) {
+	t.Helper()
+	made, told := convert(t, trace.AgenticMooncake, rows)
+	read, err := trace.ReadAll(trace.AgenticMooncake, trace.ReadOptions{}, strings.NewReader(made))
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, made)
+	}
+	if read.BlockSize != told.BlockSize || len(read.Requests) != len(w) {
+		t.Fatalf("%d requests with blocks of %d, want %d with %d", len(read.Requests), read.BlockSize, len(w), told.BlockSize)
+	}
+	if got, want := shares(read.Requests), shares(w); !slices.EqualFunc(got, want, slices.Equal) {
+		t.Fatalf("requests share %v, and those of the recording %v:\n%s", got, want, made)
+	}
+}
+
+// shares returns how long each request and its answer are, and with how many of these
+// tokens each other one begins.
+func shares(w []trace.Request) (all [][]int) {
+	var texts [][]uint32
+	for _, r := range w {
+		texts = append(texts, r.Answer.Append(r.Prompt.Append(nil)))
+	}
+	for i, a := range texts {
+		row := []int{w[i].Prompt.Len(), w[i].Answer.Len()}
+		for _, b := range texts {
+			row = append(row, same(a, b))
+		}
+		all = append(all, row)
+	}
+	return all
+}
+
+// Whatever turns of two agents repeat of the ones before, they repeat when the recording
+// has become another trace.
+func TestRepeatedWhereConverted(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var rows []string
+		next := 100
+		for _, session := range []string{"s", "t"} {
+			hashes, tokens, last := []int{1, 2}, 8, 0
+			for turn := range rapid.IntRange(1, 6).Draw(rt, "turns") {
+				more := ""
+				if turn > 0 {
+					before := tokens
+					tokens += rapid.IntRange(0, 17).Draw(rt, "new")
+					for hashes = hashes[:before/4]; len(hashes) < (tokens+3)/4; next++ {
+						hashes = append(hashes, next)
+					}
+					more = fmt.Sprintf(`, "dynago": {"reused_tokens": %d, "last_tokens": %d}`, rapid.IntRange(before, max(before, min(last, tokens))).Draw(rt, "common"), last)
+				}
+				output := rapid.IntRange(0, 11).Draw(rt, "output")
+				last = tokens + output
+				rows = append(rows, strings.NewReplacer(
+					"[1]", strings.ReplaceAll(fmt.Sprint(hashes), " ", ","), `"input_length": 4`, fmt.Sprintf(`"input_length": %d`, tokens),
+					`"output_tokens": 2`, fmt.Sprintf(`"output_tokens": %d%s`, output, more),
+				).Replace(call(fmt.Sprint(session, turn), session, "", 100+100*turn, 10)))
+			}
+		}
+		again(t, collect(t, trace.Read(trace.Dynamo, trace.ReadOptions{}, strings.NewReader(records(rows...)))), records(rows...))
+	})
 }
 
 // same returns with how many tokens both begin.
@@ -102,6 +170,7 @@ func FuzzRepeat(f *testing.F) {
 			t.Fatalf("%+v", w)
 		}
 		plain := collect(t, trace.Read(trace.Dynamo, trace.ReadOptions{}, strings.NewReader(strings.ReplaceAll(rows, "dynago", "x"))))
+		again(t, w, rows)
 		whole := w[0].Prompt.Len() / 4 * 4
 		if !slices.Equal(w[0].Prompt.Append(nil)[:whole], plain[0].Prompt.Append(nil)[:whole]) || !slices.Equal(w[1].Prompt.Append(nil), plain[1].Prompt.Append(nil)) {
 			t.Fatalf("%+v has become %+v", plain, w)

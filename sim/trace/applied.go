@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"iter"
@@ -54,7 +55,7 @@ func sessionOf(l *line[sessionRow], o *ReadOptions, random *rand.Rand, session, 
 		}
 		r := Request{
 			Session: "session " + strconv.Itoa(session),
-			Prompt:  o.Prefix.prompt(random, o.blockSize(), prompt, n),
+			Prompt:  o.Prefix.prompt(random, cmp.Or(o.BlockSize, DefaultBlockSize), prompt, n),
 		}
 		for turn := range turns + 1 {
 			output := int64(final)

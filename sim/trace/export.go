@@ -44,7 +44,8 @@ type exported struct {
 	ToolWait    int64          `json:"tool_wait_ms,omitzero"`
 	ToolEvents  []exportedTool `json:"tool_events,omitempty"`
 
-	NVExt jsontext.Value `json:"nvext,omitzero"` // ours
+	NVExt  jsontext.Value `json:"nvext,omitzero"` // ours, and so is this
+	Dynago known          `json:"dynago"`
 }
 
 // exportedTool is a tool whose result a row's prompt has.
@@ -112,14 +113,28 @@ func (rec *recording) export(i int, numbers map[uint64]uint64) exported {
 	row := exported{
 		RequestID: c.ID, Timestamp: c.start - rec.calls[0].start,
 		InputLength: c.Prompt.Len(), OutputLength: c.output, HashIDs: make([]uint64, len(c.Prompt)), NVExt: c.nvext,
+		Dynago: known{BlockSize: new(rec.blockSize)},
 	}
-	for k, p := range c.Prompt {
-		n, ok := numbers[p.Stream]
+	number := func(stream uint64) uint64 {
+		n, ok := numbers[stream]
 		if !ok {
 			n = uint64(len(numbers))
-			numbers[p.Stream] = n
+			numbers[stream] = n
 		}
-		row.HashIDs[k] = n
+		return n
+	}
+	for k, p := range c.Prompt {
+		row.HashIDs[k] = number(p.Stream)
+	}
+	if c.repeated > 0 {
+		row.Dynago.AnswerTokens = new(int64(c.repeated))
+		at := row.InputLength
+		for _, p := range c.Answer.Cut(c.repeated) {
+			if at%int(rec.blockSize) == 0 { // else the block is that of what is before
+				row.Dynago.AnswerIDs = append(row.Dynago.AnswerIDs, number(p.Stream))
+			}
+			at += int(p.Len)
+		}
 	}
 	return row
 }

@@ -36,9 +36,9 @@ func TestConvertStandard(t *testing.T) {
 		prompt(call("a", "", "", 1000, 100), "[18446744073709551615, 22]", 8),
 		strings.Replace(call("none", "", "", 1200, 5), "replay", "payload", 1),
 	))
-	want := `{"request_id":"a","timestamp":0,"input_length":8,"output_length":2,"hash_ids":[0,1]}
-{"request_id":"b","timestamp":0,"input_length":4,"output_length":2,"hash_ids":[1]}
-{"request_id":"c","timestamp":500,"input_length":7,"output_length":2,"hash_ids":[0,2]}
+	want := `{"request_id":"a","timestamp":0,"input_length":8,"output_length":2,"hash_ids":[0,1],"dynago":{"block_size":4}}
+{"request_id":"b","timestamp":0,"input_length":4,"output_length":2,"hash_ids":[1],"dynago":{"block_size":4}}
+{"request_id":"c","timestamp":500,"input_length":7,"output_length":2,"hash_ids":[0,2],"dynago":{"block_size":4}}
 `
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -64,13 +64,13 @@ func TestConvertAgents(t *testing.T) {
 		call("b1", "b", "l", 1650, 900),
 		call("l3", "l", "", 2000, 100),
 	))
-	want := `{"request_id":"l1","session_id":"l","request_kind":"foreground","timestamp":0,"input_length":4,"output_length":2,"hash_ids":[0],"branches":["b1"],"prefix_reset":true}
-{"request_id":"l2","session_id":"l","request_kind":"foreground","timestamp":500,"input_length":4,"output_length":2,"hash_ids":[0],"wait_for":["l1"],"branches":["c1"],"prefix_reset":false,"delay":150,"tool_wait_ms":250,"tool_events":[{"tool_call_id":"t","tool_class":"x","started_at_unix_ms":1150,"ended_at_unix_ms":1300,"duration_ms":150,"status":"succeeded","output_bytes":7},{"tool_call_id":"t","tool_class":"x","started_at_unix_ms":1200,"ended_at_unix_ms":1400,"duration_ms":200,"status":"error","error_type":"exit"}]}
-{"request_id":"c1","session_id":"c","request_kind":"agent","timestamp":620,"input_length":4,"output_length":2,"hash_ids":[0],"wait_for":["l2"],"prefix_reset":true,"delay":20}
-{"request_id":"b1","session_id":"b","request_kind":"background_agent","timestamp":650,"input_length":4,"output_length":2,"hash_ids":[0],"wait_for":["l1"],"prefix_reset":true,"delay":550}
-{"request_id":"c2","session_id":"c","request_kind":"agent","timestamp":750,"input_length":4,"output_length":2,"hash_ids":[0],"wait_for":["c1"],"prefix_reset":false,"delay":50}
-{"request_id":"x","request_kind":"foreground","timestamp":760,"input_length":4,"output_length":2,"hash_ids":[0],"prefix_reset":true}
-{"request_id":"l3","session_id":"l","request_kind":"foreground","timestamp":1000,"input_length":4,"output_length":2,"hash_ids":[0],"wait_for":["l2","c2"],"prefix_reset":false,"delay":200}
+	want := `{"request_id":"l1","session_id":"l","request_kind":"foreground","timestamp":0,"input_length":4,"output_length":2,"hash_ids":[0],"branches":["b1"],"prefix_reset":true,"dynago":{"block_size":4}}
+{"request_id":"l2","session_id":"l","request_kind":"foreground","timestamp":500,"input_length":4,"output_length":2,"hash_ids":[0],"wait_for":["l1"],"branches":["c1"],"prefix_reset":false,"delay":150,"tool_wait_ms":250,"tool_events":[{"tool_call_id":"t","tool_class":"x","started_at_unix_ms":1150,"ended_at_unix_ms":1300,"duration_ms":150,"status":"succeeded","output_bytes":7},{"tool_call_id":"t","tool_class":"x","started_at_unix_ms":1200,"ended_at_unix_ms":1400,"duration_ms":200,"status":"error","error_type":"exit"}],"dynago":{"block_size":4}}
+{"request_id":"c1","session_id":"c","request_kind":"agent","timestamp":620,"input_length":4,"output_length":2,"hash_ids":[0],"wait_for":["l2"],"prefix_reset":true,"delay":20,"dynago":{"block_size":4}}
+{"request_id":"b1","session_id":"b","request_kind":"background_agent","timestamp":650,"input_length":4,"output_length":2,"hash_ids":[0],"wait_for":["l1"],"prefix_reset":true,"delay":550,"dynago":{"block_size":4}}
+{"request_id":"c2","session_id":"c","request_kind":"agent","timestamp":750,"input_length":4,"output_length":2,"hash_ids":[0],"wait_for":["c1"],"prefix_reset":false,"delay":50,"dynago":{"block_size":4}}
+{"request_id":"x","request_kind":"foreground","timestamp":760,"input_length":4,"output_length":2,"hash_ids":[0],"prefix_reset":true,"dynago":{"block_size":4}}
+{"request_id":"l3","session_id":"l","request_kind":"foreground","timestamp":1000,"input_length":4,"output_length":2,"hash_ids":[0],"wait_for":["l2","c2"],"prefix_reset":false,"delay":200,"dynago":{"block_size":4}}
 `
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"iter"
@@ -31,11 +32,71 @@ type row struct {
 	StrictPriority uint32 `json:"strict_priority"`
 	PolicyClass    string `json:"policy_class"`
 
-	NVExt jsontext.Value `json:"nvext"` // ours: as the client of the request sent it
+	// Ours: what the client of the request sent, and what is known where a row was made
+	// of a recording.
+	NVExt  jsontext.Value `json:"nvext"`
+	Dynago *known         `json:"dynago"`
 
 	// Of agentic traces.
 	WaitFor    []string `json:"wait_for"`
 	ToolWaitMS *float64 `json:"tool_wait_ms"`
+}
+
+// known is what a recording tells of a request that Mooncake traces have no field for.
+type known struct {
+	// BlockSize is how many tokens an id stands for, and a KV block of the engine had.
+	BlockSize *int64 `json:"block_size,omitzero"`
+	// AnswerTokens is with how many tokens of its answer the next prompt goes on. They
+	// lie behind the prompt in its last block, if that is not full, and then in those
+	// that these are the ids of.
+	AnswerTokens *int64   `json:"answer_tokens,omitzero"`
+	AnswerIDs    []uint64 `json:"answer_hash_ids,omitempty"`
+}
+
+// rows makes requests of rows, one after the other.
+type rows struct {
+	options   *ReadOptions
+	blockSize int // 0 before the first row
+	n         int
+}
+
+// size returns how many tokens an id of a row stands for. All rows agree on it.
+func (s *rows) size(l *line[row]) (int, error) {
+	told := int64(0)
+	if k := l.row.Dynago; k != nil && k.BlockSize != nil {
+		if told = *k.BlockSize; told < 1 || told > maxBlockSize {
+			return 0, l.fault("dynago.block_size", "got %d, want 1 to %d", told, maxBlockSize)
+		}
+		s.options.tell(int(told), 0)
+	}
+	if s.blockSize == 0 {
+		s.blockSize = cmp.Or(s.options.BlockSize, int(told), DefaultBlockSize)
+	}
+	if told != 0 && told != int64(s.blockSize) {
+		return 0, l.fault("dynago.block_size", "got %d, and it was %d before", told, s.blockSize)
+	}
+	return s.blockSize, nil
+}
+
+// answer returns the answer of a row whose prompt is so long.
+func (s *rows) answer(l *line[row], input, output int) (Text, error) {
+	own := answer(s.n, max(output, 1))
+	if l.row.Dynago == nil || l.row.Dynago.AnswerTokens == nil {
+		return own, nil
+	}
+	again, err := l.length("dynago.answer_tokens", l.row.Dynago.AnswerTokens)
+	switch {
+	case err != nil:
+		return nil, err
+	case again > own.Len():
+		return nil, l.fault("dynago.answer_tokens", "got %d, and the answer has %d", again, own.Len())
+	}
+	ids := slices.Concat(*l.row.HashIDs, l.row.Dynago.AnswerIDs)
+	if want := (input + again + s.blockSize - 1) / s.blockSize; len(ids) != want {
+		return nil, l.fault("dynago.answer_hash_ids", "got %d ids behind %d of the prompt, and %d tokens are %d blocks of %d",
+			len(l.row.Dynago.AnswerIDs), len(*l.row.HashIDs), input+again, want, s.blockSize)
+	}
+	return append(blocks(ids, s.blockSize, input+again).between(input, input+again), own.between(again, own.Len())...), nil
 }
 
 // length returns a number of tokens.
@@ -61,9 +122,13 @@ func (l *line[T]) time(field string, ms *float64) (time.Duration, error) {
 	return d, nil
 }
 
-// lower makes the n-th row a request that comes at its timestamp. An engine
-// gives at least one token, so that a row without output asks for one.
-func lower(l *line[row], n, blockSize int) (r Request, err error) {
+// next makes a row a request that comes at its timestamp. An engine gives at least
+// one token, so that a row without output asks for one.
+func (s *rows) next(l *line[row]) (r Request, err error) {
+	blockSize, err := s.size(l)
+	if err != nil {
+		return Request{}, err
+	}
 	at, err := l.time("timestamp", first(l.row.Timestamp, l.row.CreatedTime))
 	if err != nil {
 		return Request{}, err
@@ -86,13 +151,18 @@ func lower(l *line[row], n, blockSize int) (r Request, err error) {
 	case int64(input) > room:
 		return Request{}, l.fault("input_length", "got %d tokens, and %d ids of %d tokens are %d", input, len(ids), blockSize, room)
 	}
+	said, err := s.answer(l, input, output)
+	if err != nil {
+		return Request{}, err
+	}
 	id := l.row.RequestID
 	if id == "" {
-		id = strconv.Itoa(n)
+		id = strconv.Itoa(s.n)
 	}
+	s.n++
 	r = Request{
 		ID: id, Session: l.row.SessionID, At: at,
-		Prompt: blocks(ids, blockSize, input), Answer: answer(n, max(output, 1)),
+		Prompt: blocks(ids, blockSize, input), Answer: said,
 		Priority: float64(l.row.Priority), StrictPriority: l.row.StrictPriority, Class: l.row.PolicyClass,
 	}
 	return r, l.asks("nvext", l.row.NVExt, &r)
@@ -145,14 +215,13 @@ func continued(last *Request, text Text) Text {
 func readRows(o ReadOptions, source io.Reader, join func(last, r *Request)) iter.Seq2[Request, error] {
 	return func(yield func(Request, error) bool) {
 		sessions := map[string]*Request{}
-		seen := names{}
-		n := 0
+		seen, made := names{}, rows{options: &o}
 		for l, err := range lines[row](source) {
 			if err != nil {
 				yield(Request{}, err)
 				return
 			}
-			r, err := lower(l, n, o.blockSize())
+			r, err := made.next(l)
 			if err == nil {
 				err = seen.check(l, r.ID)
 			}
@@ -175,7 +244,6 @@ func readRows(o ReadOptions, source io.Reader, join func(last, r *Request)) iter
 				sessions[r.Session] = &kept
 				r.Prompt = slices.Clip(r.Prompt)
 			}
-			n++
 			if !yield(r, nil) {
 				return
 			}
@@ -213,11 +281,11 @@ func follow(l *line[row], r, last *Request) error {
 func readAgentic(o ReadOptions, sources []io.Reader) iter.Seq2[Request, error] {
 	return func(yield func(Request, error) bool) {
 		var requests []Request
-		seen := names{}
+		seen, made := names{}, rows{options: &o}
 		for l, err := range lines[row](sources[0]) {
 			var r Request
 			if err == nil {
-				r, err = lower(l, len(requests), o.blockSize())
+				r, err = made.next(l)
 			}
 			if err == nil && l.row.RequestID == "" {
 				err = l.fault("request_id", "missing")

@@ -67,17 +67,43 @@ type ReadOptions struct {
 	// AppliedComputeAgentic share.
 	Prefix Prefix
 	Seed   uint64 // of what is drawn
+
+	told *Workload // what the trace says beside its requests; or nil
+}
+
+// Workload is a trace as a whole, with what it says of where it was recorded.
+type Workload struct {
+	Requests []Request
+	// BlockSize is how many tokens a KV block had of the engines that served them; 0
+	// where the trace does not say.
+	BlockSize int
+	// Skipped is how many recorded requests have no hashes, so that nobody can replay
+	// them.
+	Skipped int
+}
+
+// ReadAll is [Read] to the end of the trace.
+func ReadAll(f Format, o ReadOptions, sources ...io.Reader) (Workload, error) {
+	var w Workload
+	o.told = &w
+	for r, err := range Read(f, o, sources...) {
+		if err != nil {
+			return Workload{}, err
+		}
+		w.Requests = append(w.Requests, r)
+	}
+	return w, nil
+}
+
+// tell notes what a trace says of the engines that it was recorded of.
+func (o *ReadOptions) tell(blockSize, skipped int) {
+	if o.told != nil {
+		o.told.BlockSize, o.told.Skipped = blockSize, skipped
+	}
 }
 
 // DefaultBlockSize is the block size of the Mooncake traces.
 const DefaultBlockSize = 512
-
-func (o *ReadOptions) blockSize() int {
-	if o.BlockSize == 0 {
-		return DefaultBlockSize
-	}
-	return o.BlockSize
-}
 
 // What a row may say is bounded, so that no sum of it overflows.
 const (

@@ -274,6 +274,11 @@ func TestReadFaults(t *testing.T) {
 		{trace.Mooncake, row(`{"hash_ids": [1], "output_length": 1, "nvext": {"cache_control": {"ttl": "soon"}}}`), []string{"line 2: nvext.cache_control.ttl", "soon"}},
 		{trace.Mooncake, row(`{"hash_ids": [1], "output_length": 1, "nvext": {"retention": {"ranges": [{"message": 0, "priority": 1}]}}}`), []string{"line 2: nvext.retention.ranges[0].message", "start and end"}},
 		{trace.Mooncake, row(`{"hash_ids": [1], "output_length": 1, "nvext": {"agent_hints": {"next_request_in": "-1s"}}}`), []string{"line 2: nvext.agent_hints.next_request_in", `"-1s"`}},
+		{trace.Mooncake, row(`{"hash_ids": [1], "output_length": 1, "dynago": {"block_size": 16}}`), []string{"line 2: dynago.block_size", "16", "512 before"}},
+		{trace.Mooncake, `{"hash_ids": [1], "output_length": 1, "dynago": {"block_size": 0}}`, []string{"line 1: dynago.block_size: got 0, want 1 to"}},
+		{trace.Mooncake, row(`{"hash_ids": [1], "output_length": 1, "dynago": {"answer_tokens": 2, "answer_hash_ids": [2]}}`), []string{"line 2: dynago.answer_tokens", "2", "has 1"}},
+		{trace.Mooncake, row(`{"hash_ids": [1], "output_length": 1, "dynago": {"answer_tokens": -1}}`), []string{"line 2: dynago.answer_tokens", "-1"}},
+		{trace.Mooncake, row(`{"hash_ids": [1], "output_length": 3, "dynago": {"answer_tokens": 2}}`), []string{"line 2: dynago.answer_hash_ids: got 0 ids behind 1", "514 tokens are 2 blocks of 512"}},
 		{trace.AgenticMooncake, row(``), []string{"line 1", "request_id: missing"}},
 		{trace.AgenticMooncake, `{"request_id": "a", "hash_ids": [1], "output_length": 1, "wait_for": ["b"]}`, []string{`"a" waits for "b"`}},
 		{

@@ -86,6 +86,7 @@ type call struct {
 	Request
 	start, end int64
 	output     int            // tokens, which may be none
+	repeated   int            // with how many of its tokens the prompt behind it goes on
 	nvext      jsontext.Value // as the row has it
 	reuse      reuse
 	tools      []*use // whose results its prompt has
@@ -119,11 +120,12 @@ type recording struct {
 // each other as those did.
 func readRecords(o ReadOptions, sources []io.Reader) iter.Seq2[Request, error] {
 	return func(yield func(Request, error) bool) {
-		_, requests, err := recorded(o, sources)
+		rec, requests, err := recorded(o, sources)
 		if err != nil {
 			yield(Request{}, err)
 			return
 		}
+		o.tell(int(rec.blockSize), rec.skipped)
 		for _, r := range requests {
 			if !yield(r, nil) {
 				return
