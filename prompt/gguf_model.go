@@ -1,7 +1,6 @@
 package prompt
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/dynago/dynago/engine/tiny/gguf"
 	"github.com/dynago/dynago/tokenizer"
 )
 
@@ -56,18 +56,18 @@ var ggufSplits = func() map[string]ggufSplit {
 
 // ggufModel is the vocabulary of a GGUF file.
 type ggufModel struct {
-	gguf
+	gguf.Metadata
 	tokens []string
 	kinds  []float64
 }
 
 // loadGGUF makes a tokenizer of a file, and settings of what it says of the model.
-func loadGGUF(g gguf) (c *settings, t *tokenizer.Tokenizer, kind string, err error) {
-	m := &ggufModel{gguf: g}
-	if m.tokens, err = listOf[string](g, "tokenizer.ggml.tokens"); err != nil {
+func loadGGUF(g gguf.Metadata) (c *settings, t *tokenizer.Tokenizer, kind string, err error) {
+	m := &ggufModel{Metadata: g}
+	if m.tokens, err = g.Texts("tokenizer.ggml.tokens"); err != nil {
 		return nil, nil, "", err
 	}
-	if m.kinds, err = listOf[float64](g, "tokenizer.ggml.token_type"); err != nil {
+	if m.kinds, err = g.Numbers("tokenizer.ggml.token_type"); err != nil {
 		return nil, nil, "", err
 	}
 	switch n := len(m.tokens); {
@@ -78,11 +78,11 @@ func loadGGUF(g gguf) (c *settings, t *tokenizer.Tokenizer, kind string, err err
 	case m.kinds != nil && len(m.kinds) != n:
 		return nil, nil, "", fmt.Errorf("tokenizer.ggml.token_type: %d kinds for %d tokens: want as many", len(m.kinds), n)
 	}
-	name := m.text("tokenizer.ggml.model")
+	name := m.Text("tokenizer.ggml.model")
 	kind = "GGUF " + name
 	switch name {
 	case "gpt2":
-		kind += ", split as " + m.text("tokenizer.ggml.pre")
+		kind += ", split as " + m.Text("tokenizer.ggml.pre")
 		t, err = m.loadBytes()
 	case "llama", "t5":
 		t, err = m.loadPieces(name)
@@ -97,32 +97,9 @@ func loadGGUF(g gguf) (c *settings, t *tokenizer.Tokenizer, kind string, err err
 	return m.settings(), t, kind, nil
 }
 
-// listOf returns the list of a key; of one that is absent, none.
-func listOf[T any](g gguf, key string) ([]T, error) {
-	v, ok := g[key]
-	l, right := v.([]T)
-	if ok && !right {
-		return nil, fmt.Errorf("%s: want a list of %T", key, *new(T))
-	}
-	return l, nil
-}
-
-func (g gguf) text(key string) string {
-	s, _ := g[key].(string)
-	return s
-}
-
-// flag returns a boolean, which is otherwise as given.
-func (g gguf) flag(key string, otherwise bool) bool {
-	if b, ok := g[key].(bool); ok {
-		return b
-	}
-	return otherwise
-}
-
 // id returns the id of a token by its role, if it is one of the vocabulary.
 func (m *ggufModel) id(role string) (uint32, bool) {
-	f, ok := m.gguf["tokenizer.ggml."+role+"_token_id"].(float64)
+	f, ok := m.Number("tokenizer.ggml." + role + "_token_id")
 	return uint32(f), ok && f >= 0 && f < float64(len(m.tokens))
 }
 
@@ -138,15 +115,15 @@ func (m *ggufModel) settings() *settings {
 			c.eosIDs = append(c.eosIDs, id)
 		}
 	}
-	if n, ok := m.gguf[m.text("general.architecture")+".context_length"].(float64); ok && n > 0 && n < immense {
+	if n, ok := m.Number(m.Text("general.architecture") + ".context_length"); ok && n > 0 && n < immense {
 		c.contextLength = int(n)
 	}
 	const key = "tokenizer.chat_template"
-	if text := m.text(key); text != "" {
+	if text := m.Text(key); text != "" {
 		c.templates["default"] = text
-		for _, name := range slices.Sorted(maps.Keys(m.gguf)) {
-			if rest, ok := strings.CutPrefix(name, key+"."); ok && m.text(name) != "" {
-				c.templates[rest] = m.text(name)
+		for _, name := range slices.Sorted(maps.Keys(m.Metadata)) {
+			if rest, ok := strings.CutPrefix(name, key+"."); ok && m.Text(name) != "" {
+				c.templates[rest] = m.Text(name)
 			}
 		}
 	}
@@ -175,10 +152,10 @@ func (m *ggufModel) added() []tokenizer.AddedToken {
 // around puts the beginning and the end around a text, as the file says.
 func (m *ggufModel) around(t *tokenizer.Tokenizer, begin, end bool, last string) *tokenizer.Tokenizer {
 	var before, after []uint32
-	if id, ok := m.id("bos"); ok && m.flag("tokenizer.ggml.add_bos_token", begin) {
+	if id, ok := m.id("bos"); ok && m.Flag("tokenizer.ggml.add_bos_token", begin) {
 		before = []uint32{id}
 	}
-	if id, ok := m.id(last); ok && m.flag("tokenizer.ggml.add_eos_token", end) {
+	if id, ok := m.id(last); ok && m.Flag("tokenizer.ggml.add_eos_token", end) {
 		after = []uint32{id}
 	}
 	return t.WithAround(before, after)
@@ -186,12 +163,12 @@ func (m *ggufModel) around(t *tokenizer.Tokenizer, begin, end bool, last string)
 
 // loadBytes reads a vocabulary of bytes with its merges.
 func (m *ggufModel) loadBytes() (*tokenizer.Tokenizer, error) {
-	pre := m.text("tokenizer.ggml.pre")
+	pre := m.Text("tokenizer.ggml.pre")
 	split, ok := ggufSplits[pre]
 	if !ok {
 		return nil, fmt.Errorf("tokenizer.ggml.pre: %q: how text is cut is known for %s: want tokenizer.json of the same model", pre, strings.Join(slices.Sorted(maps.Keys(ggufSplits)), ", "))
 	}
-	merges, err := listOf[string](m.gguf, "tokenizer.ggml.merges")
+	merges, err := m.Texts("tokenizer.ggml.merges")
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +195,7 @@ func (m *ggufModel) loadBytes() (*tokenizer.Tokenizer, error) {
 
 // loadPieces puts a vocabulary of SentencePiece back in that library's form.
 func (m *ggufModel) loadPieces(name string) (*tokenizer.Tokenizer, error) {
-	scores, err := listOf[float64](m.gguf, "tokenizer.ggml.scores")
+	scores, err := m.Numbers("tokenizer.ggml.scores")
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +222,7 @@ func (m *ggufModel) loadPieces(name string) (*tokenizer.Tokenizer, error) {
 	trainer = protowire.AppendVarint(protowire.AppendTag(trainer, 35, protowire.VarintType), protowire.EncodeBool(fallback))
 	model = protowire.AppendBytes(protowire.AppendTag(model, 2, protowire.BytesType), trainer)
 
-	charsmap, err := listOf[float64](m.gguf, "tokenizer.ggml.precompiled_charsmap")
+	charsmap, err := m.Numbers("tokenizer.ggml.precompiled_charsmap")
 	if err != nil {
 		return nil, err
 	}
@@ -257,8 +234,8 @@ func (m *ggufModel) loadPieces(name string) (*tokenizer.Tokenizer, error) {
 		normalizer = protowire.AppendBytes(protowire.AppendTag(normalizer, 2, protowire.BytesType), b)
 	}
 	for number, flag := range map[protowire.Number]bool{
-		3: m.flag("tokenizer.ggml.add_space_prefix", true),
-		4: m.flag("tokenizer.ggml.remove_extra_whitespaces", removeBlanks),
+		3: m.Flag("tokenizer.ggml.add_space_prefix", true),
+		4: m.Flag("tokenizer.ggml.remove_extra_whitespaces", removeBlanks),
 	} {
 		normalizer = protowire.AppendVarint(protowire.AppendTag(normalizer, number, protowire.VarintType), protowire.EncodeBool(flag))
 	}
@@ -300,26 +277,4 @@ func (m *ggufModel) loadWords() (*tokenizer.Tokenizer, error) {
 		last = "seperator" // as llama.cpp spells it
 	}
 	return m.around(t, true, true, last), nil
-}
-
-// ggufFile returns the GGUF file that is the model: the one that the path names,
-// or that of a folder without a vocabulary of its own. Of a model in parts it is
-// the first, which has the metadata.
-func (s *Snapshot) ggufFile() (string, error) {
-	if s.file != "" {
-		if isGGUF(s.file) {
-			return s.file, nil
-		}
-		return "", nil
-	}
-	if slices.ContainsFunc(s.names, func(name string) bool { return loaderOf(name) != nil }) {
-		return "", nil
-	}
-	files := slices.DeleteFunc(s.ending(".gguf"), func(name string) bool {
-		return strings.Contains(name, "-of-") && !strings.Contains(name, "-00001-of-") || strings.HasPrefix(name, "mmproj")
-	})
-	if len(files) > 1 {
-		return "", fmt.Errorf("%s: want the path of the one to take", strings.Join(files, ", "))
-	}
-	return cmp.Or(append(files, "")...), nil
 }

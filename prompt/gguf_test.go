@@ -192,7 +192,7 @@ func TestGGUFErrors(t *testing.T) {
 		"tokenizer.ggml.tokens: want the vocabulary, and there is none":            gguf(),
 		`tokenizer.ggml.model: "rwkv": want gpt2, llama, t5 or bert`:               gguf(pair{"tokenizer.ggml.model", "rwkv"}, pair{"tokenizer.ggml.tokens", []string{"a"}}),
 		`tokenizer.ggml.pre: "viking": how text is cut is known for chatglm-bpe, `: byteLevel("viking"),
-		"tokenizer.ggml.tokens: want a list of string":                             gguf(pair{"tokenizer.ggml.tokens", "a"}),
+		"tokenizer.ggml.tokens: want a list of texts":                              gguf(pair{"tokenizer.ggml.tokens", "a"}),
 		"tokenizer.ggml.token_type: 2 kinds for 1 tokens: want as many":            gguf(pair{"tokenizer.ggml.tokens", []string{"a"}}, pair{"tokenizer.ggml.token_type", []int32{1, 1}}),
 		"tokenizer.ggml.scores: 0 scores for 1 tokens: want as many":               gguf(pair{"tokenizer.ggml.model", "llama"}, pair{"tokenizer.ggml.tokens", []string{"a"}}),
 		`tokenizer.ggml.tokens[1]: "a" is also [0]: want each token once`:          gguf(pair{"tokenizer.ggml.model", "gpt2"}, pair{"tokenizer.ggml.pre", "gpt2"}, pair{"tokenizer.ggml.tokens", []string{"a", "a"}}),
