@@ -7,13 +7,14 @@ import (
 
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/kvcache"
+	"github.com/dynago/dynago/kvcache/carry"
 )
 
 // below is what lies below the device of a core: tiers, what is on its way between
 // them, and the one stream of events that all of them make.
 type below struct {
 	registry *kvcache.Registry
-	carrier  *kvcache.Carrier
+	carrier  carrier
 	events   *kvcache.Consolidator
 	device   *kvcache.Tier
 	lower    []*kvcache.Tier
@@ -25,15 +26,24 @@ type below struct {
 
 	// contents are the tokens of all blocks on any tier, if the core reports.
 	contents map[kv.SeqHash]Store
+
+	bytes *Bytes // or nil
+}
+
+// carrier carries out what a registry wants to move: in virtual time, or really.
+type carrier interface {
+	Advance(now time.Duration)
+	Next() (at time.Duration, ok bool)
 }
 
 // run is blocks of the device that follow each other.
 type run []kvcache.Ref
 
 // newBelow returns the tiers of the arguments, over a device. A disk of an earlier
-// life goes on.
-func newBelow(a *Args, device *kvcache.Pool, s *Shared, disk *kvcache.Tier) *below {
+// life goes on. Where blocks have bytes, these are really moved.
+func newBelow(a *Args, device *kvcache.Pool, s *Shared, disk *kvcache.Tier, bytes *Bytes) *below {
 	b := &below{
+		bytes:  bytes,
 		device: kvcache.NewTier(kv.TierDevice, device), shared: s, loads: map[kvcache.LoadID]*request{},
 		events: kvcache.NewConsolidator(kvcache.ConsolidatorConfig{Batches: 1}), // who reads them keeps them
 	}
@@ -55,7 +65,7 @@ func newBelow(a *Args, device *kvcache.Pool, s *Shared, disk *kvcache.Tier) *bel
 	cfg := kvcache.Config{
 		Device: b.device, Host: tiers[kv.TierHost], Disk: tiers[kv.TierDisk], Shared: tiers[kv.TierShared],
 		BlockBytes: a.BlockBytes(), Ways: a.ways(), MinPriority: uint8(a.OffloadMinPriority),
-		NoReadThrough: !a.ReadThrough, Zero: time.Unix(0, 0),
+		NoReadThrough: !a.ReadThrough, Zero: bytes.start(),
 	}
 	if a.DiskFilter {
 		cfg.DiskFilter = kvcache.NewFrequencyFilter(0)
@@ -64,7 +74,7 @@ func newBelow(a *Args, device *kvcache.Pool, s *Shared, disk *kvcache.Tier) *bel
 	if b.registry, err = kvcache.NewRegistry(cfg); err != nil {
 		panic(fmt.Sprintf("mock: tiers of valid arguments: %v", err))
 	}
-	b.carrier = kvcache.NewCarrier(b.registry)
+	b.carrier = bytes.carrier(b.registry)
 	for _, t := range tiers {
 		if t == nil {
 			continue
@@ -79,6 +89,9 @@ func newBelow(a *Args, device *kvcache.Pool, s *Shared, disk *kvcache.Tier) *bel
 
 // end lets go of everything that others have too.
 func (b *below) end(now time.Duration) {
+	if c, ok := b.carrier.(*carry.Carrier); ok {
+		c.Close() // before slots that it writes are given to others
+	}
 	b.registry.Abandon(now)
 	for _, t := range b.lower {
 		t.Ignore(b.events)
@@ -100,7 +113,7 @@ func (c *Core) Restart(now time.Duration) *Core {
 
 // next returns a core like this one, with nothing in it.
 func (c *Core) next(s *Shared, disk *kvcache.Tier) *Core {
-	next := newCore(c.args, s, disk)
+	next := newCore(c.args, s, disk, c.bytes)
 	next.reports = c.reports
 	return next
 }
@@ -115,6 +128,7 @@ func (c *Core) Close(now time.Duration) {
 		c.drop(r)
 	}
 	c.below.end(max(now, c.end))
+	c.below.remember()
 }
 
 // advance lets everything happen that has happened below until now. What the last

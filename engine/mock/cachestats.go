@@ -5,6 +5,7 @@ import (
 
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/kvcache"
+	"github.com/dynago/dynago/kvcache/carry"
 )
 
 // CacheStats says what a core's caches have done. Counters never decrease.
@@ -26,6 +27,8 @@ type CacheStats struct {
 	Prefetch kvcache.PrefetchStats
 	// Ways are those between the tiers: what was written down and loaded up.
 	Ways []kvcache.WayStats
+	// Carried says what went wrong with bytes on these ways, in this life of the core.
+	Carried carry.Counts
 }
 
 // TierStats says what one tier has done.
@@ -66,6 +69,9 @@ func (c *Core) CacheStats() CacheStats {
 			s.Tiers[kv.TierShared].Shared = shared.store != nil && registry.Tier(kv.TierShared) == shared.store
 		}
 		s.Loads, s.Prefetch, s.Ways = c.below.registry.LoadStats(), c.below.registry.PrefetchStats(), c.below.registry.Ways()
+		if real, ok := c.below.carrier.(*carry.Carrier); ok {
+			s.Carried = real.Counts()
+		}
 	}
 	return s
 }

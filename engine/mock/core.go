@@ -22,6 +22,7 @@ type Core struct {
 	pool    *kvcache.Pool  // the device
 	local   []kv.LocalHash // content of its published blocks, by slot; nil if there is more below
 	below   *below         // or nil
+	bytes   *Bytes         // or nil
 	asked   bool           // somebody has asked something of the cache
 	stats   CacheStats     // as far as it is counted here
 	counted time.Duration  // how far pins are
@@ -189,13 +190,14 @@ type request struct {
 func (r *request) length() int { return len(r.Prompt) + len(r.out) }
 
 // NewCore returns an idle core. The arguments must be valid.
-func NewCore(a Args) *Core { return newCore(a, nil, nil) }
+func NewCore(a Args) *Core { return newCore(a, nil, nil, nil) }
 
-// newCore returns a core that has some of its tiers from elsewhere, or nil.
-func newCore(a Args, s *Shared, disk *kvcache.Tier) *Core {
-	c := &Core{args: a, timing: a.timing(), pool: kvcache.NewPool(a.pool(kv.TierDevice))}
+// newCore returns a core that has some of its tiers from elsewhere, or nil, and
+// blocks that have bytes, or nil.
+func newCore(a Args, s *Shared, disk *kvcache.Tier, bytes *Bytes) *Core {
+	c := &Core{args: a, bytes: bytes, timing: a.timing(), pool: kvcache.NewPool(a.pool(kv.TierDevice))}
 	if a.tiered() {
-		c.below = newBelow(&c.args, c.pool, s, disk)
+		c.below = newBelow(&c.args, c.pool, s, disk, bytes)
 	} else {
 		c.local = make([]kv.LocalHash, a.NumGPUBlocks)
 	}

@@ -61,13 +61,18 @@ func (e *Engine) Retain(_ context.Context, u engine.RetentionUpdate) (updated in
 }
 
 // Prefetch implements [engine.Prefetcher]. If no rank is named it is the first one.
-func (e *Engine) Prefetch(_ context.Context, q engine.PrefetchRequest) (state engine.PrefetchState, err error) {
+func (e *Engine) Prefetch(ctx context.Context, q engine.PrefetchRequest) (state engine.PrefetchState, err error) {
 	if q.Target > kv.TierHost {
 		return state, engine.Errorf(engine.InvalidArgument, "prefetch to the %s tier, want %s or %s", q.Target, kv.TierDevice, kv.TierHost)
 	}
 	number := uint32(0)
 	if q.Rank != nil {
 		number = *q.Rank
+	}
+	if int(number) < len(e.rank) && len(q.Hashes) > 0 {
+		e.rank[number].lookFor(ctx, q.Hashes)
+	} else if int(number) < len(e.rank) {
+		e.rank[number].look(ctx, q.TokenIDs, q.Namespace)
 	}
 	err = e.ask(&number, func(r *rank, now time.Duration) {
 		p := kvcache.PrefetchRequest{Hashes: q.Hashes, Target: q.Target}

@@ -69,10 +69,11 @@ func (c *Core) park(r *request, found int, sequence []kv.SeqHash) beginning {
 	return parked
 }
 
-// worthLoading says whether a load takes no longer than computing would.
+// worthLoading says whether a load takes no longer than computing would. Where that
+// is not imitated it does not.
 func (c *Core) worthLoading(reach kvcache.Reach, found int) bool {
-	if c.args.LoadBias == 0 {
-		return false
+	if c.args.LoadBias == 0 || c.bytes != nil {
+		return c.args.LoadBias > 0
 	}
 	size := c.args.BlockSize
 	tokens, before := reach.Blocks*size, found*size

@@ -60,6 +60,9 @@ type Config struct {
 	// Kind what errors call the engine then; "" is "mock".
 	Computer Computer
 	Kind     string
+	// Bytes is what really lies in the blocks of each rank that a Computer computes, or
+	// nil: then they stay where they are.
+	Bytes []*Bytes
 	// Clock is the real one if nil.
 	Clock Clock
 	// Shared is what the engine's caches share with others, or nil. All that share
@@ -109,7 +112,7 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-func newEngine(cfg Config) (*Engine, error) {
+func newEngine(cfg Config) (_ *Engine, err error) {
 	if cfg.Args == (Args{}) {
 		cfg.Args = DefaultArgs()
 	}
@@ -150,8 +153,10 @@ func newEngine(cfg Config) (*Engine, error) {
 			wake:    make(chan struct{}, 1),
 			halt:    make(chan struct{}, 1),
 			mu:      &sync.Mutex{},
-			core:    cfg.Shared.NewCore(cfg.Args),
 			streams: make(map[*stream]struct{}),
+		}
+		if r.core, err = r.newCore(i); err != nil {
+			return nil, err
 		}
 		if cfg.Shared != nil {
 			r.mu = &cfg.Shared.mu

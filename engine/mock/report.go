@@ -49,9 +49,10 @@ func (c *Core) Forget(now time.Duration) bool {
 	var s *Shared
 	if c.below != nil {
 		c.below.end(max(now, c.end))
+		c.bytes.forgetDisk()
 		s = c.below.shared
 	}
-	fresh := newCore(c.args, s, nil)
+	fresh := newCore(c.args, s, nil, c.bytes)
 	if c.below != nil {
 		fresh.below.contents = c.below.contents // of what is shared, and still there
 	}

@@ -55,7 +55,7 @@ func (s *Shared) Generation() (n uint64) {
 
 // NewCore returns an idle core that shares s, which may be nil: then what would be
 // shared is its own. The arguments must be valid.
-func (s *Shared) NewCore(a Args) *Core { return newCore(a, s, nil) }
+func (s *Shared) NewCore(a Args) *Core { return newCore(a, s, nil, nil) }
 
 func (s *Shared) join(e *Engine) {
 	if s != nil {

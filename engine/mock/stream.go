@@ -105,6 +105,7 @@ func (e *Engine) submit(ctx context.Context, r *engine.Request) (*stream, error)
 	if err := e.leg(ctx, s, &q); err != nil {
 		return nil, err
 	}
+	s.rank.look(ctx, q.Prompt, q.Namespace)
 	e.expireKept()
 	if err := s.rank.submit(s, q); err != nil {
 		return nil, err

@@ -67,6 +67,7 @@ var plan = []room{
 	{name: "kvindex/indextest", floor: 1, sees: []string{"kvindex"}, seenBy: []string{}},
 	{name: "kvindex/positional", floor: 1, sees: []string{"kvindex"}, seenBy: []string{"bench/index"}, never: noIO},
 	{name: "kvcache", floor: 1, never: noHTTP},
+	{name: "kvcache/carry", floor: 1, sees: []string{"kvcache", "kvcache/store"}, seenBy: []string{"engine/mock", "engine/tiny"}, never: noHTTP},
 	{name: "kvcache/extent", floor: 1, seenBy: []string{"kvcache/disk", "kvcache/memory"}, never: noIO},
 	{name: "kvcache/store", floor: 1, never: noIO},
 	{name: "kvcache/storetest", floor: 1, sees: []string{"kvcache/store"}, seenBy: []string{}},
