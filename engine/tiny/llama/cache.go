@@ -1,0 +1,90 @@
+package llama
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Cache holds the keys and values of blocks of positions, for all layers of a
+// model, and the scratch memory of a pass.
+//
+// One Forward at a time may run on a cache. Meanwhile the bytes of blocks that
+// are not among those of its spans may be read and written.
+type Cache struct {
+	model     *Model
+	data      []float32
+	blocks    int
+	blockSize int // positions
+	stride    int // floats of a block
+	tile      tile
+}
+
+// NewCache returns a cache of so many blocks of blockSize positions each. All of
+// its memory is allocated here: Forward needs none. It panics if either number
+// is below 1.
+func (m *Model) NewCache(blocks, blockSize int) *Cache {
+	if blocks < 1 || blockSize < 1 {
+		panic(fmt.Sprintf("llama: a cache of %d blocks of %d positions", blocks, blockSize))
+	}
+	c := &Cache{
+		model: m, blocks: blocks, blockSize: blockSize,
+		stride: m.BlockBytes(blockSize) / 4,
+	}
+	c.data = make([]float32, blocks*c.stride)
+	c.tile = newTile(m, min(m.cfg.Context, blocks*blockSize), blockSize)
+	return c
+}
+
+// BlockBytes returns how many bytes a block of blockSize positions takes.
+func (m *Model) BlockBytes(blockSize int) int {
+	return 4 * m.cfg.Layers * 2 * m.cfg.KVHeads * m.cfg.HeadSize * blockSize
+}
+
+// Blocks returns how many blocks the cache has, and BlockSize how many positions
+// each of them.
+func (c *Cache) Blocks() int    { return c.blocks }
+func (c *Cache) BlockSize() int { return c.blockSize }
+
+// Block returns the bytes of one block, of all layers, as they lie in memory:
+// what is copied to another tier or another process whose Layout is the same.
+// They are the cache's own. It panics if there is no such block.
+//
+// In a block lie for each layer the keys of each head, transposed (a row for each
+// number of a head, a column for each position), and then the values of each
+// head (a row for each position).
+func (c *Cache) Block(slot int) []byte {
+	b := c.data[slot*c.stride:][:c.stride]
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(b))), 4*len(b))
+}
+
+// Layout is a fingerprint of what the bytes of a block mean: architecture and
+// version, layers, KV heads and their size, element type, block size, and the
+// hash of the model. Blocks of caches that have the same one may be exchanged.
+func (c *Cache) Layout() string {
+	m := &c.model.cfg
+	return fmt.Sprintf("llama.1/%dx%dx%d/%s/%d/%s", m.Layers, m.KVHeads, m.HeadSize, native(), c.blockSize, c.model.hash)
+}
+
+// keys returns the keys of a KV head in a block: HeadSize rows of blockSize.
+func (c *Cache) keys(block int32, layer, head int) []float32 {
+	n := c.model.cfg.HeadSize * c.blockSize
+	return c.data[int(block)*c.stride+(layer*2*c.model.cfg.KVHeads+head)*n:][:n]
+}
+
+// values returns the values of a KV head in a block: blockSize rows of HeadSize.
+func (c *Cache) values(block int32, layer, head int) []float32 {
+	n := c.model.cfg.HeadSize * c.blockSize
+	return c.data[int(block)*c.stride+((layer*2+1)*c.model.cfg.KVHeads+head)*n:][:n]
+}
+
+// store writes the key and the value of one position of a layer.
+func (c *Cache) store(block int32, offset, layer int, key, value []float32) {
+	size := c.model.cfg.HeadSize
+	for h := range c.model.cfg.KVHeads {
+		keys := c.keys(block, layer, h)
+		for i, x := range key[h*size:][:size] {
+			keys[i*c.blockSize+offset] = x
+		}
+		copy(c.values(block, layer, h)[offset*size:][:size], value[h*size:])
+	}
+}

@@ -1,0 +1,170 @@
+package llama
+
+import "math"
+
+// kernels are the loops that take all of the time. All sets of them give the
+// same bits: each product and each sum is rounded to float32 on its own, and the
+// terms of a sum are added in the order given here. The plain set is that of
+// every platform and the definition of the others.
+type kernels struct {
+	name string
+
+	// mulAdd adds a·b to c: Σ over i of a[r][i]·b[i][j] to c[r][j], in the order
+	// of i, for rows r, depth terms and columns j. The rows of each matrix are so
+	// many floats apart.
+	mulAdd func(c []float32, cs int, a []float32, as int, b []float32, bs int, rows, depth, columns int)
+
+	// mulAdd8 does the same for one row and one panel of Q8_0.
+	mulAdd8 func(c *[panel]float32, a []float32, bytes []int8, scales []float32)
+
+	// widen writes a strip of Q8_0 as floats.
+	widen func(dst []float32, bytes []int8, scales []float32)
+
+	// exps replaces each x by exp(x-most) and returns their sum: eight sums, of
+	// the terms whose index has the same remainder, added in pairs.
+	exps func(x []float32, most float32) float32
+
+	// swiglu replaces each gate by silu(gate)·up.
+	swiglu func(gate, up []float32)
+}
+
+var plain = kernels{
+	name:    "plain",
+	mulAdd:  plainMulAdd,
+	mulAdd8: plainMulAdd8,
+	widen:   plainWiden,
+	exps:    plainExps,
+	swiglu:  plainSwiglu,
+}
+
+// The conversions to float32 in these loops are what keeps a compiler from
+// fusing a multiplication with the addition that follows.
+
+func plainMulAdd(c []float32, cs int, a []float32, as int, b []float32, bs int, rows, depth, columns int) {
+	for r := range rows {
+		x := a[r*as:][:depth]
+		y := c[r*cs:][:columns]
+		j := 0
+		for ; j+8 <= columns; j += 8 {
+			s := (*[8]float32)(y[j:])
+			s0, s1, s2, s3, s4, s5, s6, s7 := s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]
+			at := j
+			for _, x := range x {
+				w := (*[8]float32)(b[at:])
+				s0 += float32(x * w[0])
+				s1 += float32(x * w[1])
+				s2 += float32(x * w[2])
+				s3 += float32(x * w[3])
+				s4 += float32(x * w[4])
+				s5 += float32(x * w[5])
+				s6 += float32(x * w[6])
+				s7 += float32(x * w[7])
+				at += bs
+			}
+			s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7] = s0, s1, s2, s3, s4, s5, s6, s7
+		}
+		for ; j < columns; j++ {
+			sum := y[j]
+			for i, x := range x {
+				sum += float32(x * b[i*bs+j])
+			}
+			y[j] = sum
+		}
+	}
+}
+
+func plainMulAdd8(c *[panel]float32, a []float32, bytes []int8, scales []float32) {
+	var wide [q8Values * panel]float32
+	for i := 0; i < len(a); i += q8Values {
+		plainWiden(wide[:], bytes[i*panel:], scales[i/q8Values*panel:])
+		plainMulAdd(c[:], panel, a[i:], 0, wide[:], panel, 1, q8Values, panel)
+	}
+}
+
+func plainWiden(dst []float32, bytes []int8, scales []float32) {
+	for ; len(dst) > 0; dst, bytes, scales = dst[q8Values*panel:], bytes[q8Values*panel:], scales[panel:] {
+		d := (*[panel]float32)(scales)
+		for i := 0; i < q8Values*panel; i += panel {
+			to, q := (*[panel]float32)(dst[i:]), (*[panel]int8)(bytes[i:])
+			for j := range to {
+				to[j] = d[j] * float32(q[j])
+			}
+		}
+	}
+}
+
+func plainExps(x []float32, most float32) float32 {
+	var sums [8]float32
+	for i, v := range x {
+		e := exp(v - most)
+		x[i] = e
+		sums[i%8] += e
+	}
+	return pairs(&sums)
+}
+
+// pairs adds eight sums as a vector does that is folded in halves.
+func pairs(s *[8]float32) float32 {
+	return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]))
+}
+
+func plainSwiglu(gate, up []float32) {
+	up = up[:len(gate)]
+	for i, g := range gate {
+		gate[i] = g / (1 + exp(-g)) * up[i]
+	}
+}
+
+// exp returns e to the x to within two units of the last place; x is taken to be
+// at least -87 and at most 88, which keeps the result a normal number.
+func exp(x float32) float32 {
+	if x < expLeast {
+		x = expLeast
+	}
+	if x > expMost {
+		x = expMost
+	}
+	// x = n·ln 2 + r. Adding 1.5·2^23 leaves n in the lowest bits.
+	t := float32(x*expLog2) + expRound
+	n := t - expRound
+	r := x - float32(n*expLn2High)
+	r -= float32(n * expLn2Low)
+	p := float32(1.0 / 5040)
+	p = float32(p*r) + 1.0/720
+	p = float32(p*r) + 1.0/120
+	p = float32(p*r) + 1.0/24
+	p = float32(p*r) + 1.0/6
+	p = float32(p*r) + 0.5
+	p = float32(p*r) + 1
+	p = float32(p*r) + 1
+	return math.Float32frombits(math.Float32bits(p) + math.Float32bits(t)<<23)
+}
+
+const (
+	expLeast   = -87
+	expMost    = 88
+	expLog2    = 1.44269504088896341
+	expRound   = 3 << 22
+	expLn2High = 355.0 / 512 // nine bits: its product with n is exact
+	expLn2Low  = 0.693147180559945309417 - expLn2High
+)
+
+// normalize writes x over its root mean square, times the weights.
+func normalize(y, x, weights []float32, eps float32) {
+	y, weights = y[:len(x)], weights[:len(x)]
+	var sums [8]float32
+	i := 0
+	for ; i+8 <= len(x); i += 8 {
+		v := (*[8]float32)(x[i:])
+		for j, v := range v {
+			sums[j] += float32(v * v)
+		}
+	}
+	for ; i < len(x); i++ {
+		sums[i%8] += float32(x[i] * x[i])
+	}
+	scale := 1 / float32(math.Sqrt(float64(pairs(&sums)/float32(len(x))+eps)))
+	for i, v := range x {
+		y[i] = float32(v*scale) * weights[i]
+	}
+}

@@ -1,0 +1,3 @@
+package llama
+
+var fastest = &plain
