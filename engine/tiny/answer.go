@@ -1,0 +1,106 @@
+package tiny
+
+import (
+	"math"
+	"strings"
+	"sync"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/engine/tiny/sample"
+)
+
+// answer is what becomes of one request. The goroutine of its rank makes it, and the
+// consumer of its stream asks how likely its tokens were.
+type answer struct {
+	r       *engine.Request
+	sampler *sample.Sampler
+	ends    []uint32 // held back until there are MinTokens
+	given   int
+	next    uint32 // chosen, and not yet given
+
+	mu       sync.Mutex
+	logprobs []engine.Logprob
+	prompt   []engine.Logprob
+}
+
+// Begin implements [mock.Computer].
+func (e computer) Begin(r *engine.Request) (mock.Answer, error) {
+	if r.KV.Namespace.LoRA != "" {
+		return nil, engine.Errorf(engine.Unsupported, "adapters are not available on the tiny engine")
+	}
+	if r.Format != nil && r.Format.Kind != chat.FormatText {
+		return nil, engine.Errorf(engine.Unsupported, "guided output (%s) is not available on the tiny engine", r.Format.Kind)
+	}
+	vocab := e.model.Config().Vocab
+	defaults := sample.Default()
+	defaults.Seed = seedOf(r.ID)
+	p, err := defaults.With(&r.Sampling, vocab)
+	if err != nil {
+		return nil, err
+	}
+	a := &answer{r: r, sampler: sample.New(p, r.TokenIDs, vocab), ends: r.Stop.Ends()}
+	if r.PromptLogprobs != nil && len(r.TokenIDs) > 0 {
+		a.prompt = make([]engine.Logprob, len(r.TokenIDs))
+		a.prompt[0] = engine.Logprob{ID: r.TokenIDs[0], Logprob: math.NaN()}
+	}
+	return a, nil
+}
+
+// seedOf makes a seed for a request without one, of its name: the choices of a prompt
+// differ, and the attempts at one choice do not.
+func seedOf(id string) uint64 {
+	h := uint64(14695981039346656037) // FNV-1a
+	for _, b := range []byte(id[:max(0, strings.LastIndexByte(id, '-'))]) {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	return h
+}
+
+// tellsPrompt says whether the likelihoods of the prompt are still to be told: then the
+// logits of all its tokens are wanted.
+func (a *answer) tellsPrompt() bool { return a.prompt != nil && a.given == 0 }
+
+// hear notes how likely the prompt's token at a position was, by the logits of the
+// token before it.
+func (a *answer) hear(position int, logits []float32) {
+	if a.tellsPrompt() && position < len(a.prompt) {
+		a.prompt[position] = sample.Logprob(logits, a.r.TokenIDs[position], *a.r.PromptLogprobs)
+	}
+}
+
+// choose chooses the token that follows the one of the logits.
+func (a *answer) choose(position int, logits []float32) (err error) {
+	step := sample.Step{Logits: logits, Position: position}
+	if a.given < a.r.Stop.MinTokens {
+		step.Hold = a.ends
+	}
+	if a.next, err = a.sampler.Next(step); err != nil {
+		return engine.Errorf(engine.Internal, "token %d of the answer: %v", a.given, err)
+	}
+	if k := a.r.Logprobs; k != nil {
+		lp := sample.Logprob(logits, a.next, *k)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.logprobs = append(a.logprobs, lp)
+	}
+	return nil
+}
+
+// Next implements [mock.Generator].
+func (a *answer) Next() uint32 {
+	a.sampler.Accept(a.next)
+	a.given++
+	return a.next
+}
+
+// Logprob implements [mock.Answer].
+func (a *answer) Logprob(i int) engine.Logprob {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.logprobs[i]
+}
+
+// PromptLogprobs implements [mock.Answer].
+func (a *answer) PromptLogprobs() []engine.Logprob { return a.prompt }

@@ -1,0 +1,18 @@
+package tiny
+
+import (
+	"slices"
+
+	"github.com/dynago/dynago/engine"
+)
+
+// computer is the engine as its shell sees it.
+type computer struct{ *Engine }
+
+// Card implements [mock.Computer].
+func (e computer) Card(c *engine.Card) {
+	c.Engine = "tiny"
+	c.Device = engine.DeviceCPU
+	c.Disagg.Layout = e.ranks[0].cache.Layout()
+	c.Features = slices.DeleteFunc(c.Features, func(f engine.Feature) bool { return f == engine.FeatureLoRA })
+}
