@@ -35,7 +35,9 @@ type traced struct {
 	agent *trace.AgentContext // nil: nobody has said which
 	asked *nvext.Ext          // what changes where the call runs, or what stays cached
 	of    []pipeline.Traced
-	each  int // choices of one request
+	// results are the ids of calls of tools whose results the agent brings.
+	results []string
+	each    int // choices of one request
 
 	calls   []trace.ToolCall
 	choices []trace.Choice // that have ended
@@ -51,7 +53,7 @@ func (j *job) traced(sources nvext.Sources) *traced {
 	if j.beside.identity.Chain != "" {
 		t.agent = agentContext(&j.beside.identity, sources)
 		if len(j.call.requests) > 0 {
-			t.agent.InputTrigger = trigger(j.call.requests[0])
+			t.agent.InputTrigger, t.results = trigger(j.call.requests[0]), results(j.call.requests[0])
 		}
 	}
 	return t
@@ -89,6 +91,23 @@ func trigger(r *chat.Request) string {
 		return "tool_result"
 	}
 	return "other"
+}
+
+// results returns the ids of calls whose results stand behind the last turn of the
+// assistant, as the client knows them.
+func results(r *chat.Request) (ids []string) {
+	begin := len(r.Turns)
+	for begin > 0 && r.Turns[begin-1].Role != chat.RoleAssistant {
+		begin--
+	}
+	for _, turn := range r.Turns[begin:] {
+		for i := range turn.Blocks {
+			if result := turn.Blocks[i].Result; result != nil && result.ID != "" {
+				ids = append(ids, result.ID)
+			}
+		}
+	}
+	return ids
 }
 
 // steering returns what of an extension a replay has to say as well; nil: nothing.
@@ -199,6 +218,7 @@ func (t *traced) row(r *record, now time.Time) *trace.Record {
 		Worker: worker(first, n), Replay: t.replay(), Finish: t.finish(r), Dynago: &room.dynago,
 	}
 	r.placed(&room.dynago)
+	room.dynago.ToolResults = t.results
 	if r.x.correlation != r.x.id {
 		row.XRequestID = r.x.correlation
 	}

@@ -173,6 +173,7 @@ func (d *Dynago) append(o *object) {
 	o.word(`"session":`, d.Session)
 	o.count(`"reused_tokens":`, d.ReusedTokens)
 	o.count(`"last_tokens":`, d.LastTokens)
+	o.words(`"tool_results":`, d.ToolResults)
 	o.raw(`"decision":`, d.Decision)
 	o.close()
 }
@@ -270,6 +271,22 @@ func (o *object) word(name, value string) {
 	if value != "" {
 		o.text(name, value)
 	}
+}
+
+// words is a list of texts; an empty one is left out.
+func (o *object) words(name string, values []string) {
+	if len(values) == 0 {
+		return
+	}
+	o.name(name)
+	o.b = append(o.b, '[')
+	for i, value := range values {
+		if i > 0 {
+			o.b = append(o.b, ',')
+		}
+		o.b = quote(o.b, value)
+	}
+	o.b = append(o.b, ']')
 }
 
 func (o *object) uint(name string, n uint64) {

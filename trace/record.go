@@ -236,6 +236,9 @@ type Dynago struct {
 	// what this prompt begins with.
 	ReusedTokens *uint64 `json:"reused_tokens,omitzero"`
 	LastTokens   *uint64 `json:"last_tokens,omitzero"`
+	// ToolResults are the ids of the calls whose results are new in this prompt: those
+	// behind the last turn of the assistant.
+	ToolResults []string `json:"tool_results,omitempty"`
 	// Decision is the entry of the journal of routing decisions, where one is kept.
 	Decision jsontext.Value `json:"decision,omitzero"`
 }

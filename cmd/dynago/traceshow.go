@@ -170,6 +170,9 @@ func chainLine(c *tree.Chain, kind string) string {
 
 func turnNode(t *tree.Turn, i int) *node {
 	n := &node{lines: []string{turnLine(t, i), placed(t.Request)}}
+	if len(t.Unasked) > 0 {
+		n.lines = append(n.lines, "brings "+count(len(t.Unasked), "result")+" for which no turn that was recorded has asked")
+	}
 	// Tools and agents are told in the order in which they began.
 	tools := t.Tools
 	for _, child := range t.Children {
@@ -225,6 +228,8 @@ func toolLine(u *tree.Tool) string {
 	switch {
 	case u.Running():
 		return name + "  begun, and no end was told"
+	case u.Inferred() && u.Answered != nil:
+		return name + "  ≤ " + short(u.Duration) + ", until its result came"
 	case u.Inferred() && u.Duration > 0 && u.Chain.ID != "":
 		return name + "  ≤ " + short(u.Duration) + ", until the next turn"
 	case u.Inferred():
@@ -400,6 +405,7 @@ type (
 		Agent   *trace.AgentContext `json:"agent_context,omitzero"`
 		Request *trace.Request      `json:"request"`
 		Tools   []shownTool         `json:"tools,omitempty"`
+		Unasked []string            `json:"unasked_results,omitempty"`
 		Agents  []shownChain        `json:"agents,omitempty"`
 	}
 	shownTool struct {
@@ -411,6 +417,7 @@ type (
 		Running  bool     `json:"running,omitzero"`
 		Failed   bool     `json:"failed,omitzero"`
 		Status   string   `json:"status,omitzero"`
+		Answered string   `json:"answered_by,omitzero"` // id of the request that brings the result
 	}
 )
 
@@ -444,7 +451,7 @@ func shownTurns(turns []*tree.Turn) []shownTurn {
 	for _, t := range turns {
 		s := shownTurn{
 			Start: instant(t.Start), End: instant(t.End), Ending: tree.Ending(t.Request), Placed: placed(t.Request),
-			Agent: t.Agent, Request: t.Request, Tools: shownTools(t.Tools),
+			Agent: t.Agent, Request: t.Request, Tools: shownTools(t.Tools), Unasked: t.Unasked,
 		}
 		if t.Agent != nil {
 			s.Trigger = t.Agent.InputTrigger
@@ -469,6 +476,9 @@ func shownTools(tools []*tree.Tool) []shownTool {
 		}
 		if u.Record != nil {
 			s.Status = u.Record.Tool.Status
+		}
+		if u.Answered != nil {
+			s.Answered = u.Answered.Request.RequestID
 		}
 		list = append(list, s)
 	}

@@ -98,6 +98,15 @@ const (
 	askParis   = `"messages":[{"role":"user","content":"Which rivers cross Paris?"}]`
 )
 
+// brings checks which results of tools are new in a prompt.
+func brings(ids ...string) func(*testing.T, *trace.Request) {
+	return func(t *testing.T, r *trace.Request) {
+		if !slices.Equal(r.Dynago.ToolResults, ids) {
+			t.Errorf("results of %q, want of %q", r.Dynago.ToolResults, ids)
+		}
+	}
+}
+
 // Each call of each API has one row, which says who has asked, and how it ended.
 func TestTraceRows(t *testing.T) {
 	p, rows := traced(t, "--kserve-rest")
@@ -158,6 +167,12 @@ func TestTraceRows(t *testing.T) {
 			// The metadata is of another kind.
 			header: []string{"thread-id", "codex", "x-codex-turn-metadata", `{"request_kind":"turn"}`},
 			agent:  &trace.AgentContext{SessionID: "codex", InputTrigger: "tool_result"},
+			check:  brings("c1"),
+		},
+		{
+			name: "results of nobody", path: "/v1/chat/completions", endpoint: "chat_completions",
+			body:  `"messages":[{"role":"user","content":"x"},{"role":"assistant","tool_calls":[{"id":"c1","type":"function","function":{"name":"sky","arguments":"{}"}}]},{"role":"tool","tool_call_id":"c1","content":"blue"}]`,
+			check: brings(),
 		},
 		{
 			name: "something else", path: "/v1/chat/completions", body: `"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y"}]`, endpoint: "chat_completions",
@@ -196,7 +211,12 @@ func TestTraceRows(t *testing.T) {
 		},
 		{
 			name: "responses with a result", path: "/v1/responses", body: `"input":[{"type":"function_call","call_id":"c","name":"sky","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"blue"}],"stream":true`, header: []string{"x-dynamo-session-id", "s"}, endpoint: "responses", stream: true,
-			agent: &trace.AgentContext{SessionID: "s", InputTrigger: "tool_result"},
+			agent: &trace.AgentContext{SessionID: "s", InputTrigger: "tool_result"}, check: brings("c"),
+		},
+		{
+			name: "responses with results, old and new, and a word of the user", path: "/v1/responses", header: []string{"x-dynamo-session-id", "s"}, endpoint: "responses",
+			body:  `"input":[{"type":"function_call","call_id":"c","name":"sky","arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"blue"},{"type":"function_call","call_id":"d","name":"sky","arguments":"{}"},{"type":"function_call","call_id":"e","name":"sea","arguments":"{}"},{"type":"function_call_output","call_id":"e","output":"grey"},{"type":"function_call_output","call_id":"d","output":"blue"},{"role":"user","content":"so?"}]`,
+			agent: &trace.AgentContext{SessionID: "s", InputTrigger: "user_message"}, check: brings("e", "d"),
 		},
 		{
 			name: "responses after a call", path: "/v1/responses", body: `"input":[{"role":"user","content":"x"},{"type":"function_call","call_id":"c","name":"sky","arguments":"{}"}]`, header: []string{"x-dynamo-session-id", "s"}, endpoint: "responses",
@@ -210,7 +230,12 @@ func TestTraceRows(t *testing.T) {
 		{
 			name: "messages with a result", path: "/v1/messages", endpoint: "anthropic_messages",
 			body:   `"max_tokens":30,"messages":[{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"sky","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"blue"},{"type":"text","text":"so?"}]}]`,
-			header: []string{"x-claude-code-session-id", "root"}, agent: &trace.AgentContext{SessionID: "root", InputTrigger: "tool_result"},
+			header: []string{"x-claude-code-session-id", "root"}, agent: &trace.AgentContext{SessionID: "root", InputTrigger: "tool_result"}, check: brings("c"),
+		},
+		{
+			name: "messages with a note behind a result", path: "/v1/messages", endpoint: "anthropic_messages",
+			body:   `"max_tokens":30,"messages":[{"role":"user","content":"x"},{"role":"assistant","content":[{"type":"tool_use","id":"c","name":"sky","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"c","content":"blue"}]},{"role":"system","content":"Be brief."}]`,
+			header: []string{"x-claude-code-session-id", "root"}, agent: &trace.AgentContext{SessionID: "root", InputTrigger: "tool_result"}, check: brings("c"),
 		},
 		{
 			name: "KServe", path: "/v2/models/dynago%2Fdemo/infer", endpoint: "completions",

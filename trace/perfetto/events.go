@@ -196,7 +196,7 @@ func inferredArgs(a args, u *tree.Tool) {
 	a["tool_call_index"], a["choice_index"] = u.Call.Index, u.Call.Choice
 	a["tool_class"] = cmp.Or(u.Class, "unknown-tool")
 	a["started_at_unix_ms"] = inMS(u.Start)
-	next := u.Turn.Next
+	next := cmp.Or(u.Answered, u.Turn.Next)
 	if u.Duration == 0 {
 		a["duration_unknown"] = true
 		if next != nil {

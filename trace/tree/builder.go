@@ -123,9 +123,11 @@ func (b *Builder) Tree() *Tree {
 		}
 		c.sortTurns()
 	}
-	b.addTools()
+	asked := b.asked()
+	b.addTools(asked)
 	for _, c := range b.order {
 		c.infer()
+		c.answer(asked)
 		byStart(c.Tools)
 		for _, turn := range c.Turns {
 			byStart(turn.Tools)

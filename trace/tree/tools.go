@@ -10,16 +10,8 @@ import (
 // key names a use of a tool.
 type key struct{ chain, id string }
 
-// addTools makes uses of the records of tools, and hands each to the turn that has
-// asked for it.
-func (b *Builder) addTools() {
-	slices.SortStableFunc(b.tools, func(x, y *trace.Record) int {
-		order := cmp.Compare(x.EventTime, y.EventTime)
-		if order == 0 && x.EventType != y.EventType {
-			order = cmp.Compare(rank(x), rank(y))
-		}
-		return order
-	})
+// asked returns the turns that have asked for tools.
+func (b *Builder) asked() map[key]*Turn {
 	asked := map[key]*Turn{}
 	for _, c := range b.order {
 		for _, t := range c.Turns {
@@ -30,11 +22,28 @@ func (b *Builder) addTools() {
 			}
 		}
 	}
+	return asked
+}
+
+// addTools makes uses of the records of tools, and hands each to the turn that has
+// asked for it.
+func (b *Builder) addTools(asked map[key]*Turn) {
+	slices.SortStableFunc(b.tools, func(x, y *trace.Record) int {
+		order := cmp.Compare(x.EventTime, y.EventTime)
+		if order == 0 && x.EventType != y.EventType {
+			order = cmp.Compare(rank(x), rank(y))
+		}
+		return order
+	})
 	begun := map[key][]*trace.Record{}
 	add := func(r, start *trace.Record) {
 		c := b.chains[r.Agent.Chain()]
 		u := &Tool{ID: r.Tool.ID, Class: r.Tool.Class, Chain: c, Record: r}
-		u.measure(start)
+		var begun *uint64
+		if start != nil {
+			begun = &start.EventTime
+		}
+		u.measure(begun)
 		if u.Turn = asked[key{c.ID, u.ID}]; u.Turn == nil {
 			u.Turn = c.during(u.Start)
 		}
@@ -77,8 +86,9 @@ func rank(r *trace.Record) int {
 	return 1
 }
 
-// measure says when a tool ran. Start is the record of its start, or nil.
-func (u *Tool) measure(start *trace.Record) {
+// measure says when a tool ran. Begun is when its start was told, in unix milliseconds,
+// or nil.
+func (u *Tool) measure(begun *uint64) {
 	r := u.Record
 	end := moment(r.EventTime)
 	u.Start = end
@@ -97,8 +107,8 @@ func (u *Tool) measure(start *trace.Record) {
 			end = moment(*r.Tool.Ended)
 		}
 		u.Start, u.Duration = end.Add(-took), took
-	case start != nil:
-		u.Start = moment(start.EventTime)
+	case begun != nil:
+		u.Start = moment(*begun)
 		u.Duration = max(0, end.Sub(u.Start))
 	}
 }
@@ -138,5 +148,39 @@ func (c *Chain) infer() {
 			}
 			t.Tools = append(t.Tools, u)
 		}
+	}
+}
+
+// answer finds the turns that bring the results of tools: of several that do, as those
+// of a harness that tries again, the first counts.
+func (c *Chain) answer(asked map[key]*Turn) {
+	if c.ID == "" {
+		return
+	}
+	answers := map[string]*Turn{}
+	for _, t := range c.Turns {
+		if t.Request.Dynago == nil {
+			continue
+		}
+		for _, id := range t.Request.Dynago.ToolResults {
+			switch {
+			case asked[key{c.ID, id}] == nil:
+				t.Unasked = append(t.Unasked, id)
+			case answers[id] == nil:
+				answers[id] = t
+			}
+		}
+	}
+	note := func(tools []*Tool) {
+		for _, u := range tools {
+			u.Answered = answers[u.ID]
+			if u.Inferred() && u.Answered != nil {
+				u.Duration = max(0, u.Answered.Start.Sub(u.Start))
+			}
+		}
+	}
+	note(c.Tools)
+	for _, t := range c.Turns {
+		note(t.Tools)
 	}
 }

@@ -84,6 +84,7 @@ type Stats struct {
 
 	chains   map[string]*ChainTotals
 	requests map[uint64]struct{} // hashes of ids
+	begun    map[key]uint64      // when tools began that have not ended, in unix milliseconds
 }
 
 // Add counts a record.
@@ -91,10 +92,15 @@ func (s *Stats) Add(r *trace.Record) {
 	switch {
 	case r.EventType == trace.RequestEnd && r.Request != nil:
 		s.addRequest(r)
+	case r.EventType == trace.ToolStart && r.Tool != nil && r.Agent != nil:
+		if s.begun == nil {
+			s.begun = map[key]uint64{}
+		}
+		s.begun[key{r.Agent.Chain(), r.Tool.ID}] = r.EventTime
 	case (r.EventType == trace.ToolEnd || r.EventType == trace.ToolError) && r.Tool != nil && r.Agent != nil:
 		var u Tool
 		u.Record = r
-		u.measure(nil)
+		u.measure(s.start(r))
 		for _, t := range []*Totals{&s.Totals, &s.chain(r.Agent).Totals} {
 			t.ToolEvents++
 			if u.Failed() {
@@ -105,6 +111,18 @@ func (s *Stats) Add(r *trace.Record) {
 			}
 		}
 	}
+}
+
+// start returns when the tool of which a record tells the end has begun, or nil where
+// nothing has told that before.
+func (s *Stats) start(r *trace.Record) *uint64 {
+	k := key{r.Agent.Chain(), r.Tool.ID}
+	at, told := s.begun[k]
+	if !told {
+		return nil
+	}
+	delete(s.begun, k)
+	return &at
 }
 
 func (s *Stats) addRequest(r *trace.Record) {

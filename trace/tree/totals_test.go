@@ -35,6 +35,8 @@ func TestTotals(t *testing.T) {
 		event(trace.ToolStart, "s", "t", 100, nil),
 		event(trace.ToolEnd, "s", "t", 180, func(t *trace.Tool) { t.Duration = new(80.0) }),
 		event(trace.ToolError, "s", "u", 200, nil),
+		event(trace.ToolStart, "s", "v", 210, nil), event(trace.ToolStart, "kid", "v", 215, nil),
+		event(trace.ToolEnd, "s", "v", 240, nil), event(trace.ToolEnd, "s", "v", 290, nil), // the second one began, who knows when
 	} {
 		s.Add(r)
 	}
@@ -60,11 +62,13 @@ func TestTotals(t *testing.T) {
 		{"output", s.Output, uint64(31)},
 		{"output of the lead", lead.Output, uint64(27)},
 		{"tool calls", s.ToolCalls, 1},
-		{"tool events", s.ToolEvents, 2},
+		{"tool events", s.ToolEvents, 4},
 		{"tool errors", lead.ToolErrors, 1},
 		{"pauses", s.Pause.N, 1},
 		{"pause", lead.Pause.Percentile(50), 200.0},
 		{"tool time", lead.Tool.Max, 80.0},
+		{"tool time from a start", lead.Tool.Min, 30.0},
+		{"tools with a time", s.Tool.N, 2},
 		{"first token", s.TTFT.Max, 40.0},
 		{"largest prompt", s.Size.Max, 100.0},
 		{"span", s.Last.Sub(s.First).Milliseconds(), int64(350)},

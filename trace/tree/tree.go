@@ -60,7 +60,10 @@ type Turn struct {
 	Start, End time.Time
 	Tools      []*Tool  // that it has asked for, in the order in which they begin
 	Children   []*Chain // that began in it
-	Next       *Turn    // of its chain
+	// Unasked are the ids of calls whose results it brings, and for which no turn of its
+	// chain has asked.
+	Unasked []string
+	Next    *Turn // of its chain
 }
 
 // Tool is one use of a tool.
@@ -71,10 +74,12 @@ type Tool struct {
 	Start     time.Time
 	// Duration is 0 where nobody knows it.
 	Duration time.Duration
+	// Answered is the turn that brings its result; nil where no record says so.
+	Answered *Turn
 	// Record is what its harness has told of it when it ended, or, if it is not known to
 	// have ended, when it began. It is nil for a tool that nobody has told of: Call is
 	// then what the answer of Turn has asked for, and the tool is supposed to have run
-	// until the next turn began.
+	// until Answered began, or else the next turn.
 	Record *trace.Record
 	Call   *trace.ToolCall
 }

@@ -3,6 +3,7 @@ package tree_test
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -37,6 +38,12 @@ func turn(id, chain, parent string, at, took int, calls ...string) *trace.Record
 	return r
 }
 
+// bringing adds the results of tools to a turn.
+func bringing(r *trace.Record, ids ...string) *trace.Record {
+	r.Request.Dynago = &trace.Dynago{ToolResults: ids}
+	return r
+}
+
 func event(kind, chain, id string, at int, change func(*trace.Tool)) *trace.Record {
 	r := &trace.Record{
 		Schema: trace.Schema, EventType: kind, EventTime: uint64(epoch + at), Source: trace.SourceHarness,
@@ -52,26 +59,32 @@ func event(kind, chain, id string, at int, change func(*trace.Tool)) *trace.Reco
 func draw(t *tree.Tree) string {
 	var b strings.Builder
 	since := func(at time.Time) int64 { return at.UnixMilli() - epoch }
-	tool := func(in string, u *tree.Tool) {
-		fmt.Fprintf(&b, "%s- %s %s@%d+%v", in, u.ID, u.Class, since(u.Start), u.Duration)
-		for name, is := range map[string]bool{" inferred": u.Inferred(), " running": u.Running(), " failed": u.Failed()} {
-			if is {
+	flags := func(all map[string]bool) {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			if all[name] {
 				b.WriteString(name)
 			}
+		}
+	}
+	tool := func(in string, u *tree.Tool) {
+		fmt.Fprintf(&b, "%s- %s %s@%d+%v", in, u.ID, u.Class, since(u.Start), u.Duration)
+		flags(map[string]bool{" inferred": u.Inferred(), " running": u.Running(), " failed": u.Failed()})
+		if u.Answered != nil {
+			fmt.Fprintf(&b, " answered by %s", u.Answered.Request.RequestID)
 		}
 		b.WriteString("\n")
 	}
 	var chain func(in string, c *tree.Chain)
 	chain = func(in string, c *tree.Chain) {
 		fmt.Fprintf(&b, "%s%s", in, cmp.Or(c.ID, "alone"))
-		for name, is := range map[string]bool{" missing": c.Missing, " disputed": c.Disputed, " of " + c.ParentID: c.Parent == nil && c.ParentID != ""} {
-			if is {
-				b.WriteString(name)
-			}
-		}
+		flags(map[string]bool{" missing": c.Missing, " disputed": c.Disputed, " of " + c.ParentID: c.Parent == nil && c.ParentID != ""})
 		b.WriteString("\n")
 		for _, t := range c.Turns {
-			fmt.Fprintf(&b, "%s  %s@%d-%d\n", in, t.Request.RequestID, since(t.Start), since(t.End))
+			fmt.Fprintf(&b, "%s  %s@%d-%d", in, t.Request.RequestID, since(t.Start), since(t.End))
+			if len(t.Unasked) > 0 {
+				fmt.Fprintf(&b, " unasked %s", strings.Join(t.Unasked, " "))
+			}
+			b.WriteString("\n")
 			for _, u := range t.Tools {
 				tool(in+"    ", u)
 			}
@@ -188,6 +201,29 @@ s
     -  last@450+0s inferred
 other
   - t2 x@150+0s
+`},
+		{"results", []*trace.Record{
+			turn("a", "s", "", 0, 100, "t1=bash", "t2=grep", "t3=run", "t4=ls"), turn("title", "s", "", 110, 5), bringing(turn("b", "s", "", 300, 100, "t5=bash"), "t1", "gone"),
+			bringing(turn("c", "s", "", 350, 100), "t2", "t1"), bringing(turn("d", "s", "", 500, 100), "t5", "t1", "t3"),
+			event(trace.ToolEnd, "s", "t3", 150, func(t *trace.Tool) { t.Duration = new(20.0) }),
+			bringing(turn("k", "kid", "s", 600, 1), "t1"), bringing(turn("x", "", "", 0, 1, "t1=bash"), "t1"),
+		}, `
+s
+  a@0-100
+    - t1 bash@100+200ms inferred answered by b
+    - t2 grep@100+250ms inferred answered by c
+    - t4 ls@100+10ms inferred
+    - t3 x@130+20ms answered by d
+  title@110-115
+  b@300-400 unasked gone
+    - t5 bash@400+100ms inferred answered by d
+  c@350-450
+  d@500-600
+    kid
+      k@600-601 unasked t1
+alone
+  x@0-1
+    - t1 bash@1+0s inferred
 `},
 		{"when tools ran", []*trace.Record{
 			turn("a", "s", "", 0, 10),
