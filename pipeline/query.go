@@ -180,12 +180,18 @@ func (j *job) stuck() bool {
 	return pinned(j.request)
 }
 
-// InputOf says what the newest turn of a conversation brings.
+// InputOf says what the newest turn of a conversation brings. In Messages that is the
+// newest one that is not of the system: Claude Code writes notes behind what somebody has
+// said, or a tool.
 func InputOf(r *chat.Request) router.Input {
-	if len(r.Turns) == 0 {
+	turns := r.Turns
+	for r.API == chat.APIMessages && len(turns) > 0 && turns[len(turns)-1].Role == chat.RoleSystem {
+		turns = turns[:len(turns)-1]
+	}
+	if len(turns) == 0 {
 		return router.OtherInput
 	}
-	last := &r.Turns[len(r.Turns)-1]
+	last := &turns[len(turns)-1]
 	switch {
 	case last.Role == chat.RoleTool,
 		last.Role == chat.RoleUser && slices.ContainsFunc(last.Blocks, func(b chat.Block) bool { return b.Kind == chat.ToolResult }):

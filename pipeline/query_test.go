@@ -113,4 +113,21 @@ func TestInputOf(t *testing.T) {
 			t.Errorf("%s: %d", name, got)
 		}
 	}
+	// Claude Code writes notes of the system behind what a request is about.
+	note := turn(chat.RoleSystem, chat.Text)
+	for name, c := range map[string]struct {
+		api   chat.API
+		turns []chat.Turn
+		want  router.Input
+	}{
+		"a note behind a user":    {chat.APIMessages, []chat.Turn{turn(chat.RoleUser, chat.Text), note, note}, router.UserInput},
+		"a note behind a result":  {chat.APIMessages, []chat.Turn{turn(chat.RoleUser, chat.ToolResult), note}, router.ToolInput},
+		"a note behind an answer": {chat.APIMessages, []chat.Turn{turn(chat.RoleAssistant, chat.Text), note}, router.OtherInput},
+		"only a note":             {chat.APIMessages, []chat.Turn{note}, router.OtherInput},
+		"another API":             {chat.APIChat, []chat.Turn{turn(chat.RoleUser, chat.Text), note}, router.OtherInput},
+	} {
+		if got := InputOf(&chat.Request{API: c.api, Turns: c.turns}); got != c.want {
+			t.Errorf("%s: %d", name, got)
+		}
+	}
 }
