@@ -25,6 +25,8 @@ type harness struct {
 	session string // the header that names a conversation
 
 	variant string   // of the harness, where there are several
+	socket  bool     // it asks over a WebSocket
+	errands int      // requests beside each conversation, as for a title
 	thinks  bool     // it asks for thoughts
 	flags   []string // of its server
 
@@ -157,6 +159,43 @@ func (a *agent) say(line, prompt string) string {
 	return out.String()
 }
 
+// interrupt asks, and presses Ctrl-C while the answer comes.
+func (a *agent) interrupt(prompt string) {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), patience)
+	defer cancel()
+	cmd := a.command(ctx, a.h.start, prompt)
+	var out strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		a.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+
+	until(a.t, time.Minute, "the answer has begun", func() bool {
+		if a.h.socket { // of which only the beginning is seen
+			return a.s.running(a.t) > 0
+		}
+		talk := a.conversation(prompt)
+		return len(talk) > 0 && strings.Count(talk[0].text(), "data: ") > 10
+	})
+	if n := a.s.running(a.t); n == 0 {
+		a.t.Error("nothing runs while the answer is being written")
+	}
+	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
+		a.t.Fatal(err)
+	}
+	until(a.t, 5*time.Second, "the worker is free", func() bool { return a.s.running(a.t) == 0 })
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		a.t.Error("it does not end")
+		cancel()
+		<-ended
+	}
+}
+
 var harnesses = []harness{codex, patchingCodex(), openCode, claudeCode, pi}
 
 var pi = harness{
@@ -224,6 +263,15 @@ func patchingCodex() harness {
 	return h
 }
 
+// socketCodex is Codex where it is told that it may speak over a WebSocket.
+func socketCodex() harness {
+	h := codex
+	h.variant, h.socket = "websocket", true
+	const may = "exec -c model_providers.dynago.supports_websockets=true"
+	h.start, h.resume = strings.Replace(h.start, "exec", may, 1), strings.Replace(h.resume, "exec", may, 1)
+	return h
+}
+
 var claudeCode = harness{
 	name: "Claude Code", pkg: "@anthropic-ai/claude-code", program: "claude", api: "/v1/messages", session: "X-Claude-Code-Session-Id", thinks: true,
 	configure: func(a *agent) {
@@ -249,7 +297,7 @@ var claudeCode = harness{
 }
 
 var openCode = harness{
-	name: "OpenCode", pkg: "opencode-ai", program: "opencode", api: "/v1/chat/completions", session: "X-Session-Id",
+	name: "OpenCode", pkg: "opencode-ai", program: "opencode", api: "/v1/chat/completions", session: "X-Session-Id", errands: 1,
 	configure: func(a *agent) {
 		a.save(".config/opencode/opencode.json", a.printed())
 		a.profile = append(a.profile, "export OPENCODE_DISABLE_AUTOUPDATE=1 OPENCODE_DISABLE_MODELS_FETCH=1 OPENCODE_DISABLE_LSP_DOWNLOAD=1")

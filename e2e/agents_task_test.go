@@ -83,10 +83,10 @@ type rule struct {
 const lost = "I am lost here"
 
 // play writes the script of conversations whose steps follow each other by the
-// count of the model's turns.
-func play(t testing.TB, d dialect, talks ...[]step) (file string) {
+// count of the model's turns, behind rules that come before all of them.
+func play(t testing.TB, d dialect, first []rule, talks ...[]step) (file string) {
 	t.Helper()
-	rules := []rule{}
+	rules := append([]rule{}, first...)
 	for _, steps := range talks {
 		for i, s := range steps {
 			w := when{"turn": i, "has_tools": true}
@@ -160,8 +160,8 @@ func delegating(h harness) (lead, sub []step) {
 	lead[0].when = when{"user": askOther}
 	lead = append(lead, step{when{"result": found}, saying{thought: "That is it.", text: relayed}})
 	sub = []step{
-		{when{"user": subtask}, saying{thought: "I list them.", calls: []call{h.run("ls")}}},
-		{when{"result": "greet.py"}, saying{thought: "Two.", text: found + "."}},
+		{when{"user": subtask}, saying{thought: "I count them.", calls: []call{h.run("echo $(ls | wc -l) files")}}},
+		{when{"result": "2 files"}, saying{thought: "Two.", text: found + "."}},
 	}
 	return lead, sub
 }

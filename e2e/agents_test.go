@@ -3,7 +3,6 @@
 package e2e_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"text/tabwriter"
 	"time"
@@ -56,10 +54,7 @@ func TestAgents(t *testing.T) {
 func TestAgentsOfResponses(t *testing.T) {
 	d := dialects[0]
 	t.Run("websocket", func(t *testing.T) {
-		h := codex
-		const may = " -c model_providers.dynago.supports_websockets=true"
-		h.start = strings.Replace(h.start, "exec", "exec"+may, 1)
-		h.resume = strings.Replace(h.resume, "exec", "exec"+may, 1)
+		h := socketCodex()
 		a := runTask(t, h, d)
 		sockets := 0
 		for _, p := range a.wire.all() {
@@ -110,12 +105,15 @@ func serveDialect(t testing.TB, h harness, d dialect, script string, flags ...st
 	return serve(t, append(append(args, d.flags...), flags...)...)
 }
 
-// conversation returns the trips of the conversation that the first request with
-// tools began.
-func (a *agent) conversation() (talk []*trip) {
+// conversation returns the trips of the conversation that began with a request with
+// tools and these words.
+func (a *agent) conversation(words string) (talk []*trip) {
 	id := ""
 	for _, p := range a.wire.all() {
 		if p.path != a.h.api || !strings.Contains(string(p.request), `"tools":[{`) {
+			continue
+		}
+		if id == "" && !strings.Contains(string(p.request), words) {
 			continue
 		}
 		if id == "" {
@@ -151,7 +149,7 @@ func tail(s string, n int) string { return s[max(0, len(s)-n):] }
 func testTask(t *testing.T, h harness, d dialect, flags ...string) []reuse {
 	a := runTask(t, h, d, flags...)
 	a.sound()
-	steps, talk := fixing(h, a.repo), a.conversation()
+	steps, talk := fixing(h, a.repo), a.conversation(ask)
 	if len(talk) != len(steps) {
 		t.Errorf("%d turns, want %d", len(talk), len(steps))
 	}
@@ -164,7 +162,7 @@ func testTask(t *testing.T, h harness, d dialect, flags ...string) []reuse {
 func runTask(t *testing.T, h harness, d dialect, flags ...string) *agent {
 	t.Helper()
 	repo := scratch(t)
-	a := newAgent(t, h, serveDialect(t, h, d, play(t, d, fixing(h, repo)), flags...), repo)
+	a := newAgent(t, h, serveDialect(t, h, d, play(t, d, nil, fixing(h, repo)), flags...), repo)
 	for _, run := range []struct{ line, prompt, want string }{{h.start, ask, answer}, {h.resume, askAgain, again}} {
 		if out := a.say(run.line, run.prompt); !strings.Contains(out, run.want) {
 			t.Errorf("it printed no %q:\n%s", run.want, out)
@@ -180,7 +178,7 @@ func runTask(t *testing.T, h harness, d dialect, flags ...string) *agent {
 func testDelegate(t *testing.T, h harness, d dialect) {
 	repo := scratch(t)
 	lead, sub := delegating(h)
-	a := newAgent(t, h, serveDialect(t, h, d, play(t, d, lead, sub)), repo)
+	a := newAgent(t, h, serveDialect(t, h, d, play(t, d, nil, lead, sub)), repo)
 	if out := a.say(h.start, askOther); !strings.Contains(out, relayed) {
 		t.Errorf("it printed no %q:\n%s", relayed, out)
 	}
@@ -199,7 +197,7 @@ func testDelegate(t *testing.T, h harness, d dialect) {
 func testLook(t *testing.T, h harness, d dialect) {
 	repo := scratch(t)
 	// Some harnesses send what a tool has found as if it were from the user.
-	a := newAgent(t, h, serveDialect(t, h, d, play(t, d, looking(h, repo)), "--image-placeholder"), repo)
+	a := newAgent(t, h, serveDialect(t, h, d, play(t, d, nil, looking(h, repo)), "--image-placeholder"), repo)
 	if h.pictures != nil {
 		h.pictures(a)
 	}
@@ -220,36 +218,7 @@ func testInterrupt(t *testing.T, h harness, d dialect) {
 		Pace: map[string]any{"itl": "20ms"},
 	}}, &rule{Emit: d.write(t, saying{text: "A title"})})
 	a := newAgent(t, h, serveDialect(t, h, d, script, "--http-sse-keep-alive-interval-ms", "5000"), scratch(t))
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := a.command(ctx, h.start, ask)
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	defer cancel()
-
-	until(t, time.Minute, "the answer has begun", func() bool {
-		talk := a.conversation()
-		return len(talk) > 0 && strings.Count(talk[0].text(), "data: ") > 10
-	})
-	if n := a.s.running(t); n == 0 {
-		t.Error("nothing runs while the answer is being written")
-	}
-	if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	until(t, 5*time.Second, "the worker is free", func() bool { return a.s.running(t) == 0 })
-	select {
-	case <-ended:
-	case <-time.After(20 * time.Second):
-		t.Error("it does not end")
-		cancel()
-		<-ended
-	}
+	a.interrupt(ask)
 }
 
 // until waits for a condition.
