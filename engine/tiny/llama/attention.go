@@ -63,13 +63,7 @@ func (m *Model) look(c *Cache, layer, kv int, blocks []int32, l look) {
 	var inverse [attentionRows]float32
 	for i := range l.n {
 		s := t.scores[i*t.positions:][:l.position+l.step*i+1]
-		most := s[0]
-		for _, x := range s {
-			if x > most {
-				most = x
-			}
-		}
-		inverse[i] = 1 / m.kernels.exps(s, most)
+		inverse[i] = 1 / m.kernels.exps(s)
 		clear(l.y[i*l.ys:][:size])
 	}
 	for b, block := range blocks {

@@ -20,9 +20,10 @@ type kernels struct {
 	// widen writes a strip of Q8_0 as floats.
 	widen func(dst []float32, bytes []int8, scales []float32)
 
-	// exps replaces each x by exp(x-most) and returns their sum: eight sums, of
-	// the terms whose index has the same remainder, added in pairs.
-	exps func(x []float32, most float32) float32
+	// exps replaces each x by its exponential over that of the greatest and
+	// returns their sum: eight sums, of the terms whose index has the same
+	// remainder, added in pairs.
+	exps func(x []float32) float32
 
 	// swiglu replaces each gate by silu(gate)·up.
 	swiglu func(gate, up []float32)
@@ -93,7 +94,13 @@ func plainWiden(dst []float32, bytes []int8, scales []float32) {
 	}
 }
 
-func plainExps(x []float32, most float32) float32 {
+func plainExps(x []float32) float32 {
+	most := x[0]
+	for _, v := range x {
+		if v > most {
+			most = v
+		}
+	}
 	var sums [8]float32
 	for i, v := range x {
 		e := exp(v - most)
@@ -129,12 +136,12 @@ func exp(x float32) float32 {
 	n := t - expRound
 	r := x - float32(n*expLn2High)
 	r -= float32(n * expLn2Low)
-	p := float32(1.0 / 5040)
-	p = float32(p*r) + 1.0/720
-	p = float32(p*r) + 1.0/120
-	p = float32(p*r) + 1.0/24
-	p = float32(p*r) + 1.0/6
-	p = float32(p*r) + 0.5
+	p := float32(exp7)
+	p = float32(p*r) + exp6
+	p = float32(p*r) + exp5
+	p = float32(p*r) + exp4
+	p = float32(p*r) + exp3
+	p = float32(p*r) + exp2
 	p = float32(p*r) + 1
 	p = float32(p*r) + 1
 	return math.Float32frombits(math.Float32bits(p) + math.Float32bits(t)<<23)
@@ -147,6 +154,8 @@ const (
 	expRound   = 3 << 22
 	expLn2High = 355.0 / 512 // nine bits: its product with n is exact
 	expLn2Low  = 0.693147180559945309417 - expLn2High
+
+	exp2, exp3, exp4, exp5, exp6, exp7 = 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040
 )
 
 // normalize writes x over its root mean square, times the weights.

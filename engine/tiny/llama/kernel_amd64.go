@@ -1,3 +1,167 @@
 package llama
 
-var fastest = &plain
+import "golang.org/x/sys/cpu"
+
+// fastest is the set of kernels of this machine.
+var fastest = choose(cpu.X86.HasAVX2)
+
+func choose(hasAVX2 bool) *kernels {
+	if hasAVX2 {
+		return &avx2
+	}
+	return &plain
+}
+
+var avx2 = kernels{
+	name:    "avx2",
+	mulAdd:  avx2MulAdd,
+	mulAdd8: avx2MulAdd8,
+	widen:   avx2Widen,
+	exps:    avx2Exps,
+	swiglu:  avx2Swiglu,
+}
+
+// avx2MulAdd covers c with tiles of four rows by 16 columns, two by 16, and one
+// by 32 or 8. Columns that fill no vector are left to the plain loop.
+func avx2MulAdd(c []float32, cs int, a []float32, as int, b []float32, bs int, rows, depth, columns int) {
+	if depth == 0 || rows == 0 || columns == 0 {
+		return
+	}
+	// What the tiles touch, for they check nothing.
+	_ = c[(rows-1)*cs+columns-1]
+	_ = a[(rows-1)*as+depth-1]
+	_ = b[(depth-1)*bs+columns-1]
+
+	r := 0
+	for ; r+4 <= rows; r += 4 {
+		for j := 0; j+16 <= columns; j += 16 {
+			mulAdd4x16(&c[r*cs+j], cs, &a[r*as], as, &b[j], bs, depth)
+		}
+	}
+	if r+2 <= rows {
+		for j := 0; j+16 <= columns; j += 16 {
+			mulAdd2x16(&c[r*cs+j], cs, &a[r*as], as, &b[j], bs, depth)
+		}
+		r += 2
+	}
+	tiled := columns &^ 15
+	if r < rows {
+		j := 0
+		for ; j+32 <= columns; j += 32 {
+			mulAdd1x32(&c[r*cs+j], cs, &a[r*as], as, &b[j], bs, depth)
+		}
+		for ; j < tiled; j += 8 {
+			mulAdd1x8(&c[r*cs+j], cs, &a[r*as], as, &b[j], bs, depth)
+		}
+	}
+	if tiled == columns {
+		return
+	}
+	if tiled+8 <= columns {
+		for r := range rows {
+			mulAdd1x8(&c[r*cs+tiled], cs, &a[r*as], as, &b[tiled], bs, depth)
+		}
+		tiled += 8
+	}
+	if tiled < columns {
+		plainMulAdd(c[tiled:], cs, a, as, b[tiled:], bs, rows, depth, columns-tiled)
+	}
+}
+
+func avx2MulAdd8(c *[panel]float32, a []float32, bytes []int8, scales []float32) {
+	blocks := len(a) / q8Values
+	if blocks == 0 {
+		return
+	}
+	_, _ = bytes[len(a)*panel-1], scales[blocks*panel-1]
+	mulAddQ8(&c[0], &a[0], blocks, &bytes[0], &scales[0])
+}
+
+func avx2Widen(dst []float32, bytes []int8, scales []float32) {
+	blocks := len(dst) / (q8Values * panel)
+	if blocks == 0 {
+		return
+	}
+	_, _ = bytes[len(dst)-1], scales[blocks*panel-1]
+	widenQ8(&dst[0], blocks, &bytes[0], &scales[0])
+}
+
+func avx2Exps(x []float32) float32 {
+	vectors := len(x) / 8
+	if vectors == 0 {
+		return plainExps(x)
+	}
+	var lanes, sums [8]float32
+	lanes = [8]float32(x)
+	maxAVX2(&x[0], vectors, &lanes)
+	most, rest := lanes[0], x[8*vectors:]
+	for _, v := range lanes[1:] {
+		if v > most {
+			most = v
+		}
+	}
+	for _, v := range rest {
+		if v > most {
+			most = v
+		}
+	}
+	expsAVX2(&x[0], vectors, most, &sums)
+	for i, v := range rest {
+		e := exp(v - most)
+		rest[i] = e
+		sums[i] += e
+	}
+	return pairs(&sums)
+}
+
+func avx2Swiglu(gate, up []float32) {
+	vectors := len(gate) / 8
+	if vectors > 0 {
+		_ = up[8*vectors-1]
+		swigluAVX2(&gate[0], &up[0], vectors)
+	}
+	plainSwiglu(gate[8*vectors:], up[8*vectors:])
+}
+
+// expTable has the constants of exp for EXP of kernel_amd64.s, each eight times.
+var expTable = eightfold(
+	expLog2, expRound, expLn2High, expLn2Low,
+	exp7, exp6, exp5, exp4, exp3, exp2, 1,
+	expLeast, expMost,
+)
+
+func eightfold(constants ...float32) (table [13][8]float32) {
+	for i, x := range constants {
+		for j := range table[i] {
+			table[i][j] = x
+		}
+	}
+	return table
+}
+
+//go:noescape
+func mulAdd4x16(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
+
+//go:noescape
+func mulAdd2x16(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
+
+//go:noescape
+func mulAdd1x32(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
+
+//go:noescape
+func mulAdd1x8(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
+
+//go:noescape
+func mulAddQ8(c *float32, a *float32, blocks int, bytes *int8, scales *float32)
+
+//go:noescape
+func widenQ8(dst *float32, blocks int, bytes *int8, scales *float32)
+
+//go:noescape
+func maxAVX2(x *float32, vectors int, most *[8]float32)
+
+//go:noescape
+func expsAVX2(x *float32, vectors int, most float32, sums *[8]float32)
+
+//go:noescape
+func swigluAVX2(gate, up *float32, vectors int)
