@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -40,7 +41,7 @@ type turnSaid struct {
 func TestTraceOfServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trace")
 	p := serve(
-		t, "--workers", "1", "--speedup-ratio", "0", "--log-level", "warn", "--mock-script", fileOf(t, "script.yaml", traceAgents),
+		t, "--workers", "1", "--speedup-ratio", "20", "--log-level", "warn", "--mock-script", fileOf(t, "script.yaml", traceAgents),
 		"--request-trace", "--request-trace-file-path", path, "--request-trace-file-flush-interval-ms", "1",
 	)
 	ask := func(messages []string, tools bool, header ...string) (said turnSaid) {
@@ -78,17 +79,8 @@ func TestTraceOfServer(t *testing.T) {
 	if code := p.wait(); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
-	command := func(args ...string) string {
-		t.Helper()
-		var out, errs strings.Builder
-		if code := run(args, outlet{&out, &errs}); code != 0 {
-			t.Fatalf("%v: exit code %d: %s", args, code, errs.String())
-		}
-		return out.String()
-	}
-
 	var shown shownTree
-	if err := json.Unmarshal([]byte(command("trace", "show", "--json", path)), &shown); err != nil {
+	if err := json.Unmarshal([]byte(command(t, "trace", "show", "--json", path)), &shown); err != nil {
 		t.Fatal(err)
 	}
 	if len(shown.Sessions) != 1 || len(shown.Alone) > 0 || shown.Duplicates > 0 {
@@ -115,32 +107,130 @@ func TestTraceOfServer(t *testing.T) {
 	}
 
 	var stats statedTrace
-	if err := json.Unmarshal([]byte(command("trace", "stats", "--json", path)), &stats); err != nil {
+	if err := json.Unmarshal([]byte(command(t, "trace", "stats", "--json", path)), &stats); err != nil {
 		t.Fatal(err)
 	}
 	if stats.Requests != 10 || stats.HitShare == nil || *stats.HitShare < 0.6 {
 		t.Fatalf("%+v", stats.statedTotals)
 	}
+	replaysAlike(t, path, 10, *stats.HitShare, "--num-workers", "1", "--speedup-ratio", "20")
+	timeline := filepath.Join(t.TempDir(), "timeline.json")
+	command(t, "trace", "perfetto", "-o", timeline, path)
+	if text, err := os.ReadFile(timeline); err != nil || strings.Count(string(text), `"LLM request: `) != 10 {
+		t.Errorf("not all requests are drawn: %v", err)
+	}
+}
+
+// command runs a command and returns what it prints.
+func command(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, errs strings.Builder
+	if code := run(args, outlet{&out, &errs}); code != 0 {
+		t.Fatalf("%v: exit code %d: %s", args, code, errs.String())
+	}
+	return out.String()
+}
+
+// replaysAlike checks that a recording of so many requests, and the trace that is made of
+// it, give a replay the hit rate that there was, within a point. Both tell how long blocks
+// are, and what of a prompt was an answer.
+func replaysAlike(t *testing.T, path string, requests int, share float64, flags ...string) {
+	t.Helper()
 	converted := filepath.Join(t.TempDir(), "agents.jsonl")
-	command("trace", "mooncake", "--agentic", "-o", converted, path)
-	// Both tell how long blocks are, and what of a prompt was an answer.
+	command(t, "trace", "mooncake", "--agentic", "-o", converted, path)
 	for format, file := range map[string]string{"dynamo": path, "agentic-mooncake": converted} {
 		var report struct {
 			Requests int     `json:"num_requests"`
 			Hit      float64 `json:"prefix_cache_reused_ratio"`
 		}
-		text := command("replay", "--num-workers", "1", "--log-level", "error", "--report-json", "-", "--trace-format", format, file)
-		if err := json.Unmarshal([]byte(text), &report); err != nil {
+		args := append([]string{"replay", "--log-level", "error", "--report-json", "-", "--trace-format", format, file}, flags...)
+		if err := json.Unmarshal([]byte(command(t, args...)), &report); err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%s: %.4f, and it was %.4f", format, report.Hit, *stats.HitShare)
-		if report.Requests != 10 || math.Abs(report.Hit-*stats.HitShare) > 0.01 {
-			t.Errorf("%s: a hit rate of %.4f with %d requests, and it was %.4f", format, report.Hit, report.Requests, *stats.HitShare)
+		if report.Requests != requests || math.Abs(report.Hit-share) > 0.01 {
+			t.Errorf("%s: a hit rate of %.4f with %d requests, and it was %.4f with %d", format, report.Hit, report.Requests, share, requests)
 		}
 	}
-	timeline := filepath.Join(t.TempDir(), "timeline.json")
-	command("trace", "perfetto", "-o", timeline, path)
-	if text, err := os.ReadFile(timeline); err != nil || strings.Count(string(text), `"LLM request: `) != 10 {
-		t.Errorf("not all requests are drawn: %v", err)
+}
+
+// A trace of agents who do not all fit into the cache, and one of agents who work at the
+// same time on several workers.
+func TestReplayOfServer(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		requests    int
+		least, most float64 // hit rate that the test is about
+		flags       []string
+		work        func(p *program)
+	}{
+		{"a lead and sub-agents in little room", 30, 0.3, 0.8, []string{"--num-workers", "1", "--num-gpu-blocks-override", "80", "--speedup-ratio", "20"}, func(p *program) {
+			talk := task("lead")
+			for n := range 6 {
+				talk = talkOn(p, talk, n, "lead", "")
+				kid := fmt.Sprint("kid ", n)
+				told := task(kid)
+				for k := range 4 {
+					told = talkOn(p, told, k, kid, "lead")
+				}
+			}
+		}},
+		{"at the same time", 60, 0.7, 0.99, []string{"--num-workers", "3", "--router-session-affinity-ttl-secs", "60", "--speedup-ratio", "0"}, func(p *program) {
+			var group sync.WaitGroup
+			for i := range 5 {
+				group.Go(func() {
+					name := fmt.Sprint("agent ", i)
+					talk := task(name)
+					for n := range 12 {
+						talk = talkOn(p, talk, n, name, "")
+					}
+				})
+			}
+			group.Wait()
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "trace")
+			p := serve(t, append([]string{
+				"--log-level", "warn",
+				"--request-trace", "--request-trace-file-path", path, "--request-trace-file-flush-interval-ms", "1",
+			}, tc.flags...)...)
+			tc.work(p)
+			p.signal(syscall.SIGTERM)
+			if code := p.wait(); code != 0 {
+				t.Fatalf("exit code %d", code)
+			}
+			var stats statedTrace
+			if err := json.Unmarshal([]byte(command(t, "trace", "stats", "--json", path)), &stats); err != nil {
+				t.Fatal(err)
+			}
+			if stats.Requests != tc.requests || stats.HitShare == nil || *stats.HitShare < tc.least || *stats.HitShare > tc.most {
+				t.Fatalf("%+v", stats.statedTotals)
+			}
+			replaysAlike(t, path, tc.requests, *stats.HitShare, tc.flags...)
+		})
 	}
+}
+
+// task begins the conversation of an agent.
+func task(agent string) []string {
+	return []string{fmt.Sprintf(`{"role":"user","content":%q}`, prose("task of "+agent, 80))}
+}
+
+// talkOn asks for the next turn of a conversation, and returns it with the answer and what
+// the agent says then.
+func talkOn(p *program, talk []string, turn int, agent, parent string) []string {
+	header := []string{"X-Dynamo-Session-Id", agent}
+	if parent != "" {
+		header = append(header, "X-Dynamo-Parent-Session-Id", parent)
+	}
+	got := p.send("/v1/chat/completions", `{"model":"dynago/demo","max_tokens":40,"messages":[`+strings.Join(talk, ",")+`]}`, header...)
+	var said turnSaid
+	if err := json.Unmarshal([]byte(got.body), &said); err != nil || got.status != 200 {
+		p.t.Errorf("%d %s", got.status, got.body)
+		return talk
+	}
+	return append(
+		talk, fmt.Sprintf(`{"role":"assistant","content":%q}`, said.Choices[0].Message.Content),
+		fmt.Sprintf(`{"role":"user","content":%q}`, prose(fmt.Sprint("result ", turn), 8)),
+	)
 }

@@ -77,6 +77,27 @@ func TestConvertAgents(t *testing.T) {
 	}
 }
 
+// Before an engine that answers at once a session has several turns in a millisecond. They
+// stand in the order in which they have ended, and what a sub-agent ended in is waited for
+// though its time was rounded up.
+func TestTurnsOfOneMillisecond(t *testing.T) {
+	row := func(id, session, parent string, at int, took float64) string {
+		return strings.Replace(call(id, session, parent, at, 0), `"total_time_ms": 0`, fmt.Sprintf(`"total_time_ms": %v`, took), 1)
+	}
+	w := collect(t, trace.Read(trace.Dynamo, trace.ReadOptions{}, strings.NewReader(records(
+		row("z", "l", "", 1000, 0.6), row("m", "", "", 1000, 0.2), row("a", "l", "", 1000, 0.1), row("b", "l", "", 1000, 0.3),
+		row("k", "kid", "l", 1001, 4.7), row("c", "l", "", 1005, 1),
+	))))
+	if got, want := times(w), "z@0s a+0s m@0s b+0s k+1ms c+0s"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	for _, r := range w {
+		if want := map[string][]string{"a": {"z"}, "b": {"a"}, "k": {"b"}, "c": {"b", "k"}}[r.ID]; !slices.Equal(r.After, want) {
+			t.Errorf("%s waits for %q, want %q", r.ID, r.After, want)
+		}
+	}
+}
+
 // Clients that name themselves in the body call chains trajectories.
 func TestTrajectories(t *testing.T) {
 	body := func(row, run, chain, parent string) string {

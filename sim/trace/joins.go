@@ -122,7 +122,7 @@ func (g *graph) branches(rec *recording) error {
 				}
 				// What took no time at all is not waited for by those that began with it: they
 				// may be what it waits for.
-				if joined < 0 && g.calls[i].start >= g.calls[tail].end && g.calls[i].start > g.calls[head].start {
+				if joined < 0 && g.calls[i].start >= g.calls[tail].over && g.calls[i].start > g.calls[head].start {
 					joined = i
 				}
 			}

@@ -85,6 +85,8 @@ const recordSchema = "dynamo.request.trace.v1"
 type call struct {
 	Request
 	start, end int64
+	over       int64          // the same as end, and never later than it really was
+	row        int            // among those of all calls
 	output     int            // tokens, which may be none
 	repeated   int            // with how many of its tokens the prompt behind it goes on
 	nvext      jsontext.Value // as the row has it
@@ -238,9 +240,11 @@ func (rec *recording) addCall(l *line[record], o *ReadOptions) error {
 		if err != nil {
 			return err
 		}
-		c.end = c.start + took
+		c.end, c.over = c.start+took, c.start+int64(*row.TotalTime)
+	} else {
+		c.over = c.end
 	}
-	c.end = max(c.end, c.start)
+	c.end, c.over = max(c.end, c.start), max(c.over, c.start)
 	if err := rec.addAgent(l, &c); err != nil {
 		return err
 	}
@@ -336,15 +340,44 @@ func (rec *recording) addUse(l *line[record]) error {
 	return nil
 }
 
+// sort puts the calls in the order of their arrival. Of a session that has several in one
+// millisecond, as before an engine that answers at once, rows stand in the order in which
+// calls have ended, and times that are rounded do not tell.
+func (rec *recording) sort() {
+	for i := range rec.calls {
+		rec.calls[i].row = i
+	}
+	slices.SortFunc(rec.calls, func(a, b call) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end), cmp.Compare(a.ID, b.ID))
+	})
+	for from, to := 0, 0; from < len(rec.calls); from = to {
+		for to = from + 1; to < len(rec.calls) && rec.calls[to].start == rec.calls[from].start; to++ {
+		}
+		if to == from+1 {
+			continue
+		}
+		places, calls := map[string][]int{}, map[string][]call{}
+		for i, c := range rec.calls[from:to] {
+			places[c.Session], calls[c.Session] = append(places[c.Session], from+i), append(calls[c.Session], c)
+		}
+		delete(places, "")
+		for session, at := range places {
+			of := calls[session]
+			slices.SortFunc(of, func(a, b call) int { return cmp.Compare(a.row, b.row) })
+			for k, i := range at {
+				rec.calls[i] = of[k]
+			}
+		}
+	}
+}
+
 // lower makes requests of the recording, in the order of their arrival. The
 // first one arrives at 0.
 func (rec *recording) lower(o *ReadOptions) ([]Request, error) {
 	if o.Strict && rec.agents > 0 && rec.agents < len(rec.calls) {
 		return nil, fmt.Errorf("%d of %d requests have an agent context and the others have none", rec.agents, len(rec.calls))
 	}
-	slices.SortFunc(rec.calls, func(a, b call) int {
-		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end), cmp.Compare(a.ID, b.ID))
-	})
+	rec.sort()
 	requests := make([]Request, len(rec.calls))
 	if rec.agents > 0 {
 		if err := rec.join(); err != nil {
