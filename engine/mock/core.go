@@ -29,8 +29,9 @@ type Core struct {
 	start   time.Duration  // of the last pass
 	end     time.Duration
 	// reports says that events are to come with what they stored.
-	reports bool
-	planned bool // passes are computed by somebody else
+	reports  bool
+	planned  bool    // passes are computed by somebody else
+	perToken float64 // nanoseconds that they take of late
 
 	slots   []*request // by the low half of an ID
 	free    []uint32
@@ -44,7 +45,8 @@ type Core struct {
 	hits, queries, preemptions int64
 
 	// The pass that is being computed.
-	budget int
+	most   int // tokens that it may compute
+	budget int // of them not yet given away
 	result Result
 	tokens []uint32
 	spans  spans

@@ -77,7 +77,7 @@ func (c *Core) worthLoading(reach kvcache.Reach, found int) bool {
 	}
 	size := c.args.BlockSize
 	tokens, before := reach.Blocks*size, found*size
-	compute := c.args.duration(c.timing, &Work{
+	compute := c.computing(tokens, &Work{
 		Prefills: 1, PromptEnds: before + tokens, PromptStarts: before,
 		Tokens: tokens, Attention: float64(tokens * (before + tokens)),
 	})

@@ -22,7 +22,8 @@ func (c *Core) Step(now time.Duration) *Result {
 // schedule decides what a pass computes. It is false if there is nothing to do.
 func (c *Core) schedule(now time.Duration) bool {
 	c.start = max(c.end, now)
-	c.budget = c.args.MaxNumBatchedTokens
+	c.most = c.batch()
+	c.budget = c.most
 	c.tokens = c.tokens[:0]
 	c.result = Result{
 		Outputs:   c.result.Outputs[:0],
@@ -43,10 +44,12 @@ func (c *Core) schedule(now time.Duration) bool {
 		c.admit()
 	}
 	c.measure()
-	scheduled := c.args.MaxNumBatchedTokens - c.budget
-	c.result.Idle = scheduled == 0 && c.result.Work.Emitting == 0 && len(c.result.Preempted) == 0 && !c.stuck()
+	c.result.Idle = c.scheduled() == 0 && c.result.Work.Emitting == 0 && len(c.result.Preempted) == 0 && !c.stuck()
 	return !c.result.Idle
 }
+
+// scheduled returns how many tokens the pass computes.
+func (c *Core) scheduled() int { return c.most - c.budget }
 
 // finish ends the pass.
 func (c *Core) finish(end time.Duration) {

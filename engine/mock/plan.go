@@ -30,6 +30,49 @@ type Span struct {
 	Err error
 }
 
+// A pass that is computed is to end soon enough that nobody waits for long who comes
+// while it goes on, whatever the model and the machine. Some tokens of prompts it
+// always has, so that these come to an end.
+const (
+	passTime   = 50 * time.Millisecond
+	leastShare = 16
+)
+
+// batch returns how many tokens the next pass may compute.
+func (c *Core) batch() int {
+	most := c.args.MaxNumBatchedTokens
+	if !c.planned || !c.args.EnableChunkedPrefill {
+		return most
+	}
+	fits := 0 // as long as nothing is known
+	if c.perToken > 0 {
+		fits = int(min(float64(passTime)/c.perToken, float64(most)))
+	}
+	return min(most, max(len(c.running)+leastShare, fits))
+}
+
+// learn notes how long a pass has taken. Those of many tokens say more.
+func (c *Core) learn(took time.Duration) {
+	n := float64(c.scheduled())
+	if n == 0 || took <= 0 {
+		return
+	}
+	if each := float64(took) / n; c.perToken == 0 {
+		c.perToken = each
+	} else {
+		c.perToken += (each - c.perToken) * n / (n + 64)
+	}
+}
+
+// computing returns how long the computation of so many tokens takes: as long as of
+// late, or if nobody really computes, as the timing model has it.
+func (c *Core) computing(tokens int, w *Work) time.Duration {
+	if c.planned {
+		return time.Duration(min(float64(tokens)*c.perToken, float64(longestPass)))
+	}
+	return c.args.duration(c.timing, w)
+}
+
 // spans is the room of the spans of one pass.
 type spans struct {
 	tokens []uint32
@@ -59,6 +102,7 @@ func (c *Core) Finish(now time.Duration) *Result {
 			c.abandon(s)
 		}
 	}
+	c.learn(now - c.start)
 	clear(c.result.Spans)
 	c.result.Spans = c.result.Spans[:0]
 	c.finish(max(now, c.start))

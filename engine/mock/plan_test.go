@@ -133,9 +133,10 @@ func TestPlannedPasses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for pass := range 60 {
+		now := time.Duration(0)
+		for range 60 {
 			meddle()
-			res := core.Plan(time.Duration(pass))
+			res := core.Plan(now)
 			tell(res.Events)
 			if res.Idle {
 				continue
@@ -159,7 +160,8 @@ func TestPlannedPasses(t *testing.T) {
 			for id, r := range live {
 				asked[id] = r.asked
 			}
-			res = core.Finish(time.Duration(pass))
+			now += rapid.SampledFrom([]time.Duration{0, time.Millisecond, time.Second}).Draw(t, "took")
+			res = core.Finish(now)
 			tell(res.Events)
 			for _, o := range res.Outputs {
 				r := live[o.ID]
@@ -196,4 +198,35 @@ func TestPlannedPasses(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A pass has as many tokens as can be computed in some tens of milliseconds, and never
+// so few that prompts would not come to an end.
+func TestPlannedPassesAreShort(t *testing.T) {
+	for _, tc := range []struct {
+		each time.Duration // to compute a token
+		want int           // tokens of a pass that one request has
+	}{
+		{time.Microsecond, 4096},
+		{100 * time.Microsecond, 500},
+		{time.Second, 17},
+	} {
+		a := mock.DefaultArgs()
+		a.MaxNumBatchedTokens = 4096
+		core := mock.NewCore(a)
+		if _, err := core.Submit(0, mock.Request{Prompt: ids(1, 100_000), MaxTokens: 1, Generator: &counter{}}); err != nil {
+			t.Fatal(err)
+		}
+		var now time.Duration
+		tokens := 0
+		for range 20 {
+			res := core.Plan(now)
+			tokens = len(res.Spans[0].Tokens)
+			now += time.Duration(tokens) * tc.each
+			core.Finish(now)
+		}
+		if tokens != tc.want {
+			t.Errorf("%v for each token: passes of %d, want %d", tc.each, tokens, tc.want)
+		}
+	}
 }
