@@ -53,6 +53,8 @@ type keeping struct {
 	mu   sync.Mutex
 	next uint64
 	kept map[string]*kept
+	// coming are the prompts that are being computed; each is closed when its is over.
+	coming map[string]chan struct{}
 }
 
 type kept struct {
@@ -78,7 +80,11 @@ func (e *Engine) Prepare(_ context.Context, q engine.HandoffQuery) (engine.Hando
 	n := e.kept.next
 	e.kept.mu.Unlock()
 	id := e.cfg.Name + "/" + strconv.FormatUint(e.Epoch(), 36) + "/" + strconv.FormatUint(n, 10)
-	text, err := json.Marshal(handed{Prefill: true, ID: id})
+	var first any = handed{Prefill: true, ID: id}
+	if e.pulls() {
+		first = pulled{Version: pullVersion, Handoff: id, Rank: q.Rank}
+	}
+	text, err := json.Marshal(first)
 	return engine.Handoff{ID: id, Prefill: text}, err
 }
 
@@ -105,6 +111,7 @@ func (e *Engine) keep(id string, s *stream) {
 		e.kept.kept = map[string]*kept{}
 	}
 	patience := time.Duration(cmp.Or(e.cfg.Args.HandoffTimeoutMS, defaultHandoffTimeoutMS)) * time.Millisecond
+	e.kept.settled(id)
 	e.kept.kept[id] = &kept{stream: s, until: e.clock.Now() + patience}
 }
 
@@ -112,6 +119,7 @@ func (e *Engine) letGo(id string) {
 	e.kept.mu.Lock()
 	k := e.kept.kept[id]
 	delete(e.kept.kept, id)
+	e.kept.settled(id)
 	e.kept.mu.Unlock()
 	if k != nil {
 		k.stream.rank.leave(k.stream)
@@ -154,6 +162,9 @@ func (k *keeping) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	clear(k.kept)
+	for id := range k.coming {
+		k.settled(id)
+	}
 }
 
 // leg makes a request one of two legs.
@@ -181,6 +192,13 @@ func (e *Engine) prefillLeg(s *stream, q *Request) error {
 			return err
 		}
 		s.handoff = room.key()
+	} else if e.pulls() {
+		var h pulled
+		if err := json.Unmarshal(s.r.Disagg.Handoff, &h); err != nil || h.Handoff == "" || h.Version != pullVersion {
+			return badHandoff("the prefill leg", errors.Join(err, errors.New("want what Prepare made")))
+		}
+		s.handoff = h.Handoff
+		e.kept.expect(s.handoff)
 	} else {
 		var h handed
 		if err := json.Unmarshal(s.r.Disagg.Handoff, &h); err != nil || h.ID == "" || !h.Prefill {
@@ -195,6 +213,9 @@ func (e *Engine) prefillLeg(s *stream, q *Request) error {
 func (e *Engine) decodeLeg(ctx context.Context, s *stream, q *Request) error {
 	if r := e.cfg.Args.role(); r != engine.Decode {
 		return engine.Errorf(engine.Unsupported, "a %s engine of role %q got the decode leg of a request", e.cfg.Kind, r)
+	}
+	if e.pulls() {
+		return s.fetch(ctx)
 	}
 	q.Received = len(s.r.TokenIDs)
 	if room, err := roomOf(s.r.Disagg.Handoff); err == nil {
@@ -237,6 +258,9 @@ func (s *stream) handOver(finish engine.Finish) []byte {
 	if s.e.meeting != nil {
 		s.e.meeting.computed(s.handoff)
 		return nil
+	}
+	if s.e.pulls() {
+		return s.handOverBlocks()
 	}
 	text, err := json.Marshal(handed{
 		Decode: true, ID: s.handoff, Engine: s.e.cfg.Name, Tokens: len(s.r.TokenIDs), Seal: sealed(s.handoff, s.r.TokenIDs),

@@ -63,6 +63,9 @@ type Config struct {
 	// Bytes is what really lies in the blocks of each rank that a Computer computes, or
 	// nil: then they stay where they are.
 	Bytes []*Bytes
+	// Pull says how engines that have bytes come for each other's; without, a decode
+	// engine computes what a prefill engine has computed.
+	Pull Pull
 	// Clock is the real one if nil.
 	Clock Clock
 	// Shared is what the engine's caches share with others, or nil. All that share
@@ -87,7 +90,8 @@ type Engine struct {
 	epoch   atomic.Uint64
 	drained atomic.Bool
 	kept    keeping
-	meeting *meeting // or nil
+	pulling atomic.Int32 // hand-offs that are being pulled
+	meeting *meeting     // or nil
 	closed  atomic.Bool
 
 	cards, loads, events bell
@@ -100,6 +104,7 @@ var (
 	_ engine.Pinner        = (*Engine)(nil)
 	_ engine.Prefetcher    = (*Engine)(nil)
 	_ engine.Controller    = (*Engine)(nil)
+	_ engine.Puller        = (*Engine)(nil)
 )
 
 // New returns an engine that is ready, or will be once its start-up time has

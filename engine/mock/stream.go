@@ -69,9 +69,11 @@ func fail(yield func(engine.Delta, error) bool, err error) { yield(engine.Delta{
 
 // leave ends the stream, but for a prompt that is kept for another engine.
 func (s *stream) leave() {
-	if !s.keeps {
-		s.rank.leave(s)
+	if s.keeps {
+		return
 	}
+	s.rank.leave(s)
+	s.e.disappoint(s)
 }
 
 // submit checks a request and gives it to its rank.
@@ -108,6 +110,7 @@ func (e *Engine) submit(ctx context.Context, r *engine.Request) (*stream, error)
 	s.rank.look(ctx, q.Prompt, q.Namespace)
 	e.expireKept()
 	if err := s.rank.submit(s, q); err != nil {
+		e.disappoint(s)
 		return nil, err
 	}
 	return s, nil

@@ -49,6 +49,9 @@ func (e *Engine) card() *engine.Card {
 	if m := e.meeting; m != nil {
 		c.Disagg = engine.Transfer{Style: styleConcurrent, Host: m.host, Port: m.port}
 	}
+	if c.Role == engine.Prefill && e.pulls() {
+		c.Disagg.Style = engine.StylePull
+	}
 	c.Files, c.EOS = e.cfg.Files, e.cfg.EOS
 	c.ContextLength = cmp.Or(e.cfg.ContextLength, c.ContextLength)
 	c.Features = append(c.Features, e.guided()...)

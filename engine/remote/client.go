@@ -74,6 +74,7 @@ var (
 	_ engine.Disaggregator = (*Client)(nil)
 	_ engine.Controller    = (*Client)(nil)
 	_ engine.Tensorer      = (*Client)(nil)
+	_ engine.Puller        = (*Client)(nil)
 )
 
 // New makes a client. It dials nothing; only a configuration that cannot be right is

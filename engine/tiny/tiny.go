@@ -13,6 +13,7 @@ package tiny
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/mock"
@@ -35,6 +36,10 @@ type Options struct {
 	Files []engine.File
 	// ID tells this engine from others, in errors.
 	ID string
+	// Lower says where blocks lie that the arguments keep below the device.
+	Lower Lower
+	// Pull says how engines of "worker_type": "prefill" and "decode" find each other.
+	Pull mock.Pull
 }
 
 // Engine computes answers. Each rank has a cache and a goroutine of its own, which
@@ -47,6 +52,9 @@ type Engine struct {
 	served string
 	eos    []uint32
 	ranks  []*rank
+
+	lower   *lower
+	closing sync.Once
 }
 
 var (
@@ -76,6 +84,7 @@ func DefaultArgs(m *llama.Model) mock.Args {
 	c := m.Config()
 	perBlock := m.BlockBytes(defaultBlockSize)
 	a.BlockSize = defaultBlockSize
+	a.KVBytesPerToken = m.BlockBytes(1)
 	a.NumGPUBlocks = max(1, min(defaultContexts*c.Context/defaultBlockSize, defaultMemory/perBlock))
 	a.MaxNumSeqs = defaultSeqs
 	a.MaxNumBatchedTokens = defaultBatch
@@ -102,6 +111,10 @@ func newEngine(o Options) (*Engine, error) {
 	if err := o.Args.Validate(); err != nil {
 		return nil, err
 	}
+	var err error
+	if o.Args, err = o.Lower.sized(o.Args, o.Model); err != nil {
+		return nil, err
+	}
 	cfg := o.Model.Config()
 	for _, id := range o.EOS {
 		if int(id) >= cfg.Vocab {
@@ -113,11 +126,17 @@ func newEngine(o Options) (*Engine, error) {
 	for range o.Args.DPSize {
 		e.ranks = append(e.ranks, newRank(o.Model, &o.Args))
 	}
-	var err error
+	if e.lower, err = o.Lower.open(&o.Args, e.ranks); err != nil {
+		return nil, err
+	}
 	e.Engine, err = mock.New(mock.Config{
 		Model: o.Name, Args: o.Args, EOS: o.EOS, VocabSize: cfg.Vocab,
 		ContextLength: uint32(min(cfg.Context, o.Args.Capacity())),
 		Files:         o.Files, Name: o.ID, Computer: computer{e}, Kind: "tiny",
+		Bytes: e.lower.ranks, Pull: o.Pull,
 	})
-	return e, err
+	if err != nil {
+		return nil, errors.Join(err, e.lower.close())
+	}
+	return e, nil
 }
