@@ -62,6 +62,7 @@ var plan = []room{
 	{name: "chattemplate/jinja", outside: true, seenBy: []string{"chattemplate"}, never: noHTTP},
 	{name: "parser", floor: 1, never: noHTTP},
 	{name: "guided", floor: 1},
+	{name: "guided/mask", floor: 1, sees: []string{"guided"}, never: noHTTP},
 	{name: "kvindex", floor: 1, never: noHTTP},
 	{name: "kvindex/hicache", floor: 1, seenBy: command, never: noIO},
 	{name: "kvindex/indextest", floor: 1, sees: []string{"kvindex"}, seenBy: []string{}},

@@ -1,0 +1,103 @@
+package mask
+
+import (
+	"container/list"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/guided"
+)
+
+// Compiler compiles forms for one vocabulary, and keeps those that were asked for
+// last. It is safe for concurrent use.
+type Compiler struct {
+	vocabulary *Vocabulary
+	mu         sync.Mutex
+	order      list.List // of *compiled, the newest first
+	byKey      map[string]*list.Element
+}
+
+type compiled struct {
+	key     string
+	grammar *Grammar
+	err     error
+}
+
+// Limits of what is kept: agents use few forms, again and again.
+const (
+	mostGrammars = 64
+	mostStates   = 1 << 19 // of all of them
+)
+
+// NewCompiler returns a compiler that keeps nothing yet.
+func NewCompiler(v *Vocabulary) *Compiler {
+	return &Compiler{vocabulary: v, byKey: map[string]*list.Element{}}
+}
+
+// Compile returns the grammar of a format. The error says in one sentence what is
+// wrong with the format, or what of it is not understood: a part of a schema that
+// no answer would be held to is refused, by its place, and never left out.
+func (c *Compiler) Compile(f *chat.OutputFormat) (*Grammar, error) {
+	key := string(f.Kind) + "\x00" + f.Pattern + "\x00" + string(f.Schema) + "\x00" + strings.Join(f.Choices, "\x00")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at, ok := c.byKey[key]; ok {
+		c.order.MoveToFront(at)
+		known := at.Value.(*compiled)
+		return known.grammar, known.err
+	}
+	g, err := compile(c.vocabulary, f)
+	c.byKey[key] = c.order.PushFront(&compiled{key, g, err})
+	c.forget()
+	return g, err
+}
+
+// forget drops the oldest grammars. Answers that are held to them keep them.
+func (c *Compiler) forget() {
+	states, n := 0, 0
+	for at := c.order.Front(); at != nil; {
+		next := at.Next()
+		known := at.Value.(*compiled)
+		n++
+		if known.grammar != nil {
+			states += known.grammar.states()
+		}
+		if n > mostGrammars || n > 1 && states > mostStates {
+			delete(c.byKey, c.order.Remove(at).(*compiled).key)
+		}
+		at = next
+	}
+}
+
+func (g *Grammar) states() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.arena.nodes
+}
+
+func compile(v *Vocabulary, f *chat.OutputFormat) (*Grammar, error) {
+	var r rules
+	root, err := express(v, f, &r)
+	if err != nil {
+		return nil, err
+	}
+	return newGrammar(v, r, root)
+}
+
+// express writes a format as an expression.
+func express(v *Vocabulary, f *chat.OutputFormat, r *rules) (*expr, error) {
+	switch f.Kind {
+	case chat.FormatJSONObject:
+		return mapping(anyString, anything(r), 0, noLimit), nil
+	case chat.FormatRegex:
+		return plain.pattern(f.Pattern, false)
+	case chat.FormatChoice:
+		return choice(f.Choices)
+	}
+	if _, err := guided.Compile(f); err != nil {
+		return nil, err
+	}
+	return nil, fmt.Errorf("answers are not held to a %s here", f.Kind)
+}
