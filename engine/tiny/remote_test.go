@@ -1,0 +1,59 @@
+package tiny_test
+
+import (
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/enginetest"
+	"github.com/dynago/dynago/engine/remote"
+	"github.com/dynago/dynago/engine/tiny"
+)
+
+// served is an engine behind a socket, and all that is to be closed with it.
+type served struct {
+	*remote.Client
+	server *remote.Server
+	engine *tiny.Engine
+}
+
+func (s *served) Close() error {
+	s.server.Close()
+	return errors.Join(s.Client.Close(), s.engine.Close())
+}
+
+func serve(t *testing.T, e engine.Engine) engine.Engine {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := remote.NewServer(remote.ServerConfig{Engine: e, Heartbeat: 200 * time.Millisecond})
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	client, err := remote.New(remote.Config{URL: "grpc://" + l.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &served{client, server, e.(*tiny.Engine)}
+	t.Cleanup(func() {
+		s.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// The whole contract, with a real socket between the engine and its caller.
+func TestContractBehindSocket(t *testing.T) {
+	s := subject()
+	fresh, slow, restart, drain := s.New, s.Slow, s.Restart, s.Drain
+	s.New = func(t *testing.T) engine.Engine { return serve(t, fresh(t)) }
+	s.Slow = func(t *testing.T) engine.Engine { return serve(t, slow(t)) }
+	s.Restart = func(e engine.Engine) { restart(e.(*served).engine) }
+	s.Drain = func(e engine.Engine) { drain(e.(*served).engine) }
+	enginetest.Run(t, s)
+}
