@@ -1,7 +1,7 @@
 package llama
 
 // attentionRows is how many queries share a pass over the keys.
-const attentionRows = 4
+const attentionRows = 6
 
 // attend writes what each head of each row reads from the cache to h. Blocks are
 // read where they lie.

@@ -83,7 +83,7 @@ func (m *Model) check(c *Cache, s *Span) error {
 // tileRows is how many rows go through the layers together. Rows of one span
 // that lie in different tiles meet in the cache only, so a longer tile saves
 // nothing but the widening of weights, and a short one stays in a core's cache.
-const tileRows = 32
+const tileRows = 48
 
 // row is one position to compute.
 type row struct {

@@ -14,8 +14,8 @@ type kernels struct {
 	// many floats apart.
 	mulAdd func(c []float32, cs int, a []float32, as int, b []float32, bs int, rows, depth, columns int)
 
-	// mulAdd8 does the same for one row and one panel of Q8_0.
-	mulAdd8 func(c *[panel]float32, a []float32, bytes []int8, scales []float32)
+	// mulAdd8 does the same where b is a panel of Q8_0.
+	mulAdd8 func(c []float32, cs int, a []float32, as int, bytes []int8, scales []float32, rows, depth int)
 
 	// widen writes a strip of Q8_0 as floats.
 	widen func(dst []float32, bytes []int8, scales []float32)
@@ -74,11 +74,11 @@ func plainMulAdd(c []float32, cs int, a []float32, as int, b []float32, bs int, 
 	}
 }
 
-func plainMulAdd8(c *[panel]float32, a []float32, bytes []int8, scales []float32) {
+func plainMulAdd8(c []float32, cs int, a []float32, as int, bytes []int8, scales []float32, rows, depth int) {
 	var wide [q8Values * panel]float32
-	for i := 0; i < len(a); i += q8Values {
+	for i := 0; i < depth; i += q8Values {
 		plainWiden(wide[:], bytes[i*panel:], scales[i/q8Values*panel:])
-		plainMulAdd(c[:], panel, a[i:], 0, wide[:], panel, 1, q8Values, panel)
+		plainMulAdd(c, cs, a[i:], as, wide[:], panel, rows, q8Values, panel)
 	}
 }
 
@@ -158,19 +158,26 @@ const (
 	exp2, exp3, exp4, exp5, exp6, exp7 = 1.0 / 2, 1.0 / 6, 1.0 / 24, 1.0 / 120, 1.0 / 720, 1.0 / 5040
 )
 
-// normalize writes x over its root mean square, times the weights.
+// normalize writes x over its root mean square, times the weights. The squares
+// are added as exps adds.
 func normalize(y, x, weights []float32, eps float32) {
 	y, weights = y[:len(x)], weights[:len(x)]
-	var sums [8]float32
+	var s0, s1, s2, s3, s4, s5, s6, s7 float32
 	i := 0
 	for ; i+8 <= len(x); i += 8 {
 		v := (*[8]float32)(x[i:])
-		for j, v := range v {
-			sums[j] += float32(v * v)
-		}
+		s0 += float32(v[0] * v[0])
+		s1 += float32(v[1] * v[1])
+		s2 += float32(v[2] * v[2])
+		s3 += float32(v[3] * v[3])
+		s4 += float32(v[4] * v[4])
+		s5 += float32(v[5] * v[5])
+		s6 += float32(v[6] * v[6])
+		s7 += float32(v[7] * v[7])
 	}
-	for ; i < len(x); i++ {
-		sums[i%8] += float32(x[i] * x[i])
+	sums := [8]float32{s0, s1, s2, s3, s4, s5, s6, s7}
+	for j, v := range x[i:] {
+		sums[j] += float32(v * v)
 	}
 	scale := 1 / float32(math.Sqrt(float64(pairs(&sums)/float32(len(x))+eps)))
 	for i, v := range x {

@@ -21,45 +21,50 @@ var avx2 = kernels{
 	swiglu:  avx2Swiglu,
 }
 
-// avx2MulAdd covers c with tiles of four rows by 16 columns, two by 16, and one
-// by 32 or 8. Columns that fill no vector are left to the plain loop.
+// avx2MulAdd covers c with tiles of six, four or two rows by 16 columns, and one
+// row by 32 or 8. Columns that fill no vector are left to the plain loop.
 func avx2MulAdd(c []float32, cs int, a []float32, as int, b []float32, bs int, rows, depth, columns int) {
 	if depth == 0 || rows == 0 || columns == 0 {
 		return
 	}
-	// What the tiles touch, for they check nothing.
+	// The last of what the tiles touch, for they check nothing.
 	_ = c[(rows-1)*cs+columns-1]
 	_ = a[(rows-1)*as+depth-1]
 	_ = b[(depth-1)*bs+columns-1]
 
-	r := 0
-	for ; r+4 <= rows; r += 4 {
-		for j := 0; j+16 <= columns; j += 16 {
-			mulAdd4x16(&c[r*cs+j], cs, &a[r*as], as, &b[j], bs, depth)
-		}
-	}
-	if r+2 <= rows {
-		for j := 0; j+16 <= columns; j += 16 {
-			mulAdd2x16(&c[r*cs+j], cs, &a[r*as], as, &b[j], bs, depth)
-		}
-		r += 2
-	}
 	tiled := columns &^ 15
-	if r < rows {
-		j := 0
-		for ; j+32 <= columns; j += 32 {
-			mulAdd1x32(&c[r*cs+j], cs, &a[r*as], as, &b[j], bs, depth)
+	for r := 0; r < rows; {
+		c, a := c[r*cs:], &a[r*as]
+		switch left := rows - r; {
+		case left >= 6:
+			for j := 0; j < tiled; j += 16 {
+				mulAdd6x16(&c[j], cs, a, as, &b[j], bs, depth)
+			}
+			r += 6
+		case left >= 4:
+			for j := 0; j < tiled; j += 16 {
+				mulAdd4x16(&c[j], cs, a, as, &b[j], bs, depth)
+			}
+			r += 4
+		case left >= 2:
+			for j := 0; j < tiled; j += 16 {
+				mulAdd2x16(&c[j], cs, a, as, &b[j], bs, depth)
+			}
+			r += 2
+		default:
+			j := 0
+			for ; j+32 <= tiled; j += 32 {
+				mulAdd1x32(&c[j], a, &b[j], bs, depth)
+			}
+			for ; j < tiled; j += 8 {
+				mulAdd1x8(&c[j], a, &b[j], bs, depth)
+			}
+			r++
 		}
-		for ; j < tiled; j += 8 {
-			mulAdd1x8(&c[r*cs+j], cs, &a[r*as], as, &b[j], bs, depth)
-		}
-	}
-	if tiled == columns {
-		return
 	}
 	if tiled+8 <= columns {
 		for r := range rows {
-			mulAdd1x8(&c[r*cs+tiled], cs, &a[r*as], as, &b[tiled], bs, depth)
+			mulAdd1x8(&c[r*cs+tiled], &a[r*as], &b[tiled], bs, depth)
 		}
 		tiled += 8
 	}
@@ -68,13 +73,31 @@ func avx2MulAdd(c []float32, cs int, a []float32, as int, b []float32, bs int, r
 	}
 }
 
-func avx2MulAdd8(c *[panel]float32, a []float32, bytes []int8, scales []float32) {
-	blocks := len(a) / q8Values
-	if blocks == 0 {
+func avx2MulAdd8(c []float32, cs int, a []float32, as int, bytes []int8, scales []float32, rows, depth int) {
+	blocks := depth / q8Values
+	if blocks == 0 || rows == 0 {
 		return
 	}
-	_, _ = bytes[len(a)*panel-1], scales[blocks*panel-1]
-	mulAddQ8(&c[0], &a[0], blocks, &bytes[0], &scales[0])
+	_ = c[(rows-1)*cs+panel-1]
+	_ = a[(rows-1)*as+depth-1]
+	_, _ = bytes[depth*panel-1], scales[blocks*panel-1]
+
+	for r := 0; r < rows; {
+		c, a := c[r*cs:], &a[r*as]
+		switch left := rows - r; {
+		case left >= 4:
+			mulAddQ8x4(&c[0], cs, a, as, &bytes[0], &scales[0], blocks)
+			mulAddQ8x4(&c[16], cs, a, as, &bytes[16], &scales[16], blocks)
+			r += 4
+		case left >= 2:
+			mulAddQ8x2(&c[0], cs, a, as, &bytes[0], &scales[0], blocks)
+			mulAddQ8x2(&c[16], cs, a, as, &bytes[16], &scales[16], blocks)
+			r += 2
+		default:
+			mulAddQ8x1(&c[0], a, blocks, &bytes[0], &scales[0])
+			r++
+		}
+	}
 }
 
 func avx2Widen(dst []float32, bytes []int8, scales []float32) {
@@ -140,19 +163,28 @@ func eightfold(constants ...float32) (table [13][8]float32) {
 }
 
 //go:noescape
+func mulAdd6x16(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
+
+//go:noescape
 func mulAdd4x16(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
 
 //go:noescape
 func mulAdd2x16(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
 
 //go:noescape
-func mulAdd1x32(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
+func mulAdd1x32(c *float32, a *float32, b *float32, bs int, depth int)
 
 //go:noescape
-func mulAdd1x8(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
+func mulAdd1x8(c *float32, a *float32, b *float32, bs int, depth int)
 
 //go:noescape
-func mulAddQ8(c *float32, a *float32, blocks int, bytes *int8, scales *float32)
+func mulAddQ8x4(c *float32, cs int, a *float32, as int, bytes *int8, scales *float32, blocks int)
+
+//go:noescape
+func mulAddQ8x2(c *float32, cs int, a *float32, as int, bytes *int8, scales *float32, blocks int)
+
+//go:noescape
+func mulAddQ8x1(c *float32, a *float32, blocks int, bytes *int8, scales *float32)
 
 //go:noescape
 func widenQ8(dst *float32, blocks int, bytes *int8, scales *float32)

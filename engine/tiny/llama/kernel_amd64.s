@@ -2,22 +2,77 @@
 
 // The loops of kernel.go with eight columns to a vector. VMULPS and VADDPS round
 // each on its own, as the plain loops do; nothing here is fused or reordered.
+//
+// Throughout, the sums are at DI, the inputs at SI and the weights at DX; their
+// rows are R8, R9 and R10 bytes apart, and CX terms are added. Where there are
+// more than three rows, R13 and BX point to the fourth of sums and inputs.
 
-// ROW1, ROW2 add the products of one input, broadcast in Y10, to one or two
-// vectors of sums. The weights are in Y8 and Y9.
-#define ROW1(s0) \
-	VMULPS Y8, Y10, Y11   \
-	VADDPS Y11, s0, s0
+#define FOURTH \
+	LEAQ (R8)(R8*2), R13 \
+	LEAQ (R9)(R9*2), BX  \
+	ADDQ DI, R13         \
+	ADDQ SI, BX
 
-#define ROW2(s0, s1) \
-	VMULPS Y8, Y10, Y11   \
-	VMULPS Y9, Y10, Y12   \
-	VADDPS Y11, s0, s0    \
-	VADDPS Y12, s1, s1
+// ROW adds the products of an input and 16 weights, in Y12 and Y13, to the row's
+// sums.
+#define ROW(input, s0, s1) \
+	VBROADCASTSS input, Y14 \
+	VMULPS Y12, Y14, Y15    \
+	VMULPS Y13, Y14, Y14    \
+	VADDPS Y15, s0, s0      \
+	VADDPS Y14, s1, s1
 
-// Each mulAdd has the sums at DI, the inputs at SI and the weights at DX; their
-// rows are R8, R9 and R10 bytes apart, and CX terms are added.
-#define LOAD \
+#define ROWS2 \
+	ROW((SI), Y0, Y1)       \
+	ROW((SI)(R9*1), Y2, Y3)
+
+#define ROWS4 \
+	ROWS2                   \
+	ROW((SI)(R9*2), Y4, Y5) \
+	ROW((BX), Y6, Y7)
+
+#define ROWS6 \
+	ROWS4                   \
+	ROW((BX)(R9*1), Y8, Y9) \
+	ROW((BX)(R9*2), Y10, Y11)
+
+#define GET(row, s0, s1) \
+	VMOVUPS 0 row, s0  \
+	VMOVUPS 32 row, s1
+
+#define PUT(row, s0, s1) \
+	VMOVUPS s0, 0 row  \
+	VMOVUPS s1, 32 row
+
+#define GET2 \
+	GET((DI), Y0, Y1)       \
+	GET((DI)(R8*1), Y2, Y3)
+
+#define GET4 \
+	GET2                    \
+	GET((DI)(R8*2), Y4, Y5) \
+	GET((R13), Y6, Y7)
+
+#define GET6 \
+	GET4                      \
+	GET((R13)(R8*1), Y8, Y9)  \
+	GET((R13)(R8*2), Y10, Y11)
+
+#define PUT2 \
+	PUT((DI), Y0, Y1)       \
+	PUT((DI)(R8*1), Y2, Y3)
+
+#define PUT4 \
+	PUT2                    \
+	PUT((DI)(R8*2), Y4, Y5) \
+	PUT((R13), Y6, Y7)
+
+#define PUT6 \
+	PUT4                      \
+	PUT((R13)(R8*1), Y8, Y9)  \
+	PUT((R13)(R8*2), Y10, Y11)
+
+#define ARGUMENTS \
 	MOVQ c+0(FP), DI      \
 	MOVQ cs+8(FP), R8     \
 	MOVQ a+16(FP), SI     \
@@ -29,111 +84,129 @@
 	SHLQ $2, R9           \
 	SHLQ $2, R10
 
-// func mulAdd4x16(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
-TEXT ·mulAdd4x16(SB), NOSPLIT, $0-56
-	LOAD
-	LEAQ (R8)(R8*2), R11
-	LEAQ (R9)(R9*2), R12
-	VMOVUPS (DI), Y0
-	VMOVUPS 32(DI), Y1
-	VMOVUPS (DI)(R8*1), Y2
-	VMOVUPS 32(DI)(R8*1), Y3
-	VMOVUPS (DI)(R8*2), Y4
-	VMOVUPS 32(DI)(R8*2), Y5
-	VMOVUPS (DI)(R11*1), Y6
-	VMOVUPS 32(DI)(R11*1), Y7
+// WIDEN turns eight bytes into floats and scales them.
+#define WIDEN(bytes, scale, to) \
+	VPMOVSXBD bytes, to     \
+	VCVTDQ2PS to, to        \
+	VMULPS    scale, to, to
+
+// The same for Q8_0: R10 points to the scales of BX blocks of 32 inputs each.
+#define ARGUMENTSQ8 \
+	MOVQ c+0(FP), DI       \
+	MOVQ cs+8(FP), R8      \
+	MOVQ a+16(FP), SI      \
+	MOVQ as+24(FP), R9     \
+	MOVQ bytes+32(FP), DX  \
+	MOVQ scales+40(FP), R10 \
+	MOVQ blocks+48(FP), R11 \
+	SHLQ $2, R8            \
+	SHLQ $2, R9
+
+// func mulAdd6x16(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
+TEXT ·mulAdd6x16(SB), NOSPLIT, $0-56
+	ARGUMENTS
+	FOURTH
+	GET6
 
 loop:
-	VMOVUPS (DX), Y8
-	VMOVUPS 32(DX), Y9
-	VBROADCASTSS (SI), Y10
-	ROW2(Y0, Y1)
-	VBROADCASTSS (SI)(R9*1), Y10
-	ROW2(Y2, Y3)
-	VBROADCASTSS (SI)(R9*2), Y10
-	ROW2(Y4, Y5)
-	VBROADCASTSS (SI)(R12*1), Y10
-	ROW2(Y6, Y7)
+	VMOVUPS (DX), Y12
+	VMOVUPS 32(DX), Y13
+	ROWS6
 	ADDQ $4, SI
+	ADDQ $4, BX
 	ADDQ R10, DX
 	DECQ CX
 	JNZ  loop
 
-	VMOVUPS Y0, (DI)
-	VMOVUPS Y1, 32(DI)
-	VMOVUPS Y2, (DI)(R8*1)
-	VMOVUPS Y3, 32(DI)(R8*1)
-	VMOVUPS Y4, (DI)(R8*2)
-	VMOVUPS Y5, 32(DI)(R8*2)
-	VMOVUPS Y6, (DI)(R11*1)
-	VMOVUPS Y7, 32(DI)(R11*1)
+	PUT6
+	VZEROUPPER
+	RET
+
+// func mulAdd4x16(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
+TEXT ·mulAdd4x16(SB), NOSPLIT, $0-56
+	ARGUMENTS
+	FOURTH
+	GET4
+
+loop:
+	VMOVUPS (DX), Y12
+	VMOVUPS 32(DX), Y13
+	ROWS4
+	ADDQ $4, SI
+	ADDQ $4, BX
+	ADDQ R10, DX
+	DECQ CX
+	JNZ  loop
+
+	PUT4
 	VZEROUPPER
 	RET
 
 // func mulAdd2x16(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
 TEXT ·mulAdd2x16(SB), NOSPLIT, $0-56
-	LOAD
-	VMOVUPS (DI), Y0
-	VMOVUPS 32(DI), Y1
-	VMOVUPS (DI)(R8*1), Y2
-	VMOVUPS 32(DI)(R8*1), Y3
+	ARGUMENTS
+	GET2
 
 loop:
-	VMOVUPS (DX), Y8
-	VMOVUPS 32(DX), Y9
-	VBROADCASTSS (SI), Y10
-	ROW2(Y0, Y1)
-	VBROADCASTSS (SI)(R9*1), Y10
-	ROW2(Y2, Y3)
+	VMOVUPS (DX), Y12
+	VMOVUPS 32(DX), Y13
+	ROWS2
 	ADDQ $4, SI
 	ADDQ R10, DX
 	DECQ CX
 	JNZ  loop
 
-	VMOVUPS Y0, (DI)
-	VMOVUPS Y1, 32(DI)
-	VMOVUPS Y2, (DI)(R8*1)
-	VMOVUPS Y3, 32(DI)(R8*1)
+	PUT2
 	VZEROUPPER
 	RET
 
-// func mulAdd1x32(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
-TEXT ·mulAdd1x32(SB), NOSPLIT, $0-56
-	LOAD
-	VMOVUPS (DI), Y0
-	VMOVUPS 32(DI), Y1
+// func mulAdd1x32(c *float32, a *float32, b *float32, bs int, depth int)
+TEXT ·mulAdd1x32(SB), NOSPLIT, $0-40
+	MOVQ c+0(FP), DI
+	MOVQ a+8(FP), SI
+	MOVQ b+16(FP), DX
+	MOVQ bs+24(FP), R10
+	MOVQ depth+32(FP), CX
+	SHLQ $2, R10
+	GET((DI), Y0, Y1)
 	VMOVUPS 64(DI), Y2
 	VMOVUPS 96(DI), Y3
 
 loop:
-	VBROADCASTSS (SI), Y10
-	VMOVUPS (DX), Y8
-	VMOVUPS 32(DX), Y9
-	ROW2(Y0, Y1)
-	VMOVUPS 64(DX), Y8
-	VMOVUPS 96(DX), Y9
-	ROW2(Y2, Y3)
+	VBROADCASTSS (SI), Y4
+	VMULPS (DX), Y4, Y5
+	VMULPS 32(DX), Y4, Y6
+	VMULPS 64(DX), Y4, Y7
+	VMULPS 96(DX), Y4, Y8
+	VADDPS Y5, Y0, Y0
+	VADDPS Y6, Y1, Y1
+	VADDPS Y7, Y2, Y2
+	VADDPS Y8, Y3, Y3
 	ADDQ $4, SI
 	ADDQ R10, DX
 	DECQ CX
 	JNZ  loop
 
-	VMOVUPS Y0, (DI)
-	VMOVUPS Y1, 32(DI)
+	PUT((DI), Y0, Y1)
 	VMOVUPS Y2, 64(DI)
 	VMOVUPS Y3, 96(DI)
 	VZEROUPPER
 	RET
 
-// func mulAdd1x8(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
-TEXT ·mulAdd1x8(SB), NOSPLIT, $0-56
-	LOAD
+// func mulAdd1x8(c *float32, a *float32, b *float32, bs int, depth int)
+TEXT ·mulAdd1x8(SB), NOSPLIT, $0-40
+	MOVQ c+0(FP), DI
+	MOVQ a+8(FP), SI
+	MOVQ b+16(FP), DX
+	MOVQ bs+24(FP), R10
+	MOVQ depth+32(FP), CX
+	SHLQ $2, R10
 	VMOVUPS (DI), Y0
 
 loop:
-	VMOVUPS (DX), Y8
-	VBROADCASTSS (SI), Y10
-	ROW1(Y0)
+	VBROADCASTSS (SI), Y4
+	VMULPS (DX), Y4, Y5
+	VADDPS Y5, Y0, Y0
 	ADDQ $4, SI
 	ADDQ R10, DX
 	DECQ CX
@@ -143,14 +216,64 @@ loop:
 	VZEROUPPER
 	RET
 
-// WIDEN turns the eight bytes at offset(DX) into floats, times a scale.
-#define WIDEN(offset, scale, to) \
-	VPMOVSXBD offset(DX), to  \
-	VCVTDQ2PS to, to          \
-	VMULPS    to, scale, to
+// func mulAddQ8x4(c *float32, cs int, a *float32, as int, bytes *int8, scales *float32, blocks int)
+TEXT ·mulAddQ8x4(SB), NOSPLIT, $0-56
+	ARGUMENTSQ8
+	FOURTH
+	GET4
 
-// func mulAddQ8(c *float32, a *float32, blocks int, bytes *int8, scales *float32)
-TEXT ·mulAddQ8(SB), NOSPLIT, $0-40
+block:
+	VMOVUPS (R10), Y10
+	VMOVUPS 32(R10), Y11
+	MOVQ $32, CX
+
+loop:
+	WIDEN((DX), Y10, Y12)
+	WIDEN(8(DX), Y11, Y13)
+	ROWS4
+	ADDQ $4, SI
+	ADDQ $4, BX
+	ADDQ $32, DX
+	DECQ CX
+	JNZ  loop
+
+	ADDQ $128, R10
+	DECQ R11
+	JNZ  block
+
+	PUT4
+	VZEROUPPER
+	RET
+
+// func mulAddQ8x2(c *float32, cs int, a *float32, as int, bytes *int8, scales *float32, blocks int)
+TEXT ·mulAddQ8x2(SB), NOSPLIT, $0-56
+	ARGUMENTSQ8
+	GET2
+
+block:
+	VMOVUPS (R10), Y10
+	VMOVUPS 32(R10), Y11
+	MOVQ $32, CX
+
+loop:
+	WIDEN((DX), Y10, Y12)
+	WIDEN(8(DX), Y11, Y13)
+	ROWS2
+	ADDQ $4, SI
+	ADDQ $32, DX
+	DECQ CX
+	JNZ  loop
+
+	ADDQ $128, R10
+	DECQ R11
+	JNZ  block
+
+	PUT2
+	VZEROUPPER
+	RET
+
+// func mulAddQ8x1(c *float32, a *float32, blocks int, bytes *int8, scales *float32)
+TEXT ·mulAddQ8x1(SB), NOSPLIT, $0-40
 	MOVQ c+0(FP), DI
 	MOVQ a+8(FP), SI
 	MOVQ blocks+16(FP), BX
@@ -170,10 +293,10 @@ block:
 
 loop:
 	VBROADCASTSS (SI), Y8
-	WIDEN(0, Y4, Y9)
-	WIDEN(8, Y5, Y10)
-	WIDEN(16, Y6, Y11)
-	WIDEN(24, Y7, Y12)
+	WIDEN((DX), Y4, Y9)
+	WIDEN(8(DX), Y5, Y10)
+	WIDEN(16(DX), Y6, Y11)
+	WIDEN(24(DX), Y7, Y12)
 	VMULPS Y9, Y8, Y9
 	VMULPS Y10, Y8, Y10
 	VMULPS Y11, Y8, Y11
@@ -213,10 +336,10 @@ block:
 	MOVQ $32, CX
 
 loop:
-	WIDEN(0, Y4, Y0)
-	WIDEN(8, Y5, Y1)
-	WIDEN(16, Y6, Y2)
-	WIDEN(24, Y7, Y3)
+	WIDEN((DX), Y4, Y0)
+	WIDEN(8(DX), Y5, Y1)
+	WIDEN(16(DX), Y6, Y2)
+	WIDEN(24(DX), Y7, Y3)
 	VMOVUPS Y0, (DI)
 	VMOVUPS Y1, 32(DI)
 	VMOVUPS Y2, 64(DI)

@@ -31,7 +31,7 @@ func TestKernels(t *testing.T) {
 			}
 		}
 
-		rows := rapid.IntRange(1, 9).Draw(t, "rows")
+		rows := rapid.IntRange(1, 20).Draw(t, "rows")
 		depth := rapid.IntRange(0, 70).Draw(t, "depth")
 		columns := rapid.IntRange(1, 70).Draw(t, "columns")
 		gap := rapid.IntRange(0, 3).Draw(t, "gap")
@@ -47,9 +47,10 @@ func TestKernels(t *testing.T) {
 			bytes[i] = int8(random.Uint32())
 		}
 		scales := draw(blocks*panel, 0.01)
-		a = draw(blocks*q8Values, 1)
-		both("mulAdd8", draw(panel, 1), func(k *kernels, y []float32) {
-			k.mulAdd8((*[panel]float32)(y), a, bytes, scales)
+		depth = blocks * q8Values
+		a = draw(rows*(depth+gap), 1)
+		both("mulAdd8", draw(rows*(panel+gap), 1), func(k *kernels, y []float32) {
+			k.mulAdd8(y, panel+gap, a, depth+gap, bytes, scales, rows, depth)
 		})
 		both("widen", draw(blocks*q8Values*panel, 1), func(k *kernels, y []float32) {
 			k.widen(y, bytes, scales)

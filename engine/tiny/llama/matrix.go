@@ -7,6 +7,10 @@ const panel = 32
 // rows: 128·32 floats are 16 KiB and stay in a core's first cache.
 const strip = 128
 
+// widenRows is from how many rows on it pays to widen a strip of Q8_0 before it
+// is multiplied.
+const widenRows = 12
+
 // matrix has the weights of a linear layer in panels of 32 outputs: for each
 // input, the weights of the panel's outputs side by side. A kernel broadcasts an
 // input and adds its products to 32 sums at once. The last panel is filled up
@@ -105,8 +109,8 @@ func (m *matrix) mulPanel(k *kernels, p int, y []float32, ys int, x []float32, x
 	}
 	bytes := m.bytes8[p*panel*m.inputs:][:panel*m.inputs]
 	scales := m.scales[p*panel*(m.inputs/q8Values):]
-	if rows == 1 {
-		k.mulAdd8((*[panel]float32)(y), x[:m.inputs], bytes, scales)
+	if rows < widenRows {
+		k.mulAdd8(y, ys, x, xs, bytes, scales, rows, m.inputs)
 		return
 	}
 	for i := 0; i < m.inputs; i += strip {
