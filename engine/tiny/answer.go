@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/engine/tiny/sample"
@@ -16,6 +15,7 @@ import (
 type answer struct {
 	r       *engine.Request
 	sampler *sample.Sampler
+	form    *form    // or nil
 	ends    []uint32 // held back until there are MinTokens
 	given   int
 	next    uint32 // chosen, and not yet given
@@ -30,8 +30,9 @@ func (e computer) Begin(r *engine.Request) (mock.Answer, error) {
 	if r.KV.Namespace.LoRA != "" {
 		return nil, engine.Errorf(engine.Unsupported, "adapters are not available on the tiny engine")
 	}
-	if r.Format != nil && r.Format.Kind != chat.FormatText {
-		return nil, engine.Errorf(engine.Unsupported, "guided output (%s) is not available on the tiny engine", r.Format.Kind)
+	form, err := e.formOf(r)
+	if err != nil {
+		return nil, err
 	}
 	vocab := e.model.Config().Vocab
 	defaults := sample.Default()
@@ -40,7 +41,7 @@ func (e computer) Begin(r *engine.Request) (mock.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{r: r, sampler: sample.New(p, r.TokenIDs, vocab), ends: r.Stop.Ends()}
+	a := &answer{r: r, form: form, sampler: sample.New(p, r.TokenIDs, vocab), ends: r.Stop.Ends()}
 	if r.PromptLogprobs != nil && len(r.TokenIDs) > 0 {
 		a.prompt = make([]engine.Logprob, len(r.TokenIDs))
 		a.prompt[0] = engine.Logprob{ID: r.TokenIDs[0], Logprob: math.NaN()}
@@ -71,12 +72,8 @@ func (a *answer) hear(position int, logits []float32) {
 }
 
 // choose chooses the token that follows the one of the logits.
-func (a *answer) choose(position int, logits []float32) (err error) {
-	step := sample.Step{Logits: logits, Position: position}
-	if a.given < a.r.Stop.MinTokens {
-		step.Hold = a.ends
-	}
-	if a.next, err = a.sampler.Next(step); err != nil {
+func (a *answer) choose(position int, logits []float32) error {
+	if err := a.pick(position, logits); err != nil {
 		return engine.Errorf(engine.Internal, "token %d of the answer: %v", a.given, err)
 	}
 	if k := a.r.Logprobs; k != nil {
@@ -86,6 +83,25 @@ func (a *answer) choose(position int, logits []float32) (err error) {
 		a.logprobs = append(a.logprobs, lp)
 	}
 	return nil
+}
+
+// pick chooses the next token. Behind the end that a form has come to, where the
+// request does not take that for an end, it comes again.
+func (a *answer) pick(position int, logits []float32) (err error) {
+	if a.form.ended() {
+		return nil
+	}
+	step := sample.Step{Logits: logits, Position: position}
+	if a.given < a.r.Stop.MinTokens {
+		step.Hold = a.ends
+	}
+	if step.Mask, err = a.form.mask(); err != nil {
+		return err
+	}
+	if a.next, err = a.sampler.Next(step); err != nil {
+		return err
+	}
+	return a.form.accept(a.next)
 }
 
 // Next implements [mock.Generator].

@@ -15,5 +15,5 @@ func (e computer) Card(c *engine.Card) {
 	c.Device = engine.DeviceCPU
 	c.Disagg.Layout = e.ranks[0].cache.Layout()
 	c.Features = slices.DeleteFunc(c.Features, func(f engine.Feature) bool { return f == engine.FeatureLoRA })
-	c.Features = append(c.Features, engine.FeatureLogitBias)
+	c.Features = append(append(c.Features, engine.FeatureLogitBias), e.guided()...)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/engine/tiny/llama"
+	"github.com/dynago/dynago/guided/mask"
 )
 
 // Options is what an [Engine] is made of.
@@ -32,6 +33,9 @@ type Options struct {
 	Args mock.Args
 	// EOS are the ids that end a sequence.
 	EOS []uint32
+	// Vocabulary is how the ids are written, in the order of the model's. With it
+	// answers can be held to forms; nil: they cannot.
+	Vocabulary *mask.Vocabulary
 	// Files are passed on in the card.
 	Files []engine.File
 	// ID tells this engine from others, in errors.
@@ -48,10 +52,9 @@ type Options struct {
 type Engine struct {
 	*mock.Engine
 
-	model  *llama.Model
-	served string
-	eos    []uint32
-	ranks  []*rank
+	model *llama.Model
+	forms *mask.Compiler // or nil
+	ranks []*rank
 
 	lower   *lower
 	closing sync.Once
@@ -122,7 +125,13 @@ func newEngine(o Options) (*Engine, error) {
 		}
 	}
 	o.Args.SpeedupRatio = 0 // nothing is imitated
-	e := &Engine{model: o.Model, served: o.Name, eos: o.EOS}
+	e := &Engine{model: o.Model}
+	if v := o.Vocabulary; v != nil {
+		if v.Size() > cfg.Vocab {
+			return nil, fmt.Errorf("the tokenizer has %d ids, the model %d", v.Size(), cfg.Vocab)
+		}
+		e.forms = mask.NewCompiler(v)
+	}
 	for range o.Args.DPSize {
 		e.ranks = append(e.ranks, newRank(o.Model, &o.Args))
 	}
