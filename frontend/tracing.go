@@ -309,7 +309,7 @@ func (t *traced) replay() *trace.Replay {
 		return nil
 	}
 	p := &t.of[0]
-	return trace.NewReplay(p.Prompt, p.BlockSize)
+	return trace.NewReplay(p.Prompt, p.BlockSize, p.Blocks...)
 }
 
 // finish tells how the answers have ended.

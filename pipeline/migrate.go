@@ -314,7 +314,7 @@ func (c *carry) again(ctx context.Context, ids []uint32) error {
 	}
 	c.here = c.booking.first()
 	if c.alone {
-		c.request.Notes.placed(c.booking.plan, c.booking.booking)
+		c.request.placed(c.booking.plan, c.booking.booking)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func (j *job) place(ctx context.Context) error {
 		if err != nil {
 			return nil, nil, err
 		}
-		j.request.Notes.placed(plan, booking)
+		j.request.placed(plan, booking)
 		j.works(begins(plan, booking))
 		j.p.fetched.hint(j.request, begins(plan, booking).Worker().Card())
 		j.onTerms(begins(plan, booking))

@@ -6,6 +6,7 @@ import (
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/nvext"
+	"github.com/dynago/dynago/router"
 )
 
 // Traced is what a trace tells of a request beside its [Notes]. It may be read once
@@ -16,6 +17,9 @@ type Traced struct {
 	// are nil and 0 where that is not known here.
 	Prompt    []uint32
 	BlockSize int
+	// Blocks names the prompt's complete blocks outside all namespaces, where the router
+	// has found that out. They must not be changed.
+	Blocks []kv.SeqHash
 	// Courses are those of the request's choices; none, if it did not get so far.
 	Courses []Course
 }
@@ -39,6 +43,16 @@ func (r *Request) traces(prompt []uint32, blockSize uint32) {
 	if t := r.Traced; t != nil {
 		t.Prompt, t.BlockSize = prompt, int(blockSize)
 		t.Courses = make([]Course, r.Chat.Sampling.Choices())
+	}
+}
+
+// placed notes where an attempt goes, and what the router knows of the prompt.
+func (r *Request) placed(plan *router.Plan, answer *router.Booking) {
+	r.Notes.placed(plan, answer)
+	if t := r.Traced; t != nil {
+		if blocks, size := begins(plan, answer).Blocks(); size == t.BlockSize {
+			t.Blocks = blocks
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/pipeline"
 )
 
@@ -58,6 +60,20 @@ func TestTraced(t *testing.T) {
 			t.Errorf("times %+v", at)
 		}
 	})
+}
+
+// Of a long prompt the router names the blocks, and a trace needs not.
+func TestTracedBlocks(t *testing.T) {
+	f := &fake{}
+	h := newHouse(t, pipeline.Config{}, f)
+	f.generate = h.say(sentence, 3, engine.FinishEOS)
+	r := request(strings.Repeat("Say what is so. ", kv.MemoTokens/4))
+	r.Traced = new(pipeline.Traced)
+	gather(t, h.Run(t.Context(), r))
+	public := kv.PublicScheme(r.Traced.BlockSize, kv.Namespace{})
+	if want := public.AppendSeq(nil, public.AppendLocal(nil, r.Traced.Prompt)); len(r.Traced.Prompt) < kv.MemoTokens || !slices.Equal(r.Traced.Blocks, want) {
+		t.Errorf("%d blocks of %d tokens, want %d", len(r.Traced.Blocks), len(r.Traced.Prompt), len(want))
+	}
 }
 
 // Each of several choices has a course of its own.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/fleet"
+	"github.com/dynago/dynago/kv"
 )
 
 // Booking is the place of one request on one worker. While it is held the
@@ -30,9 +31,10 @@ type Booking struct {
 	// begun says that the first token has come, told that it is known how much of
 	// the prompt was cached.
 	begun, told atomic.Bool
-	witness     *witness // or nil
-	note        *note    // or nil
-	lease       *lease   // of its session's binding, or nil
+	witness     *witness     // or nil
+	note        *note        // or nil
+	lease       *lease       // of its session's binding, or nil
+	names       []kv.SeqHash // of the prompt's blocks, see [Booking.Blocks]; or nil
 
 	// How it has gone so far, for those who learn from it.
 	first  atomic.Int64 // from placed to the first token, nanoseconds; 0: none came
@@ -59,6 +61,11 @@ func (b *Booking) Worker() *fleet.Worker { return b.worker }
 
 // Decision returns why it is that worker.
 func (b *Booking) Decision() Decision { return b.decision }
+
+// Blocks names the complete blocks of the prompt, of as many tokens as the second result
+// says, as the public scheme names them outside all namespaces. It is nil where that was
+// not found out, or is not kept. The names may be shared, and must not be changed.
+func (b *Booking) Blocks() ([]kv.SeqHash, int) { return b.names, b.blockSize }
 
 // Prefilled tells that the first token has come: the prompt is computed. Only
 // the first call counts.

@@ -425,6 +425,9 @@ func (r *Router) book(q *Query, s *scratch, choice int, now time.Time) *Booking 
 		blockSize:   c.BlockSize,
 		trackOutput: t.TrackActiveBlocks && t.TrackOutputBlocks,
 	}
+	if q.Hashes == nil && len(q.Tokens) >= kv.MemoTokens && q.Namespace == (kv.Namespace{}) && !p.eagle {
+		b.names = p.seq // remembered, and so no memory of the scratch
+	}
 	b.load = r.books.load(c.Target, side.life)
 	b.requests = max(1, q.Choices)
 	if t.TrackPrefillTokens {

@@ -375,6 +375,36 @@ func TestDirect(t *testing.T) {
 	h.route(router.Query{Model: "m", PinWorker: 2}).Release()
 }
 
+// The blocks of a long prompt are named to whoever wants to tell of them, unless they are
+// a tenant's or an adapter's own.
+func TestBlocksOfBooking(t *testing.T) {
+	h := newHouse(t, router.Config{Seed: 1})
+	defer h.fleet.Close()
+	h.join(1, card())
+	long := count(9, kv.MemoTokens+6)
+	public := kv.PublicScheme(4, kv.Namespace{})
+	want := public.AppendSeq(nil, public.AppendLocal(nil, long))
+	for _, tc := range []struct {
+		name string
+		q    router.Query
+		want []kv.SeqHash
+	}{
+		{"long", router.Query{Tokens: long}, want},
+		{"long, again", router.Query{Tokens: long}, want},
+		{"short", router.Query{Tokens: long[:40]}, nil},
+		{"of a tenant", router.Query{Tokens: long, Namespace: kv.Namespace{Salt: "tenant"}}, nil},
+		{"of an adapter", router.Query{Tokens: long, Namespace: kv.Namespace{LoRA: "legal"}}, nil},
+	} {
+		tc.q.Model = "m"
+		b := h.route(tc.q)
+		h.route(router.Query{Model: "m", Tokens: count(70_000, 4000)}).Release()
+		if blocks, size := b.Blocks(); size != 4 || !slices.Equal(blocks, tc.want) {
+			t.Errorf("%s: %d blocks of %d, want %d", tc.name, len(blocks), size, len(tc.want))
+		}
+		b.Release()
+	}
+}
+
 // At a temperature the costlier worker gets its share too.
 func TestTemperatureOverride(t *testing.T) {
 	h := newHouse(t, router.Config{Seed: 1})

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/trace"
 )
 
@@ -40,6 +41,25 @@ func TestReplayVectors(t *testing.T) {
 	}
 	if got := trace.NewReplay(make([]uint32, 131072), 64); len(got.Hashes) != 2048 {
 		t.Errorf("131072 tokens: got %d hashes", len(got.Hashes))
+	}
+}
+
+// Hashes that the router has made of the first blocks are the ones that are made here.
+func TestReplayOfKnownBlocks(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.IntRange(1, 9).Draw(t, "size")
+		tokens := rapid.SliceOfN(rapid.Uint32(), 0, 60).Draw(t, "tokens")
+		more := rapid.SliceOfN(rapid.Uint32(), 0, 20).Draw(t, "more") // generated before a worker was lost
+		public := kv.PublicScheme(size, kv.Namespace{})
+		known := public.AppendSeq(nil, public.AppendLocal(nil, append(slices.Clone(tokens), more...)))
+		got, want := trace.NewReplay(tokens, size, known...), trace.NewReplay(tokens, size)
+		if !slices.Equal(got.Hashes, want.Hashes) || got.InputLength != len(tokens) {
+			t.Fatalf("%v, want %v", got, want)
+		}
+	})
+	// They are believed, not made again.
+	if got := trace.NewReplay([]uint32{1, 2, 3, 4}, 2, 7).Hashes; got[0] != 7 {
+		t.Errorf("%v", got)
 	}
 }
 
