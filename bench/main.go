@@ -64,6 +64,7 @@ var figures = []figure{
 	{"B24", "prompts that are computed ahead, virtual", takeForesight},
 	{"B25", "calls of tensors, in-process", takeTensors},
 	{"B26", "a trace of requests, in-process", takeTracing},
+	{"B27", "arithmetic of the model in the box", takeTiny},
 }
 
 // bench is what all figures share.

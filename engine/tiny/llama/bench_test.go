@@ -116,3 +116,30 @@ func BenchmarkPrefill(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkFirstToken computes the logits after a prompt that fills the context:
+// all of it, or what does not fill a block.
+func BenchmarkFirstToken(b *testing.B) {
+	all := prompt(shipped.Context - 1)
+	for _, start := range []int{0, len(all) / 16 * 16} {
+		name := "cold"
+		if start > 0 {
+			name = "cached"
+		}
+		b.Run(name, func(b *testing.B) {
+			m := newShipped(b, llama.Q8_0)
+			c := m.NewCache(shipped.Context/16, 16)
+			slots := inOrder(c.Blocks())
+			if err := m.Forward(c, []llama.Span{{Tokens: all, Blocks: slots}}); err != nil {
+				b.Fatal(err)
+			}
+			spans := []llama.Span{{Tokens: all[start:], Start: start, Blocks: slots, Logits: make([]float32, shipped.Vocab)}}
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := m.Forward(c, spans); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

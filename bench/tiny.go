@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dynago/dynago/bench/stats"
+)
+
+// takeTiny measures the arithmetic of the model in the box: weights of its shape,
+// one thread, no engine around it. A rate is per second of processor time.
+func takeTiny(ctx context.Context, b *bench) ([]part, error) {
+	const pkg = "engine/tiny/llama"
+	t := &codecs{bench: b, ctx: ctx}
+	var parts []part
+	for _, context := range []int{512, 2048} {
+		// Each run decodes the whole context some times, from empty to full.
+		decode := t.take(pkg, fmt.Sprintf("Decode/Q8_0/context=%d", context), pick(b, 20, 10)*2048, seconds)
+		prefill := t.take(pkg, fmt.Sprintf("Prefill/Q8_0/context=%d", context), pick(b, 40, 10)*2048/context, func(r outcome) float64 {
+			return seconds(r) / float64(context)
+		})
+		parts = append(
+			parts,
+			median(fmt.Sprintf("decode, contexts of up to %d", context), "tokens/s", inverses(decode)).atLeast(2500).aimAtLeast(4000),
+			median(fmt.Sprintf("prefill of %d tokens, against decoding them", context), "times as fast", ratios(decode, prefill)).atLeast(2).aimAtLeast(4),
+		)
+	}
+	cold := t.take(pkg, "FirstToken/cold", pick(b, 20, 10), seconds)
+	cached := t.take(pkg, "FirstToken/cached", pick(b, 500, 100), seconds)
+	parts = append(
+		parts,
+		median("first token after 2,047 tokens of which 2,032 are cached, against none", "times as fast", ratios(cold, cached)).atLeast(20).aimAtLeast(40),
+		median("first token after 2,047 tokens, cached", "ms", scaled(cached, 1000)).against("cold", 1000*stats.Median(cold)),
+	)
+	return parts, t.err
+}
+
+// seconds is what an operation costs.
+func seconds(r outcome) float64 { return r.cpu.Seconds() }
+
+func inverses(values []float64) []float64 {
+	var result []float64
+	for _, v := range values {
+		result = append(result, 1/v)
+	}
+	return result
+}
+
+func scaled(values []float64, by float64) []float64 {
+	var result []float64
+	for _, v := range values {
+		result = append(result, v*by)
+	}
+	return result
+}
+
+// ratios sets each run's value over that of the same run.
+func ratios(over, under []float64) []float64 {
+	var result []float64
+	for i := range min(len(over), len(under)) {
+		result = append(result, over[i]/under[i])
+	}
+	return result
+}
