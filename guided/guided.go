@@ -11,8 +11,10 @@ package guided
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +51,7 @@ func Compile(format *chat.OutputFormat) (*Form, error) {
 	var err error
 	switch format.Kind {
 	case chat.FormatJSONSchema:
-		f.schema, err = compileSchema(format.Schema, &f.effort)
+		f.schema, err = compileSchema(format.Schema, "", &f.effort)
 	case chat.FormatRegex:
 		f.pattern, err = whole(format.Pattern)
 	}
@@ -57,6 +59,18 @@ func Compile(format *chat.OutputFormat) (*Form, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// CompilePart returns the form of the part of a JSON schema that stands at a JSON
+// pointer. What it refers to is looked for in the whole schema.
+func CompilePart(schema json.RawMessage, pointer string) (*Form, error) {
+	f := &Form{kind: chat.FormatJSONSchema}
+	if len(schema) > maxFormSize {
+		return nil, fmt.Errorf("it is larger than %d bytes", maxFormSize)
+	}
+	var err error
+	f.schema, err = compileSchema(schema, pointer, &f.effort)
+	return f, err
 }
 
 // whole compiles an expression that a text must match from end to end.
@@ -74,7 +88,7 @@ func whole(pattern string) (*regexp2.Regexp, error) {
 
 const schemaURL = "schema:request"
 
-func compileSchema(schema []byte, e *effort) (*jsonschema.Schema, error) {
+func compileSchema(schema []byte, pointer string, e *effort) (*jsonschema.Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {
 		return nil, fmt.Errorf("it is no JSON: %w", err)
@@ -88,7 +102,11 @@ func compileSchema(schema []byte, e *effort) (*jsonschema.Schema, error) {
 	if err := c.AddResource(schemaURL, doc); err != nil {
 		return nil, explain(err)
 	}
-	s, err := c.Compile(schemaURL)
+	at := schemaURL
+	if pointer != "" {
+		at += (&url.URL{Fragment: pointer}).String()
+	}
+	s, err := c.Compile(at)
 	if err != nil {
 		return nil, explain(err)
 	}

@@ -187,3 +187,22 @@ func Example() {
 	// <nil>
 	// at '/city': got number, want string
 }
+
+func TestCompilePart(t *testing.T) {
+	schema := []byte(`{"$defs":{"a b/c":{"type":"string","minLength":2},"d":{"$ref":"#/$defs/a b~1c"}},"type":"object"}`)
+	for _, pointer := range []string{"/$defs/a b~1c", "/$defs/d"} {
+		form, err := guided.CompilePart(schema, pointer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := form.Check(`"ab"`); err != nil {
+			t.Errorf("%s: %v", pointer, err)
+		}
+		if form.Check(`"a"`) == nil {
+			t.Errorf("%s: a text that is too short was taken", pointer)
+		}
+	}
+	if _, err := guided.CompilePart(schema, "/$defs/none"); err == nil {
+		t.Error("a part that is not there was compiled")
+	}
+}

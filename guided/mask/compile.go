@@ -99,5 +99,8 @@ func express(v *Vocabulary, f *chat.OutputFormat, r *rules) (*expr, error) {
 	if _, err := guided.Compile(f); err != nil {
 		return nil, err
 	}
+	if f.Kind == chat.FormatJSONSchema {
+		return schema(f.Schema, r)
+	}
 	return nil, fmt.Errorf("answers are not held to a %s here", f.Kind)
 }

@@ -2,6 +2,7 @@ package mask_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"regexp"
 	"strings"
@@ -85,4 +86,38 @@ func babble(t testing.TB, v *mask.Vocabulary, g *mask.Grammar, seed uint64, most
 		b.Write(v.Token(id))
 	}
 	return b.String(), false
+}
+
+// say reads a text in tokens of random length, as far as the vocabulary has them,
+// and the end. Each must be in the mask.
+func say(v *mask.Vocabulary, g *mask.Grammar, text string, seed uint64) error {
+	r := rand.New(rand.NewPCG(seed, 2))
+	s := g.Start()
+	bits := make([]uint64, v.Words())
+	rest := text
+	for {
+		if err := s.Mask(bits); err != nil {
+			return err
+		}
+		var ids []uint32
+		for id := range uint32(v.Size()) {
+			if b := v.Token(id); len(b) > 0 && strings.HasPrefix(rest, string(b)) {
+				ids = append(ids, id)
+			}
+		}
+		id := uint32(v.Size() - 1)
+		if rest != "" {
+			id = ids[r.IntN(len(ids))]
+		}
+		if bits[id>>6]>>(id&63)&1 == 0 {
+			return fmt.Errorf("token %q in front of %q is not in the mask", v.Token(id), rest)
+		}
+		if err := s.Advance(id); err != nil {
+			return err
+		}
+		if rest == "" {
+			return nil
+		}
+		rest = rest[len(v.Token(id)):]
+	}
 }
