@@ -1,0 +1,57 @@
+"""Computes log-probabilities with PyTorch and the models of Hugging Face.
+
+Reads lines of JSON, {"model": folder, "prompt": [id, ...]}, and answers each with
+the float32 numbers of all tokens at all positions, natural logarithms, one row
+behind the other. With {"make": {settings}, "dtype": name} besides, the folder is
+written first: a model with these settings and random weights, in several files.
+"""
+
+import json
+import os
+import sys
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import torch  # noqa: E402
+import transformers  # noqa: E402
+
+
+def make(folder, settings, dtype):
+    """Writes a model whose weights are as lively as those of a trained one."""
+    torch.manual_seed(7)
+    config = transformers.AutoConfig.for_model(**settings)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.dim() == 2:
+                weights.normal_(0, weights.shape[1] ** -0.5)
+            else:
+                weights.add_(torch.randn_like(weights) * 0.1)
+    model.to(getattr(torch, dtype)).save_pretrained(folder, max_shard_size="200KB")
+
+
+def log_probabilities(model, prompt):
+    with torch.no_grad():
+        return torch.log_softmax(model(torch.tensor([prompt])).logits[0].double(), dim=-1)
+
+
+def main():
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(2)
+    opened, folder = None, None
+    for line in sys.stdin:
+        ask = json.loads(line)
+        if ask["model"] != folder:
+            folder = ask["model"]
+            if "make" in ask:
+                make(folder, ask["make"], ask["dtype"])
+            opened = transformers.AutoModelForCausalLM.from_pretrained(
+                folder, dtype=torch.float32, attn_implementation="eager"
+            ).eval()
+        all_ = log_probabilities(opened, ask["prompt"]).float().contiguous()
+        sys.stdout.buffer.write(all_.numpy().astype("<f4").tobytes())
+        sys.stdout.buffer.flush()
+
+
+main()
