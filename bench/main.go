@@ -64,7 +64,7 @@ var figures = []figure{
 	{"B24", "prompts that are computed ahead, virtual", takeForesight},
 	{"B25", "calls of tensors, in-process", takeTensors},
 	{"B26", "a trace of requests, in-process", takeTracing},
-	{"B27", "arithmetic of the model in the box", takeTiny},
+	{"B27", "the model in the box: its arithmetic, and the engine around it", takeTiny},
 }
 
 // bench is what all figures share.

@@ -7,8 +7,8 @@ import (
 	"github.com/dynago/dynago/bench/stats"
 )
 
-// takeTiny measures the arithmetic of the model in the box: weights of its shape,
-// one thread, no engine around it. A rate is per second of processor time.
+// takeTiny measures the model in the box, with weights of its shape: its arithmetic on
+// one thread, and the engine around it. A rate is per second of processor time.
 func takeTiny(ctx context.Context, b *bench) ([]part, error) {
 	const pkg = "engine/tiny/llama"
 	t := &codecs{bench: b, ctx: ctx}
@@ -32,7 +32,25 @@ func takeTiny(ctx context.Context, b *bench) ([]part, error) {
 		median("first token after 2,047 tokens of which 2,032 are cached, against none", "times as fast", ratios(cold, cached)).atLeast(20).aimAtLeast(40),
 		median("first token after 2,047 tokens, cached", "ms", scaled(cached, 1000)).against("cold", 1000*stats.Median(cold)),
 	)
-	return parts, t.err
+	return append(parts, t.engine()...), t.err
+}
+
+// engine measures requests to an engine that computes, from their streams.
+func (t *codecs) engine() []part {
+	const pkg, tokens = "engine/tiny", 256 // of one answer
+	rate := func(streams int) []float64 {
+		return t.take(pkg, fmt.Sprintf("Decode/%d", streams), pick(t.bench, 400, 100)/streams, func(r outcome) float64 {
+			return float64(streams*tokens) / seconds(r)
+		})
+	}
+	cold := t.take(pkg, "FirstToken/cached=false", pick(t.bench, 20, 10), seconds)
+	cached := t.take(pkg, "FirstToken/cached=true", pick(t.bench, 500, 100), seconds)
+	return []part{
+		median("engine: an answer of 256 tokens", "tokens/s", rate(1)).atLeast(2500).aimAtLeast(4000),
+		median("engine: 8 answers at once", "tokens/s", rate(8)).atLeast(2500).aimAtLeast(4000),
+		median("engine: first token after 2,000 tokens of which 1,984 are cached, against none", "times as fast", ratios(cold, cached)).atLeast(20).aimAtLeast(40),
+		median("engine: first token after 2,000 tokens, cached", "ms", scaled(cached, 1000)).against("cold", 1000*stats.Median(cold)),
+	}
 }
 
 // seconds is what an operation costs.
