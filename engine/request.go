@@ -113,8 +113,11 @@ func (s *Stop) Ends() []uint32 {
 // Trace carries the W3C trace context, verbatim.
 type Trace struct {
 	Parent, State string
-	// From names, as Parent does, the span of an attempt or of a leg before this one,
-	// which it goes on from; empty if there is none.
+	// Span is the id of the span engine.generate, in hexadecimal, where whoever sends the
+	// request has chosen it, to be able to name it.
+	Span string
+	// From names, as Parent does, the span engine.generate of an attempt or of a leg
+	// before this one, which it goes on from; empty if there is none.
 	From string
 }
 

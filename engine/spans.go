@@ -19,6 +19,10 @@ type Spans struct {
 	*span.Tracer
 	// InstanceID names the worker to people.
 	InstanceID string
+	// Served says that requests come from another process. It leaves them when it has
+	// heard enough, and nobody can tell that from one whose client has gone, of which it
+	// tells itself: to be left is no failure then.
+	Served bool
 }
 
 // Distant is an engine in another process that tells of its own generations.
@@ -110,8 +114,11 @@ func (s *Spans) begin(e any, r *Request) *generation {
 	g := &generation{spans: s, came: came, start: time.Now(), input: len(r.TokenIDs)}
 	g.ingress = s.Begin(came)
 	g.inner = s.Begin(g.ingress)
+	if id, ok := span.ParseID(r.Trace.Span); ok {
+		g.inner.ID = id
+	}
 	inside := *r
-	inside.Trace.Parent = g.inner.Parent()
+	inside.Trace.Parent, inside.Trace.Span = g.inner.Parent(), ""
 	g.request = &inside
 	return g
 }
@@ -137,6 +144,9 @@ func (g *generation) item(n int, now time.Time) {
 
 func (g *generation) failed(ctx context.Context, err error) {
 	g.ended, g.failure = ctx.Err() != nil, KindOf(CauseOf(ctx, err))
+	if g.spans.Served && g.failure == Cancelled {
+		g.failure = ""
+	}
 }
 
 // end tells of both spans.
@@ -155,7 +165,7 @@ func (g *generation) end(ctx context.Context) {
 	case g.failure != "":
 		s.Add("error_kind", string(g.failure))
 		s.Error = string(g.failure)
-	case cancelled:
+	case cancelled && !g.spans.Served:
 		s.Error = "stream dropped before terminal"
 	}
 	if !g.first.IsZero() {

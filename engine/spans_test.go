@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/dynago/dynago/chat"
@@ -59,6 +60,7 @@ func told() (*engine.Spans, map[string]*span.Span) {
 
 const (
 	sampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	chosen  = "aaf067aa0ba902b7"
 	earlier = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01"
 )
 
@@ -71,7 +73,7 @@ func attrs(s *span.Span) map[string]any {
 }
 
 func request() *engine.Request {
-	return &engine.Request{ID: "r-1", Model: "m", TokenIDs: []uint32{1, 2, 3}, Trace: engine.Trace{Parent: sampled, State: "a=b", From: earlier}}
+	return &engine.Request{ID: "r-1", Model: "m", TokenIDs: []uint32{1, 2, 3}, Trace: engine.Trace{Parent: sampled, State: "a=b", Span: chosen, From: earlier}}
 }
 
 func TestSpansOfAGeneration(t *testing.T) {
@@ -86,6 +88,9 @@ func TestSpansOfAGeneration(t *testing.T) {
 		n++
 	}
 	inner, outer := made["engine.generate"], made["handle_payload"]
+	if inner.SpanID() != chosen || e.got.Trace.Span != "" {
+		t.Errorf("the generation has the id %s, and the engine is told one: %+v", inner.SpanID(), e.got.Trace)
+	}
 	if n != 3 || inner == nil || outer == nil {
 		t.Fatalf("%d items, %v", n, made)
 	}
@@ -128,10 +133,14 @@ func TestSpansOfAGenerationThatFails(t *testing.T) {
 	}{
 		{"error", &sayer{deltas: []engine.Delta{{TokenIDs: []uint32{1}}}, err: engine.Errorf(engine.Disconnected, "gone")}, false, false, "disconnected", false},
 		{"cancelled", &sayer{deltas: []engine.Delta{{TokenIDs: []uint32{1}}, {TokenIDs: []uint32{2}}}}, true, true, "stream dropped before terminal", true},
+		{"left by another process", &sayer{deltas: []engine.Delta{{TokenIDs: []uint32{1}}, {TokenIDs: []uint32{2}}}}, true, true, "", true},
+		{"left by another process, which the engine says", &sayer{deltas: []engine.Delta{{TokenIDs: []uint32{1}}}, err: context.Canceled}, false, true, "", true},
+		{"error while another process listens", &sayer{deltas: []engine.Delta{{TokenIDs: []uint32{1}}}, err: engine.Errorf(engine.Disconnected, "gone")}, false, false, "disconnected", false},
 		{"enough", &sayer{deltas: []engine.Delta{{TokenIDs: []uint32{1}}, {TokenIDs: []uint32{2}}}}, true, false, "", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			spans, made := told()
+			spans.Served = strings.Contains(c.name, "another process")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			for range spans.Generate(ctx, c.engine, request()) {

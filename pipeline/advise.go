@@ -69,6 +69,10 @@ func (j *job) whereabouts(ctx context.Context) (*nvext.Placed, error) {
 		return nil, engine.CauseOf(ctx, err)
 	}
 	j.noteAdvice(prefill, answer)
+	if prefill != nil {
+		j.advised(*prefill)
+	}
+	j.advised(answer)
 	where := &nvext.Placed{DecodeWorkerID: &answer.Target.Worker, DecodeDPRank: &answer.Target.Rank}
 	if prefill != nil {
 		where.PrefillWorkerID, where.PrefillDPRank = &prefill.Target.Worker, &prefill.Target.Rank

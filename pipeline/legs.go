@@ -85,7 +85,7 @@ func (c *carry) legs(ctx context.Context, yield deltas) error {
 }
 
 // prepare asks the prefill engine how the legs are to meet.
-func (c *carry) prepare(ctx context.Context) (*handoff, error) {
+func (c *carry) prepare(ctx context.Context) (_ *handoff, err error) {
 	d, err := disaggregator(c.here.Worker())
 	if err != nil {
 		return nil, err
@@ -98,6 +98,8 @@ func (c *carry) prepare(ctx context.Context) (*handoff, error) {
 			q.DecodeLayout = card.Disagg.Layout
 		}
 	}
+	called := c.p.calls(c.job, "prepare", q.Request, c.here.Worker())
+	defer func() { called.end(err) }()
 	ctx, cancel := context.WithTimeoutCause(ctx, prepareTime, engine.ErrFirstItem)
 	defer cancel()
 	h, err := d.Prepare(ctx, q)
@@ -133,6 +135,8 @@ func (c *carry) compute(ctx context.Context, b *router.Booking, request *engine.
 	worker := b.Worker()
 	sent := c.p.dispatched(c.job, request, b)
 	defer func() { sent.end(err) }()
+	flight := c.p.flow.send(prefill)
+	defer flight.end()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	lost := worker.Lost()
@@ -145,6 +149,7 @@ func (c *carry) compute(ctx context.Context, b *router.Booking, request *engine.
 			return all, engine.CauseOf(ctx, err)
 		}
 		if took.item(len(d.TokenIDs), seen) {
+			flight.answered(took.waited())
 			b.Prefilled()
 		}
 		b.Output(len(d.TokenIDs))
@@ -220,7 +225,7 @@ func (c *carry) whole(first *engine.Delta) bool {
 
 // fetch runs the second leg of a request whose prompt is computed.
 func (c *carry) fetch(ctx context.Context, yield deltas) error {
-	b, err := c.booking.answer(ctx, c.noteAnswer)
+	b, err := c.placeAnswer(ctx)
 	if err != nil {
 		c.drop()
 		c.abandoned(ctx, err, &c.p.count.decodeFailed) //nolint:errcheck // it is the same
@@ -236,6 +241,13 @@ func (c *carry) fetch(ctx context.Context, yield deltas) error {
 		return err // the answer has begun
 	}
 	return c.abandoned(ctx, err, &c.p.count.decodeFailed) // next sees to the hand-off
+}
+
+// placeAnswer finds a place for the leg that answers.
+func (c *carry) placeAnswer(ctx context.Context) (*router.Booking, error) {
+	c.p.flow.routeDecode.Add(1)
+	defer c.p.flow.routeDecode.Add(-1)
+	return c.booking.answer(ctx, c.noteAnswer)
 }
 
 // fetched notes that the second leg has what the first one has computed.
@@ -274,7 +286,7 @@ type beside struct {
 func (c *carry) atOnce(ctx context.Context, h *handoff, request *engine.Request, yield deltas) error {
 	defer h.release()
 	prefill := c.here
-	b, err := c.booking.answer(ctx, c.noteAnswer)
+	b, err := c.placeAnswer(ctx)
 	if err != nil {
 		c.abandoned(ctx, err, &c.p.count.decodeFailed) //nolint:errcheck // it is the same
 		return unplaced{err}

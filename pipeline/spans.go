@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/router"
 	"github.com/dynago/dynago/span"
 )
@@ -31,32 +32,18 @@ func (j *job) selected(b *router.Booking) {
 	if !ok || !j.p.byCache() {
 		return
 	}
-	spans, d, end := j.p.Spans, b.Decision(), time.Now()
-	start := end.Add(-d.Routing - d.Queue)
-	all := &span.Span{Name: "kv_router.select_worker", Target: "router", Context: spans.Begin(within), Parent: within, Start: start, End: end}
-	all.Add("request_id", j.request.ID)
-	all.Add("worker_id", strconv.FormatUint(d.Target.Worker, 10))
-	all.Add("dp_rank", int64(d.Target.Rank))
-	all.Add("overlap_blocks", d.Overlap)
-	all.Add("blocks", d.Blocks)
-	// What came before the request was parked is told as if it had come just before it
-	// was sent on: the parts are those of the decision that holds.
-	at := start
-	part := func(name string, took time.Duration) {
-		spans.End(&span.Span{Name: name, Target: "router", Context: spans.Begin(all.Context), Parent: all.Context, Start: at, End: at.Add(took)})
+	told := router.DecisionSpans{Request: j.request.ID, Decision: b.Decision(), End: time.Now()}
+	told.Tell(j.p.Spans.Tracer, within)
+}
+
+// advised tells of a decision that nothing follows from.
+func (j *job) advised(d router.Decision) {
+	within, ok := j.p.within(j.request)
+	if !ok || !j.p.byCache() {
+		return
 	}
-	// Both kinds of hashes are made in one go.
-	part("kv_router.compute_block_hashes", d.Took.Hashing)
-	part("kv_router.compute_seq_hashes", d.Took.Hashing)
-	at = at.Add(d.Took.Hashing)
-	part("kv_router.find_matches", d.Took.Matching)
-	at = at.Add(d.Took.Matching)
-	if d.Took.SharedAsked {
-		part("kv_router.shared_cache_check", d.Took.Shared)
-	}
-	at = at.Add(d.Took.Shared)
-	part("kv_router.schedule", end.Sub(at))
-	spans.End(all)
+	told := router.DecisionSpans{Request: j.request.ID, Decision: d, End: time.Now(), Advice: true}
+	told.Tell(j.p.Spans.Tracer, within)
 }
 
 // unselected tells of a decision that came to nothing.
@@ -73,14 +60,17 @@ func (j *job) unselected(start time.Time, err error) {
 	j.p.Spans.End(s)
 }
 
-// trace gives a request to a worker a span of its own, in which the worker's are.
+// trace gives a request to a worker a span of its own, in which the worker's are, and
+// chooses the id of that of the generation, so that the next attempt or leg can name it.
 func (c *carry) trace(r *engine.Request) {
 	within, ok := c.p.within(c.request)
 	if !ok {
 		return
 	}
-	r.Trace.Parent, r.Trace.From = c.p.Spans.Begin(within).Parent(), c.before
-	c.before = r.Trace.Parent
+	sent := c.p.Spans.Begin(within)
+	generation := c.p.Spans.Begin(sent)
+	r.Trace.Parent, r.Trace.Span, r.Trace.From = sent.Parent(), generation.SpanID(), c.before
+	c.before = generation.Parent()
 }
 
 // dispatch is a request that was sent to a worker.
@@ -112,6 +102,23 @@ func (p *Pipeline) dispatched(j *job, r *engine.Request, b *router.Booking) *dis
 	if from, ok := span.Parse(r.Trace.From, ""); ok {
 		d.Links = []span.Context{from}
 	}
+	return d
+}
+
+// calls begins to measure an operation of a worker that a request waits for; nil, if
+// nobody wants to know.
+func (p *Pipeline) calls(j *job, operation, id string, worker *fleet.Worker) *dispatch {
+	within, ok := p.within(j.request)
+	if !ok {
+		return nil
+	}
+	d := &dispatch{spans: p.Spans}
+	d.Name, d.Target, d.Kind, d.Parent, d.Context, d.Start = "client_request", "router", span.Client, within, p.Spans.Begin(within), time.Now()
+	d.Add("operation", operation)
+	d.Add("request_id", id)
+	d.Add("instance_id", strconv.FormatUint(worker.ID(), 10))
+	d.Add("trace_id", d.TraceID())
+	d.Add("parent_id", within.SpanID())
 	return d
 }
 

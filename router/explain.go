@@ -75,7 +75,14 @@ func (r *Router) Advise(ctx context.Context, q *Query) (Decision, error) {
 }
 
 func (r *Router) advise(ctx context.Context, q *Query) (d Decision, err error) {
-	err = r.suppose(ctx, q, func(s *scratch, choice int) { d = s.decision(q, choice) })
+	start := r.now()
+	err = r.suppose(ctx, q, func(s *scratch, choice int) {
+		d = s.decision(q, choice)
+		if w := &s.work; r.observer != nil {
+			d.Took = Took{Hashing: w.Hashing, Matching: w.Matching, Shared: w.Shared, SharedAsked: s.prompts[s.sides[choice].prompt].asked}
+		}
+	})
+	d.Routing = r.now().Sub(start)
 	return d, err
 }
 

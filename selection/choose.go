@@ -61,6 +61,7 @@ func (s *Service) serveSelect(w http.ResponseWriter, r *http.Request) {
 	}
 	for range mostTries {
 		d, err := s.Router.Advise(r.Context(), q)
+		s.selected(r, router.DecisionSpans{Request: in.ID, Decision: d, Advice: true}, err)
 		if err != nil {
 			s.refuse(w, r, err)
 			return
@@ -102,9 +103,11 @@ func (s *Service) selectAndReserve(w http.ResponseWriter, r *http.Request) {
 	for range mostTries {
 		b, err := s.book(r.Context(), q)
 		if err != nil {
+			s.selected(r, router.DecisionSpans{Request: in.ID}, err)
 			s.refuse(w, r, err)
 			return
 		}
+		s.selected(r, router.DecisionSpans{Request: in.ID, Decision: b.Decision()}, nil)
 		if out, there := s.tell(r.Context(), &in, q, b.Decision()); there {
 			s.forget(in.partition(), in.ID)
 			answer(w, http.StatusOK, out)

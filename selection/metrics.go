@@ -111,10 +111,10 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 
 // measured counts what becomes of an operation's requests.
 func (s *Service) measured(o Operation) http.HandlerFunc {
-	duration := s.metrics.duration.WithLabelValues(o.Path)
+	serve, duration := s.spanned(o), s.metrics.duration.WithLabelValues(o.Path)
 	return func(w http.ResponseWriter, r *http.Request) {
 		start, answer := time.Now(), &statusWriter{ResponseWriter: w, status: http.StatusOK}
-		o.Serve(answer, r)
+		serve(answer, r)
 		duration.Observe(time.Since(start).Seconds())
 		s.metrics.requests.WithLabelValues(o.Method, o.Path, strconv.Itoa(answer.status)).Inc()
 	}

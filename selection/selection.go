@@ -26,6 +26,7 @@ import (
 
 	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/router"
+	"github.com/dynago/dynago/span"
 )
 
 // Config is what a service stands on and how it behaves. Zero values of the
@@ -51,6 +52,10 @@ type Config struct {
 	SelectionBytes int
 	// MostWorkers bounds the catalog; default 4096.
 	MostWorkers int
+	// Spans, if not nil, makes ids of spans and is told of selections and bookings.
+	// RouterMode is how the router chooses; "" is by cache.
+	Spans      *span.Tracer
+	RouterMode string
 	// Collectors are shown on the metrics page besides.
 	Collectors []prometheus.Collector
 	// BodyLimit bounds the body of a request in bytes; default 8 MiB.

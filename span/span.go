@@ -87,6 +87,15 @@ func Parse(parent, state string) (Context, bool) {
 	return c, true
 }
 
+// ParseID reads the id of a span: 16 lower-case hexadecimal digits, not all of them 0.
+func ParseID(s string) (id [8]byte, ok bool) {
+	if len(s) != 2*len(id) || !lower(s) {
+		return id, false
+	}
+	hex.Decode(id[:], []byte(s)) //nolint:errcheck // it is hexadecimal
+	return id, id != [8]byte{}
+}
+
 func lower(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }
 
 // Kind says on which side of a call a span is.

@@ -50,6 +50,17 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestParseID(t *testing.T) {
+	for text, valid := range map[string]bool{
+		"b7ad6b7169203331": true, "B7AD6B7169203331": false, "0000000000000000": false, "b7ad6b716920333": false, "b7ad6b71692033312": false, "b7ad6b716920333g": false, "": false,
+	} {
+		id, ok := span.ParseID(text)
+		if ok != valid || ok && (span.Context{ID: id}).SpanID() != text {
+			t.Errorf("%q: %x, %v", text, id, ok)
+		}
+	}
+}
+
 func TestStateThatIsTooLong(t *testing.T) {
 	c, ok := span.Parse(parent, strings.Repeat("a", 513))
 	if !ok || c.State != "" {

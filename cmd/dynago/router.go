@@ -56,6 +56,10 @@ func (c *routerCommand) Run(to outlet, parsed *config.Parsed) error {
 	if err != nil {
 		return err
 	}
+	if err := logs.export(&c.Observe.Telemetry); err != nil {
+		return err
+	}
+	defer logs.close()
 	for _, s := range parsed.Settings() {
 		if s.Source != "default" && slices.Contains(serverOnly, s.Name) {
 			logs.target("selection").Warn("setting has no effect: it is for a server that sends requests to workers itself", "setting", "--"+s.Name, "value", s.Value)
@@ -133,7 +137,8 @@ func (c *routerCommand) build(conf router.Config, policies *policies, logs *logS
 	m.Watch(r)
 	return selection.New(selection.Config{
 		Fleet: workers, Router: r, Logger: logs.target("selection"), KVEvents: c.Router.KVEvents,
-		Collectors:   append(policies.collectors(workers), m),
+		Spans: logs.tracer(), RouterMode: c.Router.Mode,
+		Collectors:   append(policies.collectors(workers), m, &logs.telemetry),
 		SelectionTTL: c.Service.SelectionTTL, MostSelections: c.Service.MostSelections,
 		SelectionBytes: c.Service.SelectionBytes, MostWorkers: c.Service.MostWorkers,
 	})

@@ -82,13 +82,14 @@ func (l *logSet) close() {
 	}
 }
 
-// engineSpans returns what tells of generations, or nil if nobody asks.
+// engineSpans returns what tells of generations, or nil if nobody asks. Instance names a
+// worker that other processes ask; "" is those of this one.
 func (l *logSet) engineSpans(instance string) *engine.Spans {
 	t := l.tracer()
 	if t == nil {
 		return nil
 	}
-	return &engine.Spans{Tracer: t, InstanceID: instance}
+	return &engine.Spans{Tracer: t, InstanceID: instance, Served: instance != ""}
 }
 
 var telemetryItems = prometheus.NewDesc("dynago_telemetry_items_total",

@@ -416,23 +416,18 @@ func TestSpansOfTwoLegs(t *testing.T) {
 	p.fetch(t, "/v1/chat/completions", `{"model":"dynago/demo","max_tokens":12,"messages":[{"role":"user","content":"Which rivers cross Paris?"}]}`, "Traceparent", clientParent)
 	p.signal(syscall.SIGTERM)
 	p.wait()
-	c.tree(t, clientTrace)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	sent := map[string]*v1.Span{}
+	names, spans := c.tree(t, clientTrace)
+	if !slices.Contains(names, " client_request") || attrs(spans["client_request"])["operation"] != "prepare" || attrs(spans["client_request"])["instance_id"] == "0" {
+		t.Errorf("nothing tells how the legs were to meet: %q, %v", names, spans["client_request"])
+	}
 	done := map[string]*v1.Span{}
-	for _, s := range c.spans {
-		switch s.Name {
-		case "kv_router.route_request":
-			sent[attrs(s)["phase"]] = s
-		case "engine.generate":
-			done[attrs(s)["disagg_role"]] = s
-		}
+	for _, s := range c.named(clientTrace, "engine.generate") {
+		done[attrs(s)["disagg_role"]] = s
 	}
-	if sent["prefill"] == nil || done["prefill"] == nil || done["decode"] == nil {
-		t.Fatalf("legs %v, %v", sent, done)
+	if done["prefill"] == nil || done["decode"] == nil {
+		t.Fatalf("legs %v", done)
 	}
-	if links := done["decode"].Links; len(links) != 1 || string(links[0].SpanId) != string(sent["prefill"].SpanId) || len(done["prefill"].Links) != 0 {
-		t.Errorf("the second leg is linked to %v", links)
+	if links := done["decode"].Links; len(links) != 1 || string(links[0].SpanId) != string(done["prefill"].SpanId) || len(done["prefill"].Links) != 0 {
+		t.Errorf("the second leg is linked to %v, want %x", links, done["prefill"].SpanId)
 	}
 }

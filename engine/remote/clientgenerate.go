@@ -133,6 +133,9 @@ func traced(ctx context.Context, t engine.Trace) context.Context {
 	if t.State != "" && printable(t.State) {
 		ctx = metadata.AppendToOutgoingContext(ctx, "tracestate", t.State)
 	}
+	if t.Span != "" && printable(t.Span) {
+		ctx = metadata.AppendToOutgoingContext(ctx, generation, t.Span)
+	}
 	if t.From != "" && printable(t.From) {
 		ctx = metadata.AppendToOutgoingContext(ctx, predecessor, t.From)
 	}

@@ -332,12 +332,15 @@ func (s *Server) current(epoch uint64) error {
 	return nil
 }
 
-// predecessor is the piece of metadata that names the span which a request goes on
-// from, in the form of traceparent.
-const predecessor = "x-dynago-predecessor"
+// Pieces of metadata about spans: generation is the id that the worker's is to have,
+// predecessor names the one which a request goes on from, in the form of traceparent.
+const (
+	generation  = "x-dynago-span"
+	predecessor = "x-dynago-predecessor"
+)
 
 // tracing returns the W3C trace context of a call.
 func tracing(ctx context.Context) engine.Trace {
 	md, _ := metadata.FromIncomingContext(ctx)
-	return engine.Trace{Parent: one(md, "traceparent"), State: one(md, "tracestate"), From: one(md, predecessor)}
+	return engine.Trace{Parent: one(md, "traceparent"), State: one(md, "tracestate"), Span: one(md, generation), From: one(md, predecessor)}
 }

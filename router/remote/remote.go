@@ -59,6 +59,7 @@ import (
 	"time"
 
 	"github.com/dynago/dynago/router"
+	"github.com/dynago/dynago/span"
 )
 
 // DefaultTimeout is how long a server may take if nothing else is said.
@@ -212,6 +213,12 @@ func (p *Policy) post(ctx context.Context, to string, body []byte, repeat bool) 
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
+	if w := span.From(ctx); w != nil {
+		req.Header.Set("Traceparent", w.Context.Parent())
+		if w.State != "" {
+			req.Header.Set("Tracestate", w.State)
+		}
+	}
 	if repeat {
 		req.Header["Idempotency-Key"] = nil // tells the transport, and is not sent
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/router"
 	"github.com/dynago/dynago/router/remote"
+	"github.com/dynago/dynago/span"
 )
 
 // patient is long enough for any machine: tests that are not about time must not
@@ -119,6 +120,32 @@ func TestPick(t *testing.T) {
 	}
 	if requests.Load() != 20 || connections.Load() != 1 {
 		t.Errorf("%d requests over %d connections, want 20 over 1", requests.Load(), connections.Load())
+	}
+}
+
+// A question is asked in the trace of the request that it is about.
+func TestPickWithinATrace(t *testing.T) {
+	const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	got := make(chan http.Header, 2)
+	s := server(t, func(w http.ResponseWriter, r *http.Request) {
+		got <- r.Header
+		io.WriteString(w, `{"choice":1}`)
+	})
+	p := policy(t, s.URL)
+	c, _ := span.Parse(parent, "a=b")
+	for _, tc := range []struct {
+		ctx           context.Context
+		parent, state string
+	}{
+		{span.With(t.Context(), &span.Within{Context: c}), parent, "a=b"},
+		{t.Context(), "", ""},
+	} {
+		if _, err := p.Pick(tc.ctx, &router.Query{ID: "r", Model: "m"}, candidates()); err != nil {
+			t.Fatal(err)
+		}
+		if h := <-got; h.Get("Traceparent") != tc.parent || h.Get("Tracestate") != tc.state {
+			t.Errorf("it was asked within %q, %q, want %q, %q", h.Get("Traceparent"), h.Get("Tracestate"), tc.parent, tc.state)
+		}
 	}
 }
 
