@@ -28,7 +28,7 @@ func newShipped(b *testing.B, kind llama.Kind) *llama.Model {
 func prompt(n int) []uint32 {
 	tokens := make([]uint32, n)
 	for i := range tokens {
-		tokens[i] = uint32(i*2654435761) >> 8 % uint32(shipped.Vocab)
+		tokens[i] = uint32(i) * 2654435761 >> 8 % uint32(shipped.Vocab)
 	}
 	return tokens
 }

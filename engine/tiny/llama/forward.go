@@ -60,8 +60,8 @@ func (m *Model) check(c *Cache, s *Span) error {
 	switch {
 	case len(s.Tokens) == 0:
 		return fmt.Errorf("no tokens")
-	case s.Start < 0 || end > m.cfg.Context || end < 0:
-		return fmt.Errorf("positions %d to %d; the context is %d", s.Start, end-1, m.cfg.Context)
+	case s.Start < 0 || s.Start > m.cfg.Context-len(s.Tokens):
+		return fmt.Errorf("%d tokens from position %d on; the context is %d", len(s.Tokens), s.Start, m.cfg.Context)
 	case len(s.Blocks)*c.blockSize < end:
 		return fmt.Errorf("%d blocks of %d positions; %d positions need %d", len(s.Blocks), c.blockSize, end, (end+c.blockSize-1)/c.blockSize)
 	case len(s.Logits)%m.cfg.Vocab != 0 || len(s.Logits)/m.cfg.Vocab > len(s.Tokens):
