@@ -61,6 +61,7 @@ func TestForms(t *testing.T) {
 	}{
 		{chat.OutputFormat{Kind: chat.FormatRegex, Pattern: date.String()}, date.MatchString, 8},
 		{chat.OutputFormat{Kind: chat.FormatChoice, Choices: choices}, func(s string) bool { return slices.Contains(choices, s) }, 6},
+		{chat.OutputFormat{Kind: chat.FormatJSONSchema, Schema: []byte(schema)}, fits, 200},
 		{chat.OutputFormat{Kind: chat.FormatJSONObject}, func(s string) bool { return s[0] == '{' && json.Valid([]byte(s)) }, 1500},
 	} {
 		t.Run(string(tc.format.Kind), func(t *testing.T) {
@@ -92,6 +93,30 @@ func TestForms(t *testing.T) {
 			}
 		})
 	}
+}
+
+const schema = `{
+	"type": "object", "additionalProperties": false, "required": ["colour", "sizes"],
+	"properties": {
+		"colour": {"enum": ["red", "green", "blue"]},
+		"sizes": {"type": "array", "minItems": 1, "maxItems": 3, "items": {"type": "integer", "minimum": -20, "maximum": 20}},
+		"ab": {"type": "boolean"}
+	}
+}`
+
+// fits says whether a text is an instance of the schema.
+func fits(text string) bool {
+	var v struct {
+		Colour *string
+		Sizes  []int
+		AB     *bool
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if d.Decode(&v) != nil || v.Colour == nil || !slices.Contains([]string{"red", "green", "blue"}, *v.Colour) || len(v.Sizes) < 1 || len(v.Sizes) > 3 {
+		return false
+	}
+	return !slices.ContainsFunc(v.Sizes, func(n int) bool { return n < -20 || n > 20 })
 }
 
 // Where an end does not end the answer, nothing but ends comes behind a form.

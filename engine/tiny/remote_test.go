@@ -53,6 +53,10 @@ func TestContractBehindSocket(t *testing.T) {
 	fresh, slow, restart, drain := s.New, s.Slow, s.Restart, s.Drain
 	s.New = func(t *testing.T) engine.Engine { return serve(t, fresh(t)) }
 	s.Slow = func(t *testing.T) engine.Engine { return serve(t, slow(t)) }
+	s.Legs = func(t *testing.T) (prefill, decode engine.Engine) {
+		prefill, decode = legs(t)
+		return serve(t, prefill), serve(t, decode)
+	}
 	s.Restart = func(e engine.Engine) { restart(e.(*served).engine) }
 	s.Drain = func(e engine.Engine) { drain(e.(*served).engine) }
 	enginetest.Run(t, s)

@@ -10,16 +10,34 @@ import (
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/engine/tiny"
 	"github.com/dynago/dynago/engine/tiny/llama"
+	"github.com/dynago/dynago/kv"
 )
 
 // Under preemption, eviction and cancellation every answer that comes to its end is
-// that of a plain loop, and nothing is left behind.
+// that of a plain loop, and nothing is left behind; with host memory below the device,
+// what was preempted comes back from there.
 func TestStorm(t *testing.T) {
-	const size, blocks = 4, 60 // room for five requests out of dozens
-	e := open(t, small(), func(a *mock.Args) {
-		a.BlockSize, a.NumGPUBlocks, a.MaxNumBatchedTokens, a.PreemptOnPriority = size, blocks, 24, true
-	})
+	for _, tc := range []struct {
+		name        string
+		host, ranks int
+	}{
+		{"device alone", 0, 1},
+		{"host", 400, 1},
+		{"two ranks", 0, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			storm(t, open(t, small(), func(a *mock.Args) {
+				a.BlockSize, a.MaxNumBatchedTokens, a.PreemptOnPriority = 4, 24, true
+				a.NumGPUBlocks = 60 / tc.ranks // room for five requests out of dozens
+				a.HostBlocks, a.DPSize = tc.host, tc.ranks
+			}))
+		})
+	}
+}
+
+func storm(t *testing.T, e *tiny.Engine) {
 	type asked struct {
 		request *engine.Request
 		want    []uint32
@@ -59,21 +77,18 @@ func TestStorm(t *testing.T) {
 		}
 	}
 	running.Wait()
-	if l := loadOf(t, e); l.Preemptions == 0 || l.PrefixHits == 0 || l.Running+l.Waiting+l.UsedBlocks != 0 {
-		t.Errorf("%+v, want preemptions and hits, and nothing in use", l)
-	}
-}
-
-func loadOf(t *testing.T, e engine.Engine) engine.RankLoad {
-	t.Helper()
-	for l, err := range e.Load(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
+	host := e.CacheStats()[0].Tiers[kv.TierHost]
+	for l := range e.Load(t.Context()) {
+		for _, l := range l.Ranks {
+			if l.Preemptions == 0 || l.PrefixHits == 0 || l.Running+l.Waiting != 0 || host.Blocks == 0 && l.UsedBlocks != 0 {
+				t.Errorf("%+v, want preemptions and hits, and nothing that runs", l)
+			}
 		}
-		return l.Ranks[0]
+		break
 	}
-	t.Fatal("no load")
-	return engine.RankLoad{}
+	if host.Blocks > 0 && host.HitTokens == 0 {
+		t.Errorf("%+v, want hits", host)
+	}
 }
 
 // Log probabilities are those of the model, of answers and of prompts, whatever of

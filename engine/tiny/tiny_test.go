@@ -31,10 +31,16 @@ func random(width, layers, hidden int) *llama.Model {
 // open returns an engine of a model that is closed with the test.
 func open(t testing.TB, m *llama.Model, change ...func(*mock.Args)) *tiny.Engine {
 	t.Helper()
-	o := tiny.Options{Name: "tiny", Model: m, Args: tiny.DefaultArgs(m), EOS: []uint32{7}, ID: t.Name()}
+	a := tiny.DefaultArgs(m)
 	for _, c := range change {
-		c(&o.Args)
+		c(&a)
 	}
+	return start(t, tiny.Options{Model: m, Args: a})
+}
+
+func start(t testing.TB, o tiny.Options) *tiny.Engine {
+	t.Helper()
+	o.Name, o.EOS, o.ID = "tiny", []uint32{7}, t.Name()
 	e, err := tiny.New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -101,6 +107,23 @@ func plain(t testing.TB, m *llama.Model, prompt []uint32, n int) (ids []uint32) 
 	return ids
 }
 
+// legs returns an engine that computes prompts, and one that comes for them.
+func legs(t *testing.T) (prefill, decode engine.Engine) {
+	of := func(role string, p mock.Pull) *tiny.Engine {
+		a := tiny.DefaultArgs(small())
+		a.WorkerType = role
+		return start(t, tiny.Options{Model: small(), Args: a, Pull: p})
+	}
+	first := of("prefill", mock.Pull{Address: func() string { return "here" }})
+	dial := func(_ context.Context, address string) (engine.Puller, func(), error) {
+		if address != "here" {
+			return nil, nil, fmt.Errorf("nobody is at %q", address)
+		}
+		return first, func() {}, nil
+	}
+	return first, of("decode", mock.Pull{Dial: dial})
+}
+
 func subject() enginetest.Subject {
 	return enginetest.Subject{
 		New: func(t *testing.T) engine.Engine {
@@ -109,11 +132,26 @@ func subject() enginetest.Subject {
 		Slow:    func(t *testing.T) engine.Engine { return open(t, slow(), func(a *mock.Args) { a.MaxNumSeqs = 1 }) },
 		Restart: func(e engine.Engine) { e.(*tiny.Engine).Restart() },
 		Drain:   func(e engine.Engine) { e.(*tiny.Engine).Drain() },
+		Legs:    legs,
 		Skips:   []string{"25-namespaces", "26-loss"},
 	}
 }
 
 func TestContract(t *testing.T) { enginetest.Run(t, subject()) }
+
+// The same with tiers below a device that is too small.
+func TestContractOnTiers(t *testing.T) {
+	s := subject()
+	s.New = func(t *testing.T) engine.Engine {
+		return open(t, small(), func(a *mock.Args) { a.NumGPUBlocks, a.HostBlocks, a.DiskBlocks = 200, 500, 2000 })
+	}
+	s.Slow, s.Restart, s.Drain, s.Legs = nil, nil, nil, nil
+	s.Skips = []string{
+		"03-restart-is-another-epoch", "04-drain", "15-leaving", "16-cancelled", "17-deadline", "19-killed",
+		"25-namespaces", "26-loss", "27-restart", "28-load",
+	}
+	enginetest.Run(t, s)
+}
 
 // Greedy answers are those of a plain loop, however many requests are at work.
 func TestPlainLoop(t *testing.T) {
