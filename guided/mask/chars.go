@@ -15,6 +15,8 @@ const (
 	// escape if it needs one, the short one if there is one. So texts can be
 	// compared as they are written.
 	quoted
+	// loose is the inside of a JSON string in any way in which it may be written.
+	loose
 )
 
 // shortEscapes are the characters that have an escape of two bytes in what is
@@ -76,6 +78,7 @@ func (w writing) any() *expr { return anyChar[w] }
 var anyChar = [...]*expr{
 	plain:  plain.chars([]rune{0, utf8.MaxRune}),
 	quoted: quoted.chars([]rune{0, utf8.MaxRune}),
+	loose:  stringChar,
 }
 
 // utf8Range lists the encodings of the characters from low to high, as sequences

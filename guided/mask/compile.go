@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/dynago/dynago/chat"
-	"github.com/dynago/dynago/guided"
 )
 
 // Compiler compiles forms for one vocabulary, and keeps those that were asked for
@@ -95,12 +94,10 @@ func express(v *Vocabulary, f *chat.OutputFormat, r *rules) (*expr, error) {
 		return plain.pattern(f.Pattern, false)
 	case chat.FormatChoice:
 		return choice(f.Choices)
-	}
-	if _, err := guided.Compile(f); err != nil {
-		return nil, err
-	}
-	if f.Kind == chat.FormatJSONSchema {
+	case chat.FormatJSONSchema:
 		return schema(f.Schema, r)
+	case chat.FormatStructuralTag:
+		return structuralTag(v, f.Schema, r)
 	}
 	return nil, fmt.Errorf("answers are not held to a %s here", f.Kind)
 }

@@ -52,16 +52,26 @@ type member struct {
 	value    *expr
 }
 
-func (s *schemas) members(b branch) ([]member, error) {
-	var names []string
-	seen := map[string]bool{}
-	note := func(name string) {
-		if !seen[name] {
-			seen[name] = true
-			names = append(names, name)
+// named is a member that a branch names, and the schemas that it has to keep.
+type named struct {
+	name              string
+	required, allowed bool
+	goal              []*value
+}
+
+// named lists the members that a branch names, in the order of the schema.
+func (s *schemas) named(b branch) ([]named, error) {
+	var list []named
+	seen := map[string]int{}
+	note := func(name string) *named {
+		i, ok := seen[name]
+		if !ok {
+			i = len(list)
+			seen[name] = i
+			list = append(list, named{name: name})
 		}
+		return &list[i]
 	}
-	required := map[string]bool{}
 	for _, v := range b.all("properties") {
 		for _, name := range v.names {
 			note(name)
@@ -69,23 +79,32 @@ func (s *schemas) members(b branch) ([]member, error) {
 	}
 	for _, v := range b.all("required") {
 		for _, name := range v.strings() {
-			required[name] = true
-			note(name)
+			note(name).required = true
 		}
 	}
-	var list []member
-	for _, name := range names {
-		m := member{name: name, required: required[name], value: void}
-		goal, ok, err := s.namedGoal(b, name)
-		if err != nil {
+	for i := range list {
+		var err error
+		if list[i].goal, list[i].allowed, err = s.namedGoal(b, list[i].name); err != nil {
 			return nil, err
 		}
-		if ok {
-			if m.value, err = s.goal(goal); err != nil {
-				return nil, err
-			}
+	}
+	return list, nil
+}
+
+func (s *schemas) members(b branch) ([]member, error) {
+	all, err := s.named(b)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]member, len(all))
+	for i, n := range all {
+		list[i] = member{name: n.name, required: n.required, value: void}
+		if !n.allowed {
+			continue
 		}
-		list = append(list, m)
+		if list[i].value, err = s.goal(n.goal); err != nil {
+			return nil, err
+		}
 	}
 	return list, nil
 }
@@ -145,7 +164,7 @@ func (s *schemas) others(b branch, members []member) (*expr, error) {
 			continue
 		}
 		for _, text := range v.names {
-			e, err := ecma(text)
+			e, err := quoted.ecma(text)
 			if err != nil {
 				return nil, fault(v.members[text], "%v", err)
 			}
@@ -231,7 +250,7 @@ func (s *schemas) name(b branch) (*expr, error) {
 		if b.types()&stringType == 0 {
 			return void, nil
 		}
-		return s.inside(b, true)
+		return s.inside(b, quoted)
 	}
 	list, err := s.listed(b)
 	var names []string

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/dynago/dynago/chat"
+	"github.com/dynago/dynago/guided"
 )
 
 // schemas writes the parts of one schema as expressions.
@@ -25,14 +28,25 @@ const (
 	maxBranch = 1 << 9  // alternatives of one value
 )
 
-// schema writes a schema.
-func schema(source json.RawMessage, r *rules) (*expr, error) {
+// newSchemas reads a schema.
+func newSchemas(source json.RawMessage, r *rules) (*schemas, error) {
+	if _, err := guided.Compile(&chat.OutputFormat{Kind: chat.FormatJSONSchema, Schema: source}); err != nil {
+		return nil, err
+	}
 	root, err := decode(source)
 	if err != nil {
 		return nil, fmt.Errorf("it is no JSON: %w", err)
 	}
-	s := &schemas{source: source, root: root, rules: r, known: map[string]*expr{}, checked: map[*value]bool{}}
-	return s.goal([]*value{root})
+	return &schemas{source: source, root: root, rules: r, known: map[string]*expr{}, checked: map[*value]bool{}}, nil
+}
+
+// schema writes a schema.
+func schema(source json.RawMessage, r *rules) (*expr, error) {
+	s, err := newSchemas(source, r)
+	if err != nil {
+		return nil, err
+	}
+	return s.goal([]*value{s.root})
 }
 
 // fault is an error at a place in the schema.
@@ -94,6 +108,11 @@ func (s *schemas) branch(b branch) (*expr, error) {
 			return s.any(), nil
 		}
 	}
+	return s.ofTypes(b, kinds)
+}
+
+// ofTypes is a value of these types that all parts of a branch hold for.
+func (s *schemas) ofTypes(b branch, kinds types) (*expr, error) {
 	var parts []*expr
 	for _, t := range []struct {
 		types types
@@ -124,12 +143,16 @@ func (s *schemas) finite(b branch) (*expr, error) {
 	if err != nil {
 		return nil, err
 	}
+	return oneOf(list), nil
+}
+
+func oneOf(list []*value) *expr {
 	written := make([]string, len(list))
 	for i, v := range list {
 		written[i] = string(v.write(nil))
 	}
 	slices.Sort(written)
-	return frame(texts(slices.Compact(written))), nil
+	return frame(texts(slices.Compact(written)))
 }
 
 // listed lists the values that hold in a branch with an enum or a const.

@@ -2,6 +2,7 @@ package mask
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dlclark/regexp2"
@@ -9,23 +10,27 @@ import (
 
 // string is a string that the keywords of a branch let be.
 func (s *schemas) string(b branch) (*expr, error) {
-	inside, err := s.inside(b, false)
+	inside, err := s.inside(b, loose)
 	if err != nil {
 		return nil, err
 	}
 	return stringOf(inside), nil
 }
 
-// inside is what stands between the quotes. With a pattern or a format, or if it is
-// compared with others, each character is written in one way only.
-func (s *schemas) inside(b branch, compared bool) (*expr, error) {
+// inside is what stands between the quotes. With a pattern or a format each
+// character is written in one way only, and so it is if it is compared with others.
+func (s *schemas) inside(b branch, w writing) (*expr, error) {
 	low, high, err := b.counts("minLength", "maxLength")
 	if err != nil {
 		return nil, err
 	}
 	var parts []*expr
+	strict := w
+	if w == loose {
+		strict = quoted
+	}
 	for _, v := range b.all("pattern") {
-		e, err := ecma(v.text)
+		e, err := strict.ecma(v.text)
 		if err != nil {
 			return nil, fault(v, "%v", err)
 		}
@@ -36,29 +41,45 @@ func (s *schemas) inside(b branch, compared bool) (*expr, error) {
 		if !ok {
 			return nil, fault(v, "answers cannot be held to the format %q: known are %s", v.text, strings.Join(formatNames, ", "))
 		}
-		e, err := quoted.pattern(pattern, false)
+		e, err := strict.pattern(pattern, false)
 		if err != nil {
 			return nil, fault(v, "%v", err)
 		}
 		parts = append(parts, e)
 	}
-	if len(parts) == 0 && !compared {
-		return repeat(stringChar, low, high), nil
+	if len(parts) > 0 {
+		w = strict
 	}
 	if len(parts) == 0 || low > 0 || high != noLimit {
-		parts = append(parts, repeat(quoted.any(), low, high))
+		parts = append(parts, repeat(w.any(), low, high))
 	}
 	return and(parts...), nil
 }
 
+// plainText is a string that a branch lets be, as it is and without quotes.
+func (s *schemas) plainText(b branch) (*expr, error) {
+	if b.find("const", "enum") == nil {
+		return s.inside(b, plain)
+	}
+	list, err := s.listed(b)
+	var written []string
+	for _, v := range list {
+		if v.kind == '"' {
+			written = append(written, v.text)
+		}
+	}
+	slices.Sort(written)
+	return texts(slices.Compact(written)), err
+}
+
 // ecma reads a pattern of a schema. Schemas have those of ECMAScript, where some
 // classes are not those of RE2.
-func ecma(text string) (*expr, error) {
+func (w writing) ecma(text string) (*expr, error) {
 	translated, err := translate(text)
 	if err != nil {
 		return nil, err
 	}
-	return quoted.pattern(translated, true)
+	return w.pattern(translated, true)
 }
 
 // matches says whether a text has a match of a pattern of a schema.
