@@ -13,6 +13,8 @@ import (
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/tiny"
 	"github.com/dynago/dynago/guided/mask"
+	"github.com/dynago/dynago/internal/demo"
+	"github.com/dynago/dynago/tokenizer"
 )
 
 // spelled are the ids of the test's models as texts: all bytes, and some pieces.
@@ -132,6 +134,45 @@ func TestFormBehindItsEnd(t *testing.T) {
 	for _, id := range ids[at:] {
 		if id != 7 {
 			t.Errorf("%v behind the end", ids[at:])
+		}
+	}
+}
+
+// The spelling of a real tokenizer is that of its decoder; markers are no text.
+func TestVocabulary(t *testing.T) {
+	file, err := demo.File("tokenizer.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tok, err := tokenizer.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, _ := tok.ID("<|im_end|>")
+	call, _ := tok.ID("<tool_call>")
+	const ids = 9000 // more than it has
+	v, err := tiny.Vocabulary(tok, ids, []uint32{end})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := mask.NewCompiler(v).Compile(&chat.OutputFormat{Kind: chat.FormatRegex, Pattern: `(?s).*`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "Zwölf Boxkämpfer 🥊 {\"a\": [1, 2]}\n\tfunc main()"
+	state := g.Start()
+	for _, id := range tok.AppendLiteral(nil, text) {
+		if err := state.Advance(id); err != nil {
+			t.Fatalf("%q: %v", tok.Bytes(id), err)
+		}
+	}
+	bits := make([]uint64, v.Words())
+	if err := state.Mask(bits); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[uint32]bool{end: true, call: false, ids - 1: false, tok.AppendLiteral(nil, "a")[0]: true} {
+		if got := bits[id>>6]>>(id&63)&1 == 1; got != want {
+			t.Errorf("id %d (%q) may come: %v, want %v", id, tok.Bytes(id), got, want)
 		}
 	}
 }

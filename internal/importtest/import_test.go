@@ -94,7 +94,7 @@ var plan = []room{
 	{name: "engine/remote", floor: 2, sees: []string{"engine", "engine/remote/workerpb"}, seenBy: append([]string{"examples/tensorworker"}, adapted...), never: noHTTP},
 	{name: "engine/remote/workerpb", floor: 2, seenBy: []string{"e2e/kserve", "engine/remote", "examples/backend"}},
 	{name: "engine/sglang", floor: 2, sees: []string{"engine", "engine/httpapi", "engine/live"}, seenBy: adapted},
-	{name: "engine/tiny", floor: 2, sees: []string{"engine", "engine/mock", "engine/tiny/llama", "engine/tiny/sample"}, seenBy: append([]string{"bench/tiny"}, command...), never: noHTTP},
+	{name: "engine/tiny", floor: 2, sees: []string{"engine", "engine/mock", "engine/tiny/llama", "engine/tiny/sample"}, seenBy: command, never: noHTTP},
 	{name: "engine/tiny/gguf", floor: 2, sees: []string{}, seenBy: []string{"e2e/tiny", "engine/tiny/weights", "internal/tiny", "internal/tiny/train", "prompt"}, never: noIO},
 	{name: "engine/tiny/llama", floor: 2, sees: []string{}, seenBy: append([]string{"bench/tiny", "engine/tiny", "engine/tiny/weights", "internal/tiny"}, command...), never: noIO},
 	{name: "engine/tiny/safetensors", floor: 2, sees: []string{}, seenBy: []string{"e2e/tiny", "engine/tiny/weights", "internal/tiny/train"}, never: noHTTP},
