@@ -171,7 +171,32 @@ func (r *Registry) Finish(now time.Duration, id uint64, faults []Fault) {
 			r.arrived(m, fault)
 		}
 	}
+	if !w.down() && w.gate.until > r.now {
+		r.turnAway(w.gate)
+	}
 	r.progress()
+}
+
+// turnAway ends the waiting of those who want to read from a tier that has just failed:
+// it may be long until that is tried again, and what they want can be computed.
+func (r *Registry) turnAway(g *gate) {
+	for _, w := range r.ways {
+		if w.gate != g || w.down() {
+			continue
+		}
+		for lane := range w.reads {
+			for len(w.reads[lane]) > 0 {
+				m := w.reads[lane][0]
+				w.reads[lane] = w.reads[lane][1:]
+				w.stats.Failed++
+				if w.To == kv.TierHost {
+					r.lifted(m, Unreachable)
+				} else {
+					r.arrived(m, Unreachable)
+				}
+			}
+		}
+	}
 }
 
 const (

@@ -20,6 +20,8 @@ type CacheStats struct {
 	Parked   int64
 	// Recomputed counts tokens that were computed again after a preemption.
 	Recomputed int64
+	// Pulled counts blocks that came from engines that compute prompts for others.
+	Pulled int64
 	// Pins counts requests for pins by what became of them.
 	PinsGranted, PinsPartial, PinsDenied int64
 

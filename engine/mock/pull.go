@@ -227,6 +227,7 @@ func (c *Core) Deposit(prompt []uint32, ns kv.Namespace, first, blocks int, fill
 				break
 			}
 			fill(len(r.blocks)-1, r.blocks[len(r.blocks)-1])
+			c.stats.Pulled++
 		}
 		c.seal(r, len(r.blocks)*c.args.BlockSize)
 	}

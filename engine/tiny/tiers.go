@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/engine/tiny/llama"
 	"github.com/dynago/dynago/kv"
@@ -152,3 +153,6 @@ func (e *Engine) Close() error {
 	e.closing.Do(func() { err = errors.Join(err, e.lower.close()) })
 	return err
 }
+
+// Unwrap returns the shell, which tells of the tiers.
+func (e *Engine) Unwrap() engine.Engine { return e.Engine }

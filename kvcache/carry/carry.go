@@ -41,11 +41,11 @@ type Config struct {
 	// Wake is called, from any goroutine, when there is something that Advance will
 	// collect.
 	Wake func()
-	// Timeout bounds each transfer; 0 = a minute.
+	// Timeout bounds each transfer; 0 = 10 s.
 	Timeout time.Duration
 }
 
-const defaultTimeout = time.Minute
+const defaultTimeout = 10 * time.Second
 
 // Carrier carries out the transfers of one registry. Its methods are called by
 // whoever calls the registry, and never at once; the transfers go on by themselves.

@@ -400,6 +400,7 @@ type faulty struct {
 	mu    sync.Mutex
 	rng   *rand.Rand
 	every int // one call in so many goes wrong
+	keys  []string
 	down  atomic.Bool
 }
 
@@ -409,7 +410,15 @@ func (f *faulty) roll() int {
 	if f.rng.IntN(f.every) > 0 {
 		return 0
 	}
-	return 1 + f.rng.IntN(4)
+	return 1 + f.rng.IntN(5)
+}
+
+// another returns a key under which something else may lie.
+func (f *faulty) another(key string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.keys = append(f.keys, key)
+	return f.keys[f.rng.IntN(len(f.keys))]
 }
 
 func (f *faulty) Put(ctx context.Context, key string, value, tag []byte) error {
@@ -447,8 +456,70 @@ func (f *faulty) Get(ctx context.Context, key string) (*store.Value, error) {
 		}
 		defer v.Release()
 		return store.NewValue(v.Entry, bytes.Clone(v.Bytes[:len(v.Bytes)-1]), nil), nil // cut
+	case 5:
+		return f.Driver.Get(ctx, f.another(key))
 	}
 	return f.Driver.Get(ctx, key)
+}
+
+// halting is a driver that is slow, and then fails.
+type halting struct {
+	store.Driver
+	asked chan struct{}
+	fail  chan struct{}
+}
+
+func (h *halting) Get(ctx context.Context, _ string) (*store.Value, error) {
+	h.asked <- struct{}{}
+	select {
+	case <-h.fail:
+	case <-ctx.Done():
+	}
+	return nil, store.ErrUnavailable
+}
+
+// Those who have queued for a tier that fails do not wait until it is tried again.
+func TestNobodyWaitsForWhatIsAway(t *testing.T) {
+	for _, past := range []bool{false, true} {
+		h := &halting{newMemory(t), make(chan struct{}, 9), make(chan struct{})}
+		s := setup{slots: [4]int{6, 8, 0, 8}, layout: "L", drivers: [4]store.Driver{nil, newMemory(t), nil, newMemory(t)}}
+		w := newWorker(t, s)
+		w.compute(chain(1, 4))
+		w.rest()
+		w.compute(chain(2, 2))
+		w.rest()
+		w.end(false)
+
+		s.drivers[kv.TierHost] = newMemory(t)
+		h.Driver = s.drivers[kv.TierShared]
+		s.drivers[kv.TierShared] = h
+		one := kvcache.WayConfig{Transfers: 1, Batch: 1}
+		s.cfg = kvcache.Config{NoReadThrough: past, Ways: map[kvcache.Edge]kvcache.WayConfig{
+			{From: kv.TierShared, To: kv.TierDevice}: one, {From: kv.TierShared, To: kv.TierHost}: one,
+		}}
+		w = newWorker(t, s)
+		for _, seq := range [][]kv.SeqHash{chain(1, 4), chain(2, 2)} {
+			carry.Learn(w.tiers[kv.TierShared], w.places[kv.TierShared].Look(t.Context(), seq, time.Second), w.zero)
+			if _, n, ok := w.r.Load(w.now, seq, kvcache.Root); n != len(seq) || !ok {
+				t.Fatalf("a load of %d blocks, %v", n, ok)
+			}
+		}
+		ended := 0
+		w.c.Advance(w.now)
+		<-h.asked
+		close(h.fail)
+		w.await(func() bool {
+			for _, l := range w.r.Loaded() {
+				ended++
+				w.tiers[0].Release(l.Refs)
+			}
+			return ended == 2
+		})
+		if w.now != 0 || len(h.asked) > 0 {
+			t.Errorf("they have waited for %v, and asked %d times more", w.now, len(h.asked))
+		}
+		w.end(false)
+	}
 }
 
 // Whatever happens to the tiers, what is found on the device is what was computed.

@@ -32,7 +32,7 @@ type Place struct {
 }
 
 // Own returns a place for a tier of so many slots that is the worker's own, and is
-// empty or to be restored. Layout says what the bytes are of, and has no slash.
+// empty or to be restored. Layout says what the bytes are of.
 func Own(d store.Driver, layout string, slots, blockBytes int) *Place {
 	p := &Place{driver: d, prefix: layout + "/", bytes: blockBytes, names: make([]uint32, slots)}
 	for i := range p.names {
