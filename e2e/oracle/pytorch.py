@@ -38,7 +38,7 @@ def log_probabilities(model, prompt):
 def main():
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    torch.set_num_threads(2)
+    torch.set_num_threads(1)
     opened, folder = None, None
     for line in sys.stdin:
         ask = json.loads(line)

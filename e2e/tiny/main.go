@@ -43,7 +43,7 @@ func write(out string, seed uint64) error {
 		{filepath.Join(folder, "tokenizer.json"), v.tokenizer},
 		{filepath.Join(folder, "tokenizer_config.json"), v.settings},
 		{filepath.Join(folder, "model.safetensors"), t.safetensors},
-		{filepath.Join(out, "tiny.gguf"), func() ([]byte, error) { return gguf(v, t), nil }},
+		{filepath.Join(out, "tiny.gguf"), func() ([]byte, error) { return t.gguf(v) }},
 	}
 	for _, f := range files {
 		b, err := f.bytes()

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+
+	"github.com/dynago/dynago/engine/tiny/safetensors"
 )
 
 // The shape of the model. 32 is the smallest width of a head that vLLM computes
@@ -89,27 +91,22 @@ func weights(seed uint64) tensors {
 	return all
 }
 
-// safetensors is model.safetensors: the length of a header, the header, and the
-// values one after the other.
+// safetensors is model.safetensors.
 func (all tensors) safetensors() ([]byte, error) {
-	header := map[string]any{"__metadata__": map[string]string{"format": "pt"}}
-	var data []byte
+	var list []safetensors.Source
 	for _, t := range all {
-		shape := []int{t.rows, t.cols}
-		if t.rows == 0 {
-			shape = shape[1:]
-		}
-		from := len(data)
-		data = t.append(data)
-		header[t.name] = map[string]any{"dtype": "F32", "shape": shape, "data_offsets": []int{from, len(data)}}
+		list = append(list, safetensors.Source{Name: t.name, Type: safetensors.F32, Shape: t.shape(), Data: t.append(nil)})
 	}
-	h, err := json.Marshal(header)
-	if err != nil {
-		return nil, err
+	var b bytes.Buffer
+	err := safetensors.Write(&b, map[string]string{"format": "pt"}, list)
+	return b.Bytes(), err
+}
+
+func (t tensor) shape() []int {
+	if t.rows == 0 {
+		return []int{t.cols}
 	}
-	h = append(h, bytes.Repeat([]byte(" "), -len(h)&7)...)
-	out := binary.LittleEndian.AppendUint64(nil, uint64(len(h)))
-	return append(append(out, h...), data...), nil
+	return []int{t.rows, t.cols}
 }
 
 func (t tensor) append(b []byte) []byte {
