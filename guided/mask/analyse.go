@@ -1,6 +1,7 @@
 package mask
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -24,7 +25,7 @@ func newArena(r rules, root *expr) (a *arena, err error) {
 		return nil, err
 	}
 	a.clear()
-	err = a.within(func() {
+	over := a.within(compileFor, func() {
 		// An intersection without texts, of which only a search can tell, is looked
 		// for before anything is built on it.
 		nothing := map[*expr]bool{}
@@ -38,15 +39,25 @@ func newArena(r rules, root *expr) (a *arena, err error) {
 			a.barren[i] = e != nil && !has[g.index[e]]
 		}
 		a.clear()
-		if a.build(root).op == opVoid {
+		if a.root = a.begin(root); a.root.op == opVoid {
 			err = errors.New("no text keeps it")
 		}
 	})
-	return a, err
+	return a, cmp.Or(over, err)
+}
+
+// begin builds all rules, so that no token has to, and returns the node of the form.
+func (a *arena) begin(root *expr) *node {
+	for i, e := range a.rules {
+		if e != nil {
+			a.body(int32(i))
+		}
+	}
+	return a.build(root)
 }
 
 // maxExprs bounds what a form is made of.
-const maxExprs = 1 << 18
+const maxExprs = 1 << 17
 
 // graph is a form: all expressions, each once, those that an expression is made of
 // before it.

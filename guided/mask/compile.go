@@ -40,17 +40,35 @@ func NewCompiler(v *Vocabulary) *Compiler {
 // no answer would be held to is refused, by its place, and never left out.
 func (c *Compiler) Compile(f *chat.OutputFormat) (*Grammar, error) {
 	key := string(f.Kind) + "\x00" + f.Pattern + "\x00" + string(f.Schema) + "\x00" + strings.Join(f.Choices, "\x00")
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if at, ok := c.byKey[key]; ok {
-		c.order.MoveToFront(at)
-		known := at.Value.(*compiled)
+	if known := c.find(key); known != nil {
 		return known.grammar, known.err
 	}
 	g, err := compile(c.vocabulary, f)
-	c.byKey[key] = c.order.PushFront(&compiled{key, g, err})
+	known := c.add(&compiled{key, g, err})
+	return known.grammar, known.err
+}
+
+func (c *Compiler) find(key string) *compiled {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at, ok := c.byKey[key]
+	if !ok {
+		return nil
+	}
+	c.order.MoveToFront(at)
+	return at.Value.(*compiled)
+}
+
+// add keeps what was compiled, unless somebody else has compiled it meanwhile.
+func (c *Compiler) add(fresh *compiled) *compiled {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at, ok := c.byKey[fresh.key]; ok {
+		return at.Value.(*compiled)
+	}
+	c.byKey[fresh.key] = c.order.PushFront(fresh)
 	c.forget()
-	return g, err
+	return fresh
 }
 
 // forget drops the oldest grammars. Answers that are held to them keep them.

@@ -55,7 +55,7 @@ func (g *Grammar) Start() State {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	a := g.fresh()
-	return State{grammar: g, arena: a, at: a.build(g.root)}
+	return State{grammar: g, arena: a, at: a.root}
 }
 
 // fresh returns the arena, or a new one if it has become too large.
@@ -63,6 +63,9 @@ func (g *Grammar) fresh() *arena {
 	if g.arena.nodes > maxNodes {
 		young := *g.arena
 		young.clear()
+		if err := young.within(compileFor, func() { young.root = young.begin(g.root) }); err != nil {
+			return g.arena // it was within the limits before, with more to do
+		}
 		g.arena = &young
 	}
 	return g.arena
@@ -74,7 +77,7 @@ func (s *State) enter() (*arena, error) {
 	if s.arena == a {
 		return a, nil
 	}
-	err := a.within(func() { s.at = a.adopt(s.at, map[*node]*node{}) })
+	err := a.within(tokenFor, func() { s.at = a.adopt(s.at, map[*node]*node{}) })
 	if err == nil {
 		s.arena = a
 	}
@@ -108,7 +111,7 @@ func (s *State) Mask(dst []uint64) error {
 		return err
 	}
 	var p *profile
-	if err := a.within(func() { p = g.profileOf(s.at) }); err != nil {
+	if err := a.within(tokenFor, func() { p = g.profileOf(s.at) }); err != nil {
 		return err
 	}
 	some := len(p.few) > 0 || p.bits != nil
@@ -116,7 +119,7 @@ func (s *State) Mask(dst []uint64) error {
 	for _, id := range p.few {
 		dst[id>>6] |= 1 << (id & 63)
 	}
-	err = a.within(func() {
+	err = a.within(tokenFor, func() {
 		for id, symbol := range a.marks {
 			if a.next(s.at, symbol).op != opVoid {
 				dst[id>>6] |= 1 << (id & 63)
@@ -163,7 +166,7 @@ func (s *State) Advance(id uint32) error {
 		return err
 	}
 	next := a.void
-	err = a.within(func() {
+	err = a.within(tokenFor, func() {
 		if symbol, ok := a.marks[int32(id)]; ok {
 			next = a.next(s.at, symbol)
 		} else if text := v.tokens[id]; len(text) > 0 {

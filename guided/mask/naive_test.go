@@ -66,7 +66,7 @@ func TestMaskIsThatOfANaiveReader(t *testing.T) {
 			}
 			var allowed []uint32
 			for id, token := range tokens {
-				want := string(token) != "" && mayGoOn(whole, text+string(token), 10)
+				want := string(token) != "" && mayGoOn(whole, text+string(token), 8)
 				if uint32(id) == end {
 					want = whole.MatchString(text)
 				}

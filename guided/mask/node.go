@@ -55,11 +55,13 @@ type arena struct {
 	built   map[*expr]*node // from expressions
 	byKey   map[key]*node
 	byList  map[string]*node
+	root    *node
 	void    *node
 	empty   *node
 	nodes   int
 	least   int // nodes at the beginning of the call
 	work    int // steps since then
+	most    int // that there may be
 	kept    int // bytes of masks
 	masked  []*node
 	scratch []byte
@@ -67,27 +69,32 @@ type arena struct {
 
 // Limits of what one grammar may cost.
 const (
-	maxNodes = 1 << 17 // parts of states that are kept, and that one token may need
-	maxWork  = 1 << 22 // steps for one token
+	maxNodes   = 1 << 17 // parts of states that are kept, and that one token may need
+	compileFor = 1 << 22 // steps for making the first state
+	tokenFor   = 1 << 20 // steps for one token
 )
 
 // overrun is what a computation panics with that takes too many steps; it is
 // caught where the computation began.
-type overrun struct{}
+type overrun struct{ steps int }
 
-func (overrun) Error() string {
-	return fmt.Sprintf("one token takes more than %d states or %d steps: a pattern, or a combination of keywords, has too many", maxNodes, maxWork)
+func (o overrun) Error() string {
+	what := "one token takes"
+	if o.steps == compileFor {
+		what = "it takes"
+	}
+	return fmt.Sprintf("%s more than %d states or %d steps: a pattern, or a combination of keywords, has too many", what, maxNodes, o.steps)
 }
 
 func (a *arena) step(n int) {
-	if a.work += n; a.work > maxWork {
-		panic(overrun{})
+	if a.work += n; a.work > a.most {
+		panic(overrun{a.most})
 	}
 }
 
-// within runs a computation with the steps that one token is worth.
-func (a *arena) within(run func()) (err error) {
-	a.work, a.least = 0, a.nodes
+// within runs a computation with so many steps.
+func (a *arena) within(steps int, run func()) (err error) {
+	a.work, a.most, a.least = 0, steps, a.nodes
 	defer func() {
 		if r := recover(); r != nil {
 			over, ok := r.(overrun)
@@ -104,7 +111,8 @@ func (a *arena) within(run func()) (err error) {
 func (a *arena) clear() {
 	a.built, a.byKey, a.byList = map[*expr]*node{}, map[key]*node{}, map[string]*node{}
 	a.bodies = make([]*node, len(a.rules))
-	a.nodes, a.least, a.work, a.kept, a.masked = 0, 0, 0, 0, nil
+	a.nodes, a.least, a.kept, a.masked = 0, 0, 0, nil
+	a.work, a.most = 0, compileFor
 	a.void, a.empty = a.add(&node{op: opVoid}), a.add(&node{op: opEmpty, null: true})
 }
 
@@ -112,7 +120,7 @@ func (a *arena) add(n *node) *node {
 	a.step(1)
 	n.id = uint32(a.nodes)
 	if a.nodes++; a.nodes-a.least > maxNodes {
-		panic(overrun{})
+		panic(overrun{a.most})
 	}
 	return n
 }
@@ -263,6 +271,9 @@ func (a *arena) not(e *node) *node {
 func everything(n *node) bool { return n.op == opNot && n.a.op == opVoid }
 
 func (a *arena) alt(parts []*node) *node {
+	if one := only(parts); one != nil {
+		return one
+	}
 	var list []*node
 	var sets byteSet
 	some := false
@@ -299,6 +310,21 @@ func (a *arena) alt(parts []*node) *node {
 		return list[0]
 	}
 	return a.listed(opAlt, list)
+}
+
+// only returns the one part that is not void, or nil if there are more of them, or
+// none.
+func only(parts []*node) (one *node) {
+	for _, p := range parts {
+		if p.op == opVoid {
+			continue
+		}
+		if one != nil {
+			return nil
+		}
+		one = p
+	}
+	return one
 }
 
 // listed returns the one node of a list.

@@ -132,7 +132,9 @@ func (a *arena) walk(from int32, n *node, t *tally) {
 	base := int(trie[from].depth)
 	states := make([]*node, 1, 64) // by depth below the node
 	states[0] = n
+	seen := 0
 	for i, end := from+1, trie[from].skip; i < end; {
+		seen++
 		at := &trie[i]
 		depth := int(at.depth) - base
 		state := a.next(states[depth-1], int(a.classes[at.byte]))
@@ -150,11 +152,13 @@ func (a *arena) walk(from int32, n *node, t *tally) {
 		}
 		states = append(states[:depth], state)
 	}
+	a.step(seen / 64)
 }
 
 // clamp returns a state with the same profile, which more states have: a repetition
-// that no token can come to the end of is one without an end. Where texts are
-// intersected each count may matter.
+// that no token can come to the end of is one without an end. That is done where a
+// state begins, for there it has been counted. Where texts are intersected each
+// count may matter.
 func (a *arena) clamp(n *node, longest int) *node {
 	if n.hasAnd {
 		return n
@@ -165,7 +169,7 @@ func (a *arena) clamp(n *node, longest int) *node {
 	c := n
 	switch n.op {
 	case opSeq:
-		c = a.seq(a.clamp(n.a, longest), a.clamp(n.b, longest))
+		c = a.seq(a.clamp(n.a, longest), n.b)
 	case opFrame:
 		c = a.frame(a.clamp(n.a, longest))
 	case opAlt:
@@ -179,7 +183,7 @@ func (a *arena) clamp(n *node, longest int) *node {
 		if int(high) > longest {
 			high = noLimit
 		}
-		c = a.repeat(a.clamp(n.a, longest), low, high)
+		c = a.repeat(n.a, low, high)
 	}
 	n.clamped = c
 	return c

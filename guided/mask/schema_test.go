@@ -110,7 +110,7 @@ func TestBabbleKeepsSchemas(t *testing.T) {
 			continue
 		}
 		ends := 0
-		for seed := range uint64(150) {
+		for seed := range uint64(60) {
 			text, ended := babble(t, v, g, seed, 300)
 			if !ended {
 				continue
@@ -135,7 +135,7 @@ func TestSamplesMayBeSaid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for seed := range uint64(50) {
+		for seed := range uint64(15) {
 			text, err := guided.Sample(schemaFormat(source), seed)
 			if err != nil || check(text) != nil {
 				break // the sampler knows fewer keywords
