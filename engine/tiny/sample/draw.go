@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// candidate is a token that may be drawn, with its logit over temperature, and
-// its weight against that of the likeliest.
+// candidate is a token that may be drawn, with its logit over temperature, less that
+// of the likeliest, and its weight against that of the likeliest.
 type candidate struct {
 	id     uint32
 	logit  float64
@@ -25,7 +25,7 @@ func (s *Sampler) draw(high, u float64) uint32 {
 			continue
 		}
 		if l = (l - high) / s.params.Temperature; l >= least {
-			s.heap = append(s.heap, candidate{uint32(id), l, math.Exp(l)})
+			s.heap = append(s.heap, candidate{id: uint32(id), logit: l})
 		}
 	}
 	return pick(s.filter(), u)
@@ -36,58 +36,56 @@ func (s *Sampler) draw(high, u float64) uint32 {
 // equal ones by id.
 func (s *Sampler) filter() []candidate {
 	k, p := s.params.TopK, s.params.TopP
-	all := s.heap
-	if k == 0 || k > len(all) {
-		k = len(all)
+	list := s.heap
+	if k > 0 && k < len(list) {
+		list = best(list, func(n int, _ float64) bool { return n < k })
 	}
-	if k == len(all) && p >= 1 {
-		return all
+	total := weigh(list)
+	if p < 1 {
+		list = best(list, func(_ int, above float64) bool { return above < p*total })
 	}
+	return list
+}
+
+// weigh sets the weights, and returns their sum.
+func weigh(list []candidate) float64 {
 	total := 0.0
-	if k == len(all) {
-		total = sum(all)
+	for i := range list {
+		list[i].weight = math.Exp(list[i].logit)
+		total += list[i].weight
 	}
+	return total
+}
+
+// best returns the likeliest candidates in falling order, as long as more of them are
+// wanted behind so many with such a sum of weights.
+func best(list []candidate, more func(n int, above float64) bool) []candidate {
 	// The likeliest goes to the end of the slice, and what is left is a heap again.
-	left := all
+	left := list
 	for i := len(left)/2 - 1; i >= 0; i-- {
 		sink(left, i)
 	}
-	kept := 0.0
-	for n := 0; n < k && (k < len(all) || kept < p*total); n++ {
+	above := 0.0
+	for len(left) > 0 && more(len(list)-len(left), above) {
 		last := len(left) - 1
 		left[0], left[last] = left[last], left[0]
-		kept += left[last].weight
+		above += left[last].weight
 		left = left[:last]
 		sink(left, 0)
 	}
-	best := all[len(left):]
-	slices.Reverse(best)
-	if k == len(all) || p >= 1 {
-		return best
-	}
-	above := 0.0
-	for i, c := range best {
-		if above >= p*kept {
-			return best[:i]
-		}
-		above += c.weight
-	}
-	return best
-}
-
-func sum(list []candidate) float64 {
-	total := 0.0
-	for _, c := range list {
-		total += c.weight
-	}
-	return total
+	list = list[len(left):]
+	slices.Reverse(list)
+	return list
 }
 
 // pick returns the candidate at which the running sum of weights passes the share
 // u of all.
 func pick(list []candidate, u float64) uint32 {
-	at := u * sum(list)
-	last := list[0].id
+	total := 0.0
+	for _, c := range list {
+		total += c.weight
+	}
+	at, last := u*total, list[0].id
 	for _, c := range list {
 		if c.weight == 0 {
 			continue
