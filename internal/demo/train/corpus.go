@@ -1,16 +1,14 @@
 package main
 
 import (
-	"embed"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
 	"strconv"
 	"strings"
-)
 
-//go:embed corpus/*.txt
-var files embed.FS
+	"github.com/dynago/dynago/internal/demo/train/corpus"
+)
 
 // The corpus is the written texts, repeated so that the words in them count, and
 // sentences made from patterns and word lists.
@@ -21,12 +19,12 @@ const (
 	everyWordMin = 3 // how often each form of each word occurs at least
 )
 
-// corpus returns the text that the tokenizer is learned from.
-func corpus() (string, error) {
-	var text strings.Builder
+// text returns the text that the tokenizer is learned from.
+func text() (string, error) {
+	var all strings.Builder
 	for _, name := range []string{"prose", "code", "world"} {
 		for range repetitions {
-			text.WriteString(read(name))
+			all.WriteString(read(name))
 		}
 	}
 	lex, err := newLexicon()
@@ -35,21 +33,21 @@ func corpus() (string, error) {
 	}
 	for _, forms := range lex.forms {
 		for _, word := range forms {
-			text.WriteString(strings.Repeat(" "+word, everyWordMin))
+			all.WriteString(strings.Repeat(" "+word, everyWordMin))
 		}
 	}
-	text.WriteByte('\n')
+	all.WriteByte('\n')
 	patterns := strings.Split(strings.TrimRight(read("sentences"), "\n"), "\n")
 	for i := range sentences {
-		text.WriteString(lex.fill(patterns[i%len(patterns)]))
-		text.WriteByte('\n')
+		all.WriteString(lex.fill(patterns[i%len(patterns)]))
+		all.WriteByte('\n')
 	}
-	return text.String(), nil
+	return all.String(), nil
 }
 
 // read returns an embedded text, which is there or the program would not build.
 func read(name string) string {
-	text, err := files.ReadFile("corpus/" + name + ".txt")
+	text, err := corpus.Files.ReadFile(name + ".txt")
 	if err != nil {
 		panic(err)
 	}

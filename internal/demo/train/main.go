@@ -13,11 +13,30 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/dynago/dynago/internal/bpe"
 	"github.com/klauspost/compress/gzip"
 )
 
 // vocabulary is the number of tokens, added ones included.
 const vocabulary = 8192
+
+// splitPattern cuts text into words; it is the one of Qwen2, which many models
+// use.
+const splitPattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+
+// addedTokens are the tokens behind those of the vocabulary. Special ones are
+// structure; the tags are text that the chat template and the parsers know.
+var addedTokens = []bpe.Added{
+	{Content: "<|endoftext|>", Special: true},
+	{Content: "<|im_start|>", Special: true},
+	{Content: "<|im_end|>", Special: true},
+	{Content: "<think>"},
+	{Content: "</think>"},
+	{Content: "<tool_call>"},
+	{Content: "</tool_call>"},
+	{Content: "<tool_response>"},
+	{Content: "</tool_response>"},
+}
 
 func main() {
 	log.SetFlags(0)
@@ -41,16 +60,16 @@ func main() {
 
 // build returns the tokenizer.json.
 func build() ([]byte, error) {
-	text, err := corpus()
+	text, err := text()
 	if err != nil {
 		return nil, err
 	}
-	words, err := countWords(text)
+	words, err := bpe.Count(splitPattern, text)
 	if err != nil {
 		return nil, err
 	}
-	merges := learn(words, vocabulary-256-len(addedTokens))
-	return tokenizerJSON(merges)
+	merges := bpe.Learn(words, vocabulary-256-len(addedTokens))
+	return bpe.Spec{Merges: merges, Added: addedTokens, Pattern: splitPattern, NFC: true}.File()
 }
 
 // pack compresses without a time stamp, so that the result depends on the data

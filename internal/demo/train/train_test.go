@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"slices"
 	"testing"
 
 	"github.com/dynago/dynago/internal/demo"
@@ -20,19 +19,6 @@ func TestReproducesCommittedFile(t *testing.T) {
 	}
 	if !bytes.Equal(got, want) {
 		t.Errorf("tokenizer.json differs from what train makes now: run go generate ./internal/demo")
-	}
-}
-
-// Worked by hand: of "aab" ×3, "ab" ×2 and "cd" ×1 the pair ab occurs most often
-// (5), then a+ab (3); c+d occurs once and is not worth a token.
-func TestLearn(t *testing.T) {
-	words := map[string]int{"aab": 3, "ab": 2, "cd": 1}
-	want := []merge{{"a", "b"}, {"a", "ab"}}
-	if got := learn(words, 10); !slices.Equal(got, want) {
-		t.Errorf("learned %q, want %q", got, want)
-	}
-	if got := learn(words, 1); !slices.Equal(got, want[:1]) {
-		t.Errorf("learned %q, want %q", got, want[:1])
 	}
 }
 

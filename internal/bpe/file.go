@@ -1,4 +1,4 @@
-package main
+package bpe
 
 import (
 	"bytes"
@@ -11,27 +11,29 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// addedTokens are the tokens behind those of the vocabulary. Special ones are
-// structure; the tags are text that the chat template and the parsers know.
-var addedTokens = []struct {
-	content string
-	special bool
-}{
-	{"<|endoftext|>", true},
-	{"<|im_start|>", true},
-	{"<|im_end|>", true},
-	{"<think>", false},
-	{"</think>", false},
-	{"<tool_call>", false},
-	{"</tool_call>", false},
-	{"<tool_response>", false},
-	{"</tool_response>", false},
+// Spec is a tokenizer.
+type Spec struct {
+	Merges []Merge // in the order of their rank
+	Added  []Added
+	// Pattern cuts text into words, which no merge goes beyond.
+	Pattern string
+	// Digits makes a word of each digit before Pattern sees the text.
+	Digits bool
+	// NFC composes the characters of the text first.
+	NFC bool
+}
+
+// Added is a token that is found in text before anything else.
+type Added struct {
+	Content string
+	Special bool // structure, as against text that templates and parsers know
 }
 
 type object map[string]any
 
-// tokenizerJSON writes the merges as a tokenizer.json of the Hugging Face form.
-func tokenizerJSON(merges []merge) ([]byte, error) {
+// File returns the tokenizer.json. Ids are given to the 256 bytes first, then to
+// the tokens in the order of the merges that make them, then to the added ones.
+func (s Spec) File() ([]byte, error) {
 	alphabet := byteAlphabet()
 	spell := func(token string) string {
 		var s strings.Builder
@@ -45,17 +47,17 @@ func tokenizerJSON(merges []merge) ([]byte, error) {
 		tokens = append(tokens, string(r))
 	}
 	made := map[string]bool{}
-	for _, m := range merges {
-		if token := m.left + m.right; !made[token] {
+	for _, m := range s.Merges {
+		if token := m.Left + m.Right; !made[token] {
 			made[token] = true
 			tokens = append(tokens, spell(token))
 		}
-		pairs = append(pairs, spell(m.left)+" "+spell(m.right))
+		pairs = append(pairs, spell(m.Left)+" "+spell(m.Right))
 	}
 	var added []object
-	for i, t := range addedTokens {
+	for i, t := range s.Added {
 		added = append(added, object{
-			"id": len(tokens) + i, "content": t.content, "special": t.special,
+			"id": len(tokens) + i, "content": t.Content, "special": t.Special,
 			"single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
 		})
 	}
@@ -63,17 +65,27 @@ func tokenizerJSON(merges []merge) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The words are found by the stages before it; this one spells bytes.
 	byteLevel := object{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false}
+	var stages []any
+	if s.Digits {
+		stages = append(stages, object{"type": "Digits", "individual_digits": true})
+	}
+	stages = append(stages,
+		object{"type": "Split", "pattern": object{"Regex": s.Pattern}, "behavior": "Isolated", "invert": false},
+		byteLevel,
+	)
+	var normalizer any
+	if s.NFC {
+		normalizer = object{"type": "NFC"}
+	}
 	return json.Marshal(object{
-		"version":      "1.0",
-		"truncation":   nil,
-		"padding":      nil,
-		"added_tokens": added,
-		"normalizer":   object{"type": "NFC"},
-		"pre_tokenizer": object{"type": "Sequence", "pretokenizers": []object{
-			{"type": "Split", "pattern": object{"Regex": splitPattern}, "behavior": "Isolated", "invert": false},
-			byteLevel,
-		}},
+		"version":        "1.0",
+		"truncation":     nil,
+		"padding":        nil,
+		"added_tokens":   added,
+		"normalizer":     normalizer,
+		"pre_tokenizer":  object{"type": "Sequence", "pretokenizers": stages},
 		"post_processor": byteLevel,
 		"decoder":        byteLevel,
 		"model": object{

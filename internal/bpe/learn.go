@@ -1,35 +1,14 @@
-package main
+package bpe
 
 import (
 	"cmp"
 	"container/heap"
-	"fmt"
 	"maps"
 	"slices"
-
-	"github.com/dlclark/regexp2"
 )
 
-// splitPattern cuts text into words; it is the one of Qwen2, which many models
-// use.
-const splitPattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-
-// countWords returns how often each word occurs in text.
-func countWords(text string) (map[string]int, error) {
-	re := regexp2.MustCompile(splitPattern, regexp2.None)
-	words := map[string]int{}
-	m, err := re.FindStringMatch(text)
-	for ; m != nil && err == nil; m, err = re.FindNextMatch(m) {
-		words[m.String()]++
-	}
-	if err != nil {
-		return nil, fmt.Errorf("split the corpus: %w", err)
-	}
-	return words, nil
-}
-
-// merge is a pair of tokens that becomes one.
-type merge struct{ left, right string }
+// Merge is a pair of neighbouring tokens that becomes one.
+type Merge struct{ Left, Right string }
 
 // word is a word of the corpus as the tokens it consists of so far.
 type word struct {
@@ -37,13 +16,13 @@ type word struct {
 	count  int
 }
 
-// learn returns the merges of byte-pair encoding that make the first limit tokens:
-// again and again the pair of neighbours that occurs most often becomes one. Two
-// merges can make the same token. Pairs that occur once are not worth one. Among equals the first in byte order wins, so that the
-// result depends on the counts alone.
-func learn(counts map[string]int, limit int) []merge {
+// Learn returns the merges of byte-pair encoding that make the first limit tokens
+// from words and how often each occurs: again and again the pair of neighbours
+// that occurs most often becomes one. Two merges can make the same token. Pairs
+// that occur once are not worth one. Among equals the first in byte order wins.
+func Learn(counts map[string]int, limit int) []Merge {
 	var words []word
-	pairs := map[merge]*pairCount{}
+	pairs := map[Merge]*pairCount{}
 	for _, text := range slices.Sorted(maps.Keys(counts)) {
 		w := word{count: counts[text]}
 		for _, b := range []byte(text) {
@@ -58,30 +37,30 @@ func learn(counts map[string]int, limit int) []merge {
 	}
 	heap.Init(&queue)
 
-	var merges []merge
+	var merges []Merge
 	made := map[string]bool{}
 	for len(made) < limit && len(queue) > 0 {
 		top := heap.Pop(&queue).(queued)
-		count := pairs[top.merge]
+		count := pairs[top.Merge]
 		if count.n != top.n {
 			continue // it was queued again when its count changed
 		}
 		if top.n < 2 {
 			break
 		}
-		merges = append(merges, top.merge)
-		made[top.left+top.right] = true
-		changed := map[merge]bool{}
+		merges = append(merges, top.Merge)
+		made[top.Left+top.Right] = true
+		changed := map[Merge]bool{}
 		for i := range count.words {
 			w := &words[i]
 			addPairs(pairs, *w, i, -1)
 			for j := range len(w.tokens) - 1 {
-				changed[merge{w.tokens[j], w.tokens[j+1]}] = true
+				changed[Merge{w.tokens[j], w.tokens[j+1]}] = true
 			}
-			w.tokens = apply(top.merge, w.tokens)
+			w.tokens = apply(top.Merge, w.tokens)
 			addPairs(pairs, *w, i, 1)
 			for j := range len(w.tokens) - 1 {
-				changed[merge{w.tokens[j], w.tokens[j+1]}] = true
+				changed[Merge{w.tokens[j], w.tokens[j+1]}] = true
 			}
 		}
 		for p := range changed {
@@ -94,11 +73,11 @@ func learn(counts map[string]int, limit int) []merge {
 }
 
 // apply merges the pair wherever it stands in tokens, from the left.
-func apply(m merge, tokens []string) []string {
+func apply(m Merge, tokens []string) []string {
 	out := tokens[:0]
 	for i := 0; i < len(tokens); i++ {
-		if i+1 < len(tokens) && tokens[i] == m.left && tokens[i+1] == m.right {
-			out = append(out, m.left+m.right)
+		if i+1 < len(tokens) && tokens[i] == m.Left && tokens[i+1] == m.Right {
+			out = append(out, m.Left+m.Right)
 			i++
 			continue
 		}
@@ -114,9 +93,9 @@ type pairCount struct {
 }
 
 // addPairs counts the pairs of a word in, or with sign -1 out again.
-func addPairs(pairs map[merge]*pairCount, w word, index, sign int) {
+func addPairs(pairs map[Merge]*pairCount, w word, index, sign int) {
 	for i := range len(w.tokens) - 1 {
-		p := merge{w.tokens[i], w.tokens[i+1]}
+		p := Merge{w.tokens[i], w.tokens[i+1]}
 		c := pairs[p]
 		if c == nil {
 			c = &pairCount{words: map[int]bool{}}
@@ -135,13 +114,13 @@ func addPairs(pairs map[merge]*pairCount, w word, index, sign int) {
 type pairQueue []queued
 
 type queued struct {
-	merge
+	Merge
 	n int
 }
 
 func (q pairQueue) Len() int { return len(q) }
 func (q pairQueue) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(q[j].n, q[i].n), cmp.Compare(q[i].left, q[j].left), cmp.Compare(q[i].right, q[j].right)) < 0
+	return cmp.Or(cmp.Compare(q[j].n, q[i].n), cmp.Compare(q[i].Left, q[j].Left), cmp.Compare(q[i].Right, q[j].Right)) < 0
 }
 func (q pairQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
 func (q *pairQueue) Push(x any)   { *q = append(*q, x.(queued)) }
