@@ -100,7 +100,7 @@ func registries(t *testing.T) map[string]*prometheus.Registry {
 		"serve", "--http-port", "0", "--g2-blocks", "10", "--kserve-grpc-server",
 		"--request-trace", "--request-trace-sinks", "stderr",
 	}, policyArgs...)...)
-	tracing, err := cli.Serve.Trace.open(parsed, slog.New(slog.DiscardHandler), io.Discard)
+	tracing, err := cli.Serve.Trace.open(parsed, &cli.Serve.Observe.Telemetry, slog.New(slog.DiscardHandler), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

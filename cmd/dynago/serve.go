@@ -71,7 +71,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	raiseFDLimit(c.HTTP.FDLimit, log)
 	spareCollections()
 
-	tracing, err := c.Trace.open(parsed, logs.target("trace"), to.err)
+	tracing, err := c.Trace.open(parsed, &c.Observe.Telemetry, logs.target("trace"), to.err)
 	if err != nil {
 		return err
 	}

@@ -335,6 +335,23 @@ func TestDeadCollector(t *testing.T) {
 	}
 }
 
+// Records go to the collector that flags name for logs, whether or not anything else is
+// exported.
+func TestRecordsToACollector(t *testing.T) {
+	for _, protocol := range []string{"grpc", "http/protobuf"} {
+		c := receiver(t)
+		p := serve(t, "--speedup-ratio", "0", "--request-trace", "--request-trace-sinks", "otel",
+			"--otel-exporter-otlp-protocol", protocol, "--otel-exporter-otlp-endpoint", map[bool]string{true: c.grpc, false: c.http}[protocol == "grpc"])
+		p.fetch(t, "/v1/chat/completions", `{"model":"dynago/demo","max_tokens":2,"messages":[{"role":"user","content":"hi"}]}`)
+		ended(t, p)
+		c.mu.Lock()
+		if !slices.Equal(c.lines[""], []string{"request_end"}) || len(c.spans) > 0 {
+			t.Errorf("%s: it got %q, and %d spans", protocol, c.lines, len(c.spans))
+		}
+		c.mu.Unlock()
+	}
+}
+
 func grepLines(text, part string) string {
 	var found []string
 	for line := range strings.Lines(text) {

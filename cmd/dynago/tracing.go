@@ -87,7 +87,7 @@ type tracing struct {
 
 // open begins to record. Whatever cannot be opened is left out: a program that cannot
 // tell of its work does it all the same.
-func (s *tracingSettings) open(parsed *config.Parsed, log *slog.Logger, stderr io.Writer) (*tracing, error) {
+func (s *tracingSettings) open(parsed *config.Parsed, collector *telemetrySettings, log *slog.Logger, stderr io.Writer) (*tracing, error) {
 	c, err := s.config(parsed, log)
 	if err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (s *tracingSettings) open(parsed *config.Parsed, log *slog.Logger, stderr i
 	var open []trace.Sink
 	var names []string
 	for _, name := range c.Sinks {
-		sink, err := openSink(name, c, log, stderr)
+		sink, err := openSink(name, sinkSettings{c, collector, log, stderr})
 		if err != nil {
 			log.Warn("trace sink does not open, and is left out", "sink", name, "error", err)
 			continue
@@ -118,12 +118,12 @@ func (s *tracingSettings) open(parsed *config.Parsed, log *slog.Logger, stderr i
 	return t, nil
 }
 
-func openSink(name string, c trace.Config, log *slog.Logger, stderr io.Writer) (trace.Sink, error) {
+func openSink(name string, s sinkSettings) (trace.Sink, error) {
 	open := sinks[name]
 	if open == nil {
 		return nil, fmt.Errorf("this version has no sink %q", name)
 	}
-	return open(c, log, stderr)
+	return open(s)
 }
 
 // frontend returns what a server tells of its requests, or nil.

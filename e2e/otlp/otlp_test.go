@@ -44,15 +44,14 @@ func TestCollector(t *testing.T) {
 	}
 	defer receiver.Shutdown(t.Context()) //nolint:errcheck // the test is over
 
-	for protocol, at := range map[string]string{"grpc": atGRPC, "http/protobuf": atHTTP} {
+	for protocol, to := range map[string]otlp.Target{
+		"grpc": {Endpoint: "http://" + atGRPC}, "http/protobuf": {HTTP: true, Endpoint: "http://" + atHTTP + "/v1/logs"},
+	} {
 		t.Run(protocol, func(t *testing.T) {
 			sink.Reset()
-			s, complaints, err := otlp.Open(trace.OTelConfig{MaxPayloadBytes: 4 << 20}, func(name string) (string, bool) {
-				value, ok := map[string]string{"OTEL_EXPORTER_OTLP_PROTOCOL": protocol, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://" + at}[name]
-				return value, ok
-			})
-			if err != nil || len(complaints) > 0 {
-				t.Fatal(err, complaints)
+			s, err := otlp.Open(trace.OTelConfig{MaxPayloadBytes: 4 << 20}, to, "dynamo")
+			if err != nil {
+				t.Fatal(err)
 			}
 			var list []*trace.Record
 			for n := range 1000 {

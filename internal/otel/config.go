@@ -34,10 +34,23 @@ func (c Complaint) String() string { return fmt.Sprintf("%s: %q: %s", c.Name, c.
 func Read(lookup func(string) (string, bool)) (c Config, complaints []Complaint) {
 	r := reader{lookup: lookup}
 	c.Enabled = r.truth("OTEL_EXPORT_ENABLED")
-	c.Traces, c.Logs = r.export("TRACES", "/v1/traces"), r.export("LOGS", "/v1/logs")
+	c.Traces = r.export("TRACES", "/v1/traces")
 	c.Ratio = r.ratio("OTEL_TRACES_SAMPLE_RATIO")
-	c.Service = cmp.Or(r.value("OTEL_SERVICE_NAME"), "dynamo")
+	r.logs(&c)
 	return c, r.complaints
+}
+
+// ReadLogs reads where logs go and whose they are alone, for one who sends logs that are
+// not lines of this program's.
+func ReadLogs(lookup func(string) (string, bool)) (c Config, complaints []Complaint) {
+	r := reader{lookup: lookup}
+	r.logs(&c)
+	return c, r.complaints
+}
+
+func (r *reader) logs(c *Config) {
+	c.Logs = r.export("LOGS", "/v1/logs")
+	c.Service = cmp.Or(r.value("OTEL_SERVICE_NAME"), "dynamo")
 }
 
 // reader reads variables, and keeps what is wrong with them.

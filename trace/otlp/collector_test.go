@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/dynago/dynago/trace/otlp"
 )
 
 // received is a collector over the official protos, in gRPC and in HTTP.
@@ -72,12 +74,12 @@ func (c *received) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve returns the endpoint of a collector.
-func (c *received) serve(t *testing.T, overHTTP bool) string {
+func (c *received) serve(t *testing.T, overHTTP bool) otlp.Target {
 	t.Helper()
 	if overHTTP {
 		s := httptest.NewServer(c)
 		t.Cleanup(s.Close)
-		return s.URL
+		return otlp.Target{HTTP: true, Endpoint: s.URL + "/v1/logs"}
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -87,5 +89,5 @@ func (c *received) serve(t *testing.T, overHTTP bool) string {
 	collector.RegisterLogsServiceServer(s, c)
 	go s.Serve(l) //nolint:errcheck // it ends with the test
 	t.Cleanup(s.Stop)
-	return "http://" + l.Addr().String()
+	return otlp.Target{Endpoint: "http://" + l.Addr().String()}
 }

@@ -39,21 +39,14 @@ type Sink struct {
 	bytes int // of held records
 }
 
-// Open returns a sink to the collector that the environment names, as [Resolve] reads
-// it; what OTEL_RESOURCE_ATTRIBUTES says is told as well. The collector need not be
-// there yet. What cannot be used of the environment is
-// told in complaints.
-func Open(c trace.OTelConfig, lookup func(name string) (string, bool)) (s *Sink, complaints []trace.Complaint, err error) {
-	target, complaints := Resolve(lookup)
-	exporter, err := target.exporter()
+// Open returns a sink to a collector, which need not be there yet. Records come from the
+// service of that name; what OTEL_RESOURCE_ATTRIBUTES says is told as well.
+func Open(c trace.OTelConfig, to Target, service string) (*Sink, error) {
+	exporter, err := to.exporter()
 	if err != nil {
-		return nil, complaints, fmt.Errorf("trace/otlp: %s: %w", target.Endpoint, err)
+		return nil, fmt.Errorf("trace/otlp: %s: %w", to.Endpoint, err)
 	}
-	service, ok := lookup("OTEL_SERVICE_NAME")
-	if !ok || service == "" {
-		service = "dynamo"
-	}
-	return newSink(exporter, service, c.MaxPayloadBytes), complaints, nil
+	return newSink(exporter, service, c.MaxPayloadBytes), nil
 }
 
 func newSink(exporter sdk.Exporter, service string, most int) *Sink {

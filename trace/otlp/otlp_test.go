@@ -19,50 +19,6 @@ import (
 	"github.com/dynago/dynago/trace/otlp"
 )
 
-// environment is a way to look variables up.
-func environment(pairs ...string) func(string) (string, bool) {
-	return func(name string) (string, bool) {
-		for i := 0; i < len(pairs); i += 2 {
-			if pairs[i] == name {
-				return pairs[i+1], true
-			}
-		}
-		return "", false
-	}
-}
-
-const (
-	logsProtocol, protocol = "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"
-	logsEndpoint, endpoint = "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
-)
-
-func TestResolve(t *testing.T) {
-	for _, tc := range []struct {
-		env       []string
-		want      otlp.Target
-		complaint string
-	}{
-		{nil, otlp.Target{Endpoint: "http://localhost:4317"}, ""},
-		{[]string{protocol, "http/protobuf"}, otlp.Target{HTTP: true, Endpoint: "http://localhost:4318/v1/logs"}, ""},
-		{[]string{logsProtocol, " grpc ", protocol, "http/protobuf"}, otlp.Target{Endpoint: "http://localhost:4317"}, ""},
-		{[]string{logsProtocol, "HTTP/protobuf", protocol, "grpc"}, otlp.Target{HTTP: true, Endpoint: "http://localhost:4318/v1/logs"}, ""},
-		{[]string{logsProtocol, "", protocol, "http/protobuf"}, otlp.Target{HTTP: true, Endpoint: "http://localhost:4318/v1/logs"}, ""},
-		{[]string{protocol, "http/json"}, otlp.Target{Endpoint: "http://localhost:4317"}, protocol},
-		{[]string{endpoint, "http://c:4317/"}, otlp.Target{Endpoint: "http://c:4317/"}, ""},
-		{[]string{endpoint, "c:4317"}, otlp.Target{Endpoint: "http://c:4317"}, ""},
-		{[]string{endpoint, "https://c:4318//", protocol, "http/protobuf"}, otlp.Target{HTTP: true, Endpoint: "https://c:4318/v1/logs"}, ""},
-		{[]string{endpoint, "http://c/base", protocol, "http/protobuf"}, otlp.Target{HTTP: true, Endpoint: "http://c/base/v1/logs"}, ""},
-		{[]string{logsEndpoint, "http://c/mine/", endpoint, "http://d", protocol, "http/protobuf"}, otlp.Target{HTTP: true, Endpoint: "http://c/mine/"}, ""},
-		{[]string{logsEndpoint, "https://c:4317", endpoint, "http://d"}, otlp.Target{Endpoint: "https://c:4317"}, ""},
-		{[]string{logsEndpoint, " ", endpoint, "http://d"}, otlp.Target{Endpoint: "http://d"}, ""},
-	} {
-		got, complaints := otlp.Resolve(environment(tc.env...))
-		if got != tc.want || (len(complaints) > 0) != (tc.complaint != "") || len(complaints) > 0 && complaints[0].Name != tc.complaint {
-			t.Errorf("%q: %+v, %v", tc.env, got, complaints)
-		}
-	}
-}
-
 func uint64p(v uint64) *uint64 { return &v }
 
 var (
@@ -71,19 +27,20 @@ var (
 	payload = &trace.Record{Schema: trace.Schema, EventType: trace.RequestPayload, EventTime: 1790000000125, Source: trace.SourceDynamo, Payload: &trace.Payload{RequestID: "r2", Endpoint: "openai.chat_completion", Model: "m", Request: []byte(`{"messages":[]}`), Response: []byte(`{"id":"x"}`), Headers: map[string]string{"x-team": "red"}, Complete: true}}
 )
 
-func open(t *testing.T, most int, env ...string) *otlp.Sink {
+// open opens a sink. Env are variables that exporters read themselves.
+func open(t *testing.T, most int, to otlp.Target, env ...string) *otlp.Sink {
 	t.Helper()
-	for i := 0; i < len(env); i += 2 { // what exporters read themselves
+	for i := 0; i < len(env); i += 2 {
 		t.Setenv(env[i], env[i+1])
 	}
-	s, complaints, err := otlp.Open(trace.OTelConfig{MaxPayloadBytes: most}, environment(env...))
-	if err != nil || len(complaints) > 0 {
-		t.Fatal(err, complaints)
+	s, err := otlp.Open(trace.OTelConfig{MaxPayloadBytes: most}, to, "house")
+	if err != nil {
+		t.Fatal(err)
 	}
 	return s
 }
 
-// ways are the protocols, and the variables that choose them.
+// ways are the protocols, by whether they are those over HTTP.
 var ways = map[string]bool{"grpc": false, "http/protobuf": true}
 
 // A collector gets each record as a log record, at the end of a batch.
@@ -91,7 +48,7 @@ func TestRecords(t *testing.T) {
 	for way, overHTTP := range ways {
 		t.Run(way, func(t *testing.T) {
 			var c received
-			s := open(t, 4<<20, protocol, way, endpoint, c.serve(t, overHTTP), "OTEL_SERVICE_NAME", "house", "OTEL_EXPORTER_OTLP_HEADERS", "x-team=blue", "OTEL_RESOURCE_ATTRIBUTES", "zone=b,service.name=other", "OTEL_LOGRECORD_ATTRIBUTE_VALUE_LENGTH_LIMIT", "10")
+			s := open(t, 4<<20, c.serve(t, overHTTP), "OTEL_EXPORTER_OTLP_HEADERS", "x-team=blue", "OTEL_RESOURCE_ATTRIBUTES", "zone=b,service.name=other", "OTEL_LOGRECORD_ATTRIBUTE_VALUE_LENGTH_LIMIT", "10")
 			before := time.Now()
 			if err := s.Write(t.Context(), []*trace.Record{end, tool, payload}); err != nil {
 				t.Fatal(err)
@@ -180,7 +137,7 @@ func TestOversize(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var c received
-			s := open(t, tc.most, endpoint, c.serve(t, false))
+			s := open(t, tc.most, c.serve(t, false))
 			p, long := *payload, *payload.Payload
 			long.Headers = map[string]string{"x-team": "red"}
 			if tc.name != "it fits" {
@@ -188,7 +145,7 @@ func TestOversize(t *testing.T) {
 				long.Request = []byte(`{"messages":"` + strings.Repeat("x", 1000) + `"}`)
 			}
 			if tc.name == "headers fit" {
-				s = open(t, 900, endpoint, c.serve(t, false))
+				s = open(t, 900, c.serve(t, false))
 			}
 			if !tc.headers {
 				long.Headers["x-long"] = strings.Repeat("y", 400)
@@ -234,7 +191,7 @@ func TestOversize(t *testing.T) {
 	}
 	t.Run("a request's end", func(t *testing.T) {
 		var c received
-		s := open(t, 1000, endpoint, c.serve(t, false))
+		s := open(t, 1000, c.serve(t, false))
 		if lost, _ := errors.AsType[*trace.Lost](s.Write(t.Context(), []*trace.Record{end, &large, end})); lost == nil || lost.Records != 1 {
 			t.Errorf("%v", lost)
 		}
@@ -247,7 +204,7 @@ func TestOversize(t *testing.T) {
 // Batches stay below what receivers take.
 func TestBatches(t *testing.T) {
 	var c received
-	s := open(t, 4<<20, endpoint, c.serve(t, false))
+	s := open(t, 4<<20, c.serve(t, false))
 	big := *payload
 	said := *payload.Payload
 	said.Request = []byte(`"` + strings.Repeat("x", 1<<20) + `"`)
@@ -289,7 +246,7 @@ func TestRefused(t *testing.T) {
 		} {
 			t.Run(way+" "+name, func(t *testing.T) {
 				c := received{answer: tc.answer}
-				s := open(t, 4<<20, protocol, way, endpoint, c.serve(t, overHTTP))
+				s := open(t, 4<<20, c.serve(t, overHTTP))
 				if err := s.Write(t.Context(), []*trace.Record{end, tool, end}); err != nil {
 					t.Fatal(err)
 				}
@@ -313,9 +270,9 @@ func TestDeadCollector(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close() // which accepts nothing
-	for way := range ways {
+	for way, overHTTP := range ways {
 		t.Run(way, func(t *testing.T) {
-			s := open(t, 4<<20, protocol, way, endpoint, "http://"+l.Addr().String(), "OTEL_EXPORTER_OTLP_TIMEOUT", "200")
+			s := open(t, 4<<20, otlp.Target{HTTP: overHTTP, Endpoint: "http://" + l.Addr().String()}, "OTEL_EXPORTER_OTLP_TIMEOUT", "200")
 			if err := s.Write(t.Context(), []*trace.Record{end, tool}); err != nil {
 				t.Fatal(err)
 			}
@@ -334,7 +291,12 @@ func TestDeadCollector(t *testing.T) {
 }
 
 func Example() {
-	target, _ := otlp.Resolve(environment("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf", "OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector:4318/"))
-	fmt.Println(target.Endpoint)
-	// Output: https://collector:4318/v1/logs
+	// The collector need not be there before there is something to send.
+	sink, err := otlp.Open(trace.OTelConfig{MaxPayloadBytes: 4 << 20}, otlp.Target{HTTP: true, Endpoint: "http://127.0.0.1:4318/v1/logs"}, "dynamo")
+	if err != nil {
+		panic(err)
+	}
+	defer sink.Close(context.Background()) //nolint:errcheck // nothing was written
+	fmt.Println(sink.Name())
+	// Output: otel
 }
