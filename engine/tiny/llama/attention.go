@@ -51,33 +51,46 @@ type look struct {
 
 func (m *Model) look(c *Cache, layer, kv int, blocks []int32, l look) {
 	t, size, bs := &c.tile, m.cfg.HeadSize, c.blockSize
-	last := l.position + l.step*(l.n-1)
-	blocks = blocks[:last/bs+1]
+	blocks = blocks[:(l.position+l.step*(l.n-1))/bs+1]
 
 	for i := range l.n {
 		clear(t.scores[i*t.positions:][:len(blocks)*bs])
 	}
-	for b, block := range blocks {
-		m.kernels.mulAdd(t.scores[b*bs:], t.positions, l.q, l.qs, c.keys(block, layer, kv), bs, l.n, size, bs)
-	}
+	m.kernels.mulAdd(product{
+		c: t.scores, cs: t.positions, cPage: bs,
+		a: l.q, as: l.qs,
+		b: c.keys(layer, kv), bs: bs, page: c.stride, pages: blocks,
+		rows: l.n, depth: size, columns: bs,
+	})
 	var inverse [attentionRows]float32
 	for i := range l.n {
-		s := t.scores[i*t.positions:][:l.position+l.step*i+1]
-		inverse[i] = 1 / m.kernels.exps(s)
+		inverse[i] = 1 / m.kernels.exps(t.scores[i*t.positions:][:l.position+l.step*i+1])
 		clear(l.y[i*l.ys:][:size])
 	}
-	for b, block := range blocks {
-		values := c.values(block, layer, kv)
-		// The positions that all see, then those that only later rows do.
-		all := min(l.position+1-b*bs, bs)
-		if all > 0 {
-			m.kernels.mulAdd(l.y, l.ys, t.scores[b*bs:], t.positions, values, size, l.n, all, size)
-		}
-		all = max(all, 0)
+
+	// First the blocks that all queries see whole, then what they see of the
+	// others: the positions that all of them see, then those that only later ones
+	// do.
+	values := product{
+		c: l.y, cs: l.ys,
+		a: t.scores, as: t.positions, aPage: bs,
+		b: c.values(layer, kv), bs: size, page: c.stride,
+		rows: l.n, depth: bs, columns: size,
+	}
+	full := (l.position + 1) / bs
+	values.pages = blocks[:full]
+	m.kernels.mulAdd(values)
+	for b := full; b < len(blocks); b++ {
+		values.pages = blocks[b:][:1]
+		all := max(0, l.position+1-b*bs)
+		rest := values
+		rest.a, rest.depth = t.scores[b*bs:], all
+		m.kernels.mulAdd(rest)
+		rest.b, rest.rows = values.b[all*size:], 1
 		for i := 1; i < l.n && l.step > 0; i++ {
-			if more := min(l.position+i+1-b*bs, bs) - all; more > 0 {
-				m.kernels.mulAdd(l.y[i*l.ys:], 0, t.scores[i*t.positions+b*bs+all:], 0, values[all*size:], size, 1, more, size)
-			}
+			rest.c, rest.a = l.y[i*l.ys:], t.scores[i*t.positions+b*bs+all:]
+			rest.depth = max(0, min(l.position+i+1-b*bs, bs)-all)
+			m.kernels.mulAdd(rest)
 		}
 	}
 	for i := range l.n {

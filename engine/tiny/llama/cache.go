@@ -65,26 +65,25 @@ func (c *Cache) Layout() string {
 	return fmt.Sprintf("llama.1/%dx%dx%d/%s/%d/%s", m.Layers, m.KVHeads, m.HeadSize, native(), c.blockSize, c.model.hash)
 }
 
-// keys returns the keys of a KV head in a block: HeadSize rows of blockSize.
-func (c *Cache) keys(block int32, layer, head int) []float32 {
-	n := c.model.cfg.HeadSize * c.blockSize
-	return c.data[int(block)*c.stride+(layer*2*c.model.cfg.KVHeads+head)*n:][:n]
+// keys returns the cache from the keys of a KV head in block 0 on: HeadSize rows
+// of blockSize, and those of the next block a stride further.
+func (c *Cache) keys(layer, head int) []float32 {
+	return c.data[(layer*2*c.model.cfg.KVHeads+head)*c.model.cfg.HeadSize*c.blockSize:]
 }
 
-// values returns the values of a KV head in a block: blockSize rows of HeadSize.
-func (c *Cache) values(block int32, layer, head int) []float32 {
-	n := c.model.cfg.HeadSize * c.blockSize
-	return c.data[int(block)*c.stride+((layer*2+1)*c.model.cfg.KVHeads+head)*n:][:n]
+// values does the same for the values: blockSize rows of HeadSize.
+func (c *Cache) values(layer, head int) []float32 {
+	return c.data[((layer*2+1)*c.model.cfg.KVHeads+head)*c.model.cfg.HeadSize*c.blockSize:]
 }
 
 // store writes the key and the value of one position of a layer.
 func (c *Cache) store(block int32, offset, layer int, key, value []float32) {
-	size := c.model.cfg.HeadSize
+	size, at := c.model.cfg.HeadSize, int(block)*c.stride
 	for h := range c.model.cfg.KVHeads {
-		keys := c.keys(block, layer, h)
+		keys := c.keys(layer, h)[at+offset:]
 		for i, x := range key[h*size:][:size] {
-			keys[i*c.blockSize+offset] = x
+			keys[i*c.blockSize] = x
 		}
-		copy(c.values(block, layer, h)[offset*size:][:size], value[h*size:])
+		copy(c.values(layer, h)[at+offset*size:][:size], value[h*size:])
 	}
 }

@@ -9,12 +9,9 @@ import "math"
 type kernels struct {
 	name string
 
-	// mulAdd adds a·b to c: Σ over i of a[r][i]·b[i][j] to c[r][j], in the order
-	// of i, for rows r, depth terms and columns j. The rows of each matrix are so
-	// many floats apart.
-	mulAdd func(c []float32, cs int, a []float32, as int, b []float32, bs int, rows, depth, columns int)
+	mulAdd func(product)
 
-	// mulAdd8 does the same where b is a panel of Q8_0.
+	// mulAdd8 is mulAdd where b is one panel of Q8_0.
 	mulAdd8 func(c []float32, cs int, a []float32, as int, bytes []int8, scales []float32, rows, depth int)
 
 	// widen writes a strip of Q8_0 as floats.
@@ -29,6 +26,24 @@ type kernels struct {
 	swiglu func(gate, up []float32)
 }
 
+// product is a matrix product that is added to sums: to c[r][j] the terms
+// a[r][i]·b[i][j], in the order of i.
+//
+// It is done for one page of b after the other, in each of which c and a move on.
+// Pages are the blocks of a cache. Over keys, c moves from the scores of one block
+// to those of the next; over values, a moves and the sums go on.
+type product struct {
+	c, a, b              []float32
+	cs, as, bs           int // floats from one row to the next
+	rows, depth, columns int // depth is the number of terms
+
+	pages              []int32
+	page, cPage, aPage int // floats from one page to the next
+}
+
+// whole is the list of pages of a matrix that has only one.
+var whole = []int32{0}
+
 var plain = kernels{
 	name:    "plain",
 	mulAdd:  plainMulAdd,
@@ -41,36 +56,41 @@ var plain = kernels{
 // The conversions to float32 in these loops are what keeps a compiler from
 // fusing a multiplication with the addition that follows.
 
-func plainMulAdd(c []float32, cs int, a []float32, as int, b []float32, bs int, rows, depth, columns int) {
-	for r := range rows {
-		x := a[r*as:][:depth]
-		y := c[r*cs:][:columns]
-		j := 0
-		for ; j+8 <= columns; j += 8 {
-			s := (*[8]float32)(y[j:])
-			s0, s1, s2, s3, s4, s5, s6, s7 := s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]
-			at := j
-			for _, x := range x {
-				w := (*[8]float32)(b[at:])
-				s0 += float32(x * w[0])
-				s1 += float32(x * w[1])
-				s2 += float32(x * w[2])
-				s3 += float32(x * w[3])
-				s4 += float32(x * w[4])
-				s5 += float32(x * w[5])
-				s6 += float32(x * w[6])
-				s7 += float32(x * w[7])
-				at += bs
-			}
-			s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7] = s0, s1, s2, s3, s4, s5, s6, s7
+func plainMulAdd(p product) {
+	for n, page := range p.pages {
+		b := p.b[int(page)*p.page:]
+		for r := range p.rows {
+			plainRow(p.c[n*p.cPage+r*p.cs:][:p.columns], p.a[n*p.aPage+r*p.as:][:p.depth], b, p.bs)
 		}
-		for ; j < columns; j++ {
-			sum := y[j]
-			for i, x := range x {
-				sum += float32(x * b[i*bs+j])
-			}
-			y[j] = sum
+	}
+}
+
+func plainRow(y, x, b []float32, bs int) {
+	j := 0
+	for ; j+8 <= len(y); j += 8 {
+		s := (*[8]float32)(y[j:])
+		s0, s1, s2, s3, s4, s5, s6, s7 := s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]
+		at := j
+		for _, x := range x {
+			w := (*[8]float32)(b[at:])
+			s0 += float32(x * w[0])
+			s1 += float32(x * w[1])
+			s2 += float32(x * w[2])
+			s3 += float32(x * w[3])
+			s4 += float32(x * w[4])
+			s5 += float32(x * w[5])
+			s6 += float32(x * w[6])
+			s7 += float32(x * w[7])
+			at += bs
 		}
+		s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7] = s0, s1, s2, s3, s4, s5, s6, s7
+	}
+	for ; j < len(y); j++ {
+		sum := y[j]
+		for i, x := range x {
+			sum += float32(x * b[i*bs+j])
+		}
+		y[j] = sum
 	}
 }
 
@@ -78,7 +98,9 @@ func plainMulAdd8(c []float32, cs int, a []float32, as int, bytes []int8, scales
 	var wide [q8Values * panel]float32
 	for i := 0; i < depth; i += q8Values {
 		plainWiden(wide[:], bytes[i*panel:], scales[i/q8Values*panel:])
-		plainMulAdd(c, cs, a[i:], as, wide[:], panel, rows, q8Values, panel)
+		for r := range rows {
+			plainRow(c[r*cs:][:panel], a[r*as+i:][:q8Values], wide[:], panel)
+		}
 	}
 }
 

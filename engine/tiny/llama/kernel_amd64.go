@@ -1,6 +1,10 @@
 package llama
 
-import "golang.org/x/sys/cpu"
+import (
+	"slices"
+
+	"golang.org/x/sys/cpu"
+)
 
 // fastest is the set of kernels of this machine.
 var fastest = choose(cpu.X86.HasAVX2)
@@ -21,55 +25,60 @@ var avx2 = kernels{
 	swiglu:  avx2Swiglu,
 }
 
-// avx2MulAdd covers c with tiles of six, four or two rows by 16 columns, and one
-// row by 32 or 8. Columns that fill no vector are left to the plain loop.
-func avx2MulAdd(c []float32, cs int, a []float32, as int, b []float32, bs int, rows, depth, columns int) {
-	if depth == 0 || rows == 0 || columns == 0 {
+// avx2MulAdd covers the sums with tiles of six, four, two or one row by 16
+// columns, and of one row by 32 or 8. Columns that fill no vector are left to the
+// plain loop.
+func avx2MulAdd(p product) {
+	if p.depth == 0 || p.rows == 0 || len(p.pages) == 0 {
 		return
 	}
 	// The last of what the tiles touch, for they check nothing.
-	_ = c[(rows-1)*cs+columns-1]
-	_ = a[(rows-1)*as+depth-1]
-	_ = b[(depth-1)*bs+columns-1]
+	pages := len(p.pages) - 1
+	_ = p.c[pages*p.cPage+(p.rows-1)*p.cs+p.columns-1]
+	_ = p.a[pages*p.aPage+(p.rows-1)*p.as+p.depth-1]
+	_ = p.b[int(slices.Max(p.pages))*p.page+(p.depth-1)*p.bs+p.columns-1]
+	_ = p.b[int(slices.Min(p.pages))*p.page]
 
-	tiled := columns &^ 15
-	for r := 0; r < rows; {
-		c, a := c[r*cs:], &a[r*as]
-		switch left := rows - r; {
+	tiled := p.columns &^ 15
+	for r := 0; r < p.rows; {
+		c, a := p.c[r*p.cs:], &p.a[r*p.as]
+		switch left := p.rows - r; {
 		case left >= 6:
 			for j := 0; j < tiled; j += 16 {
-				mulAdd6x16(&c[j], cs, a, as, &b[j], bs, depth)
+				mulAdd6x16(&p, &c[j], a, &p.b[j])
 			}
 			r += 6
 		case left >= 4:
 			for j := 0; j < tiled; j += 16 {
-				mulAdd4x16(&c[j], cs, a, as, &b[j], bs, depth)
+				mulAdd4x16(&p, &c[j], a, &p.b[j])
 			}
 			r += 4
 		case left >= 2:
 			for j := 0; j < tiled; j += 16 {
-				mulAdd2x16(&c[j], cs, a, as, &b[j], bs, depth)
+				mulAdd2x16(&p, &c[j], a, &p.b[j])
 			}
 			r += 2
 		default:
 			j := 0
 			for ; j+32 <= tiled; j += 32 {
-				mulAdd1x32(&c[j], a, &b[j], bs, depth)
+				mulAdd1x32(&p, &c[j], a, &p.b[j])
 			}
-			for ; j < tiled; j += 8 {
-				mulAdd1x8(&c[j], a, &b[j], bs, depth)
+			if j < tiled {
+				mulAdd1x16(&p, &c[j], a, &p.b[j])
 			}
 			r++
 		}
 	}
-	if tiled+8 <= columns {
-		for r := range rows {
-			mulAdd1x8(&c[r*cs+tiled], &a[r*as], &b[tiled], bs, depth)
+	if tiled+8 <= p.columns {
+		for r := range p.rows {
+			mulAdd1x8(&p, &p.c[r*p.cs+tiled], &p.a[r*p.as], &p.b[tiled])
 		}
 		tiled += 8
 	}
-	if tiled < columns {
-		plainMulAdd(c[tiled:], cs, a, as, b[tiled:], bs, rows, depth, columns-tiled)
+	if tiled < p.columns {
+		rest := p
+		rest.c, rest.b, rest.columns = p.c[tiled:], p.b[tiled:], p.columns-tiled
+		plainMulAdd(rest)
 	}
 }
 
@@ -163,19 +172,22 @@ func eightfold(constants ...float32) (table [13][8]float32) {
 }
 
 //go:noescape
-func mulAdd6x16(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
+func mulAdd6x16(p *product, c, a, b *float32)
 
 //go:noescape
-func mulAdd4x16(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
+func mulAdd4x16(p *product, c, a, b *float32)
 
 //go:noescape
-func mulAdd2x16(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
+func mulAdd2x16(p *product, c, a, b *float32)
 
 //go:noescape
-func mulAdd1x32(c *float32, a *float32, b *float32, bs int, depth int)
+func mulAdd1x16(p *product, c, a, b *float32)
 
 //go:noescape
-func mulAdd1x8(c *float32, a *float32, b *float32, bs int, depth int)
+func mulAdd1x32(p *product, c, a, b *float32)
+
+//go:noescape
+func mulAdd1x8(p *product, c, a, b *float32)
 
 //go:noescape
 func mulAddQ8x4(c *float32, cs int, a *float32, as int, bytes *int8, scales *float32, blocks int)

@@ -1,3 +1,4 @@
+#include "go_asm.h"
 #include "textflag.h"
 
 // The loops of kernel.go with eight columns to a vector. VMULPS and VADDPS round
@@ -6,12 +7,6 @@
 // Throughout, the sums are at DI, the inputs at SI and the weights at DX; their
 // rows are R8, R9 and R10 bytes apart, and CX terms are added. Where there are
 // more than three rows, R13 and BX point to the fourth of sums and inputs.
-
-#define FOURTH \
-	LEAQ (R8)(R8*2), R13 \
-	LEAQ (R9)(R9*2), BX  \
-	ADDQ DI, R13         \
-	ADDQ SI, BX
 
 // ROW adds the products of an input and 16 weights, in Y12 and Y13, to the row's
 // sums.
@@ -22,8 +17,11 @@
 	VADDPS Y15, s0, s0      \
 	VADDPS Y14, s1, s1
 
+#define ROWS1 \
+	ROW((SI), Y0, Y1)
+
 #define ROWS2 \
-	ROW((SI), Y0, Y1)       \
+	ROWS1                   \
 	ROW((SI)(R9*1), Y2, Y3)
 
 #define ROWS4 \
@@ -32,8 +30,8 @@
 	ROW((BX), Y6, Y7)
 
 #define ROWS6 \
-	ROWS4                   \
-	ROW((BX)(R9*1), Y8, Y9) \
+	ROWS4                     \
+	ROW((BX)(R9*1), Y8, Y9)   \
 	ROW((BX)(R9*2), Y10, Y11)
 
 #define GET(row, s0, s1) \
@@ -44,8 +42,11 @@
 	VMOVUPS s0, 0 row  \
 	VMOVUPS s1, 32 row
 
+#define GET1 \
+	GET((DI), Y0, Y1)
+
 #define GET2 \
-	GET((DI), Y0, Y1)       \
+	GET1                    \
 	GET((DI)(R8*1), Y2, Y3)
 
 #define GET4 \
@@ -54,12 +55,15 @@
 	GET((R13), Y6, Y7)
 
 #define GET6 \
-	GET4                      \
-	GET((R13)(R8*1), Y8, Y9)  \
+	GET4                       \
+	GET((R13)(R8*1), Y8, Y9)   \
 	GET((R13)(R8*2), Y10, Y11)
 
+#define PUT1 \
+	PUT((DI), Y0, Y1)
+
 #define PUT2 \
-	PUT((DI), Y0, Y1)       \
+	PUT1                    \
 	PUT((DI)(R8*1), Y2, Y3)
 
 #define PUT4 \
@@ -68,21 +72,65 @@
 	PUT((R13), Y6, Y7)
 
 #define PUT6 \
-	PUT4                      \
-	PUT((R13)(R8*1), Y8, Y9)  \
+	PUT4                       \
+	PUT((R13)(R8*1), Y8, Y9)   \
 	PUT((R13)(R8*2), Y10, Y11)
 
+#define FOURTH \
+	LEAQ (R8)(R8*2), R13 \
+	LEAQ (R9)(R9*2), BX  \
+	ADDQ DI, R13         \
+	ADDQ SI, BX
+
+// ARGUMENTS reads what a tile of a product needs. R11 points to the numbers of the
+// R12 pages that are left, and R15 to where page 0 is.
 #define ARGUMENTS \
-	MOVQ c+0(FP), DI      \
-	MOVQ cs+8(FP), R8     \
-	MOVQ a+16(FP), SI     \
-	MOVQ as+24(FP), R9    \
-	MOVQ b+32(FP), DX     \
-	MOVQ bs+40(FP), R10   \
-	MOVQ depth+48(FP), CX \
-	SHLQ $2, R8           \
-	SHLQ $2, R9           \
+	MOVQ p+0(FP), AX                 \
+	MOVQ c+8(FP), DI                 \
+	MOVQ a+16(FP), SI                \
+	MOVQ b+24(FP), R15               \
+	MOVQ product_cs(AX), R8          \
+	MOVQ product_as(AX), R9          \
+	MOVQ product_bs(AX), R10         \
+	MOVQ product_pages+0(AX), R11    \
+	MOVQ product_pages+8(AX), R12    \
+	SHLQ $2, R8                      \
+	SHLQ $2, R9                      \
 	SHLQ $2, R10
+
+// PAGE points to the weights of the next page, TERM to those of the next term, and
+// NEXT moves sums and inputs on to the next page.
+#define PAGE \
+	MOVLQSX (R11), DX              \
+	IMULQ   product_page(AX), DX   \
+	LEAQ    (R15)(DX*4), DX        \
+	MOVQ    product_depth(AX), CX
+
+#define TERM \
+	ADDQ $4, SI  \
+	ADDQ R10, DX \
+	DECQ CX
+
+#define TERM4 \
+	ADDQ $4, BX \
+	TERM
+
+#define NEXT \
+	MOVQ product_cPage(AX), DX  \
+	MOVQ product_aPage(AX), CX  \
+	SUBQ product_depth(AX), CX  \
+	LEAQ (DI)(DX*4), DI         \
+	LEAQ (SI)(CX*4), SI         \
+	ADDQ $4, R11                \
+	DECQ R12
+
+#define NEXT4 \
+	MOVQ product_cPage(AX), DX  \
+	MOVQ product_aPage(AX), CX  \
+	SUBQ product_depth(AX), CX  \
+	LEAQ (R13)(DX*4), R13       \
+	LEAQ (BX)(CX*4), BX         \
+	NEXT
 
 // WIDEN turns eight bytes into floats and scales them.
 #define WIDEN(bytes, scale, to) \
@@ -90,85 +138,113 @@
 	VCVTDQ2PS to, to        \
 	VMULPS    scale, to, to
 
-// The same for Q8_0: R10 points to the scales of BX blocks of 32 inputs each.
+// ARGUMENTSQ8 is that of Q8_0: R10 points to the scales of R11 blocks of 32 inputs
+// each.
 #define ARGUMENTSQ8 \
-	MOVQ c+0(FP), DI       \
-	MOVQ cs+8(FP), R8      \
-	MOVQ a+16(FP), SI      \
-	MOVQ as+24(FP), R9     \
-	MOVQ bytes+32(FP), DX  \
+	MOVQ c+0(FP), DI        \
+	MOVQ cs+8(FP), R8       \
+	MOVQ a+16(FP), SI       \
+	MOVQ as+24(FP), R9      \
+	MOVQ bytes+32(FP), DX   \
 	MOVQ scales+40(FP), R10 \
 	MOVQ blocks+48(FP), R11 \
-	SHLQ $2, R8            \
+	SHLQ $2, R8             \
 	SHLQ $2, R9
 
-// func mulAdd6x16(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
-TEXT ·mulAdd6x16(SB), NOSPLIT, $0-56
+// func mulAdd6x16(p *product, c, a, b *float32)
+TEXT ·mulAdd6x16(SB), NOSPLIT, $0-32
 	ARGUMENTS
 	FOURTH
+
+page:
+	PAGE
 	GET6
 
 loop:
 	VMOVUPS (DX), Y12
 	VMOVUPS 32(DX), Y13
 	ROWS6
-	ADDQ $4, SI
-	ADDQ $4, BX
-	ADDQ R10, DX
-	DECQ CX
-	JNZ  loop
+	TERM4
+	JNZ loop
 
 	PUT6
+	NEXT4
+	JNZ page
 	VZEROUPPER
 	RET
 
-// func mulAdd4x16(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
-TEXT ·mulAdd4x16(SB), NOSPLIT, $0-56
+// func mulAdd4x16(p *product, c, a, b *float32)
+TEXT ·mulAdd4x16(SB), NOSPLIT, $0-32
 	ARGUMENTS
 	FOURTH
+
+page:
+	PAGE
 	GET4
 
 loop:
 	VMOVUPS (DX), Y12
 	VMOVUPS 32(DX), Y13
 	ROWS4
-	ADDQ $4, SI
-	ADDQ $4, BX
-	ADDQ R10, DX
-	DECQ CX
-	JNZ  loop
+	TERM4
+	JNZ loop
 
 	PUT4
+	NEXT4
+	JNZ page
 	VZEROUPPER
 	RET
 
-// func mulAdd2x16(c *float32, cs int, a *float32, as int, b *float32, bs int, depth int)
-TEXT ·mulAdd2x16(SB), NOSPLIT, $0-56
+// func mulAdd2x16(p *product, c, a, b *float32)
+TEXT ·mulAdd2x16(SB), NOSPLIT, $0-32
 	ARGUMENTS
+
+page:
+	PAGE
 	GET2
 
 loop:
 	VMOVUPS (DX), Y12
 	VMOVUPS 32(DX), Y13
 	ROWS2
-	ADDQ $4, SI
-	ADDQ R10, DX
-	DECQ CX
-	JNZ  loop
+	TERM
+	JNZ loop
 
 	PUT2
+	NEXT
+	JNZ page
 	VZEROUPPER
 	RET
 
-// func mulAdd1x32(c *float32, a *float32, b *float32, bs int, depth int)
-TEXT ·mulAdd1x32(SB), NOSPLIT, $0-40
-	MOVQ c+0(FP), DI
-	MOVQ a+8(FP), SI
-	MOVQ b+16(FP), DX
-	MOVQ bs+24(FP), R10
-	MOVQ depth+32(FP), CX
-	SHLQ $2, R10
-	GET((DI), Y0, Y1)
+// func mulAdd1x16(p *product, c, a, b *float32)
+TEXT ·mulAdd1x16(SB), NOSPLIT, $0-32
+	ARGUMENTS
+
+page:
+	PAGE
+	GET1
+
+loop:
+	VMOVUPS (DX), Y12
+	VMOVUPS 32(DX), Y13
+	ROWS1
+	TERM
+	JNZ loop
+
+	PUT1
+	NEXT
+	JNZ page
+	VZEROUPPER
+	RET
+
+// func mulAdd1x32(p *product, c, a, b *float32)
+TEXT ·mulAdd1x32(SB), NOSPLIT, $0-32
+	ARGUMENTS
+
+page:
+	PAGE
+	VMOVUPS (DI), Y0
+	VMOVUPS 32(DI), Y1
 	VMOVUPS 64(DI), Y2
 	VMOVUPS 96(DI), Y3
 
@@ -182,37 +258,36 @@ loop:
 	VADDPS Y6, Y1, Y1
 	VADDPS Y7, Y2, Y2
 	VADDPS Y8, Y3, Y3
-	ADDQ $4, SI
-	ADDQ R10, DX
-	DECQ CX
-	JNZ  loop
+	TERM
+	JNZ loop
 
-	PUT((DI), Y0, Y1)
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
 	VMOVUPS Y2, 64(DI)
 	VMOVUPS Y3, 96(DI)
+	NEXT
+	JNZ page
 	VZEROUPPER
 	RET
 
-// func mulAdd1x8(c *float32, a *float32, b *float32, bs int, depth int)
-TEXT ·mulAdd1x8(SB), NOSPLIT, $0-40
-	MOVQ c+0(FP), DI
-	MOVQ a+8(FP), SI
-	MOVQ b+16(FP), DX
-	MOVQ bs+24(FP), R10
-	MOVQ depth+32(FP), CX
-	SHLQ $2, R10
+// func mulAdd1x8(p *product, c, a, b *float32)
+TEXT ·mulAdd1x8(SB), NOSPLIT, $0-32
+	ARGUMENTS
+
+page:
+	PAGE
 	VMOVUPS (DI), Y0
 
 loop:
 	VBROADCASTSS (SI), Y4
 	VMULPS (DX), Y4, Y5
 	VADDPS Y5, Y0, Y0
-	ADDQ $4, SI
-	ADDQ R10, DX
-	DECQ CX
-	JNZ  loop
+	TERM
+	JNZ loop
 
 	VMOVUPS Y0, (DI)
+	NEXT
+	JNZ page
 	VZEROUPPER
 	RET
 

@@ -35,10 +35,27 @@ func TestKernels(t *testing.T) {
 		depth := rapid.IntRange(0, 70).Draw(t, "depth")
 		columns := rapid.IntRange(1, 70).Draw(t, "columns")
 		gap := rapid.IntRange(0, 3).Draw(t, "gap")
-		a := draw(rows*(depth+gap), 1)
-		b := draw(depth*(columns+gap), 1)
-		both("mulAdd", draw(rows*(columns+gap), 1), func(k *kernels, y []float32) {
-			k.mulAdd(y, columns+gap, a, depth+gap, b, columns+gap, rows, depth, columns)
+		pages := blocksOf(random, rapid.IntRange(1, 5).Draw(t, "pages"))
+		n := len(pages)
+		p := product{
+			as: depth + gap, bs: columns + gap, rows: rows, depth: depth, columns: columns,
+			pages: pages[:rapid.IntRange(0, n).Draw(t, "pages used")], page: depth*(columns+gap) + gap,
+		}
+		switch {
+		case n == 1:
+		case rapid.Bool().Draw(t, "keys"):
+			p.cPage = columns
+		default:
+			p.aPage = depth
+		}
+		p.cs = len(pages)*p.cPage + columns + gap
+		p.as = len(pages)*p.aPage + depth + gap
+		p.a = draw(rows*p.as, 1)
+		p.b = draw(n*p.page+gap, 1)
+		both("mulAdd", draw(rows*p.cs, 1), func(k *kernels, y []float32) {
+			p := p
+			p.c = y
+			k.mulAdd(p)
 		})
 
 		blocks := rapid.IntRange(1, 5).Draw(t, "blocks")
@@ -48,7 +65,7 @@ func TestKernels(t *testing.T) {
 		}
 		scales := draw(blocks*panel, 0.01)
 		depth = blocks * q8Values
-		a = draw(rows*(depth+gap), 1)
+		a := draw(rows*(depth+gap), 1)
 		both("mulAdd8", draw(rows*(panel+gap), 1), func(k *kernels, y []float32) {
 			k.mulAdd8(y, panel+gap, a, depth+gap, bytes, scales, rows, depth)
 		})
@@ -56,7 +73,7 @@ func TestKernels(t *testing.T) {
 			k.widen(y, bytes, scales)
 		})
 
-		n := rapid.IntRange(1, 70).Draw(t, "numbers")
+		n = rapid.IntRange(1, 70).Draw(t, "numbers")
 		spread := rapid.SampledFrom([]float64{0.1, 10, 1000}).Draw(t, "spread")
 		both("exps", append(draw(n, spread), 0), func(k *kernels, y []float32) {
 			y[n] = k.exps(y[:n])
@@ -66,6 +83,15 @@ func TestKernels(t *testing.T) {
 			k.swiglu(y, up)
 		})
 	})
+}
+
+// blocksOf returns the numbers below n in random order.
+func blocksOf(random *rand.Rand, n int) []int32 {
+	var list []int32
+	for _, i := range random.Perm(n) {
+		list = append(list, int32(i))
+	}
+	return list
 }
 
 func TestExp(t *testing.T) {

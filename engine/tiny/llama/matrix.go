@@ -104,7 +104,10 @@ func (m *matrix) mul(k *kernels, y []float32, ys int, x []float32, xs, rows int,
 // mulPanel adds one panel's products to the sums in y.
 func (m *matrix) mulPanel(k *kernels, p int, y []float32, ys int, x []float32, xs, rows int, wide *[strip * panel]float32) {
 	if m.wide != nil {
-		k.mulAdd(y, ys, x, xs, m.wide[p*panel*m.inputs:], panel, rows, m.inputs, panel)
+		k.mulAdd(product{
+			c: y, cs: ys, a: x, as: xs, b: m.wide[p*panel*m.inputs:], bs: panel,
+			rows: rows, depth: m.inputs, columns: panel, pages: whole,
+		})
 		return
 	}
 	bytes := m.bytes8[p*panel*m.inputs:][:panel*m.inputs]
@@ -116,6 +119,9 @@ func (m *matrix) mulPanel(k *kernels, p int, y []float32, ys int, x []float32, x
 	for i := 0; i < m.inputs; i += strip {
 		n := min(strip, m.inputs-i)
 		k.widen(wide[:n*panel], bytes[i*panel:], scales[i/q8Values*panel:])
-		k.mulAdd(y, ys, x[i:], xs, wide[:], panel, rows, n, panel)
+		k.mulAdd(product{
+			c: y, cs: ys, a: x[i:], as: xs, b: wide[:], bs: panel,
+			rows: rows, depth: n, columns: panel, pages: whole,
+		})
 	}
 }

@@ -13,9 +13,17 @@ func TestHalves(t *testing.T) {
 		bits uint16
 		want float32
 	}{
-		{0x0000, 0}, {0x3c00, 1}, {0xc000, -2}, {0x3555, 0.333251953125}, {0x7bff, 65504},
-		{0x0400, 0x1p-14}, {0x0001, 0x1p-24}, {0x03ff, 1023 * 0x1p-24}, {0x8001, -0x1p-24},
-		{0x7c00, float32(math.Inf(1))}, {0xfc00, float32(math.Inf(-1))},
+		{0x0000, 0},
+		{0x3c00, 1},
+		{0xc000, -2},
+		{0x3555, 0.333251953125},
+		{0x7bff, 65504},
+		{0x0400, 0x1p-14},
+		{0x0001, 0x1p-24},
+		{0x03ff, 1023 * 0x1p-24},
+		{0x8001, -0x1p-24},
+		{0x7c00, float32(math.Inf(1))},
+		{0xfc00, float32(math.Inf(-1))},
 	} {
 		if got := fromF16(c.bits); got != c.want {
 			t.Errorf("%#04x is %v instead of %v", c.bits, got, c.want)
