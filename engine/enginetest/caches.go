@@ -88,6 +88,24 @@ func snapshot(t *testing.T, e engine.Engine, rank uint32) (v view, at kv.Cursor)
 	return v, at
 }
 
+// still returns what a fresh reader of rank 0 is told when nothing moves any more:
+// where there are lower tiers, blocks are on their way to them for a while.
+func (s *Subject) still(t *testing.T, e engine.Engine) (v view, at kv.Cursor) {
+	t.Helper()
+	s.settle(t, e)
+	const quiet = 100 * time.Millisecond
+	for deadline := time.Now().Add(patience); ; {
+		v, at = snapshot(t, e, 0)
+		<-time.After(quiet)
+		if _, later := snapshot(t, e, 0); later == at {
+			return v, at
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the cache does not come to rest within %v", patience)
+		}
+	}
+}
+
 // work makes rank 0 store and use blocks.
 func (s *Subject) work(t *testing.T, e engine.Engine) {
 	t.Helper()
@@ -102,8 +120,7 @@ func eventsFold(t *testing.T, s *Subject) {
 	ready(t, e)
 	got, from := snapshot(t, e, 0)
 	s.work(t, e)
-	s.settle(t, e)
-	truth, at := snapshot(t, e, 0)
+	truth, at := s.still(t, e)
 	if len(truth) == 0 || at.Sequence == 0 {
 		t.Fatalf("%d blocks at %+v after some work", len(truth), at)
 	}
@@ -164,8 +181,7 @@ func resume(t *testing.T, s *Subject) {
 	st := ready(t, e)
 	_, begin := snapshot(t, e, 0)
 	s.work(t, e)
-	s.settle(t, e)
-	truth, newest := snapshot(t, e, 0)
+	truth, newest := s.still(t, e)
 	if begin.Epoch != st.Epoch || newest.Epoch != st.Epoch {
 		t.Fatalf("events are of the lives %d and %d, the card of %d", begin.Epoch, newest.Epoch, st.Epoch)
 	}
