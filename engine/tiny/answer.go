@@ -14,9 +14,10 @@ import (
 // consumer of its stream asks how likely its tokens were.
 type answer struct {
 	r       *engine.Request
-	sampler *sample.Sampler
-	form    *form    // or nil
-	ends    []uint32 // held back until there are MinTokens
+	params  sample.Params
+	sampler *sample.Sampler // made with the first token: what waits takes no room
+	form    *form           // or nil
+	ends    []uint32        // held back until there are MinTokens
 	given   int
 	next    uint32 // chosen, and not yet given
 
@@ -34,14 +35,13 @@ func (e computer) Begin(r *engine.Request) (mock.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	vocab := e.model.Config().Vocab
 	defaults := sample.Default()
 	defaults.Seed = seedOf(r.ID)
-	p, err := defaults.With(&r.Sampling, vocab)
+	p, err := defaults.With(&r.Sampling, e.model.Config().Vocab)
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{r: r, form: form, sampler: sample.New(p, r.TokenIDs, vocab), ends: r.Stop.Ends()}
+	a := &answer{r: r, form: form, params: p, ends: r.Stop.Ends()}
 	if r.PromptLogprobs != nil && len(r.TokenIDs) > 0 {
 		a.prompt = make([]engine.Logprob, len(r.TokenIDs))
 		a.prompt[0] = engine.Logprob{ID: r.TokenIDs[0], Logprob: math.NaN()}
@@ -90,6 +90,9 @@ func (a *answer) choose(position int, logits []float32) error {
 func (a *answer) pick(position int, logits []float32) (err error) {
 	if a.form.ended() {
 		return nil
+	}
+	if a.sampler == nil {
+		a.sampler = sample.New(a.params, a.r.TokenIDs, len(logits))
 	}
 	step := sample.Step{Logits: logits, Position: position}
 	if a.given < a.r.Stop.MinTokens {

@@ -1,6 +1,7 @@
 package tiny
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/dynago/dynago/engine"
@@ -11,7 +12,7 @@ type computer struct{ *Engine }
 
 // Card implements [mock.Computer].
 func (e computer) Card(c *engine.Card) {
-	c.Engine = "tiny"
+	c.Engine = fmt.Sprintf("tiny (llama, %.1f M weights)", float64(e.model.Config().Parameters())/1e6)
 	c.Device = engine.DeviceCPU
 	c.Disagg.Layout = e.ranks[0].cache.Layout()
 	c.Features = slices.DeleteFunc(c.Features, func(f engine.Feature) bool { return f == engine.FeatureLoRA })
