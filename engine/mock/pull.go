@@ -41,7 +41,7 @@ const (
 	maxPulls = 16
 	// pullTime is how long each block is waited for, on both ends.
 	pullTime = 30 * time.Second
-	// pullAttempts is how often a stream is begun that breaks and has brought nothing.
+	// pullAttempts is how many streams in a row may break that have brought nothing.
 	pullAttempts = 3
 	// depositBytes is how much of what has come waits to be put into the cache, for
 	// which passes have to stand still.
@@ -95,7 +95,7 @@ func (s *stream) fetch(ctx context.Context) error {
 		return nil // other numbers would come out of these blocks, or none
 	}
 	p := newPull(s, &h)
-	for left := pullAttempts; left > 0; left-- {
+	for fruitless := 0; fruitless < pullAttempts; {
 		from := p.next
 		again := p.run(ctx)
 		p.deposit()
@@ -105,7 +105,9 @@ func (s *stream) fetch(ctx context.Context) error {
 		case !again:
 			return nil
 		case p.next > from:
-			left = pullAttempts
+			fruitless = 0
+		default:
+			fruitless++
 		}
 	}
 	return nil
