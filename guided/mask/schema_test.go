@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dlclark/regexp2"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/dynago/dynago/chat"
@@ -24,6 +25,10 @@ func strictly(t testing.TB, source string) func(text string) error {
 	}
 	c := jsonschema.NewCompiler()
 	c.AssertFormat()
+	c.UseRegexpEngine(func(pattern string) (jsonschema.Regexp, error) {
+		re, err := regexp2.Compile(pattern, regexp2.ECMAScript|regexp2.Unicode)
+		return ecma{re}, err
+	})
 	if err := c.AddResource("urn:s", doc); err != nil {
 		t.Fatal(err)
 	}
@@ -38,6 +43,14 @@ func strictly(t testing.TB, source string) func(text string) error {
 		}
 		return s.Validate(v)
 	}
+}
+
+// ecma are patterns in the dialect of schemas.
+type ecma struct{ *regexp2.Regexp }
+
+func (e ecma) MatchString(s string) bool {
+	ok, err := e.Regexp.MatchString(s)
+	return ok && err == nil
 }
 
 var schemas = []string{

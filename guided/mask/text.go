@@ -1,6 +1,7 @@
 package mask
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,7 +80,69 @@ func (w writing) ecma(text string) (*expr, error) {
 	if err != nil {
 		return nil, err
 	}
-	return w.pattern(translated, true)
+	rest, ok := strings.CutPrefix(translated, "^")
+	if !ok || !strings.HasPrefix(rest, "(?=") && !strings.HasPrefix(rest, "(?!") {
+		return w.pattern(translated, true)
+	}
+	return w.ahead(rest)
+}
+
+// ahead reads a pattern from the beginning of a text on, with what it looks ahead
+// for. That is all the same as an intersection there.
+func (w writing) ahead(text string) (*expr, error) {
+	var parts []*expr
+	for strings.HasPrefix(text, "(?=") || strings.HasPrefix(text, "(?!") {
+		end := group(text)
+		if end < 0 {
+			return nil, errors.New("a look-ahead has no )")
+		}
+		e, err := w.pattern("^(?:"+text[3:end]+")", true)
+		if err != nil {
+			return nil, err
+		}
+		if text[2] == '!' {
+			e = not(e)
+		}
+		parts = append(parts, e)
+		text = text[end+1:]
+	}
+	if bar := scan(text, func(c byte, depth int) bool { return c == '|' && depth == 0 }); bar >= 0 {
+		return nil, errors.New("alternatives behind a look-ahead have to stand in a group")
+	}
+	e, err := w.pattern("^(?:"+text+")", true)
+	return and(append(parts, e)...), err
+}
+
+// group returns where the group ends that a pattern begins with, or -1.
+func group(text string) int {
+	return scan(text, func(c byte, depth int) bool { return c == ')' && depth == 0 })
+}
+
+// scan returns the place of the first character outside of classes and escapes that
+// is the one, given how many groups are open behind it; or -1.
+func scan(text string, is func(c byte, depth int) bool) int {
+	depth, class := 0, false
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case c == '\\':
+			i++
+			continue
+		case class:
+			class = c != ']'
+			continue
+		case c == '[':
+			class = true
+		case c == '(':
+			depth++
+		case c == ')':
+			depth--
+		}
+		if is(c, depth) {
+			return i
+		}
+	}
+	return -1
 }
 
 // matches says whether a text has a match of a pattern of a schema.
