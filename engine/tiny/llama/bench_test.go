@@ -13,7 +13,7 @@ var shipped = llama.Config{
 	Context: 2048, RopeBase: 10000, NormEps: 1e-5, Tied: true,
 }
 
-func newShipped(b *testing.B, kind llama.Kind) *llama.Model {
+func newShipped(b testing.TB, kind llama.Kind) *llama.Model {
 	source := llama.RandomTensors(shipped, 1)
 	if kind == llama.Q8_0 {
 		source = llama.Quantized(source)
@@ -65,6 +65,52 @@ func BenchmarkDecode(b *testing.B) {
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tokens/s")
 			})
 		}
+	}
+}
+
+// BenchmarkPlain decodes and prefills with the kernels of every platform.
+func BenchmarkPlain(b *testing.B) {
+	for _, rows := range []int{1, 128} {
+		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
+			m := llama.Plain(newShipped(b, llama.Q8_0))
+			c := m.NewCache(8, 16)
+			spans := []llama.Span{{Tokens: prompt(rows), Blocks: inOrder(8), Logits: make([]float32, shipped.Vocab)}}
+			for b.Loop() {
+				if err := m.Forward(c, spans); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N*rows)/b.Elapsed().Seconds(), "tokens/s")
+		})
+	}
+}
+
+// BenchmarkNew packs the weights of a model of 25 M parameters.
+func BenchmarkNew(b *testing.B) {
+	cfg := shipped
+	cfg.Vocab, cfg.Width, cfg.Layers, cfg.Hidden, cfg.HeadSize = 8192, 512, 6, 1408, 128
+	for _, kind := range []llama.Kind{llama.F32, llama.Q8_0} {
+		b.Run(kind.String(), func(b *testing.B) {
+			source := llama.RandomTensors(cfg, 1)
+			if kind == llama.Q8_0 {
+				source = llama.Quantized(source)
+			}
+			tensors, total := map[string]llama.Tensor{}, 0
+			for _, s := range cfg.Tensors() {
+				t, err := source(s.Name)
+				if err != nil {
+					b.Fatal(err)
+				}
+				tensors[s.Name] = t
+				total += len(t.Data)
+			}
+			b.SetBytes(int64(total))
+			for b.Loop() {
+				if _, err := llama.New(cfg, func(name string) (llama.Tensor, error) { return tensors[name], nil }); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

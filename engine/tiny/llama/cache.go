@@ -57,12 +57,17 @@ func (c *Cache) Block(slot int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(b))), 4*len(b))
 }
 
+// layoutVersion stands for the form of a block and for the order in which numbers
+// are added. It counts up with every change of one of them.
+const layoutVersion = 1
+
 // Layout is a fingerprint of what the bytes of a block mean: architecture and
 // version, layers, KV heads and their size, element type, block size, and the
-// hash of the model. Blocks of caches that have the same one may be exchanged.
+// hash of the model. Blocks of caches that have the same one may be exchanged, also
+// between machines of different kernels.
 func (c *Cache) Layout() string {
 	m := &c.model.cfg
-	return fmt.Sprintf("llama.1/%dx%dx%d/%s/%d/%s", m.Layers, m.KVHeads, m.HeadSize, native(), c.blockSize, c.model.hash)
+	return fmt.Sprintf("llama.%d/%dx%dx%d/%s/%d/%s", layoutVersion, m.Layers, m.KVHeads, m.HeadSize, native(), c.blockSize, c.model.hash)
 }
 
 // keys returns the cache from the keys of a KV head in block 0 on: HeadSize rows

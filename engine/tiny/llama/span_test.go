@@ -119,7 +119,7 @@ func TestPlain(t *testing.T) {
 }
 
 // TestEverywhere pins the bits of a random model: they are those of all
-// architectures.
+// architectures. Where a change must change them, layoutVersion counts up.
 func TestEverywhere(t *testing.T) {
 	c := small
 	c.QKVBias = true
