@@ -30,6 +30,7 @@ type rogue struct {
 	events   func(*workerpb.EventsRequest, workerpb.Worker_EventsServer) error
 	control  func(*workerpb.ControlRequest) (*workerpb.ControlResponse, error)
 	file     func(*workerpb.FileRequest, workerpb.Worker_FileServer) error
+	pull     func(*workerpb.PullRequest, workerpb.Worker_PullServer) error
 }
 
 func (r *rogue) Describe(_ *workerpb.DescribeRequest, s workerpb.Worker_DescribeServer) error {
@@ -61,6 +62,10 @@ func (r *rogue) Control(_ context.Context, m *workerpb.ControlRequest) (*workerp
 
 func (r *rogue) File(m *workerpb.FileRequest, s workerpb.Worker_FileServer) error {
 	return r.file(m, s)
+}
+
+func (r *rogue) Pull(m *workerpb.PullRequest, s workerpb.Worker_PullServer) error {
+	return r.pull(m, s)
 }
 
 const beat = 20 * time.Millisecond

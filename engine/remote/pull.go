@@ -41,6 +41,9 @@ func (s *Server) Pull(m *workerpb.PullRequest, stream workerpb.Worker_PullServer
 			}
 		}
 	}
+	if ctx.Err() != nil { // then these were not all
+		return fail(stream, engine.CauseOf(ctx, ctx.Err()))
+	}
 	return nil
 }
 
