@@ -51,7 +51,7 @@ func Compile(format *chat.OutputFormat) (*Form, error) {
 	var err error
 	switch format.Kind {
 	case chat.FormatJSONSchema:
-		f.schema, err = compileSchema(format.Schema, "", &f.effort)
+		f.schema, err = compileSchema(format.Schema, "", false, &f.effort)
 	case chat.FormatRegex:
 		f.pattern, err = whole(format.Pattern)
 	}
@@ -62,14 +62,15 @@ func Compile(format *chat.OutputFormat) (*Form, error) {
 }
 
 // CompilePart returns the form of the part of a JSON schema that stands at a JSON
-// pointer. What it refers to is looked for in the whole schema.
+// pointer. What it refers to is looked for in the whole schema. Other than with
+// [Compile], formats of strings are checked, too.
 func CompilePart(schema json.RawMessage, pointer string) (*Form, error) {
 	f := &Form{kind: chat.FormatJSONSchema}
 	if len(schema) > maxFormSize {
 		return nil, fmt.Errorf("it is larger than %d bytes", maxFormSize)
 	}
 	var err error
-	f.schema, err = compileSchema(schema, pointer, &f.effort)
+	f.schema, err = compileSchema(schema, pointer, true, &f.effort)
 	return f, err
 }
 
@@ -88,7 +89,7 @@ func whole(pattern string) (*regexp2.Regexp, error) {
 
 const schemaURL = "schema:request"
 
-func compileSchema(schema []byte, pointer string, e *effort) (*jsonschema.Schema, error) {
+func compileSchema(schema []byte, pointer string, formats bool, e *effort) (*jsonschema.Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {
 		return nil, fmt.Errorf("it is no JSON: %w", err)
@@ -98,6 +99,9 @@ func compileSchema(schema []byte, pointer string, e *effort) (*jsonschema.Schema
 	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(noLoader{})
+	if formats {
+		c.AssertFormat()
+	}
 	parts := e.counted(c)
 	if err := c.AddResource(schemaURL, doc); err != nil {
 		return nil, explain(err)

@@ -202,6 +202,10 @@ func TestCompilePart(t *testing.T) {
 			t.Errorf("%s: a text that is too short was taken", pointer)
 		}
 	}
+	form, err := guided.CompilePart([]byte(`{"format":"date"}`), "")
+	if err != nil || form.Check(`"2024-02-30"`) == nil || form.Check(`"2024-02-29"`) != nil {
+		t.Error("formats are not checked")
+	}
 	if _, err := guided.CompilePart(schema, "/$defs/none"); err == nil {
 		t.Error("a part that is not there was compiled")
 	}

@@ -59,8 +59,15 @@ func TestRegex(t *testing.T) {
 	}
 }
 
+// fataler is a test, or one of rapid's.
+type fataler interface {
+	Helper()
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // babble says what the mask lets it say, at random, up to so many tokens.
-func babble(t testing.TB, v *mask.Vocabulary, g *mask.Grammar, seed uint64, most int) (text string, ended bool) {
+func babble(t fataler, v *mask.Vocabulary, g *mask.Grammar, seed uint64, most int) (text string, ended bool) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
 	s := g.Start()

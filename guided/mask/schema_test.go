@@ -17,7 +17,7 @@ func schemaFormat(s string) *chat.OutputFormat {
 }
 
 // strictly checks values as a schema says, formats included.
-func strictly(t testing.TB, source string) func(text string) error {
+func strictly(t fataler, source string) func(text string) error {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(source))
 	if err != nil {
