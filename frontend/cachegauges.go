@@ -11,7 +11,7 @@ import (
 type cacheGauges struct {
 	server *Server
 	// Of the index.
-	applied, duplicates, targets, prefixes, blocks, refused, shared *prometheus.Desc
+	applied, conflicts, warnings, targets, prefixes, blocks, refused, shared *prometheus.Desc
 	// Of workers and their events.
 	batches, streams *prometheus.Desc
 	// Of answers.
@@ -26,14 +26,15 @@ func newCacheGauges(s *Server) *cacheGauges {
 		return desc("dynago_cache_prediction_"+name, help, append([]string{"worker_id", "dp_rank"}, labels...)...)
 	}
 	return &cacheGauges{
-		server:     s,
-		applied:    desc("dynamo_component_kv_cache_events_applied", "Events of workers' caches that reached the index, by what became of them.", "event_type", "status"),
-		duplicates: desc("dynago_index_conflicts_total", "Blocks whose key was known with another content or parent."),
-		targets:    desc("dynago_index_targets", "Ranks that hold something."),
-		prefixes:   desc("dynago_index_prefixes", "Distinct blocks, with everything before them."),
-		blocks:     desc("dynago_index_blocks", "Blocks, over all ranks."),
-		refused:    desc("dynago_index_refused_batches_total", "Batches of KV events that did not reach the index, or not wholly.", "reason"),
-		shared:     desc("dynamo_router_shared_cache_errors_total", "Prompts for which the shared cache had no answer."),
+		server:    s,
+		applied:   desc("dynamo_component_kv_cache_events_applied", "Events of workers' caches that reached the index, by what became of them.", "event_type", "status"),
+		warnings:  desc("dynamo_component_kv_cache_event_warnings", "What was odd about events that were applied: blocks that were told of again.", "warning_kind"),
+		conflicts: desc("dynago_index_conflicts_total", "Blocks whose key was known with another content or parent."),
+		targets:   desc("dynago_index_targets", "Ranks that hold something."),
+		prefixes:  desc("dynago_index_prefixes", "Distinct blocks, with everything before them."),
+		blocks:    desc("dynago_index_blocks", "Blocks, over all ranks."),
+		refused:   desc("dynago_index_refused_batches_total", "Batches of KV events that did not reach the index, or not wholly.", "reason"),
+		shared:    desc("dynamo_router_shared_cache_errors_total", "Prompts for which the shared cache had no answer."),
 
 		batches: desc("dynago_worker_kv_event_batches_total", "Batches of KV events, by what came of them; voided ones replaced what was told before.", "worker_id", "status"),
 		streams: desc("dynago_worker_kv_event_streams_total", "How often a worker's KV events were read from the beginning or went on after a break.", "worker_id"),
@@ -54,7 +55,7 @@ func newCacheGauges(s *Server) *cacheGauges {
 // Describe implements prometheus.Collector.
 func (g *cacheGauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		g.applied, g.duplicates, g.targets, g.prefixes, g.blocks, g.refused, g.shared, g.batches, g.streams,
+		g.applied, g.conflicts, g.warnings, g.targets, g.prefixes, g.blocks, g.refused, g.shared, g.batches, g.streams,
 		g.answers, g.predicted, g.reported, g.witnesses, g.wrong, g.drift, g.doubted, g.doubts, g.resyncs, g.silent,
 	} {
 		ch <- d
@@ -86,7 +87,8 @@ func (g *cacheGauges) Collect(ch chan<- prometheus.Metric) {
 	} {
 		counter(g.applied, e.n, e.kind, e.status)
 	}
-	counter(g.duplicates, index.Conflicts)
+	counter(g.conflicts, index.Conflicts)
+	counter(g.warnings, index.Duplicates, "duplicate_store")
 	tell(prometheus.GaugeValue, g.targets, float64(index.Targets))
 	tell(prometheus.GaugeValue, g.prefixes, float64(index.Prefixes))
 	tell(prometheus.GaugeValue, g.blocks, float64(index.Blocks))

@@ -31,6 +31,7 @@ type fake struct {
 	// run, if not nil, is the answer; otherwise it is [hello].
 	run func(ctx context.Context, requests []*pipeline.Request) iter.Seq2[chat.Event, error]
 
+	flow   pipeline.Flow
 	mu     sync.Mutex
 	models []pipeline.ModelInfo
 	seen   []*pipeline.Request
@@ -90,6 +91,8 @@ func (f *fake) Workers() []pipeline.WorkerInfo {
 	}}
 }
 
+func (f *fake) Flow() *pipeline.Flow { return &f.flow }
+
 func (f *fake) Dropped() []pipeline.DropCount {
 	return []pipeline.DropCount{{Drop: pipeline.Drop{Family: "hermes", Reason: "malformed"}, Count: 3}}
 }
@@ -99,7 +102,7 @@ func (f *fake) Caches() pipeline.CacheInfo {
 		Index: kvindex.Stats{
 			Targets: 2, Prefixes: 50, Blocks: 70,
 			Stored: 100, Removed: 30, Cleared: 1,
-			ParentNotFound: 4, InvalidSequence: 3, Full: 2, BlockNotFound: 5, Unsupported: 6, Conflicts: 7,
+			ParentNotFound: 4, InvalidSequence: 3, Full: 2, BlockNotFound: 5, Unsupported: 6, Conflicts: 7, Duplicates: 8,
 		},
 		Intake: router.IntakeCounts{Unknown: 11, Unheard: 12, Overfull: 13, Muted: 14},
 		Views: []router.CacheView{{

@@ -52,6 +52,8 @@ type Backend interface {
 	// Caches tells what the index of KV blocks holds, and how well it knows each
 	// target that has answered.
 	Caches() pipeline.CacheInfo
+	// Flow tells where requests are on their way to workers.
+	Flow() *pipeline.Flow
 	// Dropped tells what parsers had to drop.
 	Dropped() []pipeline.DropCount
 	// Tokenize returns the ids of a request's prompt and the context length of

@@ -162,6 +162,7 @@ func newMetrics(s *Server) (*metrics, error) {
 		newFleetGauges(s, prefix),
 		newCacheGauges(s),
 		newResponsesGauges(s),
+		newFlowMetrics(s.Backend, m.stages, m.tokenizer),
 		newPromptMetrics(s.Backend),
 		newDropMetrics(s.Backend),
 	}, s.Collectors...)...)

@@ -219,14 +219,14 @@ func TestRemoveWorker(t *testing.T) {
 func TestStats(t *testing.T) {
 	x := kvindex.New()
 	for _, e := range []kv.Event{
-		root(10, 1, 11, 2), root(10, 5), under(77, 12, 3), remove(77), under(11, 10, 1), on(9, root()), {Kind: kv.Cleared}, root(10, 1),
+		root(10, 1, 11, 2), root(10, 1, 11, 2, 12, 3), root(10, 5), under(77, 12, 3), remove(77), under(11, 10, 1), on(9, root()), {Kind: kv.Cleared}, root(10, 1),
 	} {
 		_ = x.Apply(a, e) // what fails is what is counted
 	}
 	want := kvindex.Stats{
 		Targets: 1, Nodes: 1, Prefixes: 1, Blocks: 1,
-		Stored: 6, Removed: 1, Cleared: 1,
-		ParentNotFound: 1, BlockNotFound: 1, InvalidSequence: 1, Unsupported: 1, Conflicts: 1,
+		Stored: 7, Removed: 1, Cleared: 1,
+		ParentNotFound: 1, BlockNotFound: 1, InvalidSequence: 1, Unsupported: 1, Conflicts: 1, Duplicates: 2,
 	}
 	if got := x.Stats(); got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)

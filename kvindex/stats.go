@@ -16,6 +16,8 @@ type Stats struct {
 	// Conflicts counts blocks whose key was known with another content or
 	// parent; the older meaning stays.
 	Conflicts uint64
+	// Duplicates counts blocks that were told of again where they were known to be.
+	Duplicates uint64
 }
 
 // Stats returns the counters as they stand.

@@ -40,11 +40,12 @@ func (x *Index) store(h *holder, e *kv.Event) error {
 		c := cursor{tree: &x.tree, holder: h, tier: int(e.Tier)}
 		c.moveTo(at)
 		before := h.keys.count
-		conflicts, err := c.store(blocks[:n], len(blocks))
+		conflicts, duplicates, err := c.store(blocks[:n], len(blocks))
 		h.on[e.Tier] += h.keys.count - before // and those that c has found on another
 		c.flush()
 		at = c.place()
 		x.stats.Conflicts += conflicts
+		x.stats.Duplicates += duplicates
 		x.tree.check()
 		x.tree.mu.Unlock()
 		if err != nil {
@@ -56,7 +57,7 @@ func (x *Index) store(h *holder, e *kv.Event) error {
 }
 
 // store applies blocks, of which the event has more in total.
-func (c *cursor) store(blocks []kv.Block, more int) (conflicts uint64, err error) {
+func (c *cursor) store(blocks []kv.Block, more int) (conflicts, duplicates uint64, err error) {
 	h, tier := c.holder, kv.Tier(c.tier)
 	for i := range blocks {
 		b := &blocks[i]
@@ -64,7 +65,7 @@ func (c *cursor) store(blocks []kv.Block, more int) (conflicts uint64, err error
 		s, ok := h.keys.findFrom(home, b.Engine)
 		if !ok {
 			if !c.descend(uint64(b.Local), more-i) {
-				return conflicts, ErrFull
+				return conflicts, duplicates, ErrFull
 			}
 			h.keys.add(home, b.Engine, newHeld(c.place(), tier))
 			c.take()
@@ -77,15 +78,17 @@ func (c *cursor) store(blocks []kv.Block, more int) (conflicts uint64, err error
 				*known = known.with(tier)
 				h.on[tier]++
 				c.take()
+			} else {
+				duplicates++
 			}
 			continue
 		case c.isAncestor(known.place(), c.place()):
-			return conflicts, ErrInvalidSequence
+			return conflicts, duplicates, ErrInvalidSequence
 		}
 		conflicts++
 		c.moveTo(known.place())
 	}
-	return conflicts, nil
+	return conflicts, duplicates, nil
 }
 
 // place returns where the cursor is.

@@ -264,6 +264,7 @@ func (c *carry) converse(ctx context.Context, yield func(chat.Event, error) bool
 	}
 	sent := c.p.dispatched(c.job, request, c.booking.booking)
 	defer func() { sent.end(err) }()
+	c.flight = c.p.flow.send(aggregated)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	lost := worker.Lost()
@@ -310,6 +311,7 @@ func (h *hearing) event(e *chat.Event) {
 	h.pieces += n
 	booking := h.booking.booking
 	if h.pace.item(n, h.seen) {
+		h.flight.answered(h.pace.waited())
 		booking.Prefilled()
 		h.moved(MoveSuccess)
 	}

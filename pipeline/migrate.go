@@ -64,6 +64,7 @@ type carry struct {
 	budget    *budget  // for thinking; nil if there is none, or it is spent
 	cuts      int      // attempts that ended when it was
 	pace      pace     // of this attempt
+	flight    flight   // of the leg that answers
 	seen      *sighting
 
 	// Of a request that moves: since when, or the zero time, and whether it had begun.
@@ -102,6 +103,7 @@ func (c *carry) run(ctx context.Context, leg engine.Disagg, yield func(engine.De
 	request.Disagg = leg
 	sent := c.p.dispatched(c.job, request, c.here)
 	defer func() { sent.end(err) }()
+	c.flight = c.p.flow.send(phaseOf(leg))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	lost := worker.Lost()
@@ -180,6 +182,7 @@ func (c *carry) ask(b *router.Booking) (*engine.Request, error) {
 func (c *carry) note(d *engine.Delta) {
 	first := c.pace.item(len(d.TokenIDs), c.seen)
 	if first {
+		c.flight.answered(c.pace.waited())
 		c.here.Prefilled()
 		c.moved(MoveSuccess)
 	}
@@ -201,7 +204,10 @@ func (c *carry) note(d *engine.Delta) {
 	c.remember(d)
 }
 
-func (c *carry) end() { c.pace.end(c.seen) }
+func (c *carry) end() {
+	c.pace.end(c.seen)
+	c.flight.end()
+}
 
 // remember keeps what a later attempt needs, and makes a delta of a later
 // attempt look like one of the first.
@@ -297,6 +303,8 @@ func (c *carry) again(ctx context.Context, ids []uint32) error {
 	c.booking, c.computed, c.fetchedHere = share(1), false, false
 	c.asides.legs(nil)
 	err := c.booking.place(func() (*router.Plan, *router.Booking, error) {
+		c.p.flow.route.Add(1)
+		defer c.p.flow.route.Add(-1)
 		plan, booking, err := c.route(ctx, ids, 1, c.exclude)
 		if err != nil {
 			return nil, nil, err

@@ -89,15 +89,17 @@ type Config struct {
 // Pipeline serves requests. It is safe for concurrent use.
 type Pipeline struct {
 	Config
-	models models
-	count  counters
-	drops  drops
-	seen   sightings
-	forms  forms
-	past   *histories // nil: none is kept
-	begun  *beginnings
-	spelt  *spellings
-	behind behind
+	models  models
+	count   counters
+	flow    Flow
+	spelled func(tokens int, took time.Duration) // tells flow
+	drops   drops
+	seen    sightings
+	forms   forms
+	past    *histories // nil: none is kept
+	begun   *beginnings
+	spelt   *spellings
+	behind  behind
 	// foreseen are the prompts that are computed ahead of their requests.
 	foreseen foresights
 	// fetched are the prefetches that clients can ask about.
@@ -137,6 +139,7 @@ func New(c Config) *Pipeline {
 		begun:  newBeginnings(mostBeginnings),
 	}
 	p.endings.behind = &p.behind
+	p.spelled = p.flow.detokenized
 	if c.Router != nil {
 		c.Router.OnSessionEnd(p.endings.end)
 	}
@@ -145,6 +148,9 @@ func New(c Config) *Pipeline {
 	}
 	return p
 }
+
+// Flow returns where requests are. It may be asked at any time.
+func (p *Pipeline) Flow() *Flow { return &p.flow }
 
 // Counters returns what was counted so far.
 func (p *Pipeline) Counters() Counters {
@@ -288,6 +294,8 @@ type job struct {
 // prepare makes the prompt of a request and returns a job for each choice, which
 // will share one booking.
 func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
+	p.flow.preprocess.Add(1)
+	defer p.flow.preprocess.Add(-1)
 	if r.Notes == nil {
 		r.Notes = new(Notes)
 	}
@@ -437,6 +445,7 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 		KeepSpecial: s.KeepSpecial, Markers: j.model.Markers(family),
 		ByToken: family.Thinks() || family.Calls(),
 		Prompt:  len(j.prompt.IDs),
+		Spelled: j.p.spelled,
 	}))
 	if j.held.check != nil {
 		events = judged(events, j.held.check)

@@ -93,6 +93,8 @@ func (j *job) leave() {
 // done so.
 func (j *job) place(ctx context.Context) error {
 	err := j.booking.place(func() (*router.Plan, *router.Booking, error) {
+		j.p.flow.route.Add(1)
+		defer j.p.flow.route.Add(-1)
 		plan, booking, err := j.route(ctx, j.routed(nil), j.request.Chat.Sampling.Choices(), nil)
 		if err != nil {
 			return nil, nil, err

@@ -64,6 +64,9 @@ func (p *pace) item(n int, seen *sighting) (first bool) {
 	return true
 }
 
+// waited returns how long the first item took to come.
+func (p *pace) waited() time.Duration { return p.first.Sub(p.sent) }
+
 // begun says whether an item has come.
 func (p *pace) begun() bool { return !p.first.IsZero() }
 

@@ -3,6 +3,7 @@ package prompt
 import (
 	"iter"
 	"slices"
+	"time"
 	"unicode/utf8"
 
 	"github.com/dynago/dynago/chat"
@@ -37,7 +38,10 @@ type End struct {
 
 // Decoding says how the ids of one answer become text.
 type Decoding struct {
-	Stop engine.Stop
+	// Spelled, if not nil, is told at the end of how many tokens text was made, and how
+	// long that took, by what one in sixteen of them did.
+	Spelled func(tokens int, took time.Duration)
+	Stop    engine.Stop
 	// Strings end the answer where they begin, or, with IncludeStop, where they
 	// end. Text that may be the beginning of one is held back.
 	Strings     []string
@@ -80,6 +84,9 @@ func (m *Model) Decode(deltas iter.Seq2[engine.Delta, error], d Decoding) iter.S
 			}
 		}()
 		s := newSpeller(m.Tokenizer, d)
+		if d.Spelled != nil {
+			defer s.tell()
+		}
 		var cached *int
 		for delta, err := range deltas {
 			if err != nil {
@@ -100,7 +107,7 @@ func (m *Model) Decode(deltas iter.Seq2[engine.Delta, error], d Decoding) iter.S
 				if i < len(delta.Logprobs) {
 					lp = &delta.Logprobs[i]
 				}
-				if out.End = s.push(id, lp); out.End != nil {
+				if out.End = s.timed(id, lp); out.End != nil {
 					break
 				}
 				if d.ByToken && i < len(delta.TokenIDs)-1 {
@@ -154,7 +161,9 @@ type speller struct {
 	tok     *tokenizer.Tokenizer
 	decoder *tokenizer.Decoder
 	stops   stopSearch
-	count   int // tokens generated
+	count   int           // tokens generated
+	timings int           // how many of them were timed
+	took    time.Duration // these
 
 	text   []byte // decoded, not released
 	sure   int    // so many bytes of text cannot become part of a stop string
@@ -204,6 +213,29 @@ func (s *speller) push(id uint32, lp *engine.Logprob) *End {
 func (s *speller) pushText(text string) *End {
 	s.text = append(s.text, text...)
 	return s.search()
+}
+
+// timeEvery is one in how many tokens is timed: to look at the clock costs as much as to
+// spell one.
+const timeEvery = 16
+
+// timed is push, and sometimes looks how long that takes.
+func (s *speller) timed(id uint32, lp *engine.Logprob) *End {
+	if s.Spelled == nil || s.count%timeEvery != 0 {
+		return s.push(id, lp)
+	}
+	start := time.Now()
+	end := s.push(id, lp)
+	s.took += time.Since(start)
+	s.timings++
+	return end
+}
+
+// tell tells how long it took to spell the answer.
+func (s *speller) tell() {
+	if s.timings > 0 {
+		s.Spelled(s.count, s.took*time.Duration(s.count)/time.Duration(s.timings))
+	}
 }
 
 // spell decodes one id.

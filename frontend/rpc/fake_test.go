@@ -174,6 +174,7 @@ func (f *fake) setReady(ready bool) {
 func (f *fake) Workers() []pipeline.WorkerInfo { return nil }
 func (f *fake) Caches() pipeline.CacheInfo     { return pipeline.CacheInfo{} }
 func (f *fake) Dropped() []pipeline.DropCount  { return nil }
+func (f *fake) Flow() *pipeline.Flow           { return new(pipeline.Flow) }
 func (f *fake) Detokenize(string, []uint32) (string, error) {
 	return "", errors.New("there is no tokenizer")
 }

@@ -109,10 +109,12 @@ func (m *model) store(t kv.Target, e kv.Event) error {
 			c.keys[b.Engine] = h
 			fallthrough
 		case m.places[h.place] == place{at, b.Local}:
-			if !h.on[e.Tier] {
-				h.on[e.Tier] = true
-				c.count[spot{h.place, e.Tier}]++
+			if h.on[e.Tier] {
+				m.counted.Duplicates++
+				break
 			}
+			h.on[e.Tier] = true
+			c.count[spot{h.place, e.Tier}]++
 		case m.places[h.place].parent != at && m.above(h.place, at):
 			m.counted.InvalidSequence++
 			return kvindex.ErrInvalidSequence

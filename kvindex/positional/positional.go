@@ -165,6 +165,8 @@ func (x *Index) store(t kv.Target, e kv.Event) error {
 		case on&(1<<e.Tier) == 0:
 			x.hold(h, known, e.Tier)
 			h.keys.put(b.Engine, known, on|1<<e.Tier)
+		default:
+			x.stats.Duplicates++
 		}
 		at = known
 	}
