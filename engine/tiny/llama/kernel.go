@@ -72,15 +72,18 @@ func plainRow(y, x, b []float32, bs int) {
 		s0, s1, s2, s3, s4, s5, s6, s7 := s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7]
 		at := j
 		for _, x := range x {
-			w := (*[8]float32)(b[at:])
+			// In two parts, for a compiler that multiplies all before it adds would
+			// run out of registers.
+			w := (*[4]float32)(b[at:])
 			s0 += float32(x * w[0])
 			s1 += float32(x * w[1])
 			s2 += float32(x * w[2])
 			s3 += float32(x * w[3])
-			s4 += float32(x * w[4])
-			s5 += float32(x * w[5])
-			s6 += float32(x * w[6])
-			s7 += float32(x * w[7])
+			w = (*[4]float32)(b[at+4:])
+			s4 += float32(x * w[0])
+			s5 += float32(x * w[1])
+			s6 += float32(x * w[2])
+			s7 += float32(x * w[3])
 			at += bs
 		}
 		s[0], s[1], s[2], s[3], s[4], s[5], s[6], s[7] = s0, s1, s2, s3, s4, s5, s6, s7
@@ -95,26 +98,56 @@ func plainRow(y, x, b []float32, bs int) {
 }
 
 func plainMulAdd8(c []float32, cs int, a []float32, as int, bytes []int8, scales []float32, rows, depth int) {
-	var wide [q8Values * panel]float32
-	for i := 0; i < depth; i += q8Values {
-		plainWiden(wide[:], bytes[i*panel:], scales[i/q8Values*panel:])
-		for r := range rows {
-			plainRow(c[r*cs:][:panel], a[r*as+i:][:q8Values], wide[:], panel)
+	for r := range rows {
+		for i := 0; i < depth; i += q8Values {
+			plainRow8((*[panel]float32)(c[r*cs:]), (*[q8Values]float32)(a[r*as+i:]), bytes[i*panel:], scales[i/q8Values*panel:])
 		}
+	}
+}
+
+// plainRow8 adds the products of one block of inputs.
+func plainRow8(y *[panel]float32, x *[q8Values]float32, bytes []int8, scales []float32) {
+	for j := 0; j < panel; j += 4 {
+		s, d := (*[4]float32)(y[j:]), (*[4]float32)(scales[j:])
+		s0, s1, s2, s3 := s[0], s[1], s[2], s[3]
+		d0, d1, d2, d3 := d[0], d[1], d[2], d[3]
+		at := j
+		for _, x := range x {
+			q := (*[4]int8)(bytes[at:])
+			s0 += float32(x * (d0 * floats[uint8(q[0])]))
+			s1 += float32(x * (d1 * floats[uint8(q[1])]))
+			s2 += float32(x * (d2 * floats[uint8(q[2])]))
+			s3 += float32(x * (d3 * floats[uint8(q[3])]))
+			at += panel
+		}
+		s[0], s[1], s[2], s[3] = s0, s1, s2, s3
 	}
 }
 
 func plainWiden(dst []float32, bytes []int8, scales []float32) {
 	for ; len(dst) > 0; dst, bytes, scales = dst[q8Values*panel:], bytes[q8Values*panel:], scales[panel:] {
-		d := (*[panel]float32)(scales)
-		for i := 0; i < q8Values*panel; i += panel {
-			to, q := (*[panel]float32)(dst[i:]), (*[panel]int8)(bytes[i:])
-			for j := range to {
-				to[j] = d[j] * float32(q[j])
+		for j := 0; j < panel; j += 4 {
+			d := (*[4]float32)(scales[j:])
+			d0, d1, d2, d3 := d[0], d[1], d[2], d[3]
+			for at := j; at < q8Values*panel; at += panel {
+				to, q := (*[4]float32)(dst[at:]), (*[4]int8)(bytes[at:])
+				to[0] = d0 * floats[uint8(q[0])]
+				to[1] = d1 * floats[uint8(q[1])]
+				to[2] = d2 * floats[uint8(q[2])]
+				to[3] = d3 * floats[uint8(q[3])]
 			}
 		}
 	}
 }
+
+// floats are the signed bytes as floats: looking one up takes half the time of
+// converting it.
+var floats = func() (table [256]float32) {
+	for i := range table {
+		table[i] = float32(int8(i))
+	}
+	return table
+}()
 
 func plainExps(x []float32) float32 {
 	most := x[0]
