@@ -40,7 +40,7 @@ type RopeScaling struct {
 }
 
 // Bounds of a shape. They are far above any model that a processor would run,
-// and keep every product of two of them within an int of 64 bits.
+// and keep the size of every tensor within an int of 64 bits.
 const (
 	maxVocab   = 1 << 24
 	maxWidth   = 1 << 20

@@ -1,13 +1,11 @@
 package llama
 
-import "math"
-
 // RopeFactors returns what the frequencies of positions are divided by, one number
 // for each pair of a head: ones where they are not stretched.
 func (c Config) RopeFactors() []float32 {
 	factors := make([]float32, c.HeadSize/2)
 	for i := range factors {
-		f := math.Pow(c.RopeBase, -float64(2*i)/float64(c.HeadSize))
+		f := c.frequency(i)
 		factors[i] = float32(f / c.RopeScaling.stretch(f, i))
 	}
 	return factors

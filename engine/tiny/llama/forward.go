@@ -57,13 +57,16 @@ func (m *Model) Forward(c *Cache, spans []Span) error {
 
 func (m *Model) check(c *Cache, s *Span) error {
 	end := s.Start + len(s.Tokens)
+	need := (end + c.blockSize - 1) / c.blockSize
 	switch {
 	case len(s.Tokens) == 0:
 		return fmt.Errorf("no tokens")
 	case s.Start < 0 || s.Start > m.cfg.Context-len(s.Tokens):
 		return fmt.Errorf("%d tokens from position %d on; the context is %d", len(s.Tokens), s.Start, m.cfg.Context)
-	case len(s.Blocks)*c.blockSize < end:
-		return fmt.Errorf("%d blocks of %d positions; %d positions need %d", len(s.Blocks), c.blockSize, end, (end+c.blockSize-1)/c.blockSize)
+	case len(s.Blocks) < need:
+		return fmt.Errorf("%d blocks of %d positions; %d positions need %d", len(s.Blocks), c.blockSize, end, need)
+	case need > c.blocks:
+		return fmt.Errorf("%d positions need %d blocks; the cache has %d", end, need, c.blocks)
 	case len(s.Logits)%m.cfg.Vocab != 0 || len(s.Logits)/m.cfg.Vocab > len(s.Tokens):
 		return fmt.Errorf("room for %d logits; it must be that of 0 to %d rows of %d", len(s.Logits), len(s.Tokens), m.cfg.Vocab)
 	}
@@ -72,7 +75,7 @@ func (m *Model) check(c *Cache, s *Span) error {
 			return fmt.Errorf("token %d at position %d; the vocabulary has %d", t, s.Start+i, m.cfg.Vocab)
 		}
 	}
-	for i, b := range s.Blocks[:(end+c.blockSize-1)/c.blockSize] {
+	for i, b := range s.Blocks[:need] {
 		if b < 0 || int(b) >= c.blocks {
 			return fmt.Errorf("block %d is number %d of the cache, which has %d", i, b, c.blocks)
 		}

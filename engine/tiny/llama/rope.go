@@ -25,10 +25,18 @@ func newRope(c Config) rope {
 		pages:       make([]atomic.Pointer[[]float32], (c.Context+ropePage-1)/ropePage),
 	}
 	for i := range r.frequencies {
-		f := 1 / math.Pow(c.RopeBase, float64(2*i)/float64(c.HeadSize))
-		r.frequencies[i] = float32(c.RopeScaling.stretch(f, i))
+		r.frequencies[i] = float32(c.RopeScaling.stretch(c.frequency(i), i))
 	}
 	return r
+}
+
+// frequency returns frequency number i before it is stretched. It is rounded at
+// each of the steps that PyTorch takes: a frequency that is rounded once differs in
+// its last bit, and two thousand positions on so do log-probabilities in their
+// fourth digit.
+func (c Config) frequency(i int) float64 {
+	exponent := float32(2*i) / float32(c.HeadSize)
+	return float64(1 / float32(math.Pow(c.RopeBase, float64(exponent))))
 }
 
 // stretch returns frequency number i, scaled.

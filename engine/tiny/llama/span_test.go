@@ -27,6 +27,7 @@ func TestSpans(t *testing.T) {
 		{"past the context", llama.Span{Tokens: []uint32{1, 2}, Start: 49, Blocks: inOrder(4)}, "2 tokens from position 49 on; the context is 50"},
 		{"far past it", llama.Span{Tokens: []uint32{1, 2}, Start: math.MaxInt, Blocks: inOrder(4)}, "2 tokens from position"},
 		{"too few blocks", llama.Span{Tokens: make([]uint32, 17), Start: 16, Blocks: inOrder(2)}, "2 blocks of 16 positions; 33 positions need 3"},
+		{"one block for two", llama.Span{Tokens: []uint32{1}, Start: 16, Blocks: []int32{3, 3}}, ""},
 		{"token", llama.Span{Tokens: []uint32{1, 2, 40}, Start: 3, Blocks: inOrder(1)}, "token 40 at position 5; the vocabulary has 40"},
 		{"largest token", llama.Span{Tokens: []uint32{math.MaxUint32}, Blocks: inOrder(1)}, "token 4294967295 at position 0"},
 		{"block", llama.Span{Tokens: []uint32{1}, Start: 16, Blocks: []int32{0, 4}}, "block 1 is number 4 of the cache, which has 4"},
@@ -53,6 +54,11 @@ func TestSpans(t *testing.T) {
 	}
 	if err := llama.Random(small, 1).Forward(c, nil); !says(err, "the cache is that of another model") {
 		t.Errorf("with another model the error is %v", err)
+	}
+	few := m.NewCache(2, 16)
+	err := m.Forward(few, []llama.Span{{Tokens: make([]uint32, 40), Blocks: []int32{0, 1, 1}}})
+	if !says(err, "40 positions need 3 blocks; the cache has 2") {
+		t.Errorf("with a small cache the error is %v", err)
 	}
 	if err := m.Forward(c, nil); err != nil {
 		t.Errorf("a pass of nothing: %v", err)

@@ -80,9 +80,12 @@ func (t *Tensor) check(shape []int) error {
 	case bytes < 0:
 		return fmt.Errorf("rows of %d numbers cannot be stored as Q8_0, which has blocks of %d", row, q8Values)
 	}
-	rows := size(shape) / row
-	if len(t.Data) != rows*bytes {
-		return fmt.Errorf("%d bytes of data; %v as %v takes %d", len(t.Data), shape, t.Kind, rows*bytes)
+	want := int64(bytes)
+	for _, n := range shape[:len(shape)-1] {
+		want *= int64(n)
+	}
+	if int64(len(t.Data)) != want {
+		return fmt.Errorf("%d bytes of data; %v as %v takes %d", len(t.Data), shape, t.Kind, want)
 	}
 	if i := t.infinite(); i >= 0 {
 		at := fmt.Sprint([]int{i})
