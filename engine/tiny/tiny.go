@@ -126,7 +126,7 @@ func newEngine(o Options) (*Engine, error) {
 	}
 	o.Args.SpeedupRatio = 0 // nothing is imitated
 	e := &Engine{model: o.Model}
-	if v := o.Vocabulary; v != nil {
+	if v := o.Vocabulary; v != nil && o.Args.GuidedDecoding {
 		if v.Size() > cfg.Vocab {
 			return nil, fmt.Errorf("the tokenizer has %d ids, the model %d", v.Size(), cfg.Vocab)
 		}
@@ -145,7 +145,7 @@ func newEngine(o Options) (*Engine, error) {
 		Bytes: e.lower.ranks, Pull: o.Pull,
 	})
 	if err != nil {
-		return nil, errors.Join(err, e.lower.close())
+		return nil, errors.Join(errors.Unwrap(err), e.lower.close()) // New says again whose it is
 	}
 	return e, nil
 }
