@@ -137,7 +137,7 @@ func avx2Exps(x []float32) float32 {
 			most = v
 		}
 	}
-	expsAVX2(&x[0], vectors, most, &sums)
+	expsAVX2(&x[0], vectors, most, &sums, &expTable)
 	for i, v := range rest {
 		e := exp(v - most)
 		rest[i] = e
@@ -150,7 +150,7 @@ func avx2Swiglu(gate, up []float32) {
 	vectors := len(gate) / 8
 	if vectors > 0 {
 		_ = up[8*vectors-1]
-		swigluAVX2(&gate[0], &up[0], vectors)
+		swigluAVX2(&gate[0], &up[0], vectors, &expTable)
 	}
 	plainSwiglu(gate[8*vectors:], up[8*vectors:])
 }
@@ -205,7 +205,7 @@ func widenQ8(dst *float32, blocks int, bytes *int8, scales *float32)
 func maxAVX2(x *float32, vectors int, most *[8]float32)
 
 //go:noescape
-func expsAVX2(x *float32, vectors int, most float32, sums *[8]float32)
+func expsAVX2(x *float32, vectors int, most float32, sums *[8]float32, constants *[13][8]float32)
 
 //go:noescape
-func swigluAVX2(gate, up *float32, vectors int)
+func swigluAVX2(gate, up *float32, vectors int, constants *[13][8]float32)

@@ -430,8 +430,8 @@ loop:
 	VZEROUPPER
 	RET
 
-// EXP replaces Y1 by its exponential; see exp. Y13 and Y14 hold the bounds, AX
-// points to expTable, and Y2 and Y3 are overwritten.
+// EXP replaces Y1 by its exponential; see exp. AX points to the constants, Y13 and
+// Y14 hold the bounds, and Y2 to Y4 are overwritten.
 #define EXP \
 	VMAXPS Y1, Y13, Y1        \
 	VMINPS Y1, Y14, Y1        \
@@ -461,16 +461,16 @@ loop:
 	VPADDD Y2, Y3, Y1
 
 #define BOUNDS \
-	LEAQ ·expTable(SB), AX    \
 	VMOVUPS 352(AX), Y13      \
 	VMOVUPS 384(AX), Y14
 
-// func expsAVX2(x *float32, vectors int, most float32, sums *[8]float32)
-TEXT ·expsAVX2(SB), NOSPLIT, $0-32
+// func expsAVX2(x *float32, vectors int, most float32, sums *[8]float32, constants *[13][8]float32)
+TEXT ·expsAVX2(SB), NOSPLIT, $0-40
 	MOVQ x+0(FP), DI
 	MOVQ vectors+8(FP), CX
 	VBROADCASTSS most+16(FP), Y15
 	MOVQ sums+24(FP), R8
+	MOVQ constants+32(FP), AX
 	BOUNDS
 	VMOVUPS (R8), Y0
 
@@ -506,11 +506,12 @@ loop:
 	VZEROUPPER
 	RET
 
-// func swigluAVX2(gate, up *float32, vectors int)
-TEXT ·swigluAVX2(SB), NOSPLIT, $0-24
+// func swigluAVX2(gate, up *float32, vectors int, constants *[13][8]float32)
+TEXT ·swigluAVX2(SB), NOSPLIT, $0-32
 	MOVQ gate+0(FP), DI
 	MOVQ up+8(FP), SI
 	MOVQ vectors+16(FP), CX
+	MOVQ constants+24(FP), AX
 	BOUNDS
 	VPCMPEQD Y15, Y15, Y15
 	VPSLLD $31, Y15, Y15
