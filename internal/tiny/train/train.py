@@ -100,6 +100,60 @@ class Llama(nn.Module):
         return out
 
 
+@torch.no_grad()
+def wire(model):
+    """Starts the model with the two heads in a row that copying takes, which it
+    would else have to stumble upon: one writes down, at each token, which token
+    stands before it; one looks for earlier places at which the token that is now
+    at hand was written down, and says what stands there. Training is free to
+    change them, and does.
+
+    The residual stream begins with a constant, then what a token is, then a place
+    for what the token before it was.
+    """
+    c = model.c
+    first, second = model.layers[0], model.layers[1]
+    who, channel = slice(1, c.width - c.head), slice(c.width - c.head, c.width)
+    size = c.width - c.head - 1
+    model.embed.normal_(std=0.08)
+    model.embed[:, channel] *= 0.1
+    model.embed[:, 0] = 0.5
+    # q and k of a head see the constant alone: their angle picks the distance.
+    half, kv = c.head // 2, c.kv_heads * c.head
+    q = first.qkv[: c.width].view(c.heads, c.head, c.width)
+    k = first.qkv[c.width : c.width + kv].view(c.kv_heads, c.head, c.width)
+    v = first.qkv[c.width + kv :].view(c.kv_heads, c.head, c.width)
+    theta = c.rope_base ** (-torch.arange(0, 6).float() * 2 / c.head)
+    k[0] *= 0.1
+    k[0, :6, 0] = 1.3
+    for head, distance in ((0, 1), (1, 2)):
+        q[head] *= 0.1
+        q[head, :6, 0], q[head, half : half + 6, 0] = 1.3 * torch.cos(distance * theta), -1.3 * torch.sin(distance * theta)
+    names = torch.linalg.qr(torch.randn(size, size))[0]
+    v[0] = 0
+    v[0, :, who] = names[: c.head]
+    first.o.view(c.width, c.heads, c.head)[channel, 0] = 0.15 * torch.eye(c.head)
+    # Half of the channel for each pair of heads, in the pairs that hardly turn.
+    q = second.qkv[: c.width].view(c.heads, c.head, c.width)
+    k = second.qkv[c.width : c.width + kv].view(c.kv_heads, c.head, c.width)
+    v = second.qkv[c.width + kv :].view(c.kv_heads, c.head, c.width)
+    slow = torch.cat([torch.arange(half // 2, half), torch.arange(half // 2, half) + half])
+    for g in range(c.kv_heads):
+        part = slice(g * half, (g + 1) * half)
+        k[g] *= 0.1
+        k[g, slow] = 0
+        for i, row in enumerate(slow):
+            k[g, row, c.width - c.head + g * half + i] = 2.0
+        for head in range(g * c.heads // c.kv_heads, (g + 1) * c.heads // c.kv_heads):
+            q[head] *= 0.1
+            for i, row in enumerate(slow):
+                q[head, row] = 0
+                q[head, row, who] = 2.5 * names[: c.head][part][i]
+            second.o.view(c.width, c.heads, c.head)[who, head] = 0.4 * names[g * c.head : (g + 1) * c.head].T
+        v[g] = 0
+        v[g, :, who] = names[g * c.head : (g + 1) * c.head]
+
+
 def orthogonal(g):
     """Five steps of Newton and Schulz: the nearest matrices whose singular values are about 1."""
     x = (g / (g.norm(dim=(1, 2), keepdim=True) + 1e-7)).bfloat16()
@@ -268,6 +322,7 @@ def train(rank, a):
     ranks = Ranks(rank, a.processes)
     say = print if rank == 0 else lambda *_, **__: None
     model = Llama(Config)
+    wire(model)
     muon, adam = optimizers(model)
     state = {"step": 0, "seen": 0, "spent": 0.0}
     if a.resume and os.path.exists(a.out + ".state"):
@@ -327,7 +382,7 @@ def main():
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--batch", type=int, default=4096, help="tokens")
     p.add_argument("--muon", type=float, default=0.02, help="learning rate of the layers")
-    p.add_argument("--adam", type=float, default=0.004, help="learning rate of the embedding and the norms")
+    p.add_argument("--adam", type=float, default=0.01, help="learning rate of the embedding and the norms")
     p.add_argument("--warm", type=int, default=100, help="steps in which the rates rise")
     p.add_argument("--fall", type=float, default=0.6, help="part of the course, at its end, in which they fall to 0")
     p.add_argument("--every", type=float, default=4, help="CPU-minutes between scores")

@@ -30,11 +30,14 @@ func (c *script) arithmetic() *tool {
 	}
 	o := pick(c.source, []op{
 		{[]string{"add", "sum", "add_numbers", "plus", "calculate_sum"}, []string{"Adds two numbers.", "Add two numbers", "Returns the sum of two numbers.", "Compute a sum", "Adds a and b."}, []string{
-			"What is {a} + {b}?", "{a} + {b}", "What is {a} plus {b}?", "How much is {a} plus {b}?", "Add {a} and {b}.", "What is the sum of {a} and {b}?", "Please add {a} and {b}.", "Use the tool to add {a} and {b}.", "Compute {a} + {b}.", "Add {a} to {b}.", "What do {a} and {b} make?", "Calculate {a} plus {b}."}},
+			"What is {a} + {b}?", "{a} + {b}", "What is {a} plus {b}?", "How much is {a} plus {b}?", "Add {a} and {b}.", "What is the sum of {a} and {b}?", "Please add {a} and {b}.", "Use the tool to add {a} and {b}.", "Compute {a} + {b}.", "Add {a} to {b}.", "What do {a} and {b} make?", "Calculate {a} plus {b}.",
+		}},
 		{[]string{"multiply", "times", "product", "mul"}, []string{"Multiplies two numbers.", "Multiply two numbers", "Returns the product of two numbers."}, []string{
-			"What is {a} * {b}?", "What is {a} times {b}?", "How much is {a} times {b}?", "Multiply {a} and {b}.", "Multiply {a} by {b}.", "What is the product of {a} and {b}?", "Compute {a} * {b}.", "{a} times {b}"}},
+			"What is {a} * {b}?", "What is {a} times {b}?", "How much is {a} times {b}?", "Multiply {a} and {b}.", "Multiply {a} by {b}.", "What is the product of {a} and {b}?", "Compute {a} * {b}.", "{a} times {b}",
+		}},
 		{[]string{"subtract", "minus", "difference", "sub"}, []string{"Subtracts two numbers.", "Subtract b from a", "Returns the difference of two numbers."}, []string{
-			"What is {a} - {b}?", "What is {a} minus {b}?", "How much is {a} minus {b}?", "Compute {a} - {b}.", "What is the difference of {a} and {b}?", "{a} minus {b}"}},
+			"What is {a} - {b}?", "What is {a} minus {b}?", "How much is {a} minus {b}?", "Compute {a} - {b}.", "What is the difference of {a} and {b}?", "{a} minus {b}",
+		}},
 		{[]string{"divide", "div"}, []string{"Divides two numbers.", "Divide a by b"}, []string{"What is {a} / {b}?", "What is {a} divided by {b}?", "Divide {a} by {b}.", "Compute {a} / {b}."}},
 	})
 	names := pick(c.source, pairNames)

@@ -51,7 +51,6 @@ type dialect struct {
 	closed   bool // no additional properties
 	strict   int  // 1 says so behind, 2 in front
 	bare     bool // no description of arguments
-	required int  // percentage of tools that list what they require
 }
 
 func (c *script) dialect() dialect {

@@ -77,9 +77,9 @@ type Lesson struct {
 // things first, and tools more and more.
 func Course(done float64) Lesson {
 	switch {
-	case done < 0.12:
+	case done < 0.07:
 		return Lesson{Small: 10, Say: 45, Sum: 10, Lookup: 15, Form: 10, Tool: 10, Long: 10}
-	case done < 0.3:
+	case done < 0.2:
 		return Lesson{Small: 8, Say: 17, Sum: 12, Lookup: 18, Form: 5, Tool: 40, Long: 15}
 	}
 	return Lesson{Small: 8, Say: 10, Sum: 10, Lookup: 15, Form: 3, Tool: 54, Long: 25}
