@@ -15,8 +15,8 @@ func takeTiny(ctx context.Context, b *bench) ([]part, error) {
 	var parts []part
 	for _, context := range []int{512, 2048} {
 		// Each run decodes the whole context some times, from empty to full.
-		decode := t.take(pkg, fmt.Sprintf("Decode/Q8_0/context=%d", context), pick(b, 20, 10)*2048, seconds)
-		prefill := t.take(pkg, fmt.Sprintf("Prefill/Q8_0/context=%d", context), pick(b, 40, 10)*2048/context, func(r outcome) float64 {
+		decode := t.take(pkg, fmt.Sprintf("Decode/Q8_0/context=%d", context), pick(b, 10, 4)*2048, seconds)
+		prefill := t.take(pkg, fmt.Sprintf("Prefill/Q8_0/context=%d", context), pick(b, 20, 8)*2048/context, func(r outcome) float64 {
 			return seconds(r) / float64(context)
 		})
 		parts = append(
@@ -25,8 +25,8 @@ func takeTiny(ctx context.Context, b *bench) ([]part, error) {
 			median(fmt.Sprintf("prefill of %d tokens, against decoding them", context), "times as fast", ratios(decode, prefill)).atLeast(2).aimAtLeast(4),
 		)
 	}
-	cold := t.take(pkg, "FirstToken/cold", pick(b, 20, 10), seconds)
-	cached := t.take(pkg, "FirstToken/cached", pick(b, 500, 100), seconds)
+	cold := t.take(pkg, "FirstToken/cold", pick(b, 10, 5), seconds)
+	cached := t.take(pkg, "FirstToken/cached", pick(b, 300, 100), seconds)
 	parts = append(
 		parts,
 		median("first token after 2,047 tokens of which 2,032 are cached, against none", "times as fast", ratios(cold, cached)).atLeast(20).aimAtLeast(40),
