@@ -9,11 +9,16 @@ import (
 // have no value in common that is written here: their types differ, or the values
 // of a member that both ask for, or one asks for a member that the other does not
 // write.
-func (s *schemas) checkApart(v, choice *value) error {
+func (s *schemas) checkApart(at *pending, choice *value) error {
+	v := at.schema
+	if s.compared[v] {
+		return nil
+	}
+	s.compared[v] = true
 	kinds := make([][]branch, len(choice.items))
 	for i, part := range choice.items {
 		var bs []branch
-		if err := s.expand([]pending{{schema: part}}, nil, &bs); err != nil {
+		if err := s.expand([]pending{{part, at}}, nil, &bs); err != nil {
 			return err
 		}
 		for _, b := range bs {
@@ -61,14 +66,14 @@ func (s *schemas) apart(a, b branch) (bool, error) {
 	return s.apartByMember(a, b)
 }
 
-// values returns the values that a branch lists, as they are written.
+// values returns the values that a branch lists, equal ones as equal texts.
 func (s *schemas) values(b branch) (written []string, listed bool, err error) {
 	if b.find("const", "enum") == nil {
 		return nil, false, nil
 	}
 	list, err := s.listed(b)
 	for _, v := range list {
-		written = append(written, string(v.write(nil)))
+		written = append(written, v.canonical())
 	}
 	return written, true, err
 }
@@ -93,53 +98,43 @@ func (b branch) shapes() types {
 }
 
 func (s *schemas) apartByMember(a, b branch) (bool, error) {
-	required := func(b branch, name string) bool {
-		return slices.ContainsFunc(b.all("required"), func(v *value) bool { return slices.Contains(v.strings(), name) })
-	}
-	// Only what a validator of the other branch sees counts: its own constraints, and
-	// what this one never writes.
-	lacks := func(writes, asks branch) bool {
-		for _, v := range asks.all("required") {
-			for _, name := range v.strings() {
-				if !writes.mayHave(name) {
-					return true
-				}
-			}
-		}
-		return false
-	}
-	if lacks(a, b) && lacks(b, a) {
+	if a.lacks(b) && (b.lacks(a) || b.exceeds(a)) || b.lacks(a) && a.exceeds(b) {
 		return true, nil
 	}
-	for _, props := range a.all("properties") {
-		for _, name := range props.names {
-			if !required(a, name) || !required(b, name) {
-				continue
-			}
-			apart, err := s.membersApart(a, b, name)
-			if apart || err != nil {
-				return apart, err
-			}
+	for _, name := range a.required() {
+		if !slices.Contains(b.required(), name) {
+			continue
+		}
+		apart, err := s.membersApart(a, b, name)
+		if apart || err != nil {
+			return apart, err
 		}
 	}
-	// One that never has what the other asks for, and always has what the other
-	// does not allow.
-	return lacks(a, b) && excess(b, a, required) || lacks(b, a) && excess(a, b, required), nil
+	return false, nil
 }
 
-// excess says that one branch asks for a member that the other forbids.
-func excess(asks, forbids branch, required func(branch, string) bool) bool {
+func (b branch) required() (names []string) {
+	for _, v := range b.all("required") {
+		names = append(names, v.strings()...)
+	}
+	return names
+}
+
+// lacks says that another branch asks for a member that is never written for this
+// one.
+func (b branch) lacks(asks branch) bool {
+	return slices.ContainsFunc(asks.required(), func(name string) bool { return !b.mayHave(name) })
+}
+
+// exceeds says that this branch asks for a member that another forbids.
+func (b branch) exceeds(forbids branch) bool {
 	for _, part := range forbids {
-		extra := part.members["additionalProperties"]
+		extra, named := part.members["additionalProperties"], part.members["properties"]
 		if extra == nil || extra.kind != 'f' || part.members["patternProperties"] != nil {
 			continue
 		}
-		for _, v := range asks.all("required") {
-			for _, name := range v.strings() {
-				if required(asks, name) && (part.members["properties"] == nil || part.members["properties"].members[name] == nil) {
-					return true
-				}
-			}
+		if slices.ContainsFunc(b.required(), func(name string) bool { return named == nil || named.members[name] == nil }) {
+			return true
 		}
 	}
 	return false

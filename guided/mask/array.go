@@ -79,23 +79,7 @@ func (s *schemas) items(b branch, others []*value, first, low, high int) (*expr,
 			return nil, err
 		}
 	}
-	more := noLimit
-	if high != noLimit {
-		more = high - first
-	}
-	closing := seq(blank, lit("]"))
-	rest := empty
-	if first == 0 && more != 0 {
-		tail := more
-		if more != noLimit {
-			tail = more - 1
-		}
-		return bracketed("[", seq(other, repeat(seq(lit(","), blank, other), max(low-1, 0), tail)), low == 0, "]"), nil
-	}
-	if first == 0 {
-		return bracketed("[", empty, true, "]"), nil
-	}
-	rest = seq(repeat(seq(lit(","), blank, other), max(low-first, 0), more), closing)
+	rest := several(other, first, low, high, "]")
 	for i := first - 1; i >= 0; i-- {
 		var goal []*value
 		for _, part := range b {
@@ -112,10 +96,8 @@ func (s *schemas) items(b branch, others []*value, first, low, high int) (*expr,
 			return nil, err
 		}
 		rest = seq(separator(i), item, rest)
-		if i >= low && i > 0 {
-			rest = alt(closing, rest)
-		} else if i >= low {
-			rest = alt(lit("]"), rest)
+		if i >= low {
+			rest = alt(several(void, i, 0, i, "]"), rest)
 		}
 	}
 	return frame(seq(lit("["), blank, rest)), nil

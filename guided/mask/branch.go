@@ -56,10 +56,14 @@ func (s *schemas) check(v *value) error {
 
 // form checks values against a part of the schema.
 func (s *schemas) form(part *value) (*guided.Form, error) {
+	if form := s.forms[part]; form != nil {
+		return form, nil
+	}
 	form, err := guided.CompilePart(s.source, part.path)
 	if err != nil {
 		return nil, fault(part, "%v", err)
 	}
+	s.forms[part] = form
 	return form, nil
 }
 
@@ -85,6 +89,9 @@ func (s *schemas) expand(todo []pending, b branch, out *[]branch) error {
 		next := &todo[0]
 		v := next.schema
 		todo = todo[1:]
+		if s.steps++; s.steps > maxSteps {
+			return fault(v, "the schema takes more than %d looks at a part to write out its alternatives", maxSteps)
+		}
 		for from := next.from; from != nil; from = from.from {
 			if from.schema == v {
 				return fault(v, "it refers to itself before any text")
@@ -125,7 +132,7 @@ func (s *schemas) expand(todo []pending, b branch, out *[]branch) error {
 				continue
 			}
 			if keyword == "oneOf" {
-				if err := s.checkApart(v, choice); err != nil {
+				if err := s.checkApart(next, choice); err != nil {
 					return err
 				}
 			}

@@ -23,15 +23,6 @@ const (
 // quoted.
 var shortEscapes = map[rune]byte{'"': '"', '\\': '\\', '\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't'}
 
-// text is a text as it is written.
-func (w writing) text(s string) *expr {
-	var parts []*expr
-	for _, r := range s {
-		parts = append(parts, w.chars([]rune{r, r}))
-	}
-	return seq(parts...)
-}
-
 // spelled returns the bytes of a text.
 func (w writing) spelled(s string) string {
 	if w == plain {

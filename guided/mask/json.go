@@ -49,36 +49,43 @@ func anything(r *rules) *expr {
 
 // array is an array of so many items.
 func array(item *expr, low, high int) *expr {
-	if high == 0 {
-		return bracketed("[", empty, true, "]")
-	}
-	more := noLimit
-	if high > 0 {
-		more = high - 1
-	}
-	return bracketed("[", seq(item, repeat(seq(lit(","), blank, item), max(low-1, 0), more)), low == 0, "]")
+	return frame(seq(lit("["), blank, several(item, 0, low, high, "]")))
 }
 
 // mapping is an object of so many members with such names and values.
 func mapping(name, value *expr, low, high int) *expr {
-	if high == 0 {
-		return bracketed("{", empty, true, "}")
-	}
-	more := noLimit
-	if high > 0 {
-		more = high - 1
-	}
 	member := seq(name, lit(":"), space, value)
-	return bracketed("{", seq(member, repeat(seq(lit(","), blank, member), max(low-1, 0), more)), low == 0, "}")
+	return frame(seq(lit("{"), blank, several(member, 0, low, high, "}")))
 }
 
-// bracketed is what stands in brackets, or, if that may be, nothing.
-func bracketed(left string, inside *expr, orNone bool, right string) *expr {
-	content := seq(inside, blank)
-	if inside.op == opEmpty {
-		content = empty
-	} else if orNone {
-		content = option(content)
+// several is a list behind its first n items, with what closes it. All items of the
+// list are between low and high.
+func several(item *expr, n, low, high int, closing string) *expr {
+	if high != noLimit && n >= high {
+		item = void
 	}
-	return frame(seq(lit(left), blank, content, lit(right)))
+	least, more := max(low-n, 0), noLimit
+	if high != noLimit {
+		more = max(high-n, 0)
+	}
+	further := seq(lit(","), blank, item)
+	if n > 0 {
+		return seq(repeat(further, least, more), blank, lit(closing))
+	}
+	if high != noLimit {
+		more = max(more-1, 0)
+	}
+	some := seq(item, repeat(further, max(least-1, 0), more), blank)
+	if least == 0 {
+		some = option(some)
+	}
+	return seq(some, lit(closing))
+}
+
+// separator stands in front of an item with n before it.
+func separator(n int) *expr {
+	if n == 0 {
+		return empty
+	}
+	return seq(lit(","), blank)
 }

@@ -1,6 +1,7 @@
 package mask
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 )
@@ -128,9 +129,9 @@ func (s *schemas) namedGoal(b branch, name string) (goal []*value, ok bool, err 
 		}
 		if v := part.members["patternProperties"]; v != nil {
 			for _, pattern := range v.names {
-				match, err := matches(pattern, name)
+				match, err := s.matches(v.members[pattern], pattern, name)
 				if err != nil {
-					return nil, false, fault(v.members[pattern], "%v", err)
+					return nil, false, err
 				}
 				if match {
 					goal, known = append(goal, v.members[pattern]), true
@@ -280,21 +281,25 @@ func (s *schemas) written(b branch, members []member, others *expr, low, high in
 	}
 	// The count of members matters up to the larger limit; but for limits, whether
 	// there are any at all.
-	most := max(1, low, high)
+	most := max(1, min(max(low, high), len(members)))
 	if low <= required && high == noLimit {
 		most, low = 1, 0
 	}
+	if most*len(members) > maxCounted {
+		return nil, fault(cmp.Or(b.find("minProperties"), b.find("maxProperties")), "answers are held to it if it, times the members that are named, is at most %d", maxCounted)
+	}
 	rest := make([]*expr, most+1) // what comes behind so many members
 	for n := range rest {
-		rest[n] = s.ending(others, n, low, high)
+		rest[n] = several(others, n, low, high, "}")
 	}
 	for _, m := range slices.Backward(members) {
+		text := string((&value{kind: '"', text: m.name}).write(nil))
+		one := seq(lit(text+":"), space, m.value)
 		before := make([]*expr, most+1)
 		for n := range before {
 			before[n] = void
 			if high == noLimit || n < high {
-				text := string((&value{kind: '"', text: m.name}).write(nil))
-				before[n] = seq(separator(n), lit(text+":"), space, m.value, rest[min(n+1, most)])
+				before[n] = seq(separator(n), one, rest[min(n+1, most)])
 			}
 			if !m.required {
 				before[n] = alt(before[n], rest[n])
@@ -305,44 +310,8 @@ func (s *schemas) written(b branch, members []member, others *expr, low, high in
 	return frame(seq(lit("{"), blank, rest[0])), nil
 }
 
-// separator stands before a member or an item if there are n before it.
-func separator(n int) *expr {
-	if n == 0 {
-		return empty
-	}
-	return seq(lit(","), blank)
-}
-
-// ending is what comes behind n members that are named.
-func (s *schemas) ending(others *expr, n, low, high int) *expr {
-	some := empty
-	if high == noLimit || n < high {
-		more := noLimit
-		if high != noLimit {
-			more = high - n
-		}
-		least := max(low-n, 0)
-		if n > 0 {
-			some = repeat(seq(lit(","), blank, others), least, more)
-		} else {
-			rest := noLimit
-			if more != noLimit {
-				rest = more - 1
-			}
-			some = seq(others, repeat(seq(lit(","), blank, others), max(least-1, 0), rest))
-			if least == 0 {
-				some = seq(option(seq(some, blank)), lit("}"))
-				return some
-			}
-		}
-	} else if n < low {
-		return void
-	}
-	if n == 0 && some.op == opEmpty {
-		return lit("}")
-	}
-	return seq(some, blank, lit("}"))
-}
+// maxCounted bounds the states of objects whose members are counted.
+const maxCounted = 1 << 14
 
 // counts reads the two keywords of a count. The second is noLimit if there is none.
 func (b branch) counts(least, most string) (low, high int, err error) {

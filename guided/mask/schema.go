@@ -20,12 +20,17 @@ type schemas struct {
 	anything *expr
 	known    map[string]*expr // by what holds, see goal
 	checked  map[*value]bool
+	compared map[*value]bool // see checkApart
+	forms    map[*value]*guided.Form
+	patterns map[string]*arena
+	steps    int // of expand
 }
 
 // Limits of a schema beside those of guided.Compile.
 const (
 	maxGoals  = 1 << 13 // combinations of parts that a value is held to
 	maxBranch = 1 << 9  // alternatives of one value
+	maxSteps  = 1 << 17 // looks at a part
 )
 
 // newSchemas reads a schema.
@@ -37,7 +42,11 @@ func newSchemas(source json.RawMessage, r *rules) (*schemas, error) {
 	if err != nil {
 		return nil, fmt.Errorf("it is no JSON: %w", err)
 	}
-	return &schemas{source: source, root: root, rules: r, known: map[string]*expr{}, checked: map[*value]bool{}}, nil
+	return &schemas{
+		source: source, root: root, rules: r,
+		known: map[string]*expr{}, checked: map[*value]bool{}, compared: map[*value]bool{},
+		forms: map[*value]*guided.Form{}, patterns: map[string]*arena{},
+	}, nil
 }
 
 // schema writes a schema.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/dlclark/regexp2"
 )
 
 // string is a string that the keywords of a branch let be.
@@ -145,13 +143,25 @@ func scan(text string, is func(c byte, depth int) bool) int {
 	return -1
 }
 
-// matches says whether a text has a match of a pattern of a schema.
-func matches(pattern, text string) (bool, error) {
-	re, err := regexp2.Compile(pattern, regexp2.ECMAScript|regexp2.Unicode)
-	if err != nil {
-		return false, err
+// matches says whether a name has a match of the pattern that a schema is for.
+func (s *schemas) matches(at *value, pattern, name string) (bool, error) {
+	a := s.patterns[pattern]
+	if a == nil {
+		e, err := quoted.ecma(pattern)
+		if err != nil {
+			return false, fault(at, "%v", err)
+		}
+		if a, err = newArena(nil, alt(e, lit("\""))); err != nil { // never without texts
+			return false, fault(at, "%v", err)
+		}
+		s.patterns[pattern] = a
 	}
-	return re.MatchString(text)
+	match := false
+	err := a.within(tokenFor, func() { match = a.read(a.root, []byte(quoted.spelled(name))).null })
+	if err != nil {
+		return false, fault(at, "%v", err)
+	}
+	return match, nil
 }
 
 // Blanks and all else, as they are written inside of a class. What counts as blank

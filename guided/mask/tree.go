@@ -2,9 +2,9 @@ package mask
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -25,7 +25,7 @@ type value struct {
 
 // decode reads a schema. How deep it nests and how large it is was checked before.
 func decode(schema []byte) (*value, error) {
-	d := jsontext.NewDecoder(bytes.NewReader(schema), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	d := jsontext.NewDecoder(bytes.NewReader(schema), jsontext.AllowDuplicateNames(true))
 	n := 0
 	return decodeValue(d, "", &n)
 }
@@ -77,7 +77,7 @@ func decodeValue(d *jsontext.Decoder, path string, n *int) (*value, error) {
 	v.raw = raw.Clone()
 	if v.kind == '"' {
 		text, err := jsontext.AppendUnquote(nil, v.raw)
-		if err != nil && !errors.Is(err, jsontext.ErrDuplicateName) && !bytes.Contains(text, []byte("\uFFFD")) {
+		if err != nil {
 			return nil, err
 		}
 		v.text = string(text)
@@ -115,6 +115,30 @@ func (v *value) write(b []byte) []byte {
 		return append(append(append(b, '"'), quoted.spelled(v.text)...), '"')
 	}
 	return append(b, v.raw...)
+}
+
+// canonical returns a text that is the same for equal values.
+func (v *value) canonical() string {
+	var b strings.Builder
+	switch v.kind {
+	case '{':
+		for _, name := range slices.Sorted(slices.Values(v.names)) {
+			fmt.Fprintf(&b, "%q:%s,", name, v.members[name].canonical())
+		}
+		return "{" + b.String() + "}"
+	case '[':
+		for _, item := range v.items {
+			b.WriteString(item.canonical() + ",")
+		}
+		return "[" + b.String() + "]"
+	case '0':
+		if d, ok := parseDecimal(string(v.raw)); ok {
+			return fmt.Sprint(d.negative, d.left, ".", d.right)
+		}
+	case '"':
+		return fmt.Sprintf("%q", v.text)
+	}
+	return string(v.raw)
 }
 
 // strings returns the texts of an array of strings.

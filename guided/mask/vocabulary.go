@@ -131,9 +131,6 @@ func (v *Vocabulary) again(n int32, id uint32) {
 	v.same[at.same] = append(v.same[at.same], id)
 }
 
-// leaf says whether nothing goes on behind a node.
-func (v *Vocabulary) leaf(n int32) bool { return v.trie[n].skip == n+1 }
-
 // Token returns the bytes of an id, which belong to the vocabulary; nothing for an
 // id that is never allowed, an end or a mark.
 func (v *Vocabulary) Token(id uint32) []byte { return v.tokens[id] }
