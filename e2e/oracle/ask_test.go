@@ -59,7 +59,9 @@ func start(t *testing.T, program string, args ...string) *oracle {
 // question is what an oracle is asked.
 type question struct {
 	Model  string   `json:"model"` // a path
-	Prompt []uint32 `json:"prompt"`
+	Prompt []uint32 `json:"prompt,omitempty"`
+	// Text stands instead of a prompt where its ids are asked for.
+	Text *string `json:"text,omitempty"`
 	// Make, unless it is nil, are the settings of a random model that is written to
 	// that path first.
 	Make  map[string]any `json:"make,omitempty"`
@@ -79,6 +81,23 @@ func (o *oracle) ask(t testing.TB, q question, vocab int) []float32 {
 	return all
 }
 
+// tokens returns the ids of a text.
+func (o *oracle) tokens(t testing.TB, model, text string) []uint32 {
+	t.Helper()
+	if err := o.in.Encode(question{Model: model, Text: &text}); err != nil {
+		t.Fatal(err)
+	}
+	var n uint32
+	if err := binary.Read(o.out, binary.LittleEndian, &n); err != nil {
+		t.Fatal(err)
+	}
+	ids := make([]uint32, n)
+	if err := binary.Read(o.out, binary.LittleEndian, ids); err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
 // shape is that of the model in the binary, with some settings changed.
 func shape(change func(c *llama.Config)) llama.Config {
 	c := llama.Config{
@@ -95,7 +114,7 @@ var shapes = map[string]llama.Config{
 	"tied":        shape(func(c *llama.Config) { c.Tied = true }),
 	"one KV head": shape(func(c *llama.Config) { c.KVHeads = 1 }),
 	"no groups":   shape(func(c *llama.Config) { c.KVHeads = 4 }),
-	"wide heads":  shape(func(c *llama.Config) { c.Heads, c.HeadSize = 6, 64 }),
+	"wide heads":  shape(func(c *llama.Config) { c.Heads, c.HeadSize = 8, 64 }),
 	"far base":    shape(func(c *llama.Config) { c.RopeBase, c.NormEps = 500000, 1e-6 }),
 	"linear":      shape(func(c *llama.Config) { c.RopeScaling = llama.RopeScaling{Type: "linear", Factor: 4} }),
 	"llama3": shape(func(c *llama.Config) {

@@ -1,6 +1,7 @@
 // Computes log-probabilities with llama.cpp. Reads lines of JSON, {"model": path,
 // "prompt": [id, ...]}, and answers each with the float32 numbers of all tokens at
-// all positions, natural logarithms, one row behind the other.
+// all positions, natural logarithms, one row behind the other. Where "text" stands
+// instead of "prompt", it answers with the ids of the text behind their number.
 //
 // The first argument is the folder of the prebuilt libraries. They are called as
 // they are, since what is around them for JavaScript gives no probabilities for
@@ -52,10 +53,15 @@ async function main () {
   await llama.init()
   let opened, file
   for await (const line of readline.createInterface({ input: process.stdin })) {
-    const { model, prompt } = JSON.parse(line)
+    const { model, prompt, text } = JSON.parse(line)
     if (model !== file) {
       opened = await open(model)
       file = model
+    }
+    if (text !== undefined) {
+      const ids = opened.model.tokenize(text, true)
+      process.stdout.write(Buffer.from(Uint32Array.of(ids.length, ...ids).buffer))
+      continue
     }
     process.stdout.write(Buffer.from((await logProbabilities(opened, prompt)).buffer))
   }

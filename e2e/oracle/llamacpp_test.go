@@ -5,8 +5,6 @@ package oracle_test
 import (
 	"bytes"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -70,9 +68,5 @@ func write(t testing.TB, c llama.Config, tensor func(string) (llama.Tensor, erro
 	if err := weights.WriteGGUF(&b, c, tensor, gguf.Metadata{"tokenizer.ggml.model": "no_vocab"}); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "model.gguf")
-	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return saved(t, b.Bytes())
 }

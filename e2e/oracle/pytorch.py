@@ -1,16 +1,17 @@
 """Computes log-probabilities with PyTorch and the models of Hugging Face.
 
-Reads lines of JSON, {"model": folder, "prompt": [id, ...]}, and answers each with
-the float32 numbers of all tokens at all positions, natural logarithms, one row
-behind the other. With {"make": {settings}, "dtype": name} besides, the folder is
-written first: a model with these settings and random weights, in several files.
+Reads lines of JSON, {"model": path, "prompt": [id, ...]}, and answers each with the
+float32 numbers of all tokens at all positions, natural logarithms, one row behind
+the other. A model is a folder or a GGUF file. With {"make": {settings}, "dtype":
+name} besides, the folder is written first: a model with these settings and random
+weights, in several files.
 """
 
 import json
 import os
 import sys
 
-os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_HUB_OFFLINE"] = os.environ["TQDM_DISABLE"] = "1"
 
 import torch  # noqa: E402
 import transformers  # noqa: E402
@@ -30,6 +31,16 @@ def make(folder, settings, dtype):
     model.to(getattr(torch, dtype)).save_pretrained(folder, max_shard_size="200KB")
 
 
+def open_(path):
+    """Loads a model as F32. Blocks of GGUF become the numbers that they stand for."""
+    file = {}
+    if path.endswith(".gguf"):
+        path, file["gguf_file"] = os.path.split(path)
+    return transformers.AutoModelForCausalLM.from_pretrained(
+        path, dtype=torch.float32, attn_implementation="eager", **file
+    ).eval()
+
+
 def log_probabilities(model, prompt):
     with torch.no_grad():
         return torch.log_softmax(model(torch.tensor([prompt])).logits[0].double(), dim=-1)
@@ -39,16 +50,14 @@ def main():
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(1)
-    opened, folder = None, None
+    opened, path = None, None
     for line in sys.stdin:
         ask = json.loads(line)
-        if ask["model"] != folder:
-            folder = ask["model"]
+        if ask["model"] != path:
+            path = ask["model"]
             if "make" in ask:
-                make(folder, ask["make"], ask["dtype"])
-            opened = transformers.AutoModelForCausalLM.from_pretrained(
-                folder, dtype=torch.float32, attn_implementation="eager"
-            ).eval()
+                make(path, ask["make"], ask["dtype"])
+            opened = open_(path)
         all_ = log_probabilities(opened, ask["prompt"]).float().contiguous()
         sys.stdout.buffer.write(all_.numpy().astype("<f4").tobytes())
         sys.stdout.buffer.flush()

@@ -3,8 +3,9 @@
 package oracle_test
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
+	"flag"
 	"maps"
 	"os"
 	"path/filepath"
@@ -12,12 +13,8 @@ import (
 	"testing"
 
 	"github.com/dynago/dynago/engine/tiny/llama"
-	"github.com/dynago/dynago/engine/tiny/safetensors"
 	"github.com/dynago/dynago/engine/tiny/weights"
 )
-
-// apart is how far our log-probabilities may lie from PyTorch's.
-const apart = 1e-4
 
 // made are settings of models that transformers makes and writes, so that what is
 // read is what it writes. It leaves out what is as it assumes, and renames what is
@@ -59,20 +56,87 @@ func TestPyTorchFolders(t *testing.T) {
 	}
 }
 
-// What is computed from blocks of Q8_0 is what PyTorch computes from the numbers
-// that they stand for, in a folder that we write.
-func TestPyTorchBlocks(t *testing.T) {
+// GGUF files that we write are what transformers reads in them, and what is computed
+// from blocks of Q8_0 is what it computes from the numbers that they stand for. It
+// has no words for frequencies that are stretched there.
+func TestPyTorchGGUF(t *testing.T) {
 	theirs := start(t, setting(t, "E2E_TORCH"), "pytorch.py")
-	c := shapes["in the binary"]
-	blocks := llama.Quantized(llama.RandomTensors(c, 12))
-	m, err := llama.New(c, blocks)
+	for _, name := range slices.Sorted(maps.Keys(shapes)) {
+		c := shapes[name]
+		if c.RopeScaling.Type != "" {
+			continue
+		}
+		random := llama.RandomTensors(c, 12)
+		for form, tensor := range map[string]func(string) (llama.Tensor, error){"F32": random, "Q8_0": llama.Quantized(random)} {
+			t.Run(name+"/"+form, func(t *testing.T) {
+				path := write(t, c, tensor)
+				m, err := weights.Load(path, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, prompt := range prompts(c.Vocab) {
+					compare(t, m, prompt, theirs.ask(t, question{Model: path, Prompt: prompt}, c.Vocab))
+				}
+			})
+		}
+	}
+}
+
+// The model in the binary says what PyTorch says, in conversations as it has learned
+// them. With -update testdata is written, which tests without PyTorch hold it to.
+func TestPyTorchModel(t *testing.T) {
+	path := unpacked(t)
+	m := boxed(t)
+	theirs := start(t, setting(t, "E2E_TORCH"), "pytorch.py")
+	kept := golden{Model: m.Hash()}
+	for i, prompt := range conversations(t, opened(t, path)) {
+		answer := theirs.ask(t, question{Model: path, Prompt: prompt}, m.Config().Vocab)
+		compare(t, m, prompt, answer)
+		every := 1
+		if i > 0 { // the long ones
+			every = 16
+		}
+		kept.Prompts = append(kept.Prompts, keep(prompt, answer, m.Config().Vocab, every))
+	}
+	if !*update {
+		return
+	}
+	text, err := json.Marshal(kept)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := writeFolder(t, c, blocks)
-	for _, prompt := range prompts(c.Vocab) {
-		compare(t, m, prompt, theirs.ask(t, question{Model: dir, Prompt: prompt}, c.Vocab))
+	if err := os.WriteFile(goldenFile, append(text, '\n'), 0o644); err != nil {
+		t.Fatal(err)
 	}
+}
+
+var update = flag.Bool("update", false, "write testdata")
+
+// keep keeps a few tokens at some positions: the likeliest, the one that came, and
+// some of all the others.
+func keep(prompt []uint32, answer []float32, vocab, every int) said {
+	s := said{Tokens: prompt}
+	for at := 0; at < len(prompt); at += every {
+		row := answer[at*vocab:][:vocab]
+		ids := make([]int, vocab)
+		for i := range ids {
+			ids[i] = i
+		}
+		slices.SortFunc(ids, func(a, b int) int { return cmp.Compare(row[b], row[a]) })
+		ids = ids[:6]
+		if at+1 < len(prompt) {
+			ids = append(ids, int(prompt[at+1]))
+		}
+		for i := range 3 {
+			ids = append(ids, (at*131+i*911)%vocab)
+		}
+		p := position{At: at, Tokens: ids}
+		for _, id := range ids {
+			p.LogProbabilities = append(p.LogProbabilities, row[id])
+		}
+		s.Positions = append(s.Positions, p)
+	}
+	return s
 }
 
 func compare(t *testing.T, m *llama.Model, prompt []uint32, theirs []float32) {
@@ -82,38 +146,4 @@ func compare(t *testing.T, m *llama.Model, prompt []uint32, theirs []float32) {
 	if d > apart {
 		t.Errorf("%d tokens: %v apart, want at most %v: %s", len(prompt), d, apart, where)
 	}
-}
-
-// writeFolder writes a model of plain settings as Hugging Face has it, its numbers
-// as F32.
-func writeFolder(t testing.TB, c llama.Config, tensor func(string) (llama.Tensor, error)) string {
-	t.Helper()
-	config, err := json.Marshal(map[string]any{
-		"architectures": []string{"LlamaForCausalLM"}, "model_type": "llama", "vocab_size": c.Vocab, "hidden_size": c.Width,
-		"num_hidden_layers": c.Layers, "num_attention_heads": c.Heads, "num_key_value_heads": c.KVHeads, "head_dim": c.HeadSize,
-		"intermediate_size": c.Hidden, "max_position_embeddings": c.Context, "rms_norm_eps": c.NormEps, "rope_theta": c.RopeBase,
-		"tie_word_embeddings": c.Tied,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list []safetensors.Source
-	for _, spec := range c.Tensors() {
-		one, err := widened(tensor)(spec.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, safetensors.Source{Name: spec.Name, Type: safetensors.F32, Shape: spec.Shape, Data: one.Data})
-	}
-	var b bytes.Buffer
-	if err := safetensors.Write(&b, map[string]string{"format": "pt"}, list); err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	for name, b := range map[string][]byte{"config.json": config, "model.safetensors": b.Bytes()} {
-		if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
 }
