@@ -19,7 +19,7 @@ export CGO_ENABLED := 0
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: build test lint fuzz bench bench-short nightly soak e2e e2e-agents e2e-kserve e2e-perf-analyzer e2e-redis e2e-lmcache e2e-nats e2e-otlp e2e-s3 prometheus backends zmq templates vocabularies generate help
+.PHONY: build test lint fuzz bench bench-short nightly soak e2e e2e-agents e2e-kserve e2e-perf-analyzer e2e-redis e2e-lmcache e2e-nats e2e-otlp e2e-s3 e2e-tiny e2e-tiny-torch prometheus backends zmq templates vocabularies generate help
 
 build: ## static binary bin/dynago
 	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/dynago ./cmd/dynago
@@ -101,6 +101,12 @@ e2e-otlp: ## trace/otlp against the receiver of the OpenTelemetry Collector
 
 e2e-s3: ## kvcache/s3 and trace/s3 against two S3 servers that others wrote, versitygw and Moto
 	e2e/s3/run
+
+e2e-tiny: ## the numbers of engine/tiny against those of llama.cpp
+	e2e/oracle/run
+
+e2e-tiny-torch: ## the same against PyTorch's, 1.5 GB (UPDATE=1: for the model in the binary, anew into testdata)
+	e2e/oracle/run torch
 
 prometheus: build ## the page of metrics, boards and rules against Prometheus' own parsers and promtool
 	e2e/prometheus/run
