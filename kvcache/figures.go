@@ -1,5 +1,25 @@
 package kvcache
 
+import (
+	"slices"
+	"time"
+)
+
+// transferBounds are in seconds.
+var transferBounds = [...]float64{.0001, .0003, .001, .003, .01, .03, .1, .3, 1, 3, 10}
+
+// TransferBounds are the bounds of [WayStats.Within], in seconds.
+func TransferBounds() []float64 { return transferBounds[:] }
+
+// took counts a transfer.
+func (s *WayStats) took(d time.Duration) {
+	s.Transfers++
+	s.Time += d
+	if i, _ := slices.BinarySearch(transferBounds[:], d.Seconds()); i < len(s.Within) {
+		s.Within[i]++
+	}
+}
+
 // PinnedBlocks returns how many blocks have soft pins only, and how many a hard one,
 // in use or idle.
 func (k *keeper) PinnedBlocks() (soft, hard int) {

@@ -130,10 +130,13 @@ type WayStats struct {
 	Blocks    int64 // that have arrived
 	Bytes     int64
 	Time      time.Duration // that all transfers together have taken
-	Failed    int64         // blocks lost on the way
-	Skipped   [Skips]int64
-	Moving    int // blocks under way
-	Waiting   int // blocks that wait
+	// Within counts transfers that took no longer than each of [TransferBounds], and longer
+	// than the one before.
+	Within  [len(transferBounds)]int64
+	Failed  int64 // blocks lost on the way
+	Skipped [Skips]int64
+	Moving  int // blocks under way
+	Waiting int // blocks that wait
 }
 
 // NewRegistry returns a registry over the given tiers, which may hold blocks.

@@ -146,8 +146,7 @@ func (r *Registry) Finish(now time.Duration, id uint64, faults []Fault) {
 	delete(r.underway, id)
 	w := x.way()
 	w.busy--
-	w.stats.Transfers++
-	w.stats.Time += r.now - x.Began
+	w.stats.took(r.now - x.Began)
 	w.stats.Moving -= len(x.moves)
 	w.gate.judge(r.now, faults)
 	for i, m := range x.moves {

@@ -15,17 +15,32 @@ import (
 // cacheMetrics tell what lies on the tiers of mock engines and what they have done,
 // at the time the page is read.
 type cacheMetrics struct {
-	fleet *fleet.Fleet
-	all   []*prometheus.Desc
+	engines engines
+	all     []*prometheus.Desc
 
 	blocks, hits, evictions, pinned, pins *prometheus.Desc
+	expired, sessions                     *prometheus.Desc
 	parked, wait, recomputed              *prometheus.Desc
 	moved, bytes, seconds, skipped        *prometheus.Desc
 	prefetched, wasted                    *prometheus.Desc
 }
 
-func newCacheMetrics(f *fleet.Fleet) *cacheMetrics {
-	m := &cacheMetrics{fleet: f}
+// engines are those that metrics are about, by the ids of their workers.
+type engines func(yield func(id uint64, e engine.Engine) bool)
+
+// enginesOf returns those of a fleet.
+func enginesOf(f *fleet.Fleet) engines {
+	return func(yield func(uint64, engine.Engine) bool) {
+		for _, w := range f.Snapshot() {
+			if !yield(w.ID(), w.Engine()) {
+				return
+			}
+		}
+	}
+}
+
+func newCacheMetrics(of engines) *cacheMetrics {
+	m := &cacheMetrics{engines: of}
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		d := prometheus.NewDesc("dynago_kv_"+name, help, append([]string{"worker_id", "dp_rank"}, labels...), nil)
 		m.all = append(m.all, d)
@@ -34,7 +49,9 @@ func newCacheMetrics(f *fleet.Fleet) *cacheMetrics {
 	m.blocks = desc("blocks", "KV blocks of a tier: all, those in use, and those that can be found.", "pool", "state")
 	m.hits = desc("hit_tokens_total", "Tokens that requests did not have to compute, by the tier that they came from.", "pool")
 	m.evictions = desc("evictions_total", "Blocks that were evicted.", "pool", "class")
-	m.pinned = desc("pinned_blocks", "Blocks that are pinned.", "pool")
+	m.pinned = desc("pinned_blocks", "Blocks that are pinned, by the kind of their pins.", "pool", "kind")
+	m.expired = desc("retention_expired_total", "How often priorities and pins of blocks came to the end of their time.")
+	m.sessions = desc("session_blocks", "Blocks that are tagged with sessions, by the state of the session.", "state")
 	m.pins = desc("pin_requests_total", "Requests for pins.", "outcome")
 	m.parked = desc("parked_requests_total", "Requests that waited for blocks of a lower tier.")
 	m.wait = desc("load_wait_seconds_total", "How long they waited, together.")
@@ -57,13 +74,13 @@ func (m *cacheMetrics) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (m *cacheMetrics) Collect(ch chan<- prometheus.Metric) {
-	for _, w := range m.fleet.Snapshot() {
-		e, ok := engine.As[*mock.Engine](w.Engine())
+	for id, of := range m.engines {
+		e, ok := engine.As[*mock.Engine](of)
 		if !ok {
 			continue
 		}
 		for rank, s := range e.CacheStats() {
-			m.tell(ch, &s, strconv.FormatUint(w.ID(), 10), strconv.Itoa(rank))
+			m.tell(ch, &s, strconv.FormatUint(id, 10), strconv.Itoa(rank))
 		}
 	}
 }
@@ -82,7 +99,8 @@ func (m *cacheMetrics) tell(ch chan<- prometheus.Metric, s *mock.CacheStats, of 
 		say(m.blocks, gauge, float64(t.Used), pool, "used")
 		say(m.blocks, gauge, float64(t.Stored), pool, "stored")
 		say(m.hits, counter, float64(t.HitTokens), pool)
-		say(m.pinned, gauge, float64(t.Pinned), pool)
+		say(m.pinned, gauge, float64(t.SoftPins), pool, "soft")
+		say(m.pinned, gauge, float64(t.HardPins), pool, "hard")
 		for class, n := range t.Evictions {
 			say(m.evictions, counter, float64(n), pool, kvcache.Class(class).String())
 		}
@@ -92,6 +110,10 @@ func (m *cacheMetrics) tell(ch chan<- prometheus.Metric, s *mock.CacheStats, of 
 	say(m.pins, counter, float64(s.PinsGranted), "full")
 	say(m.pins, counter, float64(s.PinsPartial), "partial")
 	say(m.pins, counter, float64(s.PinsDenied), "denied")
+	say(m.expired, counter, float64(s.RetentionExpired))
+	for state := kvcache.SessionActive; state <= kvcache.SessionClosing; state++ {
+		say(m.sessions, gauge, float64(s.SessionBlocks[state]), state.String())
+	}
 	say(m.recomputed, counter, float64(s.Recomputed))
 	if len(s.Ways) == 0 {
 		return
@@ -104,7 +126,12 @@ func (m *cacheMetrics) tell(ch chan<- prometheus.Metric, s *mock.CacheStats, of 
 		edge := w.Edge.String()
 		say(m.moved, counter, float64(w.Blocks), edge)
 		say(m.bytes, counter, float64(w.Bytes), edge)
-		ch <- prometheus.MustNewConstHistogram(m.seconds, uint64(w.Transfers), w.Time.Seconds(), nil, append(of[:2:2], edge)...)
+		within, sum := map[float64]uint64{}, uint64(0)
+		for i, bound := range kvcache.TransferBounds() {
+			sum += uint64(w.Within[i])
+			within[bound] = sum
+		}
+		ch <- prometheus.MustNewConstHistogram(m.seconds, uint64(w.Transfers), w.Time.Seconds(), within, append(of[:2:2], edge)...)
 		if w.Edge.From > w.Edge.To {
 			continue
 		}

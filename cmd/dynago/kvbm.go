@@ -8,7 +8,6 @@ import (
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/mock"
-	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/internal/scrape"
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/kvcache"
@@ -19,7 +18,7 @@ import (
 // They are read when the page is. By worker, and with more to them, the same is under
 // dynago_kv_.
 type kvbmMetrics struct {
-	fleet    *fleet.Fleet
+	engines  engines
 	counters []kvbmCounter
 	gauges   []kvbmGauge
 	rates    map[string]*prometheus.Desc // by pool
@@ -55,8 +54,8 @@ type kvbmGauge struct {
 // kvbmPools are the names of tiers there.
 var kvbmPools = [...]string{kv.TierDevice: "device", kv.TierHost: "host", kv.TierDisk: "disk", kv.TierShared: "object"}
 
-func newKVBMMetrics(f *fleet.Fleet) *kvbmMetrics {
-	m := &kvbmMetrics{fleet: f, last: map[rankOf][]int64{}, rates: map[string]*prometheus.Desc{}}
+func newKVBMMetrics(of engines) *kvbmMetrics {
+	m := &kvbmMetrics{engines: of, last: map[rankOf][]int64{}, rates: map[string]*prometheus.Desc{}}
 	counter := func(name, help string, of func(s *mock.CacheStats) int64) {
 		m.counters = append(m.counters, kvbmCounter{desc: prometheus.NewDesc("kvbm_"+name, help, nil, nil), of: of})
 	}
@@ -138,14 +137,14 @@ func (m *kvbmMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := map[rankOf]*mock.CacheStats{}
-	for _, w := range m.fleet.Snapshot() {
-		e, ok := engine.As[*mock.Engine](w.Engine())
+	for id, of := range m.engines {
+		e, ok := engine.As[*mock.Engine](of)
 		if !ok {
 			continue
 		}
 		for rank, s := range e.CacheStats() {
 			if len(s.Ways) > 0 {
-				now[rankOf{w.ID(), rank}] = &s
+				now[rankOf{id, rank}] = &s
 			}
 		}
 	}

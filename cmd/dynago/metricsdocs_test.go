@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/dynago/dynago/internal/config"
+	"github.com/dynago/dynago/internal/scrape"
 	"github.com/dynago/dynago/kvcache/memory"
 	"github.com/dynago/dynago/kvstore"
 	"github.com/dynago/dynago/kvstore/admin"
@@ -155,7 +156,11 @@ func registries(t *testing.T) map[string]*prometheus.Registry {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string]*prometheus.Registry{"serve": front.Metrics(), "router": service.Metrics(), "kvstore": side.Metrics()}
+	worker, err := scrape.Registry((&workers{}).collectors(&quiet.telemetry)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]*prometheus.Registry{"serve": front.Metrics(), "router": service.Metrics(), "kvstore": side.Metrics(), "worker": worker}
 }
 
 // described is what a registry says of a metric before there is a value of it.

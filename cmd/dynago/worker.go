@@ -28,34 +28,36 @@ type workerCommand struct {
 	File    fileSettings          `embed:"" group:"Files"`
 	Engine  workerEngineSettings  `embed:"" group:"Engine"`
 	Mock    engineSettings        `embed:"" group:"Mock engine"`
+	Tiny    tinySettings          `embed:"" group:"Tiny engine"`
 	Listen  listenSettings        `embed:"" group:"Worker"`
 	Observe observabilitySettings `embed:"" group:"Logs and metrics"`
 }
 
 type workerEngineSettings struct {
-	Engine string `name:"engine" env:"DYN_ENGINE" secret:"api_key,headers" placeholder:"KIND=URL[,KEY=VALUE...]" help:"Server beside which this worker stands: vllm, sglang, trtllm, llamacpp, ollama, openai, or auto to find out which, as in vllm=http://127.0.0.1:8000; or mock for an engine without a model, and echo for one that gives tensors back."`
-	Path   string `name:"model-path" env:"DYN_MODEL_PATH" placeholder:"PATH" help:"Folder of the model's files, which frontends get from here; otherwise where the server says that it has them, and for the mock engine those of the demo model."`
-	Name   string `name:"model-name" aliases:"served-model-name" env:"DYN_MODEL_NAME" placeholder:"NAME" help:"Name of the model of mock and echo; otherwise that of the demo or of the folder, and echo."`
+	Engine string `name:"engine" env:"DYN_ENGINE" secret:"api_key,headers" placeholder:"KIND=URL[,KEY=VALUE...]" help:"Server beside which this worker stands: vllm, sglang, trtllm, llamacpp, ollama, openai, or auto to find out which, as in vllm=http://127.0.0.1:8000; or tiny for the model in this program, mock for an engine without one, and echo for one that gives tensors back."`
+	Path   string `name:"model-path" env:"DYN_MODEL_PATH" placeholder:"PATH" help:"Folder of the model's files, which frontends get from here; otherwise where the server says that it has them, and for mock and tiny those in this program. Tiny computes what lies there: a folder of safetensors, or a GGUF file with its tokenizer beside it."`
+	Name   string `name:"model-name" aliases:"served-model-name" env:"DYN_MODEL_NAME" placeholder:"NAME" help:"Name of the model of mock, tiny and echo; otherwise that of the files, and echo."`
 	Script string `name:"mock-script" env:"DYN_MOCK_SCRIPT" placeholder:"FILE" help:"Let the mock engine answer what this YAML file says."`
 	Seed   uint64 `name:"mock-seed" env:"DYN_MOCK_SEED" default:"0" placeholder:"N" help:"What the mock engine's answers are made from; workers of one model share it."`
 }
 
 // listenSettings say how workers are reached.
 type listenSettings struct {
-	Address      string        `name:"listen" env:"DYN_WORKER_LISTEN" default:"127.0.0.1:50061" placeholder:"HOST:PORT" help:"Listen on this address, with several workers on the ports after it as well; port 0 takes a free one."`
-	Insecure     bool          `name:"insecure" env:"DYN_WORKER_INSECURE" negatable:"" help:"Listen on a network without TLS and keys: whoever reaches the port may use the worker."`
-	APIKeysFile  *string       `name:"api-keys-file" env:"DYN_API_KEYS_FILE" placeholder:"FILE" help:"Want one of these keys of frontends; lines of \"key [tenant]\". The file is read again when it changes."`
-	Cert         string        `name:"tcp-tls-cert-path" env:"DYN_TCP_TLS_CERT_PATH" placeholder:"FILE" help:"Certificate in PEM: serve with TLS."`
-	Key          string        `name:"tcp-tls-key-path" env:"DYN_TCP_TLS_KEY_PATH" placeholder:"FILE" help:"Its key."`
-	CA           string        `name:"tcp-tls-ca-cert-path" env:"DYN_TCP_TLS_CA_CERT_PATH" placeholder:"FILE" help:"Want certificates of frontends that are signed with these."`
-	Requests     int           `name:"engine-request-limit" env:"DYN_ENGINE_REQUEST_LIMIT" default:"0" range:"0.." placeholder:"N" help:"Requests that run at once; 0 is as many as come."`
-	Queue        int           `name:"dynamo-request-queue-limit" env:"DYN_DYNAMO_REQUEST_QUEUE_LIMIT" default:"16" range:"0.." placeholder:"N" help:"Requests that wait beyond those; further ones are refused."`
-	Grace        time.Duration `name:"graceful-shutdown-grace-period-secs" env:"DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS" default:"5s" unit:"s" placeholder:"TIME" help:"How long newcomers are served after SIGTERM, until frontends have heard of it."`
-	DrainTimeout time.Duration `name:"drain-timeout" env:"DYN_DRAIN_TIMEOUT" default:"30s" unit:"s" placeholder:"TIME" help:"How long running requests may take to finish after SIGTERM; then they go on elsewhere."`
-	Reflection   bool          `name:"grpc-reflection" env:"DYN_GRPC_REFLECTION" default:"true" negatable:"" help:"Tell whoever asks what the service looks like."`
-	Window       int32         `name:"grpc-initial-stream-window-size" env:"DYN_GRPC_INITIAL_STREAM_WINDOW_SIZE" default:"0" range:"0..2147483647" placeholder:"BYTES" help:"Flow-control window of a stream to begin with; 0 is the library's."`
-	ConnWindow   int32         `name:"grpc-initial-connection-window-size" env:"DYN_GRPC_INITIAL_CONNECTION_WINDOW_SIZE" default:"0" range:"0..2147483647" placeholder:"BYTES" help:"The same of a connection."`
-	Pod          string        `name:"pod-name" env:"POD_NAME" placeholder:"NAME" help:"Name of the pod, by which all frontends then know the worker."`
+	Address      string         `name:"listen" env:"DYN_WORKER_LISTEN" default:"127.0.0.1:50061" placeholder:"HOST:PORT" help:"Listen on this address, with several workers on the ports after it as well; port 0 takes a free one."`
+	Insecure     bool           `name:"insecure" env:"DYN_WORKER_INSECURE" negatable:"" help:"Listen on a network without TLS and keys: whoever reaches the port may use the worker."`
+	APIKeysFile  *string        `name:"api-keys-file" env:"DYN_API_KEYS_FILE" placeholder:"FILE" help:"Want one of these keys of frontends; lines of \"key [tenant]\". The file is read again when it changes."`
+	Cert         string         `name:"tcp-tls-cert-path" env:"DYN_TCP_TLS_CERT_PATH" placeholder:"FILE" help:"Certificate in PEM: serve with TLS."`
+	Key          string         `name:"tcp-tls-key-path" env:"DYN_TCP_TLS_KEY_PATH" placeholder:"FILE" help:"Its key."`
+	CA           string         `name:"tcp-tls-ca-cert-path" env:"DYN_TCP_TLS_CA_CERT_PATH" placeholder:"FILE" help:"Want certificates of frontends that are signed with these."`
+	Requests     int            `name:"engine-request-limit" env:"DYN_ENGINE_REQUEST_LIMIT" default:"0" range:"0.." placeholder:"N" help:"Requests that run at once; 0 is as many as come."`
+	Queue        int            `name:"dynamo-request-queue-limit" env:"DYN_DYNAMO_REQUEST_QUEUE_LIMIT" default:"16" range:"0.." placeholder:"N" help:"Requests that wait beyond those; further ones are refused."`
+	Grace        time.Duration  `name:"graceful-shutdown-grace-period-secs" env:"DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS" default:"5s" unit:"s" placeholder:"TIME" help:"How long newcomers are served after SIGTERM, until frontends have heard of it."`
+	DrainTimeout time.Duration  `name:"drain-timeout" env:"DYN_DRAIN_TIMEOUT" default:"30s" unit:"s" placeholder:"TIME" help:"How long running requests may take to finish after SIGTERM; then they go on elsewhere."`
+	Reflection   bool           `name:"grpc-reflection" env:"DYN_GRPC_REFLECTION" default:"true" negatable:"" help:"Tell whoever asks what the service looks like."`
+	Window       int32          `name:"grpc-initial-stream-window-size" env:"DYN_GRPC_INITIAL_STREAM_WINDOW_SIZE" default:"0" range:"0..2147483647" placeholder:"BYTES" help:"Flow-control window of a stream to begin with; 0 is the library's."`
+	ConnWindow   int32          `name:"grpc-initial-connection-window-size" env:"DYN_GRPC_INITIAL_CONNECTION_WINDOW_SIZE" default:"0" range:"0..2147483647" placeholder:"BYTES" help:"The same of a connection."`
+	System       systemSettings `embed:""`
+	Pod          string         `name:"pod-name" env:"POD_NAME" placeholder:"NAME" help:"Name of the pod, by which all frontends then know the worker."`
 }
 
 // Run serves until it is told to stop.
@@ -73,7 +75,7 @@ func (c *workerCommand) Run(to outlet, parsed *config.Parsed) error {
 	}
 	log := logs.target("worker")
 	if c.Engine.Engine == "" {
-		return errors.New("--engine: want the server beside which this worker stands, as in --engine vllm=http://127.0.0.1:8000; or mock or echo, which need none")
+		return errors.New("--engine: want the server beside which this worker stands, as in --engine vllm=http://127.0.0.1:8000; or tiny, mock or echo, which need none")
 	}
 	engines, err := c.engines(log)
 	if err != nil {
@@ -92,6 +94,10 @@ func (c *workerCommand) engines(log *slog.Logger) ([]behind, error) {
 		model := modelSettings{Path: c.Engine.Path, Name: c.Engine.Name, ToolParser: "auto", ReasoningParser: "auto", Tokenizer: "default"}
 		return mocks(model, workerSettings{Count: 1, engineSettings: c.Mock, Script: c.Engine.Script, Seed: c.Engine.Seed}, log)
 	}
+	if c.Engine.Engine == "tiny" {
+		model := modelSettings{Path: c.Engine.Path, Name: c.Engine.Name, ToolParser: "auto", ReasoningParser: "auto", Tokenizer: "default"}
+		return c.Tiny.worker(model, &c.Mock, log)
+	}
 	spec, err := attach.Parse(c.Engine.Engine)
 	if err != nil {
 		return nil, fmt.Errorf("--engine: %w", err)
@@ -106,7 +112,7 @@ func (c *workerCommand) engines(log *slog.Logger) ([]behind, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--engine: %w", err)
 	}
-	return []behind{{e, spec.String()}}, nil
+	return []behind{{engine: e, name: spec.String()}}, nil
 }
 
 // mocks makes mock engines of one model.
@@ -142,7 +148,7 @@ func mocks(m modelSettings, s workerSettings, log *slog.Logger) ([]behind, error
 			closeAll(list)
 			return nil, err
 		}
-		list = append(list, behind{e, "a mock engine of " + files.name})
+		list = append(list, behind{engine: e, name: "a mock engine of " + files.name})
 	}
 	return list, nil
 }
@@ -157,8 +163,9 @@ func closeAll(list []behind) {
 
 // behind is an engine that is to be served, and what it is to people.
 type behind struct {
-	engine engine.Engine
-	name   string
+	engine  engine.Engine
+	name    string
+	reached func(address string) // is told where others reach it, or nil
 }
 
 // serve serves engines, each on a port of its own, until the process is told to stop.
@@ -179,14 +186,27 @@ func (s *listenSettings) serve(to outlet, logs *logSet, log *slog.Logger, engine
 			return err
 		}
 		server := remote.NewServer(w.config(b.engine, logs.engineSpans(l.Addr().String()), log.With("worker", l.Addr().String())))
-		w.servers = append(w.servers, server)
+		w.servers, w.engines = append(w.servers, server), append(w.engines, engineAt{fleet.ID(cmp.Or(s.Pod, w.address(l))), b.engine})
+		if b.reached != nil {
+			b.reached(l.Addr().String())
+		}
 		go func() { failed <- server.Serve(l) }()
 		fmt.Fprintf(to.out, "dynago %s works for %s on %s\n", versionName(), b.name, w.address(l))
 		fmt.Fprintf(to.out, "  serve    dynago serve --engine %s\n", w.address(l))
 	}
+	page, err := s.System.open(w.collectors(&logs.telemetry), w.ready, log)
+	if err != nil {
+		return err
+	}
+	defer page.close()
+	if page != nil {
+		fmt.Fprintf(to.out, "  metrics  %s/metrics\n", baseURL(page.listener))
+	}
 	for {
 		select {
 		case err := <-failed:
+			return err
+		case err := <-page.failure():
 			return err
 		case sig := <-signals:
 			if sig == syscall.SIGHUP {
@@ -217,6 +237,14 @@ type workers struct {
 	keys     *frontend.Keys // or nil
 	identity *identity      // or nil
 	servers  []*remote.Server
+	engines  []engineAt
+}
+
+// engineAt is an engine, by the id that frontends know it by which dial the address that
+// was printed.
+type engineAt struct {
+	id     uint64
+	engine engine.Engine
 }
 
 // open reads keys and certificates, and refuses to listen where anybody could come.

@@ -22,6 +22,11 @@ type CacheStats struct {
 	Recomputed int64
 	// Pulled counts blocks that came from engines that compute prompts for others.
 	Pulled int64
+	// RetentionExpired counts how often priorities and pins of blocks came to the end of
+	// their time, and SessionBlocks how many are tagged with sessions now, by the states of
+	// these. Tiers that are shared are left out.
+	RetentionExpired int64
+	SessionBlocks    [kvcache.SessionClosing + 1]int
 	// Pins counts requests for pins by what became of them.
 	PinsGranted, PinsPartial, PinsDenied int64
 
@@ -47,6 +52,8 @@ type TierStats struct {
 	// Pinned is how many blocks are pinned, and PinnedSeconds that number over time.
 	Pinned        int64
 	PinnedSeconds float64
+	// SoftPins and HardPins are how many are pinned now, by the hardest of their pins.
+	SoftPins, HardPins int
 }
 
 // CacheStats returns the present counts. Tiers that are shared are told by each core
@@ -62,6 +69,7 @@ func (c *Core) CacheStats() CacheStats {
 		t.Blocks, t.Used, t.Stored = n.Total, n.Used(), n.Primary+n.Inactive
 		t.Writing, t.Idle = n.Mutable, n.Inactive
 		t.Evictions = p.Evictions()
+		t.SoftPins, t.HardPins = p.PinnedBlocks()
 	}
 	s.AskedTokens = c.queries
 	if c.below != nil {
@@ -73,6 +81,12 @@ func (c *Core) CacheStats() CacheStats {
 		s.Loads, s.Prefetch, s.Ways = c.below.registry.LoadStats(), c.below.registry.PrefetchStats(), c.below.registry.Ways()
 		if real, ok := c.below.carrier.(*carry.Carrier); ok {
 			s.Carried = real.Counts()
+		}
+	}
+	for k := range s.Tiers {
+		if p := c.poolOf(kv.Tier(k)); p != nil && !s.Tiers[k].Shared {
+			s.RetentionExpired += p.Expired()
+			p.EachSession(func(_ kvcache.SessionID, state kvcache.SessionState, blocks int) { s.SessionBlocks[state] += blocks })
 		}
 	}
 	return s

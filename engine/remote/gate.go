@@ -14,6 +14,8 @@ type gate struct {
 
 	mu      sync.Mutex
 	running int
+	entered uint64 // that ran, or run
+	refused uint64
 	waiting []chan struct{} // closed for whom there is room
 	idle    chan struct{}   // closed when nothing runs any more; nil: nobody waits for that
 }
@@ -26,10 +28,12 @@ func (g *gate) enter(ctx context.Context) (leave func(), err error) {
 	g.mu.Lock()
 	if g.limit <= 0 || g.running < g.limit && len(g.waiting) == 0 {
 		g.running++
+		g.entered++
 		g.mu.Unlock()
 		return g.leave, nil
 	}
 	if len(g.waiting) >= g.queue {
+		g.refused++
 		g.mu.Unlock()
 		return nil, engine.Errorf(engine.WorkerOverloaded, "the worker runs %d requests, and %d wait: it takes no more", g.limit, g.queue)
 	}
@@ -60,12 +64,20 @@ func (g *gate) leave() {
 	if len(g.waiting) > 0 { // the place goes on to the next
 		close(g.waiting[0])
 		g.waiting = g.waiting[1:]
+		g.entered++
 		return
 	}
 	if g.running--; g.running == 0 && g.idle != nil {
 		close(g.idle)
 		g.idle = nil
 	}
+}
+
+// counts tells how many run and wait, and what has become of those that came.
+func (g *gate) counts() Counts {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return Counts{Running: g.running, Waiting: len(g.waiting), Begun: g.entered, Refused: g.refused}
 }
 
 // empty waits until nothing runs or waits.

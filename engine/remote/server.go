@@ -134,6 +134,19 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
+// Counts tell of requests: how many run and wait for room, and how many have begun since
+// the start, or were refused because there was no room.
+type Counts struct {
+	Running, Waiting int
+	Begun, Refused   uint64
+}
+
+// Counts returns the present ones.
+func (s *Server) Counts() Counts { return s.gate.counts() }
+
+// Ready says whether the worker takes requests.
+func (s *Server) Ready() bool { return s.board.status().State == engine.Ready }
+
 // Drain tells frontends that the worker leaves. For as long as grace newcomers are
 // still served, since not all may have heard of it; then they are refused, and what
 // runs may end by itself until ctx is done. What is left then is ended with
