@@ -15,67 +15,84 @@ func (s *schemas) checkApart(at *pending, choice *value) error {
 		return nil
 	}
 	s.compared[v] = true
-	kinds := make([][]branch, len(choice.items))
+	kinds := make([][]alternative, len(choice.items))
 	for i, part := range choice.items {
 		var bs []branch
 		if err := s.expand([]pending{{part, at}}, nil, &bs); err != nil {
 			return err
 		}
-		for _, b := range bs {
-			kinds[i] = append(kinds[i], append(b, v))
+		var err error
+		if kinds[i], err = s.alternatives(bs, v); err != nil {
+			return err
 		}
 	}
 	for i := range kinds {
 		for j := range i {
-			for _, a := range kinds[i] {
-				for _, b := range kinds[j] {
-					apart, err := s.apart(a, b)
-					if err != nil {
-						return err
-					}
-					if !apart {
-						return fault(choice, "a value may keep alternatives %d and %d at once, and one that keeps exactly one cannot be told while it is written: anyOf can be used, or a required member whose const differs", j, i)
-					}
-				}
+			apart, err := s.allApart(kinds[i], kinds[j])
+			if err != nil {
+				return err
+			}
+			if !apart {
+				return fault(choice, "a value may keep alternatives %d and %d at once, and one that keeps exactly one cannot be told while it is written: anyOf can be used, or a required member whose const differs", j, i)
 			}
 		}
 	}
 	return nil
 }
 
-// apart says that no value which is written for one of two branches keeps the
-// other.
-func (s *schemas) apart(a, b branch) (bool, error) {
-	av, aListed, err := s.values(a)
-	if err != nil {
-		return false, err
-	}
-	bv, bListed, err := s.values(b)
-	if err != nil {
-		return false, err
-	}
-	if aListed && bListed {
-		return !slices.ContainsFunc(av, func(v string) bool { return slices.Contains(bv, v) }), nil
-	}
-	if a.shapes()&b.shapes() == 0 {
-		return true, nil
-	}
-	if a.shapes()&b.shapes() != objectType {
-		return false, nil
-	}
-	return s.apartByMember(a, b)
+// alternative is a branch with the values that it lists, if it lists some, equal ones
+// as equal texts.
+type alternative struct {
+	branch
+	lists  bool
+	values []string
 }
 
-// values returns the values that a branch lists, equal ones as equal texts.
-func (s *schemas) values(b branch) (written []string, listed bool, err error) {
-	if b.find("const", "enum") == nil {
-		return nil, false, nil
+// alternatives looks at branches with what else holds for them all.
+func (s *schemas) alternatives(bs []branch, beside ...*value) ([]alternative, error) {
+	list := make([]alternative, len(bs))
+	for i, b := range bs {
+		list[i].branch = append(b, beside...)
+		if b.find("const", "enum") == nil {
+			continue
+		}
+		list[i].lists = true
+		values, err := s.listed(list[i].branch)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range values {
+			list[i].values = append(list[i].values, v.canonical())
+		}
 	}
-	list, err := s.listed(b)
-	for _, v := range list {
-		written = append(written, v.canonical())
+	return list, nil
+}
+
+func (s *schemas) allApart(as, bs []alternative) (bool, error) {
+	for _, a := range as {
+		for _, b := range bs {
+			apart := a.apart(b)
+			if !apart && a.shapes()&b.shapes() == objectType {
+				var err error
+				if apart, err = s.apartByMember(a.branch, b.branch); err != nil {
+					return false, err
+				}
+			}
+			if !apart {
+				return false, nil
+			}
+		}
 	}
-	return written, true, err
+	return true, nil
+}
+
+// apart says that two alternatives have no value in common, as far as their values or
+// types tell.
+func (a alternative) apart(b alternative) bool {
+	if a.lists && b.lists {
+		return !slices.ContainsFunc(a.values, func(v string) bool { return slices.Contains(b.values, v) })
+	}
+	return a.shapes()&b.shapes() == 0
 }
 
 // shapes returns the types of the values that are written for a branch.
@@ -142,7 +159,7 @@ func (b branch) exceeds(forbids branch) bool {
 
 // membersApart says whether a member has no value that both branches let it have.
 func (s *schemas) membersApart(a, b branch, name string) (bool, error) {
-	var all [2][]branch
+	var sides [2][]alternative
 	for i, side := range []branch{a, b} {
 		var todo []pending
 		for _, props := range side.all("properties") {
@@ -150,24 +167,18 @@ func (s *schemas) membersApart(a, b branch, name string) (bool, error) {
 				todo = append(todo, pending{schema: at})
 			}
 		}
-		if err := s.expand(todo, nil, &all[i]); err != nil {
+		var bs []branch
+		if err := s.expand(todo, nil, &bs); err != nil {
+			return false, err
+		}
+		var err error
+		if sides[i], err = s.alternatives(bs); err != nil {
 			return false, err
 		}
 	}
-	for _, x := range all[0] {
-		for _, y := range all[1] {
-			xs, xListed, err := s.values(x)
-			if err != nil {
-				return false, err
-			}
-			ys, yListed, err := s.values(y)
-			if err != nil {
-				return false, err
-			}
-			if xListed && yListed && !slices.ContainsFunc(xs, func(v string) bool { return slices.Contains(ys, v) }) {
-				continue
-			}
-			if x.types()&y.types() != 0 && x.shapes()&y.shapes() != 0 {
+	for _, x := range sides[0] {
+		for _, y := range sides[1] {
+			if !x.apart(y) {
 				return false, nil
 			}
 		}

@@ -89,8 +89,8 @@ func (s *schemas) expand(todo []pending, b branch, out *[]branch) error {
 		next := &todo[0]
 		v := next.schema
 		todo = todo[1:]
-		if s.steps++; s.steps > maxSteps {
-			return fault(v, "the schema takes more than %d looks at a part to write out its alternatives", maxSteps)
+		if err := s.spend(1, v); err != nil {
+			return err
 		}
 		for from := next.from; from != nil; from = from.from {
 			if from.schema == v {

@@ -35,11 +35,18 @@ var pages = map[string]struct {
 	"nothing in many ways": {schemaFormat(`{"allOf":[` + strings.Repeat(`{"anyOf":[{"minimum":1},{"minimum":2},{"minimum":3}]},`, 20) + `false]}`), "looks at a part"},
 	"choices in choices": {schemaFormat(func() string {
 		source := `{"type":"string"}`
-		for i := range 50 {
+		for i := range 15 {
 			source = fmt.Sprintf(`{"oneOf":[{"const":%d},%s]}`, i, source)
 		}
 		return source
 	}()), ""},
+	"more choices in choices": {schemaFormat(func() string {
+		source := `{"type":"string"}`
+		for i := range 60 {
+			source = fmt.Sprintf(`{"oneOf":[{"const":%d},%s]}`, i, source)
+		}
+		return source
+	}()), "looks at a part"},
 	"a tree of choices": {schemaFormat(`{"oneOf":[{"type":"object","properties":{"k":{"const":"n"},"l":{"$ref":"#"},"r":{"$ref":"#"}},"required":["k","l","r"]},{"type":"object","properties":{"k":{"const":"l"},"l":{"$ref":"#"}},"required":["k","l"]},{"type":"null"}]}`), ""},
 	"slow patterns":     {schemaFormat(`{"type":"object","properties":{"` + strings.Repeat("a", 60) + `":{}},"patternProperties":{"^(a+)+$":{},"^(a|aa)*b":{}},"additionalProperties":false}`), ""},
 	"counts of members": {schemaFormat(`{"type":"object","properties":{` + strings.Repeat(`"a":{},`, 3) + `"b":{}},"additionalProperties":{},"maxProperties":10000000}`), ""},

@@ -23,7 +23,7 @@ type schemas struct {
 	compared map[*value]bool // see checkApart
 	forms    map[*value]*guided.Form
 	patterns map[string]*arena
-	steps    int // of expand
+	steps    int
 }
 
 // Limits of a schema beside those of guided.Compile.
@@ -31,6 +31,8 @@ const (
 	maxGoals  = 1 << 13 // combinations of parts that a value is held to
 	maxBranch = 1 << 9  // alternatives of one value
 	maxSteps  = 1 << 17 // looks at a part
+
+	stepsPerCheck = 32 // of a listed value
 )
 
 // newSchemas reads a schema.
@@ -61,6 +63,14 @@ func schema(source json.RawMessage, r *rules) (*expr, error) {
 // fault is an error at a place in the schema.
 func fault(at *value, format string, args ...any) error {
 	return fmt.Errorf("%s: %s", cmp.Or(at.path, "/"), fmt.Sprintf(format, args...))
+}
+
+// spend counts steps.
+func (s *schemas) spend(n int, at *value) error {
+	if s.steps += n; s.steps > maxSteps {
+		return fault(at, "to write out the alternatives of the schema takes more than %d looks at a part", maxSteps)
+	}
+	return nil
 }
 
 // goal is a value that all of these schemas hold for. Each combination is a rule,
@@ -183,6 +193,9 @@ func (s *schemas) listed(b branch) ([]*value, error) {
 		}
 		if plain || len(list) == 0 {
 			continue
+		}
+		if err := s.spend(stepsPerCheck*len(list), part); err != nil {
+			return nil, err
 		}
 		form, err := s.form(part)
 		if err != nil {
