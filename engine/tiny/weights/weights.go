@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,7 +69,7 @@ func Load(path string, limit int64) (*llama.Model, error) {
 
 // ReadGGUF reads a model from a GGUF file that need not lie on a disk.
 func ReadGGUF(from io.ReaderAt, size int64) (*llama.Model, error) {
-	return loadGGUF(from, size, size*4)
+	return loadGGUF(from, size, math.MaxInt64)
 }
 
 // modelFile returns the GGUF file that a path stands for, or else the folder with
