@@ -22,7 +22,7 @@ type loggingSettings struct {
 	SpanEvents bool   `name:"logging-span-events" env:"DYN_LOGGING_SPAN_EVENTS" negatable:"" help:"Log spans when they have ended: SPAN_FIRST_ENTRY and SPAN_CLOSED."`
 	LogConfig  string `name:"logging-config-path" env:"DYN_LOGGING_CONFIG_PATH" placeholder:"FILE" help:"TOML with log_level, and target = level in log_filters; read after /opt/dynamo/etc/logging.toml, and before --log-level."`
 	LocalTime  bool   `name:"log-use-local-tz" env:"DYN_LOG_USE_LOCAL_TZ" negatable:"" help:"Times of log lines are local, with their offset, instead of UTC."`
-	NoANSI     bool   `name:"disable-ansi-logging" env:"DYN_SDK_DISABLE_ANSI_LOGGING" negatable:"" help:"No effect: log lines have no colours."`
+	NoANSI     bool   `name:"disable-ansi-logging" env:"DYN_SDK_DISABLE_ANSI_LOGGING" negatable:"" help:"Write log lines without colours, which they have on a terminal."`
 }
 
 // logConfig is read by all programs of a machine.
@@ -70,7 +70,7 @@ func newLogs(s observabilitySettings, out io.Writer) (*logSet, error) {
 	if l.filter, err = s.filter(); err != nil {
 		return nil, err
 	}
-	l.config.LocalTime = s.LocalTime
+	l.config.LocalTime, l.config.Colour = s.LocalTime, !s.NoANSI && logs.Terminal(out)
 	switch format := strings.ToLower(strings.TrimSpace(s.LogFormat)); format {
 	case "":
 		l.config.JSONL = s.JSONL

@@ -27,6 +27,7 @@ import (
 type Config struct {
 	JSONL     bool
 	LocalTime bool
+	Colour    bool // of levels, in lines for people
 }
 
 // NewHandler returns a handler of one part of the program. Handlers of one writer must
@@ -34,6 +35,9 @@ type Config struct {
 func (c Config) NewHandler(out io.Writer, mu *sync.Mutex, target string, level slog.Level) slog.Handler {
 	if c.JSONL {
 		return &lines{config: c, out: out, mu: mu, target: target, level: level}
+	}
+	if c.Colour {
+		out = painter{out}
 	}
 	h := slog.NewTextHandler(out, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		switch {
