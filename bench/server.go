@@ -45,7 +45,7 @@ func (b *bench) exec(flags ...string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"serve", "--http-port", port, "--admin-port", adminPort}, flags...)
+	args := append([]string{"serve", "--demo", "mock", "--http-port", port, "--admin-port", adminPort}, flags...)
 	command := exec.Command(b.programs.dynago, args...)
 	command.Env = append(os.Environ(), "DYN_FRONTEND_FD_LIMIT_TARGET=1048576")
 	p, err := start(command)

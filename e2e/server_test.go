@@ -42,10 +42,11 @@ func setting(t testing.TB, name string) string {
 	return value
 }
 
-// environment is that of this process without our own settings, and with more.
+// environment is that of this process without our own settings, with engines that do as
+// a script says, and with more.
 func environment(more ...string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "DYN_") })
-	return append(env, more...)
+	return append(append(env, "DYN_DEMO=mock"), more...)
 }
 
 // server is a running binary.

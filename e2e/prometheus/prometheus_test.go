@@ -28,7 +28,7 @@ import (
 // serve starts the binary on a free port and returns its address.
 func serve(t *testing.T) string {
 	t.Helper()
-	cmd := exec.Command("../../bin/dynago", "serve", "--http-port", "0", "--workers", "2", "--g2-blocks", "100",
+	cmd := exec.Command("../../bin/dynago", "serve", "--demo", "mock", "--http-port", "0", "--workers", "2", "--g2-blocks", "100",
 		"--num-gpu-blocks-override", "60", "--speedup-ratio", "0", "--log-level", "off")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
