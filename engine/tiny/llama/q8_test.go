@@ -139,7 +139,7 @@ func FuzzQ8(f *testing.F) {
 		}
 		wide := newMatrix(NewTensor("", tensor.Shape, tensor.Numbers()))
 		narrow := newMatrix(tensor)
-		input := make([]float32, widenRows*tensor.Shape[1])
+		input := make([]float32, max(5, widenRows)*tensor.Shape[1])
 		for i := range input {
 			input[i] = x / float32(i+1)
 		}
