@@ -15,6 +15,7 @@ var forms = map[chat.FormatKind]engine.Feature{
 	chat.FormatJSONSchema:    engine.FeatureGuidedJSON,
 	chat.FormatRegex:         engine.FeatureGuidedRegex,
 	chat.FormatChoice:        engine.FeatureGuidedChoice,
+	chat.FormatGrammar:       engine.FeatureGuidedGrammar,
 	chat.FormatStructuralTag: engine.FeatureStructuralTag,
 }
 

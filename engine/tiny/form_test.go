@@ -184,7 +184,7 @@ func TestFormsRefused(t *testing.T) {
 		kind   engine.ErrorKind
 		says   string
 	}{
-		{guiding(t), chat.OutputFormat{Kind: chat.FormatGrammar, Pattern: "root ::= x"}, engine.Unsupported, "grammar"},
+		{guiding(t), chat.OutputFormat{Kind: chat.FormatGrammar, Pattern: "root ::= x"}, engine.InvalidArgument, "there is no rule x"},
 		{guiding(t), chat.OutputFormat{Kind: chat.FormatRegex, Pattern: "a("}, engine.InvalidArgument, "a("},
 		{open(t, small()), chat.OutputFormat{Kind: chat.FormatJSONObject}, engine.Unsupported, "json_object"},
 	} {

@@ -114,6 +114,8 @@ func express(v *Vocabulary, f *chat.OutputFormat, r *rules) (*expr, error) {
 		return choice(f.Choices)
 	case chat.FormatJSONSchema:
 		return schema(f.Schema, r)
+	case chat.FormatGrammar:
+		return grammar(f.Pattern, r)
 	case chat.FormatStructuralTag:
 		return structuralTag(v, f.Schema, r)
 	}
