@@ -18,7 +18,7 @@ type Span struct {
 	Generator Generator
 	// Tokens stand at the positions from Start on. Blocks are the request's, from its
 	// first one to that of the last of these tokens. What several spans have in
-	// common, one of them computes, and the others may read it in the same pass.
+	// common, the first of them computes, and those after it may read in the same pass.
 	Tokens []uint32
 	Start  int
 	Blocks []kvcache.Ref

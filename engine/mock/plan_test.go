@@ -55,15 +55,13 @@ func follows(tokens []uint32) uint32 {
 	return h % 1000
 }
 
-// compute does what the spans say, all of them together, and wants to find before each
+// compute does what the spans say, one after the other, and wants to find before each
 // of them what its request has before it.
 func (m *memory) compute(spans []mock.Span) error {
 	for _, s := range spans {
 		for i, t := range s.Tokens {
 			*m.at(s.Blocks, s.Start+i) = t
 		}
-	}
-	for _, s := range spans {
 		a := s.Generator.(*teller)
 		end := s.Start + len(s.Tokens)
 		if len(s.Blocks) != (end+m.size-1)/m.size {
