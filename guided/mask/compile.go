@@ -79,19 +79,13 @@ func (c *Compiler) forget() {
 		known := at.Value.(*compiled)
 		n++
 		if known.grammar != nil {
-			states += known.grammar.states()
+			states += int(known.grammar.size.Load())
 		}
 		if n > mostGrammars || n > 1 && states > mostStates {
 			delete(c.byKey, c.order.Remove(at).(*compiled).key)
 		}
 		at = next
 	}
-}
-
-func (g *Grammar) states() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.arena.nodes
 }
 
 func compile(v *Vocabulary, f *chat.OutputFormat) (*Grammar, error) {

@@ -18,6 +18,7 @@ import (
 	"iter"
 	"math/bits"
 	"sync"
+	"sync/atomic"
 )
 
 // ErrStuck says that the text may not end and no token may come: the vocabulary
@@ -27,9 +28,10 @@ var ErrStuck = errors.New("no token of the vocabulary may come next in the form 
 // Grammar is a compiled form for one vocabulary. It is safe for concurrent use.
 type Grammar struct {
 	vocabulary *Vocabulary
-	mu         sync.Mutex // held for the arena
-	arena      *arena
 	root       *expr
+	size       atomic.Int64 // nodes of the arena, as of late
+	mu         sync.Mutex   // held for the arena
+	arena      *arena
 }
 
 // newGrammar returns the grammar of an expression.
@@ -38,7 +40,9 @@ func newGrammar(v *Vocabulary, r rules, root *expr) (*Grammar, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Grammar{vocabulary: v, arena: a, root: root}, nil
+	g := &Grammar{vocabulary: v, arena: a, root: root}
+	g.size.Store(int64(a.nodes))
+	return g, nil
 }
 
 // State is how far one answer has come. It is a value: a copy goes its own way.
@@ -111,7 +115,9 @@ func (s *State) Mask(dst []uint64) error {
 		return err
 	}
 	var p *profile
-	if err := a.within(tokenFor, func() { p = g.profileOf(s.at) }); err != nil {
+	err = a.within(tokenFor, func() { p = g.profileOf(s.at) })
+	g.size.Store(int64(a.nodes))
+	if err != nil {
 		return err
 	}
 	some := len(p.few) > 0 || p.bits != nil

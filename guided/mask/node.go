@@ -34,12 +34,11 @@ const (
 	dead
 )
 
-// key tells apart all nodes but those with a list.
+// key tells apart all nodes but sets and those with a list.
 type key struct {
 	op       op
 	a, b     uint32
 	min, max int32
-	set      byteSet
 }
 
 // arena makes the nodes of one grammar and keeps each once.
@@ -54,6 +53,7 @@ type arena struct {
 	symbols int             // classes and marks
 	built   map[*expr]*node // from expressions
 	byKey   map[key]*node
+	bySet   map[byteSet]*node
 	byList  map[string]*node
 	root    *node
 	void    *node
@@ -109,7 +109,7 @@ func (a *arena) within(steps int, run func()) (err error) {
 }
 
 func (a *arena) clear() {
-	a.built, a.byKey, a.byList = map[*expr]*node{}, map[key]*node{}, map[string]*node{}
+	a.built, a.byKey, a.bySet, a.byList = map[*expr]*node{}, map[key]*node{}, map[byteSet]*node{}, map[string]*node{}
 	a.bodies = make([]*node, len(a.rules))
 	a.nodes, a.least, a.kept, a.masked = 0, 0, 0, nil
 	a.work, a.most = 0, compileFor
@@ -193,7 +193,12 @@ func (a *arena) set(s *byteSet) *node {
 	if *s == (byteSet{}) {
 		return a.void
 	}
-	return a.keyed(key{op: opSet, set: *s}, func() *node { return &node{op: opSet, set: s} })
+	n := a.bySet[*s]
+	if n == nil {
+		n = a.add(&node{op: opSet, set: s})
+		a.bySet[*s] = n
+	}
+	return n
 }
 
 func (a *arena) mark(id int32) *node {
