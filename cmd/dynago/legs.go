@@ -7,14 +7,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/pipeline"
 )
 
-// addMocks lets the mock engines join: those that answer, and those that compute
-// prompts for them.
-func (sys *system) addMocks(s *workerSettings, makeEngine func(string, mock.Args) (*mock.Engine, error)) error {
+// addAll lets the engines of this process join: those that answer, and those that
+// compute prompts for them.
+func (sys *system) addAll(s *workerSettings, newEngine maker) error {
 	args := sys.args
 	switch {
 	case s.Prefills > 0 && args.WorkerType != "aggregated":
@@ -24,9 +24,9 @@ func (sys *system) addMocks(s *workerSettings, makeEngine func(string, mock.Args
 	case args.WorkerType == "prefill":
 		return errors.New(`--extra-engine-args: worker_type is prefill, and then nobody answers: want --num-prefill-workers`)
 	}
-	sys.newEngine = func(name string) (*mock.Engine, error) { return makeEngine(name, args) }
+	sys.newEngine = func(name string) (engine.Engine, error) { return newEngine(name, args) }
 	for i := range s.Count {
-		if err := sys.add(fmt.Sprintf("mock-%d", i)); err != nil {
+		if err := sys.add(fmt.Sprintf("%s-%d", sys.settings.Model.Demo, i)); err != nil {
 			return err
 		}
 	}
@@ -36,8 +36,8 @@ func (sys *system) addMocks(s *workerSettings, makeEngine func(string, mock.Args
 		if args.BootstrapPort != 0 {
 			args.BootstrapPort += i
 		}
-		name := fmt.Sprintf("mock-prefill-%d", i)
-		e, err := makeEngine(name, args)
+		name := fmt.Sprintf("%s-prefill-%d", sys.settings.Model.Demo, i)
+		e, err := newEngine(name, args)
 		if err != nil {
 			return err
 		}
@@ -48,7 +48,7 @@ func (sys *system) addMocks(s *workerSettings, makeEngine func(string, mock.Args
 	return nil
 }
 
-// oneLegged says which settings mean nothing for mock engines without prefill workers
+// oneLegged says which settings mean nothing for engines of this process without prefill workers
 // among them.
 func (s *settings) oneLegged(log *slog.Logger) {
 	if s.Workers.Prefills > 0 {

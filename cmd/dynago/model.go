@@ -17,12 +17,23 @@ import (
 	"github.com/dynago/dynago/engine/attach"
 	"github.com/dynago/dynago/frontend"
 	"github.com/dynago/dynago/internal/demo"
+	tinymodel "github.com/dynago/dynago/internal/tiny"
 	"github.com/dynago/dynago/parser"
 	"github.com/dynago/dynago/prompt"
 )
 
-// builtin is where the files of the demo model are.
-const builtin = "builtin:demo"
+// Where the files of models are that are in this program: of the demo, which has a
+// tokenizer and a template, and of the one that has weights too.
+const (
+	builtin     = "builtin:demo"
+	builtinTiny = "builtin:tiny"
+)
+
+// boxed are their names and files, by where they are.
+var boxed = map[string]struct {
+	name string
+	file func(name string) ([]byte, error)
+}{builtin: {demo.Name, demo.File}, builtinTiny: {tinymodel.Name, tinymodel.File}}
 
 // inside are the models whose files are in this program, for servers that imitate an
 // engine and have nothing but the demo model's name.
@@ -35,15 +46,24 @@ type modelFiles struct {
 	load      func() (*prompt.Model, error)
 }
 
-// newModelFiles finds the files. Nothing is read yet.
+// newModelFiles finds the files; where nothing is said they are those in this program of
+// the engine that is to serve them. Nothing is read yet.
 func newModelFiles(s modelSettings, log *slog.Logger) (*modelFiles, error) {
+	if s.Demo == demoTiny {
+		return filesOr(s, builtinTiny, log)
+	}
+	return filesOr(s, builtin, log)
+}
+
+// filesOr is newModelFiles with another model of this program if nothing is said.
+func filesOr(s modelSettings, in string, log *slog.Logger) (*modelFiles, error) {
 	parsers, err := s.parsers()
 	if err != nil {
 		return nil, err
 	}
-	m := &modelFiles{name: s.Name, uri: builtin}
-	what := "the demo model"
-	load := func(p prompt.Parsers) (*prompt.Model, error) { return prompt.Load(demo.File, p) }
+	m := &modelFiles{name: s.Name, uri: in}
+	what := "the model " + boxed[in].name
+	load := func(p prompt.Parsers) (*prompt.Model, error) { return prompt.Load(boxed[in].file, p) }
 	template, err := s.template()
 	if err != nil {
 		return nil, err
@@ -64,9 +84,9 @@ func newModelFiles(s modelSettings, log *slog.Logger) (*modelFiles, error) {
 		m.name = cmp.Or(m.name, snapshot.Name())
 		load = snapshot.Load
 	case template != "":
-		return nil, errors.New("--chat-template: want a --model-path with it: the demo model has its own")
+		return nil, errors.New("--chat-template: want a --model-path with it: the model in this program has its own")
 	default:
-		m.name = cmp.Or(m.name, demo.Name)
+		m.name = cmp.Or(m.name, boxed[in].name)
 	}
 	if strings.TrimSpace(m.name) == "" {
 		return nil, errors.New("--model-name: want a name that is not blank")

@@ -37,13 +37,14 @@ func (c *routeCommand) Run(to outlet, parsed *config.Parsed) error {
 	if len(c.Attach.Engines) > 0 {
 		return errors.New("--engine: want --server URL of a running \"dynago serve\" here: without it prompts are placed on mock engines")
 	}
-	// Nobody waits for a mock engine's answer here.
-	c.Workers.SpeedupRatio = new(0.0)
+	if c.Model.Demo == demoMock {
+		c.Workers.SpeedupRatio = new(0.0) // nobody waits for a mock engine's answer here
+	}
 	sys, err := newSystem(&c.settings, logs)
 	if err != nil {
 		return err
 	}
-	defer sys.fleet.Close() //nolint:errcheck // the engines' own complaints are logged
+	defer sys.close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := sys.ready(ctx); err != nil {

@@ -81,7 +81,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 		return err
 	}
 	defer sys.Pipeline.Close() //nolint:errcheck // it never fails
-	defer sys.fleet.Close()    //nolint:errcheck // the engines' own complaints are logged
+	defer sys.close()
 	defer sys.policies.close()
 	if err := sys.addEcho(c.Attach.TensorEcho); err != nil {
 		return err
@@ -353,12 +353,16 @@ func (c *serveCommand) announce(out io.Writer, sys *system, listener, admin net.
 		fmt.Fprintf(out, "  admin    %s\n", baseURL(admin))
 	}
 	kserve.announce(out)
+	question := "Which rivers cross Paris?"
+	if sys.tiny != nil && sys.files.uri == builtinTiny {
+		question = "What is 12 plus 7?" // it has not heard of Paris
+	}
 	auth := ""
 	if c.HTTP.APIKeysFile != nil {
 		auth = " -H 'Authorization: Bearer KEY'"
 	}
-	fmt.Fprintf(out, "\ncurl -N %s%s -H 'Content-Type: application/json'%s -d '{\"model\":%s,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"Which rivers cross Paris?\"}]}'\n\n",
-		url, path, auth, strings.ReplaceAll(strconv.Quote(name), "'", `'\''`))
+	fmt.Fprintf(out, "\ncurl -N %s%s -H 'Content-Type: application/json'%s -d '{\"model\":%s,\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}]}'\n\n",
+		url, path, auth, strings.ReplaceAll(strconv.Quote(name), "'", `'\''`), question)
 }
 
 // baseURL returns an address that a client on this machine can use.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/attach"
-	"github.com/dynago/dynago/internal/demo"
 	"github.com/dynago/dynago/prompt"
 )
 
@@ -114,8 +113,8 @@ func (m *served) forCard(card *engine.Card) (*prompt.Model, error) {
 
 // load reads the files of a model.
 func (m *served) load(path string) (*prompt.Model, error) {
-	if path == builtin {
-		return prompt.Load(demo.File, m.parsers)
+	if in, ok := boxed[path]; ok {
+		return prompt.Load(in.file, m.parsers)
 	}
 	at, err := attach.Locate(path)
 	if err != nil {

@@ -12,7 +12,8 @@ type settings struct {
 	HTTP     httpSettings          `embed:"" group:"HTTP"`
 	Model    modelSettings         `embed:"" group:"Model"`
 	Attach   attachSettings        `embed:"" group:"Workers (attached engines)"`
-	Workers  workerSettings        `embed:"" group:"Workers (mock engines)"`
+	Workers  workerSettings        `embed:"" group:"Workers (in this process)"`
+	Lower    tinyStoreSettings     `embed:"" group:"Workers (in this process)"`
 	Router   routerSettings        `embed:"" group:"Router"`
 	Requests requestSettings       `embed:"" group:"Requests"`
 	Stored   responsesSettings     `embed:"" group:"Stored responses"`
@@ -50,9 +51,9 @@ type httpSettings struct {
 }
 
 type modelSettings struct {
-	Demo            string   `name:"demo" env:"DYN_DEMO" default:"mock" choice:"mock" help:"Engine behind the built-in demo model."`
-	Path            string   `name:"model-path" env:"DYN_MODEL_PATH" placeholder:"PATH" help:"Take tokenizer and chat template from a model's folder, its place in a Hugging Face cache, or a file such as tokenizer.json or model.gguf, instead of the demo model."`
-	Name            string   `name:"model-name" aliases:"served-model-name" env:"DYN_MODEL_NAME" placeholder:"NAME" help:"Serve the model under this name; otherwise that of the demo, of the folder, or of the repository in a cache."`
+	Demo            string   `name:"demo" env:"DYN_DEMO" default:"tiny" choice:"tiny,mock" help:"Engine that answers where none is attached: tiny, which computes the small model in this program or that of --model-path, or mock, which imitates an engine and its times and wants no weights."`
+	Path            string   `name:"model-path" env:"DYN_MODEL_PATH" placeholder:"PATH" help:"Take tokenizer and chat template from a model's folder, its place in a Hugging Face cache, or a file such as tokenizer.json or model.gguf, instead of the model in this program; with --demo tiny its weights lie there too, as safetensors or in the .gguf."`
+	Name            string   `name:"model-name" aliases:"served-model-name" env:"DYN_MODEL_NAME" placeholder:"NAME" help:"Serve the model under this name; otherwise that of the model in this program, of the folder, or of the repository in a cache."`
 	Aliases         []string `name:"model-alias" env:"DYN_MODEL_ALIAS" placeholder:"PATTERN=NAME" help:"Serve model NAME also where a client asks for a name of this pattern, as in claude-*=my/model; real names come first. Repeatable; the first that matches counts."`
 	ChatTemplate    string   `name:"chat-template" aliases:"custom-jinja-template" env:"DYN_CHAT_TEMPLATE" placeholder:"FILE" help:"Use this chat template instead of the model's."`
 	Tokenizer       string   `name:"tokenizer" env:"DYN_TOKENIZER" default:"default" choice:"default,fastokens,basetenkenizer" help:"Accepted for compatibility: one tokenizer serves, with the ids of all of these."`
@@ -87,9 +88,9 @@ type workerSettings struct {
 type engineSettings struct {
 	EngineType         *string        `name:"engine-type" env:"DYN_ENGINE_TYPE" choice:"vllm" placeholder:"NAME" help:"Engine to imitate."`
 	BlockSize          *int           `name:"kv-cache-block-size" aliases:"block-size" env:"DYN_KV_CACHE_BLOCK_SIZE,DYN_BLOCK_SIZE" range:"2..65536" placeholder:"TOKENS" help:"Tokens of one KV block; otherwise 16, and 64 in a replay."`
-	NumBlocks          *int           `name:"num-gpu-blocks-override" env:"DYN_NUM_GPU_BLOCKS_OVERRIDE" range:"1..2147483647" placeholder:"BLOCKS" help:"KV blocks of each rank; otherwise 16384."`
-	MaxSeqs            *int           `name:"max-num-seqs" env:"DYN_MAX_NUM_SEQS" range:"1..2147483647" placeholder:"N" help:"Requests that run at once on one rank; otherwise 256."`
-	MaxBatchedTokens   *int           `name:"max-num-batched-tokens" env:"DYN_MAX_NUM_BATCHED_TOKENS" range:"1..2147483647" placeholder:"TOKENS" help:"Tokens computed in one pass; otherwise 8192."`
+	NumBlocks          *int           `name:"num-gpu-blocks-override" env:"DYN_NUM_GPU_BLOCKS_OVERRIDE" range:"1..2147483647" placeholder:"BLOCKS" help:"KV blocks of each rank; otherwise 16384, and for tiny those of eight whole contexts."`
+	MaxSeqs            *int           `name:"max-num-seqs" env:"DYN_MAX_NUM_SEQS" range:"1..2147483647" placeholder:"N" help:"Requests that run at once on one rank; otherwise 256, and 64 for tiny."`
+	MaxBatchedTokens   *int           `name:"max-num-batched-tokens" env:"DYN_MAX_NUM_BATCHED_TOKENS" range:"1..2147483647" placeholder:"TOKENS" help:"Tokens computed in one pass; otherwise 8192, and 256 for tiny."`
 	MaxModelLen        *int           `name:"max-model-len" aliases:"context-length" env:"DYN_MAX_MODEL_LEN" range:"1..2147483647" placeholder:"TOKENS" help:"Longest prompt and answer together; otherwise what the model was made for."`
 	PrefixCaching      *bool          `name:"enable-prefix-caching" env:"DYN_ENABLE_PREFIX_CACHING" negatable:"" help:"Let requests share KV blocks; otherwise true."`
 	ChunkedPrefill     *bool          `name:"enable-chunked-prefill" env:"DYN_ENABLE_CHUNKED_PREFILL" negatable:"" help:"Compute a long prompt over several passes; otherwise true."`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -16,6 +17,7 @@ import (
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/attach"
 	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/engine/tiny"
 	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/fleet/file"
 	"github.com/dynago/dynago/internal/scrape"
@@ -51,8 +53,12 @@ type system struct {
 	served   *served
 	roster   *fleet.Roster
 	settings *settings
-	// newEngine makes one more mock engine.
-	newEngine func(name string) (*mock.Engine, error)
+	// tiny is the model that the engines of this process compute; nil: they imitate.
+	tiny *tinyModel
+	// newEngine makes one more engine of this process, and beside is what these have
+	// beside them.
+	newEngine func(name string) (engine.Engine, error)
+	beside    io.Closer
 }
 
 // newSystem builds a system and lets its workers join.
@@ -67,7 +73,7 @@ func newSystem(s *settings, logs *logSet) (*system, error) {
 	if err != nil {
 		return nil, err
 	}
-	if sys.args, err = s.Workers.engineArgs(); err != nil {
+	if sys.args, err = sys.engineArgs(s); err != nil {
 		return nil, err
 	}
 	config, err := s.Router.config(logs.target("router"))
@@ -118,13 +124,23 @@ func newSystem(s *settings, logs *logSet) (*system, error) {
 	if sys.files == nil {
 		err = sys.attach()
 	} else {
-		err = sys.workers(&s.Workers)
+		err = sys.workers(s)
 	}
 	if err != nil {
-		sys.fleet.Close() //nolint:errcheck // the first error is the one to tell
+		sys.close()
 		return nil, err
 	}
 	return sys, nil
+}
+
+// close ends the engines, and then what they have beside them.
+func (sys *system) close() {
+	sys.fleet.Close() //nolint:errcheck // the engines' own complaints are logged
+	if sys.beside != nil {
+		if err := sys.beside.Close(); err != nil {
+			sys.log.Warn("store of KV blocks did not close", "error", err)
+		}
+	}
 }
 
 // models makes ready for the models that engines serve, and finds the files of the
@@ -136,7 +152,18 @@ func (sys *system) models(s *settings, log *slog.Logger) (load func(*engine.Card
 	if len(sys.specs) > 0 || sys.file != nil {
 		return sys.served.forCard, nil
 	}
-	if sys.files, err = newModelFiles(s.Model, log); err != nil {
+	if s.Model.Demo == demoTiny {
+		if err := s.imitation(); err != nil {
+			return nil, err
+		}
+		if sys.tiny, err = loadTiny(s.Model, log); err != nil {
+			if s.Model.Path != "" {
+				err = fmt.Errorf("%w; engines that serve it are attached with --engine, and --demo mock imitates one", err)
+			}
+			return nil, err
+		}
+		sys.files = sys.tiny.files
+	} else if sys.files, err = newModelFiles(s.Model, log); err != nil {
 		return nil, err
 	}
 	return func(card *engine.Card) (*prompt.Model, error) {
@@ -147,15 +174,31 @@ func (sys *system) models(s *settings, log *slog.Logger) (load func(*engine.Card
 	}, nil
 }
 
-// workers adds the mock engines.
-func (sys *system) workers(s *workerSettings) error {
-	model, err := sys.files.load()
+// workers adds the engines of this process.
+func (sys *system) workers(s *settings) error {
+	newEngine := sys.mocks
+	if sys.tiny != nil {
+		newEngine = sys.tinies
+	}
+	maker, err := newEngine(s)
 	if err != nil {
 		return err
 	}
-	script, err := s.script()
+	return sys.addAll(&s.Workers, maker)
+}
+
+// maker makes an engine of this process by a name, of what the arguments say.
+type maker func(name string, args mock.Args) (engine.Engine, error)
+
+// mocks returns how engines are made that imitate.
+func (sys *system) mocks(s *settings) (maker, error) {
+	model, err := sys.files.load()
 	if err != nil {
-		return err
+		return nil, err
+	}
+	script, err := s.Workers.script()
+	if err != nil {
+		return nil, err
 	}
 	// Where the cache is smaller than what the model was made for, the cache is
 	// the limit.
@@ -163,15 +206,14 @@ func (sys *system) workers(s *workerSettings) error {
 	files := sys.files.card()
 	sign(files, model)
 	shared := mock.NewShared(sys.args)
-	makeEngine := func(name string, args mock.Args) (*mock.Engine, error) {
+	return func(name string, args mock.Args) (engine.Engine, error) {
 		return mock.New(mock.Config{
 			Shared: shared,
-			Model:  sys.files.name, Args: args, Seed: s.Seed, Script: script,
+			Model:  sys.files.name, Args: args, Seed: s.Workers.Seed, Script: script,
 			Encode: encoder(model, sys.log), EOS: model.EOS, VocabSize: model.VocabularySize,
 			ContextLength: uint32(contextLength), Files: files, Name: name,
 		})
-	}
-	return sys.addMocks(s, makeEngine)
+	}, nil
 }
 
 // encoder returns how a mock engine puts its texts into tokens. A text for which
@@ -240,6 +282,14 @@ func (sys *system) ready(ctx context.Context) error {
 }
 
 // engineArgs returns what the workers of the system are.
+func (sys *system) engineArgs(s *settings) (mock.Args, error) {
+	if sys.tiny != nil {
+		return s.Workers.over(tiny.DefaultArgs(sys.tiny.model))
+	}
+	return s.Workers.engineArgs()
+}
+
+// engineArgs returns what engines are that imitate.
 func (s *workerSettings) engineArgs() (mock.Args, error) {
 	args := mock.DefaultArgs()
 	// A conversation with the demo model is short; blocks as small as those of
@@ -455,5 +505,9 @@ func (sys *system) describe(count int) string {
 			below += fmt.Sprintf(", %d on tier %s", blocks, tier)
 		}
 	}
-	return fmt.Sprintf("%d mock engine%s (%s), %d KV blocks of %d tokens%s%s", count, plural, a.EngineType, a.NumGPUBlocks, a.BlockSize, ranks, below)
+	what := fmt.Sprintf("mock engine%s (%s)", plural, a.EngineType)
+	if sys.tiny != nil {
+		what = fmt.Sprintf("tiny engine%s (%s)", plural, sys.tiny.describe())
+	}
+	return fmt.Sprintf("%d %s, %d KV blocks of %d tokens%s%s", count, what, a.NumGPUBlocks, a.BlockSize, ranks, below)
 }

@@ -30,7 +30,7 @@ func echoes(model string) ([]behind, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []behind{{e, "tensors of " + model}}, nil
+	return []behind{{engine: e, name: "tensors of " + model}}, nil
 }
 
 // tensorsAlone says whether a model has nothing for whoever wants text.

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/engine/remote"
+	"github.com/dynago/dynago/engine/tiny"
+	"github.com/dynago/dynago/engine/tiny/llama"
+	"github.com/dynago/dynago/engine/tiny/weights"
+	tinymodel "github.com/dynago/dynago/internal/tiny"
+	"github.com/dynago/dynago/kv"
+	"github.com/dynago/dynago/kvcache/peer"
+	"github.com/dynago/dynago/kvcache/s3"
+	"github.com/dynago/dynago/kvcache/store"
+	"github.com/dynago/dynago/prompt"
+)
+
+// tinyStoreSettings say where the blocks of tiny engines lie that are not on the device.
+type tinyStoreSettings struct {
+	Store string `name:"kv-store" env:"DYN_KV_STORE" secret:"" placeholder:"HOST:PORT" help:"Share KV blocks with other tiny engines through this dynago kvstore, as HOST:PORT or redis://[USER:PASSWORD@]HOST:PORT; or s3://BUCKET/PREFIX with DYN_KVBM_OBJECT_ENDPOINT, _REGION, _ACCESS_KEY and _SECRET_KEY."`
+	Dir   string `name:"kv-disk-dir" env:"DYN_KVBM_DISK_CACHE_DIR" placeholder:"PATH" help:"Where the disk of --g3-blocks lies, with a directory for each engine; it is found again after a restart. Otherwise one that goes with the engine."`
+}
+
+// tinySettings are what a worker needs to know besides: how decode workers get at its
+// blocks.
+type tinySettings struct {
+	tinyStoreSettings
+	Advertise string `name:"advertise" env:"DYN_WORKER_ADVERTISE" placeholder:"HOST:PORT" help:"Where decode workers reach this prefill worker; otherwise where it listens, by the name of the machine if that is everywhere."`
+	PullKey   string `name:"pull-key" env:"DYN_PULL_KEY" secret:"" placeholder:"KEY" help:"Key that prefill workers want of a decode worker that comes for KV blocks."`
+}
+
+// tinyModel is a model that tiny engines compute.
+type tinyModel struct {
+	files  *modelFiles
+	prompt *prompt.Model
+	model  *llama.Model
+}
+
+// loadTiny reads files and weights: those at a path, or those of this program.
+func loadTiny(s modelSettings, log *slog.Logger) (*tinyModel, error) {
+	files, err := filesOr(s, builtinTiny, log)
+	if err != nil {
+		return nil, err
+	}
+	m := &tinyModel{files: files}
+	if m.prompt, err = files.load(); err != nil {
+		return nil, err
+	}
+	if s.Path != "" {
+		if m.model, err = weights.Load(strings.TrimPrefix(files.uri, "file://"), 0); err != nil {
+			return nil, fmt.Errorf("--model-path: %w", err)
+		}
+		return m, nil
+	}
+	file, err := tinymodel.File(tinymodel.Weights)
+	if err != nil {
+		return nil, err
+	}
+	m.model, err = weights.ReadGGUF(bytes.NewReader(file), int64(len(file)))
+	return m, err
+}
+
+// engine returns an engine of the model.
+func (m *tinyModel) engine(o tiny.Options) (*tiny.Engine, error) {
+	card := m.files.card()
+	sign(card, m.prompt)
+	ends := m.prompt.EOS
+	vocabulary, err := tiny.Vocabulary(m.prompt.Tokenizer, m.model.Config().Vocab, ends)
+	if err != nil {
+		return nil, fmt.Errorf("model %s: %w", m.files.name, err)
+	}
+	o.Name, o.Model, o.Files, o.EOS, o.Vocabulary = m.files.name, m.model, card, ends, vocabulary
+	return tiny.New(o)
+}
+
+// worker returns one tiny engine that others can come to.
+func (s *tinySettings) worker(m modelSettings, given *engineSettings, log *slog.Logger) ([]behind, error) {
+	model, err := loadTiny(m, log)
+	if err != nil {
+		return nil, err
+	}
+	args, err := given.over(tiny.DefaultArgs(model.model))
+	if err != nil {
+		return nil, err
+	}
+	w := &tinyWorker{peers: pullPeers{key: s.PullKey, log: log, known: map[string]*remote.Client{}}}
+	if w.store, err = s.open(args, model.model); err != nil {
+		return nil, err
+	}
+	var address atomic.Value
+	address.Store(s.Advertise)
+	w.Engine, err = model.engine(tiny.Options{
+		Args: args, ID: fmt.Sprintf("tiny-%d", os.Getpid()), Lower: tiny.Lower{Dir: s.Dir, Store: w.store},
+		Pull: mock.Pull{Address: func() string { return address.Load().(string) }, Dial: w.peers.dial},
+	})
+	if err != nil {
+		return nil, errors.Join(err, w.closeBeside())
+	}
+	return []behind{{engine: w, name: "a tiny engine of " + model.files.name, reached: func(at string) {
+		if s.Advertise == "" {
+			address.Store(reachable(at))
+		}
+	}}}, nil
+}
+
+// reachable returns an address by which others reach a listener: one that is everywhere
+// goes by the name of the machine.
+func reachable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsUnspecified() {
+		return address
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return address
+	}
+	return net.JoinHostPort(name, port)
+}
+
+// open opens the store that engines share, or returns nil if there is none.
+func (s *tinyStoreSettings) open(a mock.Args, m *llama.Model) (store.Driver, error) {
+	scheme, rest, isURL := strings.Cut(s.Store, "://")
+	var d store.Driver
+	var err error
+	switch {
+	case s.Store == "" && os.Getenv("DYN_KVBM_OBJECT_ENABLED") == "1":
+		d, err = s3.New(bucketOf(os.Getenv("DYN_KVBM_OBJECT_BUCKET"), ""))
+	case s.Store == "":
+		return ownStore(a, m)
+	case isURL && scheme == "s3":
+		bucket, prefix, _ := strings.Cut(rest, "/")
+		d, err = s3.New(bucketOf(bucket, prefix))
+	case !isURL || scheme == "redis":
+		var u *url.URL
+		if u, err = url.Parse("redis://" + cmp.Or(rest, s.Store)); err == nil {
+			password, _ := u.User.Password()
+			d, err = peer.New(peer.Options{Address: u.Host, User: u.User.Username(), Password: password, Prefix: "tiny/"})
+		}
+	default:
+		err = fmt.Errorf("%q is no kind of store: want redis or s3", scheme)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--kv-store: %w", err)
+	}
+	return d, nil
+}
+
+// ownStore returns a store that goes with the process, if the arguments have one.
+func ownStore(a mock.Args, m *llama.Model) (store.Driver, error) {
+	if a.Tiers()[kv.TierShared] == 0 {
+		return nil, nil
+	}
+	return tiny.NewStore(a, m)
+}
+
+// bucketOf returns a bucket with what the environment says of the server.
+func bucketOf(bucket, prefix string) s3.Options {
+	return s3.Options{
+		Bucket: bucket, Prefix: prefix, Endpoint: os.Getenv("DYN_KVBM_OBJECT_ENDPOINT"), Region: os.Getenv("DYN_KVBM_OBJECT_REGION"),
+		AccessKey: os.Getenv("DYN_KVBM_OBJECT_ACCESS_KEY"), SecretKey: os.Getenv("DYN_KVBM_OBJECT_SECRET_KEY"),
+	}
+}
+
+// tinyWorker is a tiny engine with what it needs beside it.
+type tinyWorker struct {
+	*tiny.Engine
+	store store.Driver // or nil
+	peers pullPeers
+}
+
+// Unwrap returns the engine itself.
+func (w *tinyWorker) Unwrap() engine.Engine { return w.Engine }
+
+// Close implements io.Closer.
+func (w *tinyWorker) Close() error { return errors.Join(w.Engine.Close(), w.closeBeside()) }
+
+func (w *tinyWorker) closeBeside() error {
+	err := w.peers.close()
+	if w.store != nil {
+		err = errors.Join(err, w.store.Close())
+	}
+	return err
+}
+
+// pullPeers are the workers from which blocks were pulled.
+type pullPeers struct {
+	key string
+	log *slog.Logger
+
+	mu     sync.Mutex
+	known  map[string]*remote.Client
+	closed bool
+}
+
+// dial returns the worker at an address. It stays connected for the next time.
+func (p *pullPeers) dial(_ context.Context, address string) (engine.Puller, func(), error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, nil, errors.New("the worker is closed")
+	}
+	c := p.known[address]
+	if c == nil {
+		var err error
+		if c, err = remote.New(remote.Config{URL: "grpc://" + address, Key: p.key, Insecure: true, Caller: "tiny", Log: p.log}); err != nil {
+			return nil, nil, err
+		}
+		p.known[address] = c
+	}
+	return c, func() {}, nil
+}
+
+func (p *pullPeers) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	var errs []error
+	for _, c := range p.known {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
