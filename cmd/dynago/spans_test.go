@@ -4,12 +4,15 @@ package main
 
 import (
 	"encoding/hex"
+	"net/http"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
 	v1 "go.opentelemetry.io/proto/otlp/trace/v1"
+
+	"github.com/dynago/dynago/internal/fake/vllm"
 )
 
 // named returns the spans of a name, in the order in which they began.
@@ -158,5 +161,59 @@ func TestSpansOfTheRouter(t *testing.T) {
 	names, spans = c.tree(t, nobody[3:35])
 	if !slices.Equal(names, []string{"http-request", " kv_router.select_worker"}) || spans["http-request"].Status.GetCode() != v1.Status_STATUS_CODE_ERROR || spans["kv_router.select_worker"].Status.GetCode() != v1.Status_STATUS_CODE_ERROR {
 		t.Errorf("one that came to nothing has %q: %v", names, spans["http-request"])
+	}
+}
+
+// A stock engine is asked in the trace of the client, which goes on as it came where
+// nobody makes spans; where lines have ids, the engine is told of one below it.
+func TestTraceGoesOnToAnEngine(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		args    []string
+		client  bool   // names a trace
+		begins  string // of what the engine is told
+		asItWas bool
+	}{
+		{"nothing is exported", nil, true, clientParent[:36], true},
+		{"nothing is exported, and no trace named", nil, false, "", true},
+		{"lines have ids", []string{"--logging-console-format", "jsonl"}, true, clientParent[:36], false},
+		{"lines have ids, and no trace is named", []string{"--logging-console-format", "jsonl"}, false, "00-", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			v := newVLLM(t, vllm.Config{Mock: mockOf(t, "dynago/demo", false)})
+			told := make(chan http.Header, 16)
+			engine := host(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPost {
+					select {
+					case told <- r.Header:
+					default:
+					}
+				}
+				v.ServeHTTP(w, r)
+			}))
+			p := serve(t, append([]string{"--model-path", demoFolder(t), "--engine", "vllm=" + engine.URL}, tc.args...)...)
+			says(t, p, "/admin/workers", `"ready"`)
+			for len(told) > 0 { // what it was asked before
+				<-told
+			}
+			header := []string{"Traceparent", clientParent, "Tracestate", "vendor=1"}
+			if !tc.client {
+				header = nil
+			}
+			p.fetch(t, "/v1/chat/completions", `{"model":"dynago/demo","max_tokens":2,"messages":[{"role":"user","content":"hi"}]}`, header...)
+			var parent, state string
+			select {
+			case h := <-told:
+				parent, state = h.Get("Traceparent"), h.Get("Tracestate")
+			default:
+				t.Fatal("the engine was asked nothing")
+			}
+			if !strings.HasPrefix(parent, tc.begins) || tc.client && state != "vendor=1" || tc.begins == "" && parent != "" {
+				t.Errorf("the engine is told %q, %q", parent, state)
+			}
+			if tc.client && (parent == clientParent) != tc.asItWas {
+				t.Errorf("the engine is told %q, of %q", parent, clientParent)
+			}
+		})
 	}
 }
