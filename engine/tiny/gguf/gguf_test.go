@@ -217,9 +217,26 @@ func TestErrors(t *testing.T) {
 		"tensor 0: t: offset 18446744073709551584: want a multiple of 32":                                                    begin(1, 0).put(vector("t", 1, 0, 1<<64-32)...).put(space).Bytes(),
 		"tensor b: begins at byte 128, within tensor a: want each by itself":                                                 begin(2, 0).put(vector("a", 9, 0, 0)...).put(vector("b", 9, 0, 32)...).put(space).Bytes(),
 		"tensor t: want it once, and it is there twice":                                                                      begin(2, 0).put(vector("t", 1, 0, 0)...).put(vector("t", 1, 0, 32)...).put(space).Bytes(),
+		"tensor b: begins at byte 124, within tensor a: want each by itself":                                                 begin(2, 1).put("general.alignment", uint32(4), uint32(1)).put(vector("a", 1, 1, 0)...).put(vector("b", 1, 1, 1)...).put(space).Bytes(),
 	} {
 		if _, err := read(file); err == nil || err.Error() != want {
 			t.Errorf("%v\nwant %s", err, want)
+		}
+	}
+}
+
+// A list, a text or a table is not begun for which the file is too short.
+func TestClaims(t *testing.T) {
+	for name, file := range map[string]*raw{
+		"bytes":      begin(0, 1).put("a", uint32(9), uint32(0), uint64(1<<40), make([]byte, 99)),
+		"doubles":    begin(0, 1).put("a", uint32(9), uint32(12), uint64(1<<61+1), make([]byte, 99)),
+		"texts":      begin(0, 1).put("a", uint32(9), uint32(8), uint64(1<<59), make([]byte, 99)),
+		"a text":     begin(0, 1).put("a", uint32(8), uint64(1<<20), make([]byte, 99)),
+		"keys":       begin(0, 1<<16),
+		"no version": {},
+	} {
+		if _, err := read(file.Bytes()); err == nil || err.Error() != "the file ends within its metadata: want a complete file" {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

@@ -198,10 +198,6 @@ func (r *reader) list(keep bool) (any, error) {
 }
 
 func (r *reader) texts(n uint64, keep bool) ([]string, error) {
-	// Each has a length at least; a list that cannot be is not begun.
-	if n > uint64(r.left)/8 {
-		return nil, io.ErrUnexpectedEOF
-	}
 	var list []string
 	for i := range n {
 		s, err := r.text(maxText)
