@@ -2,6 +2,7 @@ package tiny_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -109,6 +110,8 @@ func TestRequestsRefused(t *testing.T) {
 func TestEnginesThatCannotBe(t *testing.T) {
 	args := tiny.DefaultArgs(small())
 	args.BlockSize = 1
+	many := tiny.DefaultArgs(small())
+	many.NumGPUBlocks, many.DPSize = math.MaxInt32, 1024
 	for _, tc := range []struct {
 		o    tiny.Options
 		says string
@@ -117,6 +120,7 @@ func TestEnginesThatCannotBe(t *testing.T) {
 		{tiny.Options{Model: small()}, "no name"},
 		{tiny.Options{Name: "m", Model: small(), EOS: []uint32{1000}}, "id 1000"},
 		{tiny.Options{Name: "m", Model: small(), Args: args}, "block_size"},
+		{tiny.Options{Name: "m", Model: small(), Args: many}, "num_gpu_blocks is 2147483647: the caches of 1024 ranks take"},
 	} {
 		tc.o.ID = "e"
 		if _, err := tiny.New(tc.o); err == nil || !strings.Contains(err.Error(), tc.says) || strings.Count(err.Error(), "tiny engine e: ") != 1 {

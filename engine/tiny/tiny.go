@@ -13,11 +13,13 @@ package tiny
 import (
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/engine/tiny/llama"
+	"github.com/dynago/dynago/engine/tiny/weights"
 	"github.com/dynago/dynago/guided/mask"
 )
 
@@ -94,6 +96,15 @@ func DefaultArgs(m *llama.Model) mock.Args {
 	return a
 }
 
+// cacheBytes returns what the caches of all ranks take.
+func cacheBytes(m *llama.Model, a *mock.Args) int64 {
+	blocks, bytes := int64(a.NumGPUBlocks)*int64(a.DPSize), int64(m.BlockBytes(a.BlockSize))
+	if blocks > math.MaxInt64/bytes {
+		return math.MaxInt64
+	}
+	return blocks * bytes
+}
+
 // New returns an engine that is ready. What it serves is bounded by the context of the
 // model and by what the cache of a rank holds.
 func New(o Options) (*Engine, error) {
@@ -123,6 +134,9 @@ func newEngine(o Options) (*Engine, error) {
 		if int(id) >= cfg.Vocab {
 			return nil, fmt.Errorf("the end-of-sequence id %d is none of a vocabulary of %d", id, cfg.Vocab)
 		}
+	}
+	if bytes, free := cacheBytes(o.Model, &o.Args), weights.FreeMemory(); bytes > free {
+		return nil, fmt.Errorf("num_gpu_blocks is %d: the caches of %d ranks take %d MiB, and %d MiB of memory are free", o.Args.NumGPUBlocks, o.Args.DPSize, bytes>>20, free>>20)
 	}
 	o.Args.SpeedupRatio = 0 // nothing is imitated
 	e := &Engine{model: o.Model}

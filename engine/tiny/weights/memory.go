@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// freeMemory returns how many bytes this program may still take, as far as it is
+// FreeMemory returns how many bytes this program may still take, as far as it is
 // told: by GOMEMLIMIT, by a container, or by Linux. Elsewhere there is no limit.
-func freeMemory() int64 {
+func FreeMemory() int64 {
 	limit := debug.SetMemoryLimit(-1)
 	for _, path := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
 		if text, err := os.ReadFile(path); err == nil {

@@ -49,7 +49,7 @@ type held struct {
 // machine has left. Errors name the file, and the setting or tensor that is wrong.
 func Load(path string, limit int64) (*llama.Model, error) {
 	if limit == 0 {
-		limit = freeMemory()
+		limit = FreeMemory()
 	}
 	file, err := modelFile(path)
 	if err != nil {
