@@ -116,6 +116,34 @@ func TestExp(t *testing.T) {
 	}
 }
 
+// TestNaN wants a NaN to come out of every kernel that one goes into, so that a
+// model whose sums overflow does not seem to know what it says.
+func TestNaN(t *testing.T) {
+	for _, k := range []*kernels{&plain, fastest} {
+		for at := range 19 {
+			numbers := func() []float32 {
+				x := make([]float32, 19)
+				x[at] = float32(math.NaN())
+				return x
+			}
+			x := numbers()
+			if sum := k.exps(x); x[at] == x[at] || sum == sum {
+				t.Errorf("%s: the exponential of NaN is %v, the sum %v", k.name, x[at], sum)
+			}
+			x = numbers()
+			k.swiglu(x, make([]float32, 19))
+			if x[at] == x[at] {
+				t.Errorf("%s: swiglu of NaN is %v", k.name, x[at])
+			}
+			sums := make([]float32, 19)
+			k.mulAdd(product{c: sums, a: []float32{1}, b: numbers(), rows: 1, depth: 1, columns: 19, pages: whole})
+			if sums[at] == sums[at] {
+				t.Errorf("%s: a product with NaN is %v", k.name, sums[at])
+			}
+		}
+	}
+}
+
 func TestSincos(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 100000 {
