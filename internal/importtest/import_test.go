@@ -142,7 +142,7 @@ var plan = []room{
 	{name: "frontend", floor: 6, sees: []string{"internal/aside", "internal/envelope", "internal/gen/inferencepb", "internal/scrape", "internal/sse", "internal/wire"}, seenBy: []string{"cmd/dynago", "frontend/rpc"}},
 	{name: "frontend/rpc", floor: 6, sees: []string{"frontend", "internal/gen/inferencepb", "internal/wire"}, seenBy: command},
 
-	{name: "cmd/dynago", floor: 7, sees: []string{"internal/config", "internal/demo", "internal/envelope", "internal/fake/chat", "internal/fake/llama", "internal/fake/mishap", "internal/fake/ollama", "internal/fake/publish", "internal/fake/sglang", "internal/fake/trtllm", "internal/fake/vllm", "internal/scrape", "internal/logs", "internal/otel", "internal/sse"}, seenBy: []string{}},
+	{name: "cmd/dynago", floor: 7, sees: []string{"internal/config", "internal/demo", "internal/envelope", "internal/fake/chat", "internal/fake/llama", "internal/fake/mishap", "internal/fake/ollama", "internal/fake/publish", "internal/fake/sglang", "internal/fake/trtllm", "internal/fake/vllm", "internal/scrape", "internal/tiny", "internal/logs", "internal/otel", "internal/sse"}, seenBy: []string{}},
 
 	{name: "internal/envelope", outside: true, never: noHTTP},
 	{name: "internal/aside", outside: true, sees: []string{"chat", "internal/wire", "nvext"}},
