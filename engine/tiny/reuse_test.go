@@ -37,18 +37,17 @@ import (
 // It has been seen to fail for each of these changes to the code, one at a time:
 //
 //	llama.Cache.Block leaves out the last layer
-//	carry copies to the device one slot further
-//	carry writes down what has arrived in the slot beside it
-//	carry takes a block by its place alone, whatever its tag says
-//	carry leaves the layout out of the names of values
-//	the registry publishes a load when it begins (kvcache: settle)
+//	carry reads, or writes, the slot beside the one on the device
+//	carry leaves the layout out of the names of values, on disks or in stores
+//	carry forgets where on a disk the blocks were that it has restored
+//	a disk gives values whose checksum is wrong
+//	the registry publishes a load when it begins
 //	the registry gives the slot of a load that was cancelled to others at once
 //	the core publishes a block with the token that fills it, whose keys nobody has computed
-//	the core offers blocks to lower tiers before the pass that computes them
-//	a restart does not wait for what is on its way
-//	a hand-off is taken without its checksum, or at another position of the prompt
-//	kept blocks are copied without looking whether they are still kept
-//	a block that was pulled is filled after it has been published, by another block's bytes
+//	the core writes blocks down before the pass that computes them is over
+//	the core takes the last token of a prompt for found, too
+//	blocks are pulled without a look at their checksum, their place in the prompt or the layout
+//	a block that was pulled is put into the slot of the next one
 func TestReuseChangesNothing(t *testing.T) {
 	dirs := t.TempDir()
 	n := 0
