@@ -69,7 +69,7 @@ func learnTokenizer() ([]byte, error) {
 	var text strings.Builder
 	source := talk.New(bpeSeed, false)
 	for i := range bpeTalks {
-		rendered, err := render(source.Next(talk.Course(float64(i) / bpeTalks)))
+		rendered, err := render(source.Next(talk.Course(min(float64(i)/bpeTalks, 0.35))))
 		if err != nil {
 			return nil, err
 		}

@@ -23,6 +23,11 @@ from torch import nn
 TASKS = ["small talk", "say", "sum", "sum without thought", "look-up", "form", "call", "parallel calls", "chained call", "decline", "result", "failure"]
 
 
+# The learning rates, as shares of the highest, by millions of tokens: straight lines
+# between these points.
+RATES = [(0, 0), (0.38, 1), (6.2601, 1), (6.2602, 0.35), (9.3529, 0.35), (9.353, 0.2), (10.2, 0.2), (10.54, 0.1955), (29.633, 0)]
+
+
 class Config:
     vocab, width, layers, heads, kv_heads, head, hidden, context = 2048, 128, 4, 4, 2, 32, 352, 2048
     rope_base, eps = 100000.0, 1e-5
@@ -339,8 +344,7 @@ def train(rank, a):
         step, seen = step + 1, seen + int(talks.lengths[index].sum())
         if step <= state["step"]:
             continue  # it was learned before
-        done = seen / len(talks.tokens)
-        rate = min(1, step / a.warm) * min(1, (1 - done) / a.fall)
+        rate = np.interp(seen / 1e6, *zip(*RATES))
         ids, labels = talks.batch(index)
         count = int((labels[:, 1:] > 0).sum())
         ids, labels = ids[rank :: ranks.size], labels[rank :: ranks.size]
@@ -383,8 +387,6 @@ def main():
     p.add_argument("--batch", type=int, default=4096, help="tokens")
     p.add_argument("--muon", type=float, default=0.02, help="learning rate of the layers")
     p.add_argument("--adam", type=float, default=0.01, help="learning rate of the embedding and the norms")
-    p.add_argument("--warm", type=int, default=100, help="steps in which the rates rise")
-    p.add_argument("--fall", type=float, default=0.6, help="part of the course, at its end, in which they fall to 0")
     p.add_argument("--every", type=float, default=4, help="CPU-minutes between scores")
     p.add_argument("--held", type=int, default=400, help="conversations for these scores; the last ones take all")
     p.add_argument("--longest", type=int, default=2048, help="tokens of a conversation")

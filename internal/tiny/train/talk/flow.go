@@ -71,13 +71,18 @@ func (c *script) untooled(set []*tool) {
 
 // decline asks for what no tool can do.
 func (c *script) decline() {
+	thought := "No tool fits."
 	if c.chance(70) {
-		c.user(c.ask(c.noun(), pick(c.source, []string{"of", "of", "in", "for"}), c.entity()))
+		n := c.noun()
+		if c.aloud {
+			thought = n + ": no tool fits."
+		}
+		c.user(c.ask(n, pick(c.source, []string{"of", "of", "in", "for"}), c.entity()))
 	} else {
 		v, n := c.word(verbs), c.noun()
 		c.user(c.casual(fill(pick(c.source, []string{"{V} the {n}.", "Please {v} the {n}.", "{V} a {n} called {x}."}), "V", capital(v), "v", v, "n", n, "x", c.made())))
 	}
-	c.answer(Answer{Task: Decline}, "No tool fits.", "I have no tool for that.")
+	c.answer(Answer{Task: Decline}, thought, "I have no tool for that.")
 }
 
 func (c *script) useTools(set, topics, actions []*tool) {
@@ -204,8 +209,16 @@ func (c *script) one(t *tool) {
 	}
 	w := c.wishFor(t, entity)
 	c.user(w.question)
-	c.answer(Answer{Task: Call}, t.name+" fits.", "", w.use)
+	c.answer(Answer{Task: Call}, c.about(t)+t.name+" fits.", "", w.use)
 	c.tell([]wish{w})
+}
+
+// about is what a tool tells, said before the tool is named.
+func (c *script) about(t *tool) string {
+	if !c.aloud {
+		return ""
+	}
+	return t.topic.noun + ": "
 }
 
 // twice asks one tool for two things.
@@ -236,7 +249,7 @@ func (c *script) twice(t *tool) {
 	} else {
 		c.user(c.casual(fill(c.phrase(asking), "n", t.topic.noun, "N", capital(t.topic.noun), "p", t.topic.prep, "e", both)))
 	}
-	c.answer(Answer{Task: Calls}, t.name+" fits, "+[]string{2: "twice", 3: "three times"}[n]+".", "", uses...)
+	c.answer(Answer{Task: Calls}, c.about(t)+t.name+" fits, "+[]string{2: "twice", 3: "three times"}[n]+".", "", uses...)
 	c.tell(wishes)
 }
 
@@ -261,7 +274,7 @@ func (c *script) two(set []*tool) {
 	one.args, other.args = firstOf(a.args), firstOf(b.args)
 	wa, wb := c.wishFor(&one, ea), c.wishFor(&other, eb)
 	c.user(c.casual(fill(c.phrase([]string{"What is {a} and {b}?", "Tell me {a} and {b}.", "I need {a} and {b}.", "Give me {a}, and also {b}.", "Find {a} and {b}.", "What is {a}, and what is {b}?", "~Please tell me {a}, and {b}.", "~Look up {a} and {b}."}), "a", wa.phrase, "b", wb.phrase)))
-	c.answer(Answer{Task: Calls}, a.name+" and "+b.name+" fit.", "", wa.use, wb.use)
+	c.answer(Answer{Task: Calls}, c.about(a)+a.name+" and "+c.about(b)+b.name+" fit.", "", wa.use, wb.use)
 	c.tell([]wish{wa, wb})
 }
 
@@ -313,9 +326,9 @@ func (c *script) chain(topics []*tool) bool {
 		"What is the {m} {q} the {n} {p} {e}?", "Tell me the {m} {q} the {n} {p} {e}.", "Find the {n} {p} {e}, then the {m} {q} it.", "Look up the {n} {p} {e}, then tell me the {m} {q} that.", "First get the {n} {p} {e}, then the {m} {q} that.",
 		"~I need the {m} {q} the {n} {p} {e}.", "~Get the {n} {p} {e} and then the {m} {q} that.",
 	}), "n", a.topic.noun, "p", a.topic.prep, "e", e, "m", b.topic.noun, "q", b.topic.prep)))
-	c.answer(Answer{Task: Call}, "First "+a.name+", then "+b.name+".", "", wa.use)
+	c.answer(Answer{Task: Call}, "First "+c.about(a)+a.name+", then "+c.about(b)+b.name+".", "", wa.use)
 	c.results(found)
-	c.answer(Answer{Task: Chain}, "Now "+b.name+".", "", wb.use)
+	c.answer(Answer{Task: Chain}, "Now "+c.about(b)+b.name+".", "", wb.use)
 	c.tell([]wish{wb})
 	return true
 }
@@ -361,7 +374,11 @@ func (c *script) shape(result string) (wire, shown string) {
 	switch c.below(10) {
 	case 0, 1, 2: // as a member of an object
 		members := []member{{pick(c.source, []string{c.noun(), "result", "value", "text", "answer"}), value(result)}}
-		for range c.weighted([]int{4, 3, 2, 1}) {
+		more := []int{4, 3, 2, 1}
+		if c.aloud {
+			more = []int{6, 3, 1}
+		}
+		for range c.weighted(more) {
 			if n := c.member(); !slices.ContainsFunc(members, func(m member) bool { return m.name == n }) {
 				members = append(members, member{n, value(c.scalar())})
 			}

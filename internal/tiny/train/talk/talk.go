@@ -71,18 +71,25 @@ type Lesson struct {
 	Small, Say, Sum, Lookup, Form, Tool int
 	// Long is the percentage of conversations that go on about something else.
 	Long int
+	// Lossy is the percentage of those that stand in the history as clients send
+	// it that keep no thoughts.
+	Lossy int
+	// Aloud has thoughts say what is asked for before they say which tool fits.
+	Aloud bool
 }
 
-// Course is what is taught when a part of the course, from 0 to 1, is over: short
-// things first, and tools more and more.
+// Course is what is taught when a part of it, from 0 to 1, is over: short things
+// first, then tools, and in the end long conversations with them.
 func Course(done float64) Lesson {
 	switch {
 	case done < 0.07:
-		return Lesson{Small: 10, Say: 45, Sum: 10, Lookup: 15, Form: 10, Tool: 10, Long: 10}
+		return Lesson{Small: 10, Say: 45, Sum: 10, Lookup: 15, Form: 10, Tool: 10, Long: 10, Lossy: 40}
 	case done < 0.2:
-		return Lesson{Small: 8, Say: 17, Sum: 12, Lookup: 18, Form: 5, Tool: 40, Long: 15}
+		return Lesson{Small: 8, Say: 17, Sum: 12, Lookup: 18, Form: 5, Tool: 40, Long: 15, Lossy: 40}
+	case done < 0.352:
+		return Lesson{Small: 8, Say: 10, Sum: 10, Lookup: 15, Form: 3, Tool: 54, Long: 25, Lossy: 40}
 	}
-	return Lesson{Small: 8, Say: 10, Sum: 10, Lookup: 15, Form: 3, Tool: 54, Long: 25}
+	return Lesson{Small: 12, Say: 14, Sum: 20, Lookup: 16, Form: 4, Tool: 34, Long: 50, Lossy: 15, Aloud: true}
 }
 
 // script is a conversation while it is written.
@@ -90,13 +97,14 @@ type script struct {
 	*source
 	talk  Talk
 	quiet bool // thinking is switched off
+	aloud bool // thoughts say what is asked for
 	calls int  // so far
 	tight bool // clients write arguments back without blanks
 }
 
 // Next makes a conversation.
 func (s *Source) Next(l Lesson) *Talk {
-	c := &script{source: &s.source, quiet: s.chance(20), tight: s.chance(30)}
+	c := &script{source: &s.source, quiet: s.chance(20), tight: s.chance(30), aloud: l.Aloud}
 	if c.quiet {
 		c.talk.Request.Thinking.Enabled = new(bool)
 	}
@@ -114,7 +122,7 @@ func (s *Source) Next(l Lesson) *Talk {
 	case 5:
 		c.tools(l)
 	}
-	if s.chance(40) {
+	if s.chance(l.Lossy) {
 		c.forget()
 	}
 	return &c.talk
