@@ -13,6 +13,7 @@ import (
 
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/chattemplate"
+	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/frontend"
 	"github.com/dynago/dynago/pipeline"
 	"github.com/dynago/dynago/prompt"
@@ -252,6 +253,44 @@ func TestMigrationMetrics(t *testing.T) {
 	s.do("POST", "/v1/chat/completions", ask)
 	s.metric(`dynamo_frontend_model_migration_total{migration_type="new_request",model="acme/demo"} 1`)
 	s.metric(`dynamo_frontend_model_migration_total{migration_type="ongoing_request",model="acme/demo"} 3`)
+}
+
+// The line about a request, its count and its row say the same of how it has ended.
+func TestLineAndMetricsAgree(t *testing.T) {
+	kinds := map[engine.ErrorKind]string{
+		"": "", engine.InvalidArgument: "validation", engine.NotFound: "not_found", engine.WorkerOverloaded: "overload",
+		engine.ResourceExhausted: "overload", engine.Unavailable: "unavailable", engine.Cancelled: "cancelled", engine.ResponseTimeout: "response_timeout",
+		engine.Internal: "internal", engine.EngineShutdown: "unavailable", engine.StreamIncomplete: "unavailable", engine.Unsupported: "not_implemented", engine.DeadlineExceeded: "response_timeout",
+	}
+	for kind, want := range kinds {
+		for _, begun := range []bool{false, true} {
+			backend := newFake()
+			backend.run = func(context.Context, []*pipeline.Request) iter.Seq2[chat.Event, error] {
+				return func(yield func(chat.Event, error) bool) {
+					for _, e := range helloEvents() {
+						if kind != "" && (!begun || e.Kind == chat.Finished) {
+							yield(chat.Event{}, engine.Errorf(kind, "a fault"))
+							return
+						}
+						if !yield(e, nil) {
+							return
+						}
+					}
+				}
+			}
+			s := start(t, backend)
+			s.do("POST", "/v1/chat/completions", askStream)
+			status := "error"
+			if kind == "" {
+				status = "success"
+			}
+			s.metric(fmt.Sprintf(`dynamo_frontend_requests_total{endpoint="chat_completions",error_type=%q,model="acme/demo",request_type="stream",status=%q} 1`, want, status))
+			log := s.log.String()
+			if !strings.Contains(log, `"status":"`+status+`"`) || want != "" && !strings.Contains(log, `"error_type":"`+want+`"`) || strings.Count(log, "request completed") != 1 {
+				t.Errorf("%s, begun %v: want %s %s in the line: %s", kind, begun, status, want, log)
+			}
+		}
+	}
 }
 
 // An answer of the wrong form is counted and told of in the log, and what was to
