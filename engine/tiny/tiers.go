@@ -136,14 +136,19 @@ func openDisk(dir string, blocks, bytes int) (store.Driver, error) {
 }
 
 // NewStore returns a store in main memory that engines of one process share, as large
-// as the arguments say (g4_blocks, g4_bytes), or nil if these have none.
+// as the arguments say (g4_blocks, g4_bytes), or nil if these have none. What has been
+// asked for longest ago makes room.
 func NewStore(a mock.Args, m *llama.Model) (store.Driver, error) {
 	a.KVBytesPerToken = m.BlockBytes(1)
 	n := a.Tiers()[kv.TierShared]
 	if n == 0 {
 		return nil, nil
 	}
-	return newHost(n, m.BlockBytes(a.BlockSize))
+	d, err := newHost(n, m.BlockBytes(a.BlockSize))
+	if err != nil {
+		return nil, err
+	}
+	return newRecent(d), nil
 }
 
 // Close ends running streams with engine_shutdown, and returns when nothing is left

@@ -15,7 +15,8 @@ type Found struct {
 	record kvcache.Record
 }
 
-// Questions at a time, while a place is asked what it has.
+// abreast is how many questions there are at a time, at most, while a place is asked
+// what it has: it begins with one, which is the last where nothing is there.
 const abreast = 16
 
 // Look asks a shared place which of the leading hashes it has, for as long as most.
@@ -25,8 +26,9 @@ func (p *Place) Look(ctx context.Context, hashes []kv.SeqHash, most time.Duratio
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	var all []Found
-	for from := 0; from < len(hashes); from += abreast {
-		part := hashes[from:min(from+abreast, len(hashes))]
+	for width := 1; len(hashes) > 0; width = min(2*width, abreast) {
+		part := hashes[:min(width, len(hashes))]
+		hashes = hashes[len(part):]
 		answers := make([]Found, len(part))
 		var asked sync.WaitGroup
 		for i, h := range part {
