@@ -32,18 +32,20 @@ def make(folder, settings, dtype):
 
 
 def open_(path):
-    """Loads a model as F32. Blocks of GGUF become the numbers that they stand for."""
+    """Loads a model to be computed in double precision, so that what is apart is our
+    error alone; its norms, angles and weights of attention are rounded to F32 all the
+    same. Blocks of GGUF become the numbers that they stand for."""
     file = {}
     if path.endswith(".gguf"):
         path, file["gguf_file"] = os.path.split(path)
     return transformers.AutoModelForCausalLM.from_pretrained(
         path, dtype=torch.float32, attn_implementation="eager", **file
-    ).eval()
+    ).double().eval()
 
 
 def log_probabilities(model, prompt):
     with torch.no_grad():
-        return torch.log_softmax(model(torch.tensor([prompt])).logits[0].double(), dim=-1)
+        return torch.log_softmax(model(torch.tensor([prompt])).logits[0], dim=-1)
 
 
 def main():
