@@ -117,19 +117,20 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%v\nwant %s", err, want)
 		}
 	}
-	// What JSON itself or its values are not is said by the library; the tensor by us.
-	for want, file := range map[string][]byte{
-		"header: tensor a: ":                 raw(`{"a": 1}`, 0),
-		"header: tensor b: ":                 raw(`{"b": {"shape": [-1]}}`, 0),
-		"header: tensor c: ":                 raw(`{"c": {"shape": [0.5]}}`, 0),
-		"header: tensor d: ":                 raw(`{"d": {"shape": [`+strings.Repeat("1,", 1000)+`1]}}`, 0),
-		"header: tensor e: ":                 raw(`{"e": {"shape": ["2"]}}`, 0),
-		"header: __metadata__: ":             raw(`{"__metadata__": {"a": 1}}`, 0),
-		"header: jsontext: duplicate object": raw(`{"a": {`+one+`[0, 8]}, "a": {`+one+`[8, 16]}}`, 16),
-		"header: jsontext: unexpected EOF":   raw(`{"a`, 0),
+	// What JSON itself or its values are not is said by the library around these.
+	for file, want := range map[string][2]string{
+		`{"a": 1}`: {"header: tensor a: ", ""},
+		`{"a": {"dtype": "F32", "shape": [-1, -1], "data_offsets": [0, 4]}}`:                           {"header: tensor a: ", "-1: want a whole number, 0 or more"},
+		`{"a": {"dtype": "F32", "shape": [0.5], "data_offsets": [0, 4]}}`:                              {"header: tensor a: ", "0.5: want a whole number, 0 or more"},
+		`{"a": {"dtype": "F32", "shape": ["1"], "data_offsets": [0, 4]}}`:                              {"header: tensor a: ", "1: want a whole number, 0 or more"},
+		`{"a": {"dtype": "F32", "shape": 1, "data_offsets": [0, 4]}}`:                                  {"header: tensor a: ", "want a list of numbers"},
+		`{"a": {"dtype": "F32", "shape": [` + strings.Repeat("1,", 8) + `1], "data_offsets": [0, 4]}}`: {"header: tensor a: ", "want at most 8 numbers"},
+		`{"__metadata__": {"a": 1}}`:                           {"header: __metadata__: ", ""},
+		`{"a": {` + one + `[0, 4]}, "a": {` + one + `[0, 4]}}`: {"header: ", ""},
+		`{"a`: {"header: ", ""},
 	} {
-		if _, err := read(file); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%v\nwant %s", err, want)
+		if _, err := read(raw(file, 4)); err == nil || !strings.HasPrefix(err.Error(), want[0]) || !strings.Contains(err.Error(), want[1]) {
+			t.Errorf("%s: %v\nwant %s … %s", file, err, want[0], want[1])
 		}
 	}
 }
