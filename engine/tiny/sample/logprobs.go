@@ -12,9 +12,9 @@ import (
 // with vLLM no bias, penalty, temperature or filter is in it, and here no mask
 // either. The sums are those of float64.
 func Logprob(logits []float32, id uint32, top int) engine.Logprob {
-	norm := logSumExp(logits)
+	high, rest := logSumExp(logits)
 	own := float64(logits[id])
-	lp := engine.Logprob{ID: id, Logprob: own - norm, Rank: 1}
+	lp := engine.Logprob{ID: id, Logprob: own - high - rest, Rank: 1}
 	for other, l := range logits {
 		if precedes(float64(l), uint32(other), own, id) {
 			lp.Rank++
@@ -40,7 +40,7 @@ func Logprob(logits []float32, id uint32, top int) engine.Logprob {
 		best = best[:min(top, len(best))]
 	}
 	for i := range best {
-		best[i].Logprob -= norm
+		best[i].Logprob = best[i].Logprob - high - rest
 		best[i].Rank = i + 1
 	}
 	lp.Top = best
@@ -52,12 +52,13 @@ func precedes(a float64, aID uint32, b float64, bID uint32) bool {
 	return a > b || a == b && aID < bID
 }
 
-// logSumExp is the logarithm of the sum of the exponentials of all logits.
-func logSumExp(logits []float32) float64 {
-	high := slices.Max(logits)
+// logSumExp returns the logarithm of the sum of the exponentials of all logits, in
+// two parts: the highest logit, and what comes on top of it.
+func logSumExp(logits []float32) (high, rest float64) {
+	high = float64(slices.Max(logits))
 	sum := 0.0
 	for _, l := range logits {
-		sum += math.Exp(float64(l) - float64(high))
+		sum += math.Exp(float64(l) - high)
 	}
-	return float64(high) + math.Log(sum)
+	return high, math.Log(sum)
 }
