@@ -172,6 +172,19 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
+// Loading takes what is kept, and the largest tensor as it lies in the file.
+func TestRoom(t *testing.T) {
+	c := plain()
+	path := filepath.Join(folder(t, map[string][]byte{"m.gguf": writeGGUF(t, c, llama.RandomTensors(c, 7), nil)}), "m.gguf")
+	need := int64(4*c.Parameters() + 4*c.Hidden*c.Width)
+	if _, err := weights.Load(path, need); err != nil {
+		t.Error(err)
+	}
+	if _, err := weights.Load(path, need-1); err == nil {
+		t.Error("it is loaded into a byte less than it takes")
+	}
+}
+
 // Whatever a file claims to be, it is a model or an error.
 func FuzzReadGGUF(f *testing.F) {
 	for _, c := range shapes {
