@@ -79,6 +79,7 @@ var plan = []room{
 	{name: "kvcache/memory", floor: 1, sees: []string{"kvcache/extent", "kvcache/store"}, never: noHTTP},
 	{name: "kvevent", floor: 1, sees: []string{"kvevent/zmtp"}, never: noHTTP},
 	{name: "kvevent/zmtp", floor: 1, never: noHTTP},
+	{name: "internal/estimate", floor: 1, seenBy: []string{"pipeline", "bench/virtual"}, never: noIO},
 
 	{name: "engine", floor: 2, never: noHTTP},
 	{name: "engine/enginetest", floor: 2, sees: []string{"engine"}, seenBy: []string{}},
@@ -187,7 +188,7 @@ var plan = []room{
 	{name: "bench/load", outside: true, sees: []string{"bench/loadgen"}, seenBy: []string{}},
 	{name: "bench/loadgen", outside: true, sees: []string{"bench/stats"}, seenBy: []string{"bench", "bench/load"}},
 	{name: "bench/stats", outside: true, seenBy: []string{"bench", "bench/agents", "bench/index", "bench/loadgen", "bench/virtual"}},
-	{name: "bench/virtual", outside: true, sees: []string{"bench/agents", "bench/data", "bench/stats", "engine/mock", "router", "router/thompson", "sim", "sim/agenttrace", "sim/trace"}, seenBy: []string{}},
+	{name: "bench/virtual", outside: true, sees: []string{"bench/agents", "bench/data", "bench/stats", "engine/mock", "internal/estimate", "router", "router/thompson", "sim", "sim/agenttrace", "sim/trace"}, seenBy: []string{}},
 	{name: "bench/tokens", outside: true, sees: []string{"chat", "prompt", "tokenizer"}, seenBy: []string{}},
 	{name: "bench/values", outside: true, seenBy: []string{}},
 	{name: "bench/calls", outside: true, sees: []string{"internal/gen/inferencepb"}, seenBy: []string{}},
