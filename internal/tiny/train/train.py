@@ -25,7 +25,7 @@ TASKS = ["small talk", "say", "sum", "sum without thought", "look-up", "form", "
 
 # The learning rates, as shares of the highest, by millions of tokens: straight lines
 # between these points.
-RATES = [(0, 0), (0.38, 1), (6.2601, 1), (6.2602, 0.35), (9.3529, 0.35), (9.353, 0.2), (10.2, 0.2), (10.54, 0.1955), (29.633, 0)]
+RATES = [(0, 0), (0.38, 1), (6.2601, 1), (6.2602, 0.35), (9.3529, 0.35), (9.353, 0.2), (10.2, 0.2), (12.8, 0.172), (13, 0.2), (18, 0.17), (26.5, 0)]
 
 
 class Config:
@@ -344,7 +344,9 @@ def train(rank, a):
         step, seen = step + 1, seen + int(talks.lengths[index].sum())
         if step <= state["step"]:
             continue  # it was learned before
-        rate = np.interp(seen / 1e6, *zip(*RATES))
+        if seen > RATES[-1][0] * 1e6:
+            break
+        rate = float(np.interp(seen / 1e6, *zip(*RATES)))
         ids, labels = talks.batch(index)
         count = int((labels[:, 1:] > 0).sum())
         ids, labels = ids[rank :: ranks.size], labels[rank :: ranks.size]

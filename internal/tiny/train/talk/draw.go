@@ -11,6 +11,8 @@ import (
 type source struct {
 	rng  *rand.PCG
 	held bool
+	// spliced is the percentage of made-up words that are made of pieces of others.
+	spliced int
 }
 
 // below returns a number in [0, n).
@@ -21,6 +23,9 @@ func (s *source) between(low, high int) int { return low + s.below(high-low+1) }
 
 // chance is true with a probability of percent in a hundred.
 func (s *source) chance(percent int) bool { return s.below(100) < percent }
+
+// chanceOf is chance, and draws nothing if there is none.
+func (s *source) chanceOf(percent int) bool { return percent > 0 && s.chance(percent) }
 
 func pick[T any](s *source, list []T) T { return list[s.below(len(list))] }
 

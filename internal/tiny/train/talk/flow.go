@@ -58,7 +58,7 @@ func rivals(a, b *tool) bool {
 
 // untooled is talk that takes none of the tools.
 func (c *script) untooled(set []*tool) {
-	if c.chance(30) {
+	if c.chance(c.declines) {
 		c.decline()
 		return
 	}

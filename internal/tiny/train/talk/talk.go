@@ -9,6 +9,7 @@
 package talk
 
 import (
+	"cmp"
 	"encoding/json"
 	"math/rand/v2"
 	"strconv"
@@ -76,6 +77,11 @@ type Lesson struct {
 	Lossy int
 	// Aloud has thoughts say what is asked for before they say which tool fits.
 	Aloud bool
+	// Decline is the percentage of questions beside the tools that sound as if
+	// there were one for them; 0 is 30.
+	Decline int
+	// Spliced is the percentage of made-up words that are made of pieces of others.
+	Spliced int
 }
 
 // Course is what is taught when a part of it, from 0 to 1, is over: short things
@@ -88,23 +94,31 @@ func Course(done float64) Lesson {
 		return Lesson{Small: 8, Say: 17, Sum: 12, Lookup: 18, Form: 5, Tool: 40, Long: 15, Lossy: 40}
 	case done < 0.352:
 		return Lesson{Small: 8, Say: 10, Sum: 10, Lookup: 15, Form: 3, Tool: 54, Long: 25, Lossy: 40}
+	case done < 0.4617142857:
+		return Lesson{Small: 12, Say: 14, Sum: 20, Lookup: 16, Form: 4, Tool: 34, Long: 50, Lossy: 15, Aloud: true}
+	case done < 0.5485714285:
+		return Lesson{Small: 9, Say: 12, Sum: 14, Lookup: 27, Form: 4, Tool: 34, Long: 45, Lossy: 10, Aloud: true, Decline: 45}
 	}
-	return Lesson{Small: 12, Say: 14, Sum: 20, Lookup: 16, Form: 4, Tool: 34, Long: 50, Lossy: 15, Aloud: true}
+	return Lesson{Small: 8, Say: 14, Sum: 14, Lookup: 26, Form: 5, Tool: 36, Long: 45, Lossy: 10, Aloud: true, Decline: 45, Spliced: 65}
 }
 
 // script is a conversation while it is written.
 type script struct {
 	*source
-	talk  Talk
-	quiet bool // thinking is switched off
-	aloud bool // thoughts say what is asked for
-	calls int  // so far
-	tight bool // clients write arguments back without blanks
+	talk     Talk
+	quiet    bool // thinking is switched off
+	aloud    bool // thoughts say what is asked for
+	declines int  // percentage of what is asked beside the tools
+	calls    int  // so far
+	tight    bool // clients write arguments back without blanks
 }
 
 // Next makes a conversation.
 func (s *Source) Next(l Lesson) *Talk {
-	c := &script{source: &s.source, quiet: s.chance(20), tight: s.chance(30), aloud: l.Aloud}
+	if !s.held {
+		s.spliced = l.Spliced
+	}
+	c := &script{source: &s.source, quiet: s.chance(20), tight: s.chance(30), aloud: l.Aloud, declines: cmp.Or(l.Decline, 30)}
 	if c.quiet {
 		c.talk.Request.Thinking.Enabled = new(bool)
 	}

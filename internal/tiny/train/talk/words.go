@@ -59,12 +59,33 @@ var (
 
 // made makes a word up, in small letters.
 func (s *source) made() string {
+	if s.chanceOf(s.spliced) {
+		return s.splice()
+	}
 	for {
 		var w strings.Builder
 		for range s.between(1, 3) {
 			w.WriteString(pick(s, onsets) + pick(s, vowels) + pick(s, codas))
 		}
 		if w.Len() > 2 && s.may(w.String()) {
+			return w.String()
+		}
+	}
+}
+
+// splice joins pieces of words. With them nearly all tokens of the vocabulary are
+// met in names and values; without, those that the words of training do not have
+// would never be copied, and words that are held out are made of them.
+func (s *source) splice() string {
+	for {
+		var w strings.Builder
+		for range s.between(2, 3) {
+			from := s.word(pick(s, [][]string{nouns, nouns, verbs, adjectives}))
+			n := min(len(from), s.between(2, 5))
+			at := s.below(len(from) - n + 1)
+			w.WriteString(from[at : at+n])
+		}
+		if s.may(w.String()) {
 			return w.String()
 		}
 	}
@@ -79,7 +100,11 @@ func capital(w string) string {
 
 // noun is a word for a thing: one of the language, or one made up.
 func (s *source) noun() string {
-	if s.chance(15) {
+	often := 15
+	if s.spliced > 0 {
+		often = 45
+	}
+	if s.chance(often) {
 		return s.made()
 	}
 	return s.word(nouns)
@@ -94,6 +119,8 @@ func (s *source) person() string {
 
 func (s *source) city() string {
 	switch {
+	case s.chanceOf(min(s.spliced, 8)):
+		return capital(s.made()) + " " + capital(s.made())
 	case s.chance(35):
 		return capital(s.made())
 	case s.chance(6):
