@@ -23,6 +23,7 @@ type cacheMetrics struct {
 	parked, wait, recomputed              *prometheus.Desc
 	moved, bytes, seconds, skipped        *prometheus.Desc
 	prefetched, wasted                    *prometheus.Desc
+	corrupt, pulled                       *prometheus.Desc
 }
 
 // engines are those that metrics are about, by the ids of their workers.
@@ -62,6 +63,8 @@ func newCacheMetrics(of engines) *cacheMetrics {
 	m.skipped = desc("offload_skipped_total", "Blocks that were not written to a lower tier.", "edge", "reason")
 	m.prefetched = desc("prefetch_blocks_total", "Blocks that were brought before they were needed.", "tier", "outcome")
 	m.wasted = desc("prefetch_wasted_blocks_total", "Blocks that were brought and evicted unread.")
+	m.corrupt = desc("checksum_failures_total", "Blocks that were not what had been stored, and were dropped.")
+	m.pulled = desc("pulled_blocks_total", "Blocks that came from workers that compute prompts for others.")
 	return m
 }
 
@@ -115,6 +118,8 @@ func (m *cacheMetrics) tell(ch chan<- prometheus.Metric, s *mock.CacheStats, of 
 		say(m.sessions, gauge, float64(s.SessionBlocks[state]), state.String())
 	}
 	say(m.recomputed, counter, float64(s.Recomputed))
+	say(m.pulled, counter, float64(s.Pulled))
+	say(m.corrupt, counter, float64(s.Carried.Corrupt))
 	if len(s.Ways) == 0 {
 		return
 	}
