@@ -143,7 +143,7 @@ func plainRows(t testing.TB, m *llama.Model, tokens []uint32) (rows [][]float64)
 		}
 		row := make([]float64, vocab)
 		for id, l := range logits {
-			row[id] = float64(l) - (high + math.Log(sum))
+			row[id] = float64(l) - high - math.Log(sum)
 		}
 		rows = append(rows, row)
 	}
