@@ -25,6 +25,7 @@ func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card, 
 		KV:       j.request.KV,
 		Trace:    j.request.Trace,
 		Meta:     j.request.Meta,
+		Expected: j.request.expected,
 	}
 	j.model.Defaults(&out.Sampling)
 	out.Stop.MaxTokens -= len(delivered)

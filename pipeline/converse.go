@@ -30,7 +30,7 @@ func (p *Pipeline) prepareChat(r *Request, k int, card *engine.Card) (jobs, erro
 	// Nothing is known of the model, which is what an empty one says.
 	model := &prompt.Model{ContextLength: int(card.ContextLength)}
 	view := p.show(p.spelt.restore(asTurns(r.Chat)), model, card.Model, r.Notes)
-	seen := *r
+	asked, seen := r.Chat, *r
 	seen.Chat = plain(view.chat)
 	r = &seen
 	outline := outlineOf(r.Chat)
@@ -52,6 +52,7 @@ func (p *Pipeline) prepareChat(r *Request, k int, card *engine.Card) (jobs, erro
 			asides: asidesOf(r, i),
 		}
 	}
+	all[0].outlook = p.outlook(r, asked, card.Model, stop.MaxTokens)
 	return all, nil
 }
 

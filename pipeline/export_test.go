@@ -147,3 +147,16 @@ func (p *Pipeline) WarmBlocks() map[string]int {
 	defer p.warm.mu.Unlock()
 	return p.warm.heldLocked(1)
 }
+
+// MostPauses is how many sessions are known at most whose tools run.
+const MostPauses = mostPauses
+
+// Pauses returns how many are known.
+func (p *Pipeline) Pauses() int {
+	p.expects.mu.Lock()
+	defer p.expects.mu.Unlock()
+	if len(p.expects.paused) != p.expects.used.Len() {
+		panic("the list of pauses is not that of the table")
+	}
+	return p.expects.used.Len()
+}

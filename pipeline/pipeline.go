@@ -83,7 +83,9 @@ type Config struct {
 	StrictSessions bool
 	// Retention says what is granted of what clients want to stay cached.
 	Retention Retention
-	Logger    *slog.Logger
+	// Learn says what is learned from requests; nothing by default.
+	Learn  Learn
+	Logger *slog.Logger
 }
 
 // Pipeline serves requests. It is safe for concurrent use.
@@ -108,6 +110,7 @@ type Pipeline struct {
 	unheard unheard
 	listed  pinList
 	pinned  pinning
+	expects *outlooks // nil: nothing is learned
 	shares  pinShares
 	warm    warmth
 }
@@ -137,6 +140,8 @@ func New(c Config) *Pipeline {
 		seen:   sightings{fleet: c.Fleet},
 		spelt:  newSpellings(spellingBytes),
 		begun:  newBeginnings(mostBeginnings),
+
+		expects: newOutlooks(c.Learn),
 	}
 	p.endings.behind = &p.behind
 	p.spelled = p.flow.detokenized
@@ -281,6 +286,8 @@ type job struct {
 	told *telling
 	// foresight is what is to be computed behind the answer; nil if nothing is.
 	foresight *foresight
+	// outlook is what is expected of the job, and learned from it; nil if nothing is.
+	outlook *outlook
 	// asides are what its client wants to know besides; nil if that is nothing.
 	asides *asides
 	// pinnedBy says who asks for the request's pins.
@@ -351,6 +358,7 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 		all[i] = &job{p: p, request: r, names: view.names, model: model, prompt: built, choice: k*n + i, index: i, booking: shared, door: door, pinnedBy: wishes.by, asides: asidesOf(r, i)}
 	}
 	all[0].told = p.reuse(r, model, built, len(asked.Turns))
+	all[0].outlook = p.outlook(r, asked, name, built.Stop.MaxTokens)
 	if !r.Background && !onlyAsks(r) {
 		p.foreseen.supersede(r, name, built.IDs)
 		all[0].foresight = p.foresees(origin, name)
@@ -424,6 +432,7 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 		remember: func(ids []uint32, said *prompt.Saying) {
 			j.model.Remember(j.prompt, ids, said)
 			j.told.end(ids)
+			j.outlook.end(j, ids)
 		},
 	}
 	if j.model.ReplayRaw {
@@ -502,6 +511,7 @@ func (j *job) counted(events iter.Seq2[chat.Event, error]) iter.Seq2[chat.Event,
 					e.Tool = j.names.tell(e.Tool)
 				}
 				j.foresight.event(j.p, &e, j.request.Notes)
+				j.outlook.event(j, &e)
 				if aside, ok := j.granted(&e); ok && !yield(aside, nil) {
 					return
 				}

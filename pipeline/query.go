@@ -93,7 +93,9 @@ func (r *Request) query(ids []uint32) *router.Query {
 		Recompute: r.Chat.Sampling.PromptLogprobs != nil, Background: r.Background, Class: r.Class,
 		Session: router.Session{ID: r.Identity.Key, Parent: r.Identity.Parent, Tenant: tenantOf(r), Final: r.Identity.Final, Input: InputOf(r.Chat), Control: r.control()},
 	}
-	steer(q, r.Ext)
+	if steer(q, r.Ext); q.Expected == 0 {
+		q.Expected = r.expected
+	}
 	return q
 }
 

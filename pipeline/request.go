@@ -35,6 +35,10 @@ type Request struct {
 	// the one before it, in Notes.
 	Debug bool
 
+	// expected is how many tokens the answer should have, by what is learned, where the
+	// client does not say so; 0: nobody knows.
+	expected uint32
+
 	// Traced, if not nil, is filled on the way for a trace. It must not be shared.
 	Traced *Traced
 	// Notes is filled on the way and may be read once the first event or the
