@@ -61,7 +61,7 @@ func show(args []string) error {
 // plus one, and NAME.lengths are uint32, one per conversation.
 func makeData(args []string) error {
 	var out, vocab string
-	n, test, seed := 120_000, 3000, uint64(1)
+	n, test, seed := talk.Conversations, 1500, uint64(1)
 	if err := flags("data", args, func(f *flag.FlagSet) {
 		f.StringVar(&out, "out", ".", "folder that is written to")
 		f.StringVar(&vocab, "tokenizer", "internal/tiny/tokenizer.json.gz", "the tokenizer")

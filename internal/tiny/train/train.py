@@ -25,7 +25,7 @@ TASKS = ["small talk", "say", "sum", "sum without thought", "look-up", "form", "
 
 # The learning rates, as shares of the highest, by millions of tokens: straight lines
 # between these points.
-RATES = [(0, 0), (0.38, 1), (6.2601, 1), (6.2602, 0.35), (9.3529, 0.35), (9.353, 0.2), (10.2, 0.2), (12.8, 0.172), (13, 0.2), (18, 0.17), (26.5, 0)]
+RATES = [(0, 0), (0.38, 1), (6.2601, 1), (6.2602, 0.35), (9.3529, 0.35), (9.353, 0.2), (10.2, 0.2), (12.8, 0.172), (13, 0.2), (18, 0.17), (19.52, 0.1396), (28, 0)]
 
 
 class Config:

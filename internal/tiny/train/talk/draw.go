@@ -13,6 +13,10 @@ type source struct {
 	held bool
 	// spliced is the percentage of made-up words that are made of pieces of others.
 	spliced int
+	// free is the percentage of requests that are put together from parts.
+	free int
+	// twins has tools that are much alike, and numbers with equal digits.
+	twins bool
 }
 
 // below returns a number in [0, n).

@@ -11,9 +11,13 @@ import (
 func (c *script) tools(l Lesson) {
 	var set []*tool
 	var topics, actions []*tool
-	for range 1 + c.weighted([]int{40, 32, 18, 10}) {
+	count, telling := []int{40, 32, 18, 10}, 62
+	if c.twins {
+		count, telling = []int{25, 45, 20, 10}, 75
+	}
+	for range 1 + c.weighted(count) {
 		t := c.actionTool
-		if c.chance(62) {
+		if c.chance(telling) {
 			t = c.topicTool
 		}
 		made := t()
@@ -174,7 +178,7 @@ func (c *script) wishFor(t *tool, entity string) wish {
 	case c.chance(8):
 		pattern = fill(c.phrase(byName), "t", t.name, "n", p.noun, "p", p.prep)
 	default:
-		pattern = fill(c.phrase(asking), "n", p.noun, "N", capital(p.noun), "p", p.prep)
+		pattern = fill(c.asking(), "n", p.noun, "N", capital(p.noun), "p", p.prep)
 	}
 	if detail != "" {
 		end := len(pattern)
@@ -247,7 +251,7 @@ func (c *script) twice(t *tool) {
 		both = strings.Join(entities[:n-1], ", ") + " and " + last
 		c.user(c.casual(fill(c.phrase(t.topic.also), "e", both)))
 	} else {
-		c.user(c.casual(fill(c.phrase(asking), "n", t.topic.noun, "N", capital(t.topic.noun), "p", t.topic.prep, "e", both)))
+		c.user(c.casual(fill(c.asking(), "n", t.topic.noun, "N", capital(t.topic.noun), "p", t.topic.prep, "e", both)))
 	}
 	c.answer(Answer{Task: Calls}, c.about(t)+t.name+" fits, "+[]string{2: "twice", 3: "three times"}[n]+".", "", uses...)
 	c.tell(wishes)

@@ -58,6 +58,11 @@ func (c *script) say() {
 	switch c.weighted([]int{8, 2, 2, 2, 2, 2}) {
 	case 0:
 		x := c.utterance()
+		if c.chanceOf(c.free) {
+			c.user(c.casual(fill(c.freely(pick(c.source, []string{"{x}", "\"{x}\"", "the words {x}", "this text: {x}"}), []string{"say", "repeat", "write", "print", "echo", "type", "copy", "answer with", "write down"}), "x", x)))
+			c.answer(exact, "", x)
+			return
+		}
 		c.user(c.casual(fill(c.phrase([]string{
 			"Say {x}.", "Say: {x}", "Repeat: {x}", "Repeat after me: {x}", "Say \"{x}\".", "Write {x}.", "Write \"{x}\".", "Echo {x}.", "Answer with {x}.",
 			"Please say {x}.", "Say just {x}.", "Repeat this: {x}", "Reply with \"{x}\".", "Print {x}.", "~Please repeat: {x}", "~Please write {x}.", "~Say this: {x}", "~Answer with \"{x}\".",
@@ -67,6 +72,11 @@ func (c *script) say() {
 		x := c.noun()
 		if c.chance(30) {
 			x = c.person()
+		}
+		if c.chanceOf(c.free) {
+			c.user(c.casual(fill(c.freely("{x}", []string{"spell", "spell the name", "spell out", "write the letters of", "give me the letters of", "tell me how one spells"}), "x", x)))
+			c.answer(exact, "", strings.Join(strings.Split(strings.ToUpper(x), ""), "-"))
+			return
 		}
 		c.user(c.casual(fill(c.phrase([]string{"Spell {x}.", "Spell the word {x}.", "How do you spell {x}?", "Spell {x}, please.", "~Please spell {x}.", "~How is {x} spelled?"}), "x", x)))
 		c.answer(exact, "", strings.Join(strings.Split(strings.ToUpper(x), ""), "-"))
@@ -203,8 +213,8 @@ func working(a, b int, minus bool) string {
 	return fmt.Sprintf("%d + %d = %d; %d + %d + 1 = %d", a%10, b%10, unit, a/10, b/10, a/10+b/10+1)
 }
 
-// asking are ways of asking for the N of E, where "of" may be another word.
-var asking = []string{
+// askings are ways of asking for the N of E, where "of" may be another word.
+var askings = []string{
 	"What is the {n} {p} {e}?", "What is the {n} {p} {e}?", "What's the {n} {p} {e}?", "{N} {p} {e}?", "{n} {p} {e}?", "{n} {p} {e}", "Tell me the {n} {p} {e}.", "I need the {n} {p} {e}.",
 	"Can you find the {n} {p} {e}?", "Please look up the {n} {p} {e}.", "Give me the {n} {p} {e}.", "Do you know the {n} {p} {e}?",
 	"I want to know the {n} {p} {e}.", "Show me the {n} {p} {e}.", "Could you check the {n} {p} {e}?", "How is the {n} {p} {e}?",
@@ -213,8 +223,34 @@ var asking = []string{
 	"~Would you tell me the {n} {p} {e}?", "~What about the {n} {p} {e}?", "~I would like the {n} {p} {e}.", "~Let me know the {n} {p} {e}.", "~Please check the {n} {p} {e}.", "~Please tell me the {n} {p} {e}.",
 }
 
+// freely asks for something by parts: what the request begins with, and what is to
+// be done. It never makes one of the phrases that are held out.
+func (c *script) freely(what string, acts []string) string {
+	begin := pick(c.source, []string{"Please ", "Can you ", "Could you ", "Will you ", "I want you to ", "Now ", "You must ", "", "I ask you to ", "May I ask you to "})
+	act := pick(c.source, acts)
+	stop := "."
+	if strings.HasSuffix(begin, "you ") || strings.HasPrefix(begin, "May") {
+		stop = "?"
+	}
+	if begin == "Please " && c.chance(30) {
+		begin, stop = "", ", please."
+	} else if begin == "Please " {
+		begin = "Do "
+	}
+	text := begin + act + " " + what + stop
+	return capital(text)
+}
+
+// asking returns a pattern that asks for the N of E.
+func (c *script) asking() string {
+	if c.chanceOf(c.free) {
+		return c.freely(pick(c.source, []string{"the {n} {p} {e}", "the {n} {p} {e}", "the {n} {p} {e}", "what the {n} {p} {e} is"}), []string{"tell me", "give me", "show me", "find", "look up", "get", "fetch", "read me", "say", "check", "look for", "report"})
+	}
+	return c.phrase(askings)
+}
+
 func (c *script) ask(n, p, e string) string {
-	return c.casual(fill(c.phrase(asking), "n", n, "N", capital(n), "p", p, "e", e))
+	return c.casual(fill(c.asking(), "n", n, "N", capital(n), "p", p, "e", e))
 }
 
 // lookup asks for what was told before.
@@ -247,6 +283,9 @@ func (c *script) lookup() {
 	for _, f := range facts {
 		if pattern == "" || c.chance(25) {
 			pattern = c.phrase([]string{"The {n} of {e} is {v}.", "The {n} of {e} is {v}.", "{e}'s {n} is {v}.", "{N} of {e}: {v}", "{e} has the {n} {v}.", "{e}: {n} {v}", "~As the {n} of {e} we have {v}.", "~{e}'s {n}: {v}"})
+			if c.chanceOf(c.free) {
+				pattern = pick(c.source, []string{"{n} of {e} = {v}", "We know that the {n} of {e} is {v}.", "For {e} the {n} is {v}.", "{v} is the {n} of {e}.", "With {e} we have the {n} {v}.", "The {n} that {e} has is {v}.", "As {n}, {e} has {v}.", "{e} - {n}: {v}", "{n} ({e}): {v}", "the {n} of {e}: {v}", "In {e} we have {v} as {n}."})
+			}
 		}
 		lines = append(lines, fill(pattern, "n", f.noun, "N", capital(f.noun), "e", f.entity, "v", f.value))
 	}

@@ -82,24 +82,36 @@ type Lesson struct {
 	Decline int
 	// Spliced is the percentage of made-up words that are made of pieces of others.
 	Spliced int
+	// Free is the percentage of requests that are put together from parts.
+	Free int
+	// Twins has tools that are much alike, and numbers with equal digits, so that
+	// finding the right one is not a matter of its form.
+	Twins bool
 }
+
+// Conversations is the length of the course.
+const Conversations = 112_000
 
 // Course is what is taught when a part of it, from 0 to 1, is over: short things
 // first, then tools, and in the end long conversations with them.
 func Course(done float64) Lesson {
 	switch {
-	case done < 0.07:
+	case done < 7_840.0/Conversations:
 		return Lesson{Small: 10, Say: 45, Sum: 10, Lookup: 15, Form: 10, Tool: 10, Long: 10, Lossy: 40}
-	case done < 0.2:
+	case done < 22_400.0/Conversations:
 		return Lesson{Small: 8, Say: 17, Sum: 12, Lookup: 18, Form: 5, Tool: 40, Long: 15, Lossy: 40}
-	case done < 0.352:
+	case done < 39_424.0/Conversations:
 		return Lesson{Small: 8, Say: 10, Sum: 10, Lookup: 15, Form: 3, Tool: 54, Long: 25, Lossy: 40}
-	case done < 0.4617142857:
+	case done < 51_712.0/Conversations:
 		return Lesson{Small: 12, Say: 14, Sum: 20, Lookup: 16, Form: 4, Tool: 34, Long: 50, Lossy: 15, Aloud: true}
-	case done < 0.5485714285:
+	case done < 61_440.0/Conversations:
 		return Lesson{Small: 9, Say: 12, Sum: 14, Lookup: 27, Form: 4, Tool: 34, Long: 45, Lossy: 10, Aloud: true, Decline: 45}
+	case done < 69_120.0/Conversations:
+		return Lesson{Small: 8, Say: 14, Sum: 14, Lookup: 26, Form: 5, Tool: 36, Long: 45, Lossy: 10, Aloud: true, Decline: 45, Spliced: 65}
+	case done < 81_408.0/Conversations:
+		return Lesson{Small: 9, Say: 14, Sum: 11, Lookup: 27, Form: 6, Tool: 38, Long: 45, Lossy: 10, Aloud: true, Decline: 45, Spliced: 70, Free: 40}
 	}
-	return Lesson{Small: 8, Say: 14, Sum: 14, Lookup: 26, Form: 5, Tool: 36, Long: 45, Lossy: 10, Aloud: true, Decline: 45, Spliced: 65}
+	return Lesson{Small: 9, Say: 13, Sum: 12, Lookup: 25, Form: 6, Tool: 44, Long: 45, Lossy: 15, Aloud: true, Decline: 40, Spliced: 60, Free: 30, Twins: true}
 }
 
 // script is a conversation while it is written.
@@ -116,7 +128,7 @@ type script struct {
 // Next makes a conversation.
 func (s *Source) Next(l Lesson) *Talk {
 	if !s.held {
-		s.spliced = l.Spliced
+		s.spliced, s.free, s.twins = l.Spliced, l.Free, l.Twins
 	}
 	c := &script{source: &s.source, quiet: s.chance(20), tight: s.chance(30), aloud: l.Aloud, declines: cmp.Or(l.Decline, 30)}
 	if c.quiet {

@@ -59,6 +59,15 @@ var (
 	timely    = []string{"What time is it in {e}?", "What's the time in {e}?", "How late is it in {e}?", "Time in {e}?", "I am in {e}. What time is it?", "~Can you tell me what time it is in {e}?"}
 )
 
+// familiar are the nouns of the known tools.
+var familiar = func() map[string]bool {
+	out := map[string]bool{}
+	for _, k := range known {
+		out[k.noun] = true
+	}
+	return out
+}()
+
 func (c *script) entityOf(kind string) func() string {
 	switch kind {
 	case "city":
@@ -154,6 +163,9 @@ func (c *script) topicTool() *tool {
 		return t
 	}
 	n, e := c.noun(), c.noun()
+	for c.held && familiar[n] {
+		n = c.noun() // training has a tool for it, though under a word that is held out
+	}
 	for e == n {
 		e = c.noun()
 	}
@@ -177,6 +189,13 @@ func (c *script) topicTool() *tool {
 		name = pick(c.source, []string{"name", "id", "key", "query", "q", "target", "item", "place", "who", "what", "input", "value", e + "_id", e + "_name"})
 	}
 	t.args = []arg{{name: name, desc: c.argDesc(e)}}
+	if c.twins && c.chance(55) {
+		t.topic.prep = "of"
+		t.name = pick(c.source, []string{"get_", "get_", "get_", "find_", "read_", "tell_"}) + strings.ReplaceAll(n, " ", "_")
+		t.desc = fill(pick(c.source, []string{"Tells the {n} of a {e}.", "Tells the {n} of a {e}.", "Returns the {n} of a {e}.", "Get the {n} of a {e}", "Gets the {n} of the {e}."}), "n", n, "e", e)
+		t.args = []arg{{name: e, desc: c.argDesc(e)}}
+		return t
+	}
 	if c.chance(20) {
 		t.args = append(t.args, c.spare(t.args))
 	}

@@ -148,9 +148,14 @@ func (s *source) letters(n int) string {
 
 func (s *source) digits(n int) string {
 	var b strings.Builder
-	b.WriteByte(byte('1' + s.below(9)))
+	last := byte('1' + s.below(9))
+	b.WriteByte(last)
+	alike := s.twins && s.chance(20)
 	for range n - 1 {
-		b.WriteByte(byte('0' + s.below(10)))
+		if !alike || s.chance(40) {
+			last = byte('0' + s.below(10))
+		}
+		b.WriteByte(last)
 	}
 	return b.String()
 }
