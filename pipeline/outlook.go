@@ -264,7 +264,7 @@ func (o *outlook) ended(j *job, e *chat.Event) {
 	if len(all.paused) > mostPauses {
 		all.forgetLocked(all.used.Back())
 	}
-	if j.request.KV.NextIn == 0 && now.expected.ok && j.bring(o.answer, time.Duration(now.expected.Median)*time.Millisecond) {
+	if j.request.KV.NextIn == 0 && now.expected.ok && j.bring(o.answer, time.Duration(now.expected.Low)*time.Millisecond) {
 		all.pauses.told.Offered++
 	}
 }

@@ -45,9 +45,12 @@ const (
 	// prior is how many numbers of a key count as much as all that is known of those
 	// less like it.
 	prior = 4
-	// high is the share of the numbers that are not above High.
-	high = 0.9
+	// quantiles is how many there are of an estimate.
+	quantiles = 3
 )
+
+// shares are those of the numbers that are not above Low, Median and High.
+var shares = [quantiles]float64{0.1, 0.5, 0.9}
 
 // Book keeps numbers by their keys. It is not safe for concurrent use.
 type Book struct {
@@ -145,6 +148,7 @@ func (b *Book) forget() {
 
 // Estimate is what a request is expected to come to.
 type Estimate struct {
+	Low    uint32 // one in ten comes to less
 	Median uint32 // as many come to more as come to less
 	High   uint32 // one in ten comes to more
 	// Confidence is the share of it that comes from the very key, 0 to less than 1; the
@@ -156,7 +160,7 @@ type Estimate struct {
 // little of its model to say.
 func (b *Book) Of(k Key) (Estimate, bool) {
 	var e Estimate
-	var median, upper float64
+	var log [quantiles]float64
 	for i, name := range b.names(k) {
 		found := b.cells[name]
 		if i == 0 && (found == nil || found.Value.(*cell).len() < enough) {
@@ -173,11 +177,11 @@ func (b *Book) Of(k Key) (Estimate, bool) {
 		}
 		// Numbers are added as their logarithms: twice as much is as far from it as half
 		// as much.
-		m, u := c.quantiles()
-		median += own * (math.Log1p(float64(m)) - median)
-		upper += own * (math.Log1p(float64(u)) - upper)
+		for i, n := range c.quantiles() {
+			log[i] += own * (math.Log1p(float64(n)) - log[i])
+		}
 	}
-	e.Median, e.High = number(median), number(upper)
+	e.Low, e.Median, e.High = number(log[0]), number(log[1]), number(log[2])
 	return e, true
 }
 

@@ -34,7 +34,7 @@ func (s *naive) latest(k estimate.Key, cut func(estimate.Key) estimate.Key) []ui
 }
 
 func (s *naive) of(k estimate.Key) (e estimate.Estimate, ok bool) {
-	var median, upper float64
+	var low, median, upper float64
 	for i, cut := range []func(estimate.Key) estimate.Key{
 		func(k estimate.Key) estimate.Key { k.Agent, k.Tool, k.Trigger = "", "", ""; return k },
 		func(k estimate.Key) estimate.Key { k.Tool, k.Trigger = "", ""; return k },
@@ -52,10 +52,12 @@ func (s *naive) of(k estimate.Key) (e estimate.Estimate, ok bool) {
 			share = 1
 		}
 		if len(got) > 0 {
+			low = share*math.Log1p(float64(atLeast(got, 0.1))) + (1-share)*low
 			median = share*math.Log1p(float64(atLeast(got, 0.5))) + (1-share)*median
 			upper = share*math.Log1p(float64(atLeast(got, 0.9))) + (1-share)*upper
 		}
 	}
+	e.Low = uint32(math.Round(math.Expm1(low)))
 	e.Median, e.High = uint32(math.Round(math.Expm1(median))), uint32(math.Round(math.Expm1(upper)))
 	return e, true
 }
@@ -90,7 +92,7 @@ func TestDefinition(t *testing.T) {
 			for _, k := range []estimate.Key{k, key()} {
 				want, known := model.of(k)
 				got, ok := book.Of(k)
-				if ok != known || near(got.Median, want.Median) || near(got.High, want.High) || math.Abs(got.Confidence-want.Confidence) > 1e-12 {
+				if ok != known || near(got.Low, want.Low) || near(got.Median, want.Median) || near(got.High, want.High) || math.Abs(got.Confidence-want.Confidence) > 1e-12 {
 					t.Fatalf("%+v: got %+v, %t, want %+v, %t", k, got, ok, want, known)
 				}
 			}
@@ -134,7 +136,7 @@ func TestThin(t *testing.T) {
 		book.Observe(estimate.Key{Model: "m", Agent: "a", Tool: "read"}, 100)
 	}
 	e, ok := book.Of(long)
-	if !ok || e != (estimate.Estimate{Median: 100, High: 100}) {
+	if !ok || e != (estimate.Estimate{Low: 100, Median: 100, High: 100}) {
 		t.Fatalf("of a tool that was never called: %+v, %t, want 100 without confidence", e, ok)
 	}
 	for range 40 {

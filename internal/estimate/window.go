@@ -10,8 +10,8 @@ type window struct {
 	n    int // that have been added
 	kept [size]uint32
 	// As they are now, if sorted is n.
-	sorted        int
-	median, upper uint32
+	sorted int
+	at     [quantiles]uint32
 }
 
 func (w *window) add(n uint32) {
@@ -22,16 +22,19 @@ func (w *window) add(n uint32) {
 // len returns how many numbers are kept.
 func (w *window) len() int { return min(w.n, size) }
 
-// quantiles returns the median and the high quantile of the numbers: the least of them
-// that so great a share of them is not above. There must be one.
-func (w *window) quantiles() (median, upper uint32) {
+// quantiles returns those of the numbers: the least of them that so great a share of them
+// is not above. There must be one.
+func (w *window) quantiles() [quantiles]uint32 {
 	if w.sorted != w.n {
 		in := w.kept
 		of := in[:w.len()]
 		slices.Sort(of)
-		w.median, w.upper, w.sorted = of[rank(0.5, len(of))], of[rank(high, len(of))], w.n
+		for i, share := range shares {
+			w.at[i] = of[rank(share, len(of))]
+		}
+		w.sorted = w.n
 	}
-	return w.median, w.upper
+	return w.at
 }
 
 // rank returns which of n sorted numbers is a quantile of them.
