@@ -65,6 +65,7 @@ var figures = []figure{
 	{"B25", "calls of tensors, in-process", takeTensors},
 	{"B26", "a trace of requests, in-process", takeTracing},
 	{"B27", "the model in the box: its arithmetic, and the engine around it", takeTiny},
+	{"B28", "lengths of answers and times of tools that are learned, virtual", takeEstimates},
 }
 
 // bench is what all figures share.

@@ -8,6 +8,7 @@ import (
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/router"
+	"github.com/dynago/dynago/sim/trace"
 )
 
 // Config says what a simulation consists of.
@@ -44,6 +45,11 @@ type Config struct {
 	Concurrency int
 	// Forecast tells the router how long each answer will be.
 	Forecast bool
+	// Expect, if not nil, is asked as a request comes to its first place how many tokens
+	// its answer should have and in what time the next request of its session should
+	// follow; 0 is not known. What is said so holds instead of Forecast, and of what the
+	// request says of the next one.
+	Expect func(*trace.Request) (tokens uint32, next time.Duration)
 	// Migrations is how often a request whose worker is lost goes on elsewhere;
 	// after that it has failed.
 	Migrations int

@@ -19,15 +19,17 @@ type job struct {
 	ready     time.Duration // when it comes, as far as those have ended
 
 	// While it is under way.
-	tokens  []uint32 // the prompt, and what was generated where it was lost
-	answer  []uint32
-	asked   int // tokens of the answer that the core has
-	query   router.Query
-	plan    *router.Plan // of a request in two legs
-	leg     leg
-	booking *router.Booking
-	lost    []uint64 // workers that were lost under it
-	begun   bool     // there was a token since it was placed
+	tokens []uint32 // the prompt, and what was generated where it was lost
+	answer []uint32
+	asked  int // tokens of the answer that the core has
+	// expected is how many it should have, where somebody is asked.
+	expected uint32
+	query    router.Query
+	plan     *router.Plan // of a request in two legs
+	leg      leg
+	booking  *router.Booking
+	lost     []uint64 // workers that were lost under it
+	begun    bool     // there was a token since it was placed
 
 	// What is told of it in the end. Tokens that were computed again count once.
 	arrived, placed, admitted, first, second, last, ended time.Duration
@@ -65,6 +67,9 @@ func (j *job) ask(c *Config) *router.Query {
 	if j.tokens == nil {
 		j.tokens = j.Prompt.Append(make([]uint32, 0, j.Prompt.Len()))
 		j.answer = j.Answer.Append(make([]uint32, 0, j.Answer.Len()))
+		if c.Expect != nil {
+			j.expected, j.KV.NextIn = c.Expect(&j.Request)
+		}
 		if j.Thinking > 0 {
 			j.KV.Thinking = &kv.Thinking{Start: j.answer[:1]} // its first token is one that begins it
 		}
@@ -78,7 +83,10 @@ func (j *job) ask(c *Config) *router.Query {
 	if j.Tool {
 		j.query.Session.Input = router.ToolInput
 	}
-	if c.Forecast {
+	switch {
+	case c.Expect != nil:
+		j.query.Expected = j.expected
+	case c.Forecast:
 		j.query.Expected = uint32(len(j.answer) - j.given)
 	}
 	return &j.query

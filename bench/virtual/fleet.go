@@ -18,6 +18,9 @@ type fleet struct {
 	workers int
 	engine  mock.Args
 	plain   bool // engines know no priorities
+	// What is told of requests, and who is told of those that have ended; nil: nobody.
+	expect func(*trace.Request) (uint32, time.Duration)
+	ended  func(*sim.Record)
 }
 
 func newFleet(workers int, timing string) fleet {
@@ -81,7 +84,12 @@ func (f fleet) replay(m mode, w []trace.Request) (*sim.Report, []*sim.Record, er
 	var records []*sim.Record
 	report, err := sim.Run(sim.Config{
 		Workers: f.workers, Engine: f.engine, PlainEngines: f.plain, Router: config, Clock: clock,
-		Record: func(r *sim.Record) { records = append(records, r) },
+		Expect: f.expect,
+		Record: func(r *sim.Record) {
+			if records = append(records, r); f.ended != nil {
+				f.ended(r)
+			}
+		},
 	}, w)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", m.name, err)

@@ -9,6 +9,7 @@
 //	virtual pins
 //	virtual subagents
 //	virtual foresight -timing polynomial
+//	virtual estimates
 //
 // Everything is seeded: the same command prints the same numbers on every
 // machine.
@@ -26,7 +27,7 @@ import (
 	"github.com/dynago/dynago/bench/agents"
 )
 
-const measurements = "place, routing, queue, workflow, pins, subagents or foresight"
+const measurements = "place, routing, queue, workflow, pins, subagents, foresight or estimates"
 
 func main() {
 	if err := run(os.Args[1:], os.Stdout); err != nil {
@@ -87,6 +88,8 @@ func measure(what, workload, timing string, load float64, short bool) (any, erro
 		return subAgents(short)
 	case "foresight":
 		return foresight(timing, short)
+	case "estimates":
+		return estimates(short)
 	}
 	return nil, fmt.Errorf("no measurement %q: want %s", what, measurements)
 }

@@ -9,13 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dynago/dynago/internal/estimate"
 	"github.com/dynago/dynago/sim"
 	"github.com/dynago/dynago/sim/trace"
 )
 
 func TestRefusals(t *testing.T) {
 	for args, want := range map[string]string{
-		"":                              "want place, routing, queue, workflow, pins, subagents or foresight",
+		"":                              "want place, routing, queue, workflow, pins, subagents, foresight or estimates",
 		"races":                         `"races"`,
 		"routing -workload tides":       `"tides": want conversation, synthetic, agents, one-prefix, long-answers`,
 		"routing -short -timing guess":  "timing_model",
@@ -201,5 +202,64 @@ func TestAhead(t *testing.T) {
 	}
 	if r.Prompt[1].Len != 3 || r.Answer[0].Len != 20 {
 		t.Errorf("the turn itself became %+v", r)
+	}
+}
+
+// What is learned of answers is of use for telling tools apart, and every request is
+// answered whoever tells; the truth is never off.
+func TestEstimates(t *testing.T) {
+	var out strings.Builder
+	if err := run([]string{"estimates", "-short"}, &out); err != nil {
+		t.Fatal(err)
+	}
+	var e estimating
+	if err := json.Unmarshal([]byte(out.String()), &e); err != nil {
+		t.Fatal(err)
+	}
+	if len(e.Runs) != 3*(3*len(tracked)+2) {
+		t.Fatalf("%d runs", len(e.Runs))
+	}
+	for _, r := range e.Runs {
+		switch {
+		case r.By != learned && r.Error != 0:
+			t.Errorf("%+v: nothing was estimated, and yet it was off", r)
+		case r.By == learned && (r.Error == 0 || r.Error > 0.8):
+			t.Errorf("%+v: want estimates that are off by less than 0.8 of what comes", r)
+		case r.Device == 0 || r.Device > r.Hit+1e-9:
+			t.Errorf("%+v: want something cached, and no more on the device than in all", r)
+		}
+	}
+}
+
+// One who tells knows of a request only what was known when it came: of its answer what
+// answers behind the same tool were, of its pause what the tool that it calls has taken.
+func TestTeller(t *testing.T) {
+	w := craftsmen(40, 1)
+	for _, tokens := range []bool{true, false} {
+		tell := newTeller(w, learned, tokens)
+		for i := range w.requests {
+			r := &w.requests[i]
+			answer, pause := tell.expect(r)
+			if tokens && pause != 0 || !tokens && answer != 0 {
+				t.Fatalf("%s: told %d tokens and %v", r.ID, answer, pause)
+			}
+			tell.ended(&sim.Record{ID: r.ID, Output: r.Answer.Len()})
+		}
+		of := func(tool string) uint32 {
+			k := estimate.Key{Model: "sim", Agent: "lead", Trigger: "tool", Tool: tool}
+			if !tokens {
+				k.Trigger = ""
+			}
+			e, _ := tell.book.Of(k)
+			return e.Median
+		}
+		// The usual call behind an edit is a test, behind a question a file is written.
+		short, long := of("edit"), of("ask")
+		if !tokens {
+			short, long = of("read"), of("ask")
+		}
+		if short == 0 || long < 3*short {
+			t.Errorf("tokens %t: %d and %d are expected, want the second to be much more", tokens, short, long)
+		}
 	}
 }
