@@ -147,6 +147,10 @@ func (c *script) madeAction() *tool {
 	if len(t.args) == 1 && t.args[0].kind == aString {
 		asked = append(asked, head+" {"+t.args[0].name+"}.", head+" {"+t.args[0].name+"}.", head+" called {"+t.args[0].name+"}.")
 	}
+	if c.various {
+		asked = append(asked, head+", so that "+names(" is ", " and ")+".", head+", whose "+names(" is ", ", ")+".", head+", in which "+names(" is ", " and ")+".", head+" by "+names(" ", ", ")+".",
+			head+" given "+names(" ", ", ")+".", head+" - "+names(" = ", "; "), head+" and let "+names(" be ", " and ")+".", head+" for "+names(" ", " and ")+".")
+	}
 	t.action = &action{asked: asked, result: c.outcome, values: func() (out []string) {
 		for i := range t.args {
 			out = append(out, c.valueOf(&t.args[i]))

@@ -17,6 +17,8 @@ type source struct {
 	free int
 	// twins has tools that are much alike, and numbers with equal digits.
 	twins bool
+	// various has more forms of requests for made-up actions.
+	various bool
 }
 
 // below returns a number in [0, n).

@@ -87,6 +87,8 @@ type Lesson struct {
 	// Twins has tools that are much alike, and numbers with equal digits, so that
 	// finding the right one is not a matter of its form.
 	Twins bool
+	// Various has more ways of naming the arguments of made-up actions.
+	Various bool
 }
 
 // Conversations is the length of the course.
@@ -110,8 +112,10 @@ func Course(done float64) Lesson {
 		return Lesson{Small: 8, Say: 14, Sum: 14, Lookup: 26, Form: 5, Tool: 36, Long: 45, Lossy: 10, Aloud: true, Decline: 45, Spliced: 65}
 	case done < 81_408.0/Conversations:
 		return Lesson{Small: 9, Say: 14, Sum: 11, Lookup: 27, Form: 6, Tool: 38, Long: 45, Lossy: 10, Aloud: true, Decline: 45, Spliced: 70, Free: 40}
+	case done < 88_064.0/Conversations:
+		return Lesson{Small: 9, Say: 13, Sum: 12, Lookup: 25, Form: 6, Tool: 44, Long: 45, Lossy: 15, Aloud: true, Decline: 40, Spliced: 60, Free: 30, Twins: true}
 	}
-	return Lesson{Small: 9, Say: 13, Sum: 12, Lookup: 25, Form: 6, Tool: 44, Long: 45, Lossy: 15, Aloud: true, Decline: 40, Spliced: 60, Free: 30, Twins: true}
+	return Lesson{Small: 8, Say: 11, Sum: 13, Lookup: 25, Form: 6, Tool: 48, Long: 45, Lossy: 15, Aloud: true, Decline: 35, Spliced: 80, Free: 30, Twins: true, Various: true}
 }
 
 // script is a conversation while it is written.
@@ -128,7 +132,7 @@ type script struct {
 // Next makes a conversation.
 func (s *Source) Next(l Lesson) *Talk {
 	if !s.held {
-		s.spliced, s.free, s.twins = l.Spliced, l.Free, l.Twins
+		s.spliced, s.free, s.twins, s.various = l.Spliced, l.Free, l.Twins, l.Various
 	}
 	c := &script{source: &s.source, quiet: s.chance(20), tight: s.chance(30), aloud: l.Aloud, declines: cmp.Or(l.Decline, 30)}
 	if c.quiet {
