@@ -71,15 +71,44 @@ func (r *Record) whole() {
 	}
 }
 
-// bytes is about how much memory the record takes beyond what all take.
-func (r *Record) bytes() int {
+// bytes is about how much memory the record takes beyond what all take: what clients and
+// models can make as long as they like.
+func (r *Record) bytes() (n int) {
 	if r.later != nil {
-		return r.later.bytes
+		n = r.later.bytes
 	}
-	if r.Payload != nil {
-		return len(r.Payload.Request) + len(r.Payload.Response)
+	if p := r.Payload; p != nil && r.later == nil {
+		n += len(p.Request) + len(p.Response)
 	}
-	return 0
+	if t := r.Tool; t != nil {
+		n += len(t.ID) + len(t.Class) + len(t.NameHash) + len(t.ErrorType) + len(t.Claude)
+	}
+	if r.Request != nil {
+		n += r.Request.bytes()
+	}
+	return n
+}
+
+func (r *Request) bytes() int {
+	n := len(r.NVExt)
+	if r.Replay != nil {
+		n += 8 * len(r.Replay.Hashes)
+	}
+	if f := r.Finish; f != nil {
+		n += len(f.BackendReason) + len(f.StopReason)
+		for i := range f.ToolCalls {
+			n += len(f.ToolCalls[i].ID) + len(f.ToolCalls[i].Name)
+		}
+		for i := range f.Choices {
+			n += len(f.Choices[i].StopReason)
+		}
+	}
+	if d := r.Dynago; d != nil {
+		for _, id := range d.ToolResults {
+			n += len(id)
+		}
+	}
+	return n
 }
 
 // AgentContext says which agent a record is of. A client that names itself in the
