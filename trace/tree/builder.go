@@ -8,8 +8,9 @@ import (
 	"github.com/dynago/dynago/trace"
 )
 
-// Builder builds a tree of the records that it is handed, in any order. Its zero value
-// is ready.
+// Builder builds a tree of the records that it is handed, in any order: only of turns of
+// one chain in one millisecond the one that is handed first comes first. Its zero value is
+// ready.
 type Builder struct {
 	// Only, if it is not nil, says which chains are wanted. Requests of no agent are
 	// those of chain "".
@@ -173,10 +174,11 @@ func (c *Chain) top() *Chain {
 	return c
 }
 
+// sortTurns puts turns in the order in which they begin. Those of one millisecond, as
+// before an engine that answers at once, stand as they were added: rows are written in
+// the order in which requests end, and durations that begin at a rounded time say less.
 func (c *Chain) sortTurns() {
-	slices.SortStableFunc(c.Turns, func(a, b *Turn) int {
-		return cmp.Or(a.Start.Compare(b.Start), a.End.Compare(b.End), cmp.Compare(a.Request.RequestID, b.Request.RequestID))
-	})
+	slices.SortStableFunc(c.Turns, func(a, b *Turn) int { return a.Start.Compare(b.Start) })
 	for i := range c.Turns[:max(0, len(c.Turns)-1)] {
 		c.Turns[i].Next = c.Turns[i+1]
 	}

@@ -234,7 +234,7 @@ func (s *Stats) Chains() []*ChainTotals {
 		return cmp.Or(cmp.Compare(b.Input, a.Input), cmp.Compare(a.ID, b.ID))
 	})
 	for _, c := range list {
-		slices.SortFunc(c.turns, func(a, b turnTimes) int { return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end)) })
+		slices.SortStableFunc(c.turns, func(a, b turnTimes) int { return cmp.Compare(a.start, b.start) }) // as trees do
 		for i := 1; i < len(c.turns); i++ {
 			if before := c.turns[i-1]; before.tools && c.turns[i].start > before.end {
 				pause := float64(c.turns[i].start - before.end)

@@ -55,6 +55,33 @@ func event(kind, chain, id string, at int, change func(*trace.Tool)) *trace.Reco
 	return r
 }
 
+// Before an engine that answers at once a chain has several turns in a millisecond. They
+// stand as their rows do, whatever their ids and durations are.
+func TestTurnsOfOneMillisecond(t *testing.T) {
+	var b tree.Builder
+	var s tree.Stats
+	for _, r := range []func() *trace.Record{
+		func() *trace.Record { return turn("z", "a", "", 0, 1, "x=read") },
+		func() *trace.Record { return turn("y", "a", "", 0, 0) },
+		func() *trace.Record { return turn("b", "a", "", 5, 0) },
+		func() *trace.Record { return turn("first", "a", "", -1, 9) },
+	} {
+		b.Add(r())
+		s.Add(r())
+	}
+	var order []string
+	for _, turn := range b.Tree().Sessions[0].Turns {
+		order = append(order, turn.Request.RequestID)
+	}
+	if want := []string{"first", "z", "y", "b"}; !slices.Equal(order, want) {
+		t.Errorf("%q, want %q", order, want)
+	}
+	s.Chains()
+	if s.Pause.N != 0 {
+		t.Errorf("%d pauses; the turn after that with a tool began before its end", s.Pause.N)
+	}
+}
+
 // draw writes a tree as indented lines.
 func draw(t *tree.Tree) string {
 	var b strings.Builder
