@@ -82,7 +82,7 @@ func redact(name, text string) string {
 			return "[" + strconv.Itoa(n) + " bytes]"
 		}
 	}
-	if strings.Contains(text, ";base64,") {
+	if strings.Contains(text, "64,") {
 		text = dataURL.ReplaceAllStringFunc(text, func(url string) string {
 			head, data, _ := strings.Cut(url, ",")
 			n, _ := decoded(data)
@@ -90,7 +90,7 @@ func redact(name, text string) string {
 		})
 	}
 	if mayHaveKey(text) {
-		text = key.ReplaceAllString(text, "${1}"+redacted)
+		text = key.ReplaceAllString(text, "${1}${2}"+redacted)
 	}
 	return text
 }
@@ -131,13 +131,13 @@ func decoded(text string) (int, bool) {
 }
 
 var (
-	dataURL = regexp.MustCompile(`data:[\w.+/-]*(?:;[\w.+=-]+)*;base64,[A-Za-z0-9+/=_-]+`)
-	key     = regexp.MustCompile(`((?i:\bbearer )|(?i:x-amz-signature=)|\bsk-|\bAKIA|\bgh[pousr]_)[\w.~+/=-]{8,}`)
+	dataURL = regexp.MustCompile(`(?i:data):[\w.+/-]*(?:;[\w.+=-]+)*;(?i:base64),[A-Za-z0-9+/=_-]+`)
+	key     = regexp.MustCompile(`((?i:\bbearer )|(?i:x-amz-signature=)|\bsk-|\bAKIA|\bgh[pousr]_|\bgithub_pat_|\bglpat-|\bxox[abeprs]-|\bAIza)[\w.~+/=-]{8,}|(\bhf_)[A-Za-z0-9]{30,}`)
 )
 
 // mayHaveKey says whether it is worth to look for a key.
 func mayHaveKey(text string) bool {
-	for _, hint := range []string{"earer ", "EARER ", "sk-", "AKIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "ignature="} {
+	for _, hint := range []string{"earer ", "EARER ", "sk-", "AKIA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "AIza", "hf_", "ignature="} {
 		if strings.Contains(text, hint) {
 			return true
 		}

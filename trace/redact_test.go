@@ -23,8 +23,13 @@ func TestRedact(t *testing.T) {
 		{"tokens of answers", `{"logprobs":[{"token":"Hello"}],"max_tokens":5}`, `{"logprobs":[{"token":"Hello"}],"max_tokens":5}`},
 		{"bearer", `{"content":"curl -H 'Authorization: Bearer abcdefgh12345' and BEARER abcdefgh.12-_ and a bearer of news"}`, `{"content":"curl -H 'Authorization: Bearer [redacted]' and BEARER [redacted] and a bearer of news"}`},
 		{"keys in texts", `{"content":["sk-proj-abcdefghijk AKIAABCDEFGHIJ ghp_abcdefghij","ask-me-anything risk-averse-people"]}`, `{"content":["sk-[redacted] AKIA[redacted] ghp_[redacted]","ask-me-anything risk-averse-people"]}`},
+		{
+			"keys of other houses", `{"content":"github_pat_11ABCDEFG0 glpat-abcdefgh12 xoxb-1234-5678 AIzaSyA-1234567 hf_` + strings.Repeat("aB", 17) + ` and hf_hub_download, roxborough-streets"}`,
+			`{"content":"github_pat_[redacted] glpat-[redacted] xoxb-[redacted] AIza[redacted] hf_[redacted] and hf_hub_download, roxborough-streets"}`,
+		},
 		{"signed address", `{"url":"https://h/p?X-Amz-Signature=0123456789abcdef&x=1"}`, `{"url":"https://h/p?X-Amz-Signature=[redacted]&x=1"}`},
 		{"picture of chat", `{"image_url":{"url":"data:image/png;base64,` + picture + `"}}`, `{"image_url":{"url":"data:image/png;base64,[100 bytes]"}}`},
+		{"picture in capitals", `{"url":"DATA:image/png;Base64,` + picture + `"}`, `{"url":"DATA:image/png;Base64,[100 bytes]"}`},
 		{"picture in a text", `{"text":"![a](data:image/svg+xml;charset=utf-8;base64,` + picture + `) b"}`, `{"text":"![a](data:image/svg+xml;charset=utf-8;base64,[100 bytes]) b"}`},
 		{"picture of messages", `{"source":{"type":"base64","media_type":"image/png","data":"` + picture + `"}}`, `{"source":{"type":"base64","media_type":"image/png","data":"[100 bytes]"}}`},
 		{"file of responses", `{"type":"input_file","file_data":"` + picture + `"}`, `{"type":"input_file","file_data":"[100 bytes]"}`},
