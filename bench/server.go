@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -45,7 +46,10 @@ func (b *bench) exec(flags ...string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := append([]string{"serve", "--demo", "mock", "--http-port", port, "--admin-port", adminPort}, flags...)
+	args := append([]string{"serve", "--http-port", port, "--admin-port", adminPort}, flags...)
+	if !slices.Contains(flags, "--demo") {
+		args = append(args, "--demo", "mock")
+	}
 	command := exec.Command(b.programs.dynago, args...)
 	command.Env = append(os.Environ(), "DYN_FRONTEND_FD_LIMIT_TARGET=1048576")
 	p, err := start(command)

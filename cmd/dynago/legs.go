@@ -25,7 +25,7 @@ func (sys *system) addAll(s *workerSettings, newEngine maker) error {
 		return errors.New(`--extra-engine-args: worker_type is prefill, and then nobody answers: want --num-prefill-workers`)
 	}
 	sys.newEngine = func(name string) (engine.Engine, error) { return newEngine(name, args) }
-	for i := range s.Count {
+	for i := range sys.count() {
 		if err := sys.add(fmt.Sprintf("%s-%d", sys.settings.Model.Demo, i)); err != nil {
 			return err
 		}

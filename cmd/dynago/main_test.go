@@ -21,7 +21,9 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Setenv(engineOfTests[0], engineOfTests[1])
+	if _, said := os.LookupEnv(engineOfTests[0]); !said { // as a script does
+		os.Setenv(engineOfTests[0], engineOfTests[1])
+	}
 	testscript.Main(m, map[string]func(){"dynago": main})
 }
 

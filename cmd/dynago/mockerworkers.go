@@ -15,7 +15,7 @@ func (c *mockerCommand) serveWorkers(to outlet, logs *logSet, log *slog.Logger) 
 		return errors.New("--mocker-config: want --api with it: workers of dynago have no quirks")
 	}
 	model := modelSettings{Path: c.Mocker.Path, Name: c.Mocker.Name, ToolParser: "auto", ReasoningParser: "auto", Tokenizer: "default"}
-	engines, err := mocks(model, workerSettings{Count: c.Mocker.Count, engineSettings: c.Engine, Script: c.Mocker.Script, Seed: c.Mocker.Seed}, log)
+	engines, err := mocks(model, workerSettings{Count: &c.Mocker.Count, engineSettings: c.Engine, Script: c.Mocker.Script, Seed: c.Mocker.Seed}, log)
 	if err != nil {
 		return err
 	}

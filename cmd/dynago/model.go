@@ -43,6 +43,7 @@ var inside = map[string]string{demo.Name: builtin}
 // for the mock engines and for the pipeline alike.
 type modelFiles struct {
 	name, uri string
+	weights   string // the folder, or the one file that has everything; "" in this program
 	load      func() (*prompt.Model, error)
 }
 
@@ -80,7 +81,10 @@ func filesOr(s modelSettings, in string, log *slog.Logger) (*modelFiles, error) 
 		}
 		snapshot.ChatTemplate = template
 		what = "--model-path: " + s.Path
-		m.uri = "file://" + filepath.ToSlash(snapshot.Dir())
+		m.uri, m.weights = "file://"+filepath.ToSlash(snapshot.Dir()), snapshot.Dir()
+		if strings.HasSuffix(at, ".gguf") {
+			m.weights = at
+		}
 		m.name = cmp.Or(m.name, snapshot.Name())
 		load = snapshot.Load
 	case template != "":

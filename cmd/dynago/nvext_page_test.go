@@ -136,9 +136,15 @@ func TestPageOfNvext(t *testing.T) {
 	if len(list) < 20 {
 		t.Fatalf("the page has %d lines to run", len(list))
 	}
+	p.does(list, worker)
+}
+
+// does runs lines of a page, and looks for what they say that comes back.
+func (p *program) does(list []example, worker string) {
+	p.t.Helper()
 	for _, e := range list {
 		if len(e.want) == 0 {
-			t.Errorf("line %d: nothing comes back", e.line)
+			p.t.Errorf("line %d: nothing comes back", e.line)
 		}
 		got := p.curl(strings.ReplaceAll(e.curl, "WORKER", worker))
 		rest := got
@@ -146,7 +152,7 @@ func TestPageOfNvext(t *testing.T) {
 			want = regexp.QuoteMeta(strings.ReplaceAll(want, "WORKER", worker))
 			found := regexp.MustCompile(strings.ReplaceAll(want, "…", "[^\n]*")).FindStringIndex(rest)
 			if found == nil {
-				t.Errorf("line %d: no %s in\n%s", e.line, want, got)
+				p.t.Errorf("line %d: no %s in\n%s", e.line, want, got)
 				break
 			}
 			rest = rest[found[1]:]

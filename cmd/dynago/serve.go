@@ -115,7 +115,7 @@ func (c *serveCommand) Run(to outlet, parsed *config.Parsed) error {
 	go sys.follow(ctx)
 	go sys.delay.Run(ctx)
 	if every := c.Workers.Churn; every > 0 {
-		go sys.churn(ctx, every, c.Workers.Count)
+		go sys.churn(ctx, every, sys.count())
 	}
 	c.announce(to.out, sys, listener, admin, kserve)
 	// Loading the model left garbage several times its size.
@@ -347,7 +347,7 @@ func (c *serveCommand) announce(out io.Writer, sys *system, listener, admin net.
 	}
 	name := sys.name()
 	fmt.Fprintf(out, "dynago %s serves %s on %s\n", versionName(), name, url)
-	fmt.Fprintf(out, "  workers  %s\n", sys.describe(c.Workers.Count))
+	fmt.Fprintf(out, "  workers  %s\n", sys.describe())
 	fmt.Fprintf(out, "  router   %s\n", c.Router.describe())
 	if admin != nil {
 		fmt.Fprintf(out, "  admin    %s\n", baseURL(admin))

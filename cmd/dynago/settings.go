@@ -76,8 +76,8 @@ type modelSettings struct {
 }
 
 type workerSettings struct {
-	Count    int `name:"workers" aliases:"num-workers" env:"DYN_WORKERS,DYN_NUM_WORKERS" default:"4" range:"1..1024" placeholder:"N" help:"Number of workers."`
-	Prefills int `name:"num-prefill-workers" env:"DYN_NUM_PREFILL_WORKERS" default:"0" range:"0..1024" placeholder:"N" help:"Number of workers that compute prompts for the others; with 0, each does whole requests."`
+	Count    *int `name:"workers" aliases:"num-workers" env:"DYN_WORKERS,DYN_NUM_WORKERS" range:"1..1024" placeholder:"N" help:"Number of workers; otherwise 2 that compute, or 4 that imitate."`
+	Prefills int  `name:"num-prefill-workers" env:"DYN_NUM_PREFILL_WORKERS" default:"0" range:"0..1024" placeholder:"N" help:"Number of workers that compute prompts for the others; with 0, each does whole requests."`
 	engineSettings
 	Script string        `name:"mock-script" env:"DYN_MOCK_SCRIPT" placeholder:"FILE" help:"Let the workers answer what this YAML file says."`
 	Seed   uint64        `name:"mock-seed" env:"DYN_MOCK_SEED" default:"0" placeholder:"N" help:"What the workers' answers are made from."`

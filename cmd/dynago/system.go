@@ -17,7 +17,6 @@ import (
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/attach"
 	"github.com/dynago/dynago/engine/mock"
-	"github.com/dynago/dynago/engine/tiny"
 	"github.com/dynago/dynago/fleet"
 	"github.com/dynago/dynago/fleet/file"
 	"github.com/dynago/dynago/internal/scrape"
@@ -284,7 +283,7 @@ func (sys *system) ready(ctx context.Context) error {
 // engineArgs returns what the workers of the system are.
 func (sys *system) engineArgs(s *settings) (mock.Args, error) {
 	if sys.tiny != nil {
-		return s.Workers.over(tiny.DefaultArgs(sys.tiny.model))
+		return sys.tiny.args(&s.Workers.engineSettings)
 	}
 	return s.Workers.engineArgs()
 }
@@ -489,11 +488,11 @@ func orNone(n int) int {
 }
 
 // describe is one line about the workers.
-func (sys *system) describe(count int) string {
+func (sys *system) describe() string {
 	if sys.files == nil {
 		return sys.engines()
 	}
-	a := &sys.args
+	a, count := &sys.args, sys.count()
 	ranks := ""
 	if a.DPSize > 1 {
 		ranks = fmt.Sprintf(" on each of %d ranks", a.DPSize)

@@ -60,7 +60,7 @@ func loadTiny(s modelSettings, log *slog.Logger) (*tinyModel, error) {
 		return nil, err
 	}
 	if s.Path != "" {
-		if m.model, err = weights.Load(strings.TrimPrefix(files.uri, "file://"), 0); err != nil {
+		if m.model, err = weights.Load(files.weights, 0); err != nil {
 			return nil, fmt.Errorf("--model-path: %w", err)
 		}
 		return m, nil
@@ -92,7 +92,7 @@ func (s *tinySettings) worker(m modelSettings, given *engineSettings, log *slog.
 	if err != nil {
 		return nil, err
 	}
-	args, err := given.over(tiny.DefaultArgs(model.model))
+	args, err := model.args(given)
 	if err != nil {
 		return nil, err
 	}

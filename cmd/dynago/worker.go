@@ -92,7 +92,7 @@ func (c *workerCommand) engines(log *slog.Logger) ([]behind, error) {
 		return echoes(cmp.Or(c.Engine.Name, "echo"))
 	case "mock":
 		model := modelSettings{Path: c.Engine.Path, Name: c.Engine.Name, ToolParser: "auto", ReasoningParser: "auto", Tokenizer: "default"}
-		return mocks(model, workerSettings{Count: 1, engineSettings: c.Mock, Script: c.Engine.Script, Seed: c.Engine.Seed}, log)
+		return mocks(model, workerSettings{Count: new(1), engineSettings: c.Mock, Script: c.Engine.Script, Seed: c.Engine.Seed}, log)
 	}
 	if c.Engine.Engine == "tiny" {
 		model := modelSettings{Path: c.Engine.Path, Name: c.Engine.Name, ToolParser: "auto", ReasoningParser: "auto", Tokenizer: "default"}
@@ -137,7 +137,7 @@ func mocks(m modelSettings, s workerSettings, log *slog.Logger) ([]behind, error
 	sign(card, model)
 	var list []behind
 	shared := mock.NewShared(args)
-	for i := range s.Count {
+	for i := range value(s.Count) {
 		e, err := mock.New(mock.Config{
 			Shared: shared,
 			Model:  files.name, Args: args, Seed: s.Seed, Script: script, Encode: encoder(model, log), EOS: model.EOS,

@@ -73,7 +73,8 @@ func ReadGGUF(from io.ReaderAt, size int64) (*llama.Model, error) {
 }
 
 // modelFile returns the GGUF file that a path stands for, or else the folder with
-// the files of Hugging Face.
+// the files of Hugging Face. A folder that has both a config.json and weights in a GGUF
+// file alone stands for that.
 func modelFile(path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
@@ -84,18 +85,21 @@ func modelFile(path string) (string, error) {
 	case !info.IsDir():
 		return "", errors.New("want a .gguf file, or a folder with config.json and safetensors")
 	}
-	if _, err := os.Stat(filepath.Join(path, configFile)); err == nil {
-		return path, nil
-	}
+	_, missing := os.Stat(filepath.Join(path, configFile))
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return "", bare(err)
 	}
 	var files []string
+	apart := false
 	for _, e := range entries {
+		apart = apart || strings.Contains(e.Name(), ".safetensors")
 		if strings.HasSuffix(e.Name(), ".gguf") && !strings.HasPrefix(e.Name(), "mmproj") {
 			files = append(files, e.Name())
 		}
+	}
+	if missing == nil && (apart || len(files) == 0) {
+		return path, nil
 	}
 	switch len(files) {
 	case 0:

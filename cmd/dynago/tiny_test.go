@@ -1,0 +1,89 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	tinymodel "github.com/dynago/dynago/internal/tiny"
+)
+
+// told asks the model of the name, and returns what it says and how much of the prompt
+// was cached.
+func (p *program) told(model, question string) (text string, cached int) {
+	p.t.Helper()
+	var answer struct {
+		Choices []struct{ Message struct{ Content string } }
+		Usage   struct {
+			Details struct {
+				Cached int `json:"cached_tokens"`
+			} `json:"prompt_tokens_details"`
+		}
+	}
+	p.post("/v1/chat/completions", fmt.Sprintf(`{"model": %q, "max_tokens": 60, "messages": [{"role": "user", "content": %q}]}`, model, question), &answer)
+	if len(answer.Choices) != 1 {
+		p.t.Fatalf("%+v", answer)
+	}
+	return answer.Choices[0].Message.Content, answer.Usage.Details.Cached
+}
+
+// lamp is a question whose answer is in it.
+const lamp = "The colour of the lamp is violet. What is the colour of the lamp?"
+
+// Whatever is set, the model in the box says the same, and what engines tell is on the
+// same pages as that of others.
+func TestServeTiny(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		args  []string
+		banks string // what the banner says of the workers
+		ranks int
+		pages []string
+	}{
+		{"as it comes", nil, "2 tiny engines (4 layers of width 128, context 2048), 1024 KV blocks of 16 tokens", 2, nil},
+		{"one", []string{"--workers", "1", "--kv-cache-block-size", "32", "--num-gpu-blocks-override", "50", "--max-num-seqs", "2", "--max-num-batched-tokens", "24"}, "1 tiny engine (4 layers of width 128, context 2048), 50 KV blocks of 32 tokens", 1, nil},
+		{"ranks", []string{"--workers", "1", "--data-parallel-size", "2"}, "on each of 2 ranks", 2, nil},
+		{"a shorter context", []string{"--max-model-len", "640"}, "2 tiny engines", 2, []string{`"context_window":640`}},
+		{"tiers", []string{"--g2-blocks", "70", "--g3-blocks", "90"}, "70 on tier host_pinned, 90 on tier disk", 2, nil},
+		{"two legs", []string{"--num-prefill-workers", "1"}, "2 tiny engines", 3, nil},
+		{"another name", []string{"--model-name", "mine"}, "2 tiny engines", 2, []string{`"mine"`}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := serve(t, append([]string{"--demo", "tiny", "--log-level", "warn"}, tt.args...)...)
+			if !strings.Contains(p.banner, tt.banks) {
+				t.Errorf("%q is not in %s", tt.banks, p.banner)
+			}
+			model := tinymodel.Name
+			if tt.name == "another name" {
+				model = "mine"
+			}
+			for i := range 2 {
+				text, cached := p.told(model, lamp)
+				if !strings.Contains(text, "violet") {
+					t.Errorf("it says %q", text)
+				}
+				if i == 1 && cached == 0 {
+					t.Error("nothing was cached")
+				}
+			}
+			page := p.page("/metrics")
+			if n := strings.Count(page, "\ndynago_kv_blocks_total{") + strings.Count(page, "\ndynago_worker_active_requests{"); n == 0 {
+				t.Errorf("no worker is on the page of metrics:\n%s", page)
+			}
+			if n := strings.Count(page, "\ndynamo_component_router_worker_registered{"); n != tt.ranks {
+				t.Errorf("%d ranks, want %d", n, tt.ranks)
+			}
+			said := p.page("/v1/models") + p.page("/admin/workers")
+			for _, want := range tt.pages {
+				if !strings.Contains(said, want) {
+					t.Errorf("%s is not in %s", want, said)
+				}
+			}
+			if decisions := p.page("/admin/decisions?n=5"); !strings.Contains(decisions, `"worker_id"`) {
+				t.Errorf("decisions: %s", decisions)
+			}
+		})
+	}
+}
