@@ -99,7 +99,7 @@ func registries(t *testing.T) map[string]*prometheus.Registry {
 	}
 	cli, parsed := commandLine(t, append([]string{
 		"serve", "--http-port", "0", "--g2-blocks", "10", "--kserve-grpc-server",
-		"--request-trace", "--request-trace-sinks", "stderr",
+		"--request-trace", "--request-trace-sinks", "stderr", "--learn-osl", "--learn-tool-time",
 	}, policyArgs...)...)
 	tracing, err := cli.Serve.Trace.open(parsed, &cli.Serve.Observe.Telemetry, slog.New(slog.DiscardHandler), io.Discard)
 	if err != nil {

@@ -273,7 +273,7 @@ func (c *serveCommand) server(sys *system, tracing *tracing, grpc func(net.Conn)
 		Timing:        &timing,
 		HeaderTimeout: c.HTTP.HeaderTimeout, ReadTimeout: c.HTTP.ReadTimeout, IdleTimeout: c.HTTP.IdleTimeout,
 		Thresholds: sys.router, Selection: service, Tracing: tracing.frontend(), Spans: logs.tracer(), ProbeSpans: logs.filter.Level("frontend") <= slog.LevelDebug, Journal: sys.journal, Roster: sys, Prefetcher: sys.Pipeline, Caretaker: sys.Pipeline, Inventory: sys.Pipeline, Peers: others, KServe: c.KServe.GRPC || c.KServe.REST, Tensors: sys.Pipeline, TensorNVExt: c.KServe.TensorNVExt, HTTP2: grpc,
-		Collectors: append(sys.policies.collectors(sys.fleet), sys.meter, newHandoffMetrics(sys.Pipeline), newForesightMetrics(sys.Pipeline), newRetentionMetrics(sys.Pipeline), sys.moves, newFleetMetrics(sys.fleet, sys.roster), newCacheMetrics(enginesOf(sys.fleet)), newKVBMMetrics(enginesOf(sys.fleet)), newPeerMetrics(sys.peers), sys.delay, tracing, &logs.telemetry),
+		Collectors: append(sys.policies.collectors(sys.fleet), sys.meter, newHandoffMetrics(sys.Pipeline), newForesightMetrics(sys.Pipeline), newEstimateMetrics(sys.Pipeline), newRetentionMetrics(sys.Pipeline), sys.moves, newFleetMetrics(sys.fleet, sys.roster), newCacheMetrics(enginesOf(sys.fleet)), newKVBMMetrics(enginesOf(sys.fleet)), newPeerMetrics(sys.peers), sys.delay, tracing, &logs.telemetry),
 		Keys:       keys, Tenants: tenants, MetadataHeader: strings.TrimSpace(c.Requests.MetadataHeader), UploadPrefixes: uploads,
 		SeparateAdmin: c.HTTP.AdminPort != nil, NoAdmin: c.HTTP.NoAdmin,
 		OpenAI: openai.Options{

@@ -148,6 +148,7 @@ type routerSettings struct {
 
 type requestSettings struct {
 	Retention retentionSettings `embed:""`
+	Learn     learnSettings     `embed:""`
 
 	StreamTimeout    time.Duration `name:"http-backend-stream-timeout-secs" env:"DYN_HTTP_BACKEND_STREAM_TIMEOUT_SECS" default:"300s" unit:"s" placeholder:"TIME" help:"Silence after which a worker counts as hung; 0 is never."`
 	FirstItemTimeout time.Duration `name:"first-item-timeout" env:"DYN_FIRST_ITEM_TIMEOUT" default:"600s" unit:"s" placeholder:"TIME" help:"The same before a worker's first token; 0 is never."`

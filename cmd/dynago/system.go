@@ -115,7 +115,7 @@ func newSystem(s *settings, logs *logSet) (*system, error) {
 		Spans:        logs.engineSpans(""), RouterMode: s.Router.Mode,
 		StrictSessions: s.Router.StrictSessions, Retention: s.Requests.Retention.config(s.Workers.AllowHardPins, s.Workers.SubagentEphemeral),
 		Moved: sys.moves.moved, MigrationLimit: s.Router.MigrationLimit, MigrationMaxTokens: value(s.Router.MigrationMaxTokens),
-		Limits: limits, Logger: logs.target("pipeline"),
+		Limits: limits, Learn: s.Requests.Learn.config(), Logger: logs.target("pipeline"),
 		DefaultThinking: s.Model.defaultThinking(), ExcludeTools: s.Requests.ExcludeTools,
 		KeepPreamble: !s.Requests.StripPreamble, ImagePlaceholder: s.Requests.ImagePlaceholder, HistoryTokens: orNone(s.Observe.HistoryTokens),
 	})
