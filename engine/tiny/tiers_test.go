@@ -11,6 +11,7 @@ import (
 
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/engine/tiny"
+	"github.com/dynago/dynago/engine/tiny/llama"
 	"github.com/dynago/dynago/kv"
 	"github.com/dynago/dynago/kvcache/memory"
 	"github.com/dynago/dynago/kvcache/store"
@@ -55,9 +56,15 @@ func TestDiskIsFoundAgain(t *testing.T) {
 		t.Errorf("%v with %d cached tokens, want %v with 40", got, *last.Usage.Cached, want)
 	}
 	second.Close()
-	o.Model = slow()
-	if _, last := generate(t, start(t, o), ask(p, 1)); *last.Usage.Cached != 0 {
-		t.Errorf("%d tokens of another model", *last.Usage.Cached)
+	// Other weights of the same shape, and another shape.
+	for _, m := range []*llama.Model{llama.Random(small().Config(), 99), slow()} {
+		o.Model = m
+		other := start(t, o)
+		want := plain(t, m, p, 8)
+		if got, last := generate(t, other, ask(p, 8)); !slices.Equal(got, want) || *last.Usage.Cached != 0 {
+			t.Errorf("%v with %d tokens of another model, want %v with none", got, *last.Usage.Cached, want)
+		}
+		other.Close()
 	}
 }
 
