@@ -208,7 +208,7 @@ var tracked = []mode{
 // estimates replays workloads with lengths of answers told by nobody, learned, and known,
 // and then the same with the times of tools, where what has left the device comes back.
 func estimates(short bool) (any, error) {
-	few, leads, calls := 80, 20, 1500
+	few, leads, calls := 60, 10, 1000
 	if short {
 		few, leads, calls = 24, 6, 300
 	}
