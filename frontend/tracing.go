@@ -2,6 +2,7 @@ package frontend
 
 import (
 	"math"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -325,7 +326,7 @@ func (t *traced) finish(r *record) *trace.Finish {
 	case typeOf(r.fault, r.server.OverloadStatus) == errorCancelled:
 		f.BackendReason = "cancelled"
 	case r.fault.Status >= 500:
-		f.BackendReason = "error: " + r.cause.Error()
+		f.BackendReason = "error: " + opening(r.cause.Error())
 	default:
 		f.BackendReason = "error: " + explanations[typeOf(r.fault, r.server.OverloadStatus)]
 	}
@@ -333,6 +334,19 @@ func (t *traced) finish(r *record) *trace.Finish {
 		return nil
 	}
 	return f
+}
+
+// longestError is how much of an error's text a row tells. What an engine says may go
+// on with the prompt that it could not read, and rows are without content.
+const longestError = 160
+
+// opening returns the first line of a text, or what of it a row may tell.
+func opening(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	if len(line) > longestError {
+		line = strings.ToValidUTF8(line[:longestError], "") + "…"
+	}
+	return line
 }
 
 // backendReason returns what an engine has called the end of an answer; where we have

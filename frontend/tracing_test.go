@@ -3,6 +3,7 @@ package frontend_test
 import (
 	"context"
 	"iter"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -86,6 +87,15 @@ func TestRows(t *testing.T) {
 				return failing(&engine.Error{Kind: engine.Disconnected, Message: "gone"})
 			},
 			want: trace.Request{OutputTokens: new(uint64(0)), Worker: worker(40, 3), Replay: replay, Finish: &trace.Finish{BackendReason: "error: disconnected: gone"}},
+		},
+		{
+			name: "the engine says the prompt again", course: func(t *pipeline.Traced, _ *pipeline.Notes) {
+				t.Courses[0].Placed, t.Courses[0].First, t.Courses[0].Last, t.Courses[0].Tokens, t.Courses[0].Finish = false, time.Time{}, time.Time{}, 0, engine.Running
+			},
+			run: func(context.Context, []*pipeline.Request) iter.Seq2[chat.Event, error] {
+				return failing(&engine.Error{Kind: engine.Disconnected, Message: strings.Repeat("é", 200) + "\nUser: what nobody else may read"})
+			},
+			want: trace.Request{OutputTokens: new(uint64(0)), Worker: worker(42, 1), Replay: replay, Finish: &trace.Finish{BackendReason: "error: disconnected: " + strings.Repeat("é", 73) + "…"}},
 		},
 		{name: "no worker was asked", course: func(t *pipeline.Traced, _ *pipeline.Notes) { t.Courses[0].Sent = time.Time{} }, none: true},
 		{name: "no course", course: func(t *pipeline.Traced, _ *pipeline.Notes) { t.Courses = nil }, none: true},
