@@ -81,7 +81,7 @@ func TestHeldOutQuestions(t *testing.T) {
 	const (
 		seed          = 77
 		conversations = 60
-		floor         = 50
+		floor         = 60
 	)
 	model, tok := load(t)
 	tmpl := template(t)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"flag"
@@ -163,10 +164,12 @@ func label(tok *tokenizer.Tokenizer, t *talk.Talk, ids []uint32) ([]byte, error)
 		if quiet {
 			i += len(silent)
 		}
+		var said []byte
 		for ; ids[i] != end; i++ {
-			if !a.Given {
+			if !a.Given && (!a.Formed || bytes.Contains(said, []byte(`":`))) {
 				labels[i] = byte(a.Task) + 1
 			}
+			said = append(said, tok.Bytes(ids[i])...)
 		}
 		if !a.Given {
 			labels[i] = byte(a.Task) + 1

@@ -45,7 +45,7 @@ func Questions(t *talk.Talk, template *chattemplate.Template) ([]Question, error
 		}
 		a := t.Answers[n]
 		n++
-		if a.Given {
+		if a.Given || a.Formed {
 			continue
 		}
 		before, with := t.Request, t.Request

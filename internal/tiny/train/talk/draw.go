@@ -19,6 +19,8 @@ type source struct {
 	twins bool
 	// various has more forms of requests for made-up actions.
 	various bool
+	// formed is the percentage of look-ups that are answered in a form.
+	formed int
 }
 
 // below returns a number in [0, n).

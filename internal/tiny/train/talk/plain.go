@@ -298,6 +298,10 @@ func (c *script) lookup() {
 		return c.ask(f.noun, "of", f.entity)
 	}
 	reply := func() {
+		if c.chanceOf(c.formed) {
+			c.answer(Answer{Task: Lookup, Key: f.value, Formed: true}, "", "{"+quote(f.noun)+": "+value(f.value)+"}")
+			return
+		}
 		c.answer(Answer{Task: Lookup, Key: f.value}, "", "The "+f.noun+" of "+f.entity+" is "+f.value+".")
 	}
 	switch {

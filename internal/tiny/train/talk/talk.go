@@ -50,6 +50,9 @@ type Answer struct {
 	// Given is a turn that stands in the history as clients send it back, with
 	// parts of it missing, and is no example of an answer.
 	Given bool
+	// Formed is an answer whose form the client asked for, as JSON with one member:
+	// a mask writes it up to the value, and the value alone is an example.
+	Formed bool
 }
 
 // Talk is one conversation, with all answers in it.
@@ -89,6 +92,8 @@ type Lesson struct {
 	Twins bool
 	// Various has more ways of naming the arguments of made-up actions.
 	Various bool
+	// Formed is the percentage of look-ups that are answered in a form.
+	Formed int
 }
 
 // Conversations is the length of the course.
@@ -114,8 +119,10 @@ func Course(done float64) Lesson {
 		return Lesson{Small: 9, Say: 14, Sum: 11, Lookup: 27, Form: 6, Tool: 38, Long: 45, Lossy: 10, Aloud: true, Decline: 45, Spliced: 70, Free: 40}
 	case done < 88_064.0/Conversations:
 		return Lesson{Small: 9, Say: 13, Sum: 12, Lookup: 25, Form: 6, Tool: 44, Long: 45, Lossy: 15, Aloud: true, Decline: 40, Spliced: 60, Free: 30, Twins: true}
+	case done < 95_744.0/Conversations:
+		return Lesson{Small: 8, Say: 11, Sum: 13, Lookup: 25, Form: 6, Tool: 48, Long: 45, Lossy: 15, Aloud: true, Decline: 35, Spliced: 80, Free: 30, Twins: true, Various: true}
 	}
-	return Lesson{Small: 8, Say: 11, Sum: 13, Lookup: 25, Form: 6, Tool: 48, Long: 45, Lossy: 15, Aloud: true, Decline: 35, Spliced: 80, Free: 30, Twins: true, Various: true}
+	return Lesson{Small: 10, Say: 12, Sum: 13, Lookup: 28, Form: 6, Tool: 45, Long: 40, Lossy: 15, Aloud: true, Decline: 35, Spliced: 70, Free: 30, Twins: true, Various: true, Formed: 20}
 }
 
 // script is a conversation while it is written.
@@ -132,7 +139,7 @@ type script struct {
 // Next makes a conversation.
 func (s *Source) Next(l Lesson) *Talk {
 	if !s.held {
-		s.spliced, s.free, s.twins, s.various = l.Spliced, l.Free, l.Twins, l.Various
+		s.spliced, s.free, s.twins, s.various, s.formed = l.Spliced, l.Free, l.Twins, l.Various, l.Formed
 	}
 	c := &script{source: &s.source, quiet: s.chance(20), tight: s.chance(30), aloud: l.Aloud, declines: cmp.Or(l.Decline, 30)}
 	if c.quiet {
