@@ -16,6 +16,14 @@ import (
 type suite struct {
 	name  string
 	keyed bool
+	flags []string // instead of those of engines that do as a script says
+}
+
+func (s *suite) of(t *testing.T) []string {
+	if s.flags != nil {
+		return s.flags
+	}
+	return []string{"--speedup-ratio", "0", "--mock-script", script(t)}
 }
 
 func TestPython(t *testing.T) {
@@ -53,7 +61,7 @@ func TestNode(t *testing.T) {
 func run(t *testing.T, suites []suite, command func(t *testing.T, suite string) *exec.Cmd) {
 	for _, suite := range suites {
 		t.Run(suite.name, func(t *testing.T) {
-			flags := []string{"--speedup-ratio", "0", "--mock-script", script(t)}
+			flags := suite.of(t)
 			var env []string
 			if suite.keyed {
 				keys := filepath.Join(t.TempDir(), "keys")
