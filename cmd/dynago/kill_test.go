@@ -73,8 +73,13 @@ func (s *stream) run(p *program, model string, tokens int) {
 
 func (s *stream) hear(data string) {
 	var event struct {
-		Choices []struct{ Delta struct{ Content string } }
-		Usage   struct {
+		Choices []struct {
+			Delta struct {
+				Content  string
+				Thoughts string `json:"reasoning_content"`
+			}
+		}
+		Usage struct {
 			Completion int `json:"completion_tokens"`
 		}
 		Error json.RawMessage
@@ -85,8 +90,8 @@ func (s *stream) hear(data string) {
 	}
 	s.usage = max(s.usage, event.Usage.Completion)
 	for _, c := range event.Choices {
-		if c.Delta.Content != "" {
-			s.text += c.Delta.Content
+		if piece := c.Delta.Thoughts + c.Delta.Content; piece != "" {
+			s.text += piece
 			s.pieces.Add(1)
 		}
 	}

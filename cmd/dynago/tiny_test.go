@@ -4,6 +4,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -83,6 +85,45 @@ func TestServeTiny(t *testing.T) {
 			}
 			if decisions := p.page("/admin/decisions?n=5"); !strings.Contains(decisions, `"worker_id"`) {
 				t.Errorf("decisions: %s", decisions)
+			}
+		})
+	}
+}
+
+// Each line of the page does what the page says.
+func TestPageOfTiny(t *testing.T) {
+	page, err := os.ReadFile("../../docs/tiny.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := examples(t, string(page))
+	if len(list) < 4 {
+		t.Fatalf("the page has %d lines to run", len(list))
+	}
+	serve(t, "--demo", "tiny", "--log-level", "warn").does(list, "")
+}
+
+// A model of somebody else's is computed from its folder, or from the one file that has
+// all of it.
+func TestServeModelOfFiles(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "own")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "config.json", "generation_config.json", tinymodel.Weights} {
+		text, err := tinymodel.File(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, path := range map[string]string{"folder": folder, "file": filepath.Join(folder, tinymodel.Weights)} {
+		t.Run(name, func(t *testing.T) {
+			p := serve(t, "--demo", "tiny", "--model-path", path, "--model-name", "own", "--log-level", "warn")
+			if text, _ := p.told("own", lamp); !strings.Contains(text, "violet") {
+				t.Errorf("it says %q", text)
 			}
 		})
 	}
