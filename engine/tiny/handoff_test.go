@@ -230,9 +230,7 @@ func TestPullsAtATime(t *testing.T) {
 func TestHandoffExpires(t *testing.T) {
 	p := newPair(t, func(prefill, _ *tiny.Options) { prefill.Args.HandoffTimeoutMS = 1 })
 	_, h := p.compute(t, ask(prompt(1, 70), 5))
-	for p.prefill.Kept() > 0 && t.Context().Err() == nil {
-		<-time.After(time.Millisecond)
-	}
+	eventually(t, "the hand-off does not expire", func() bool { return p.prefill.Kept() == 0 })
 	if _, err := pull(t, p.prefill, query(h)); engine.KindOf(err) != engine.NotFound {
 		t.Errorf("%v", err)
 	}
@@ -264,9 +262,7 @@ func TestPullComesFirst(t *testing.T) {
 			}
 			ended <- last
 		}()
-		for running(t, p.prefill) == 0 {
-			<-time.After(time.Millisecond)
-		}
+		eventually(t, "the leg does not begin", func() bool { return running(t, p.prefill) > 0 })
 		if leaves {
 			time.AfterFunc(5*time.Millisecond, cancel)
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/engine/tiny"
@@ -28,12 +29,17 @@ func tiered(change func(*mock.Args)) mock.Args {
 // settled waits until all blocks of a prompt lie on a tier of an engine.
 func settled(t *testing.T, e *tiny.Engine, tier kv.Tier, blocks int) {
 	t.Helper()
-	for t.Context().Err() == nil {
-		if e.CacheStats()[0].Tiers[tier].Stored >= blocks {
-			return
+	eventually(t, "the blocks do not come", func() bool { return e.CacheStats()[0].Tiers[tier].Stored >= blocks })
+}
+
+// eventually waits until something holds that another goroutine brings about.
+func eventually(t *testing.T, otherwise string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !holds(); <-time.After(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal(otherwise)
 		}
 	}
-	t.Fatal("the blocks do not come")
 }
 
 // What an engine leaves on its disk, another one finds, if it has the same weights.
@@ -98,9 +104,7 @@ func TestStoreIsShared(t *testing.T) {
 	o := tiny.Options{Model: small(), Args: tiered(func(*mock.Args) {}), Lower: tiny.Lower{Store: shared}}
 	p := prompt(1, 42)
 	want, _ := generate(t, start(t, o), ask(p, 8))
-	for shared.Usage().Entries < 10 && t.Context().Err() == nil {
-		continue
-	}
+	eventually(t, "the blocks are not shared", func() bool { return shared.Usage().Entries >= 10 })
 	e := start(t, o)
 	got, last := generate(t, e, ask(p, 8))
 	if !slices.Equal(got, want) || *last.Usage.Cached != 40 {
