@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dynago/dynago/internal/demo"
 	tinymodel "github.com/dynago/dynago/internal/tiny"
 )
 
@@ -127,4 +128,20 @@ func TestServeModelOfFiles(t *testing.T) {
 			}
 		})
 	}
+
+	t.Run("tokenizer of another", func(t *testing.T) {
+		text, err := demo.File("tokenizer.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, "tokenizer.json"), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var out, errs syncBuffer
+		code := run([]string{"serve", "--demo", "tiny", "--http-port", "0", "--model-path", folder}, outlet{&out, &errs})
+		want := "the tokenizer has 8192 tokens, and model.embed_tokens.weight has rows for 2048"
+		if code != 1 || !strings.Contains(errs.String(), want) {
+			t.Errorf("exit code %d, and it says %q; want %q", code, errs.String(), want)
+		}
+	})
 }

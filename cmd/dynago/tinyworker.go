@@ -77,6 +77,9 @@ func loadTiny(s modelSettings, log *slog.Logger) (*tinyModel, error) {
 func (m *tinyModel) engine(o tiny.Options) (*tiny.Engine, error) {
 	card := m.files.card()
 	sign(card, m.prompt)
+	if has, of := m.prompt.Tokenizer.Size(), m.model.Config().Vocab; has > of {
+		return nil, fmt.Errorf("model %s: the tokenizer has %d tokens, and model.embed_tokens.weight has rows for %d", m.files.name, has, of)
+	}
 	ends := m.prompt.EOS
 	vocabulary, err := tiny.Vocabulary(m.prompt.Tokenizer, m.model.Config().Vocab, ends)
 	if err != nil {
