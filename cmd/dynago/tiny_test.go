@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -32,6 +34,19 @@ func (p *program) told(model, question string) (text string, cached int) {
 	return answer.Choices[0].Message.Content, answer.Usage.Details.Cached
 }
 
+// sum adds up the series of /metrics that begin so.
+func (p *program) sum(series string) (sum float64) {
+	p.t.Helper()
+	for _, m := range regexp.MustCompile(`(?m)^`+regexp.QuoteMeta(series)+`.* (\S+)$`).FindAllStringSubmatch(p.page("/metrics"), -1) {
+		n, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		sum += n
+	}
+	return sum
+}
+
 // lamp is a question whose answer is in it.
 const lamp = "The colour of the lamp is violet. What is the colour of the lamp?"
 
@@ -44,14 +59,15 @@ func TestServeTiny(t *testing.T) {
 		banks string // what the banner says of the workers
 		ranks int
 		pages []string
+		moves string // what has counted blocks or tokens, by its beginning
 	}{
-		{"as it comes", nil, "2 tiny engines (4 layers of width 128, context 2048), 1024 KV blocks of 16 tokens", 2, nil},
-		{"one", []string{"--workers", "1", "--kv-cache-block-size", "32", "--num-gpu-blocks-override", "50", "--max-num-seqs", "2", "--max-num-batched-tokens", "24"}, "1 tiny engine (4 layers of width 128, context 2048), 50 KV blocks of 32 tokens", 1, nil},
-		{"ranks", []string{"--workers", "1", "--data-parallel-size", "2"}, "on each of 2 ranks", 2, nil},
-		{"a shorter context", []string{"--max-model-len", "640"}, "2 tiny engines", 2, []string{`"context_window":640`}},
-		{"tiers", []string{"--g2-blocks", "70", "--g3-blocks", "90"}, "70 on tier host_pinned, 90 on tier disk", 2, nil},
-		{"two legs", []string{"--num-prefill-workers", "1"}, "2 tiny engines", 3, nil},
-		{"another name", []string{"--model-name", "mine"}, "2 tiny engines", 2, []string{`"mine"`}},
+		{"as it comes", nil, "2 tiny engines (4 layers of width 128, context 2048), 1024 KV blocks of 16 tokens", 2, nil, ""},
+		{"one", []string{"--workers", "1", "--kv-cache-block-size", "32", "--num-gpu-blocks-override", "50", "--max-num-seqs", "2", "--max-num-batched-tokens", "24"}, "1 tiny engine (4 layers of width 128, context 2048), 50 KV blocks of 32 tokens", 1, nil, ""},
+		{"ranks", []string{"--workers", "1", "--data-parallel-size", "2"}, "on each of 2 ranks", 2, nil, ""},
+		{"a shorter context", []string{"--max-model-len", "640"}, "2 tiny engines", 2, []string{`"context_window":640`}, ""},
+		{"tiers", []string{"--workers", "1", "--num-gpu-blocks-override", "24", "--max-model-len", "384", "--g2-blocks", "70", "--g3-blocks", "90"}, "70 on tier host_pinned, 90 on tier disk", 1, nil, `dynago_kv_hit_tokens_total{dp_rank="0",pool="disk"`},
+		{"two legs", []string{"--num-prefill-workers", "1"}, "2 tiny engines", 3, nil, "dynago_kv_pulled_blocks_total{"},
+		{"another name", []string{"--model-name", "mine"}, "2 tiny engines", 2, []string{`"mine"`}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := serve(t, append([]string{"--demo", "tiny", "--log-level", "warn"}, tt.args...)...)
@@ -62,14 +78,25 @@ func TestServeTiny(t *testing.T) {
 			if tt.name == "another name" {
 				model = "mine"
 			}
-			for i := range 2 {
+			if text, _ := p.told(model, lamp); !strings.Contains(text, "violet") {
+				t.Errorf("it says %q", text)
+			}
+			if tt.name == "tiers" {
+				// More comes between than device and host have room for.
+				for n := range 4 {
+					p.told(model, fmt.Sprintf("%d is a number. ", n)+strings.Repeat("The moon is white. ", 30))
+				}
+			}
+			// The router hears of what is cached a moment after the answer.
+			until(t, "the prompt is found in the cache", func() bool {
 				text, cached := p.told(model, lamp)
 				if !strings.Contains(text, "violet") {
 					t.Errorf("it says %q", text)
 				}
-				if i == 1 && cached == 0 {
-					t.Error("nothing was cached")
-				}
+				return cached > 0
+			})
+			if tt.moves != "" && p.sum(tt.moves) == 0 {
+				t.Errorf("no %s… on the page of metrics", tt.moves)
 			}
 			page := p.page("/metrics")
 			if n := strings.Count(page, "\ndynago_kv_blocks_total{") + strings.Count(page, "\ndynago_worker_active_requests{"); n == 0 {
