@@ -67,6 +67,7 @@ type deltas = func(engine.Delta, error) bool
 // legs runs a request whose prompt one worker computes for another.
 func (c *carry) legs(ctx context.Context, yield deltas) error {
 	c.count()
+	c.handed, c.begun = time.Time{}, time.Time{}
 	c.here = c.booking.plan.Prefill
 	h, err := c.prepare(ctx)
 	if err != nil {
@@ -189,7 +190,8 @@ func (c *carry) inTurn(ctx context.Context, h *handoff, request *engine.Request,
 		return c.abandoned(ctx, err, &c.p.count.prefillFailed)
 	}
 	c.found(&first)
-	c.asides.prefilled(time.Now())
+	c.handed = time.Now()
+	c.asides.prefilled(c.handed)
 	if request.Disagg.Phase == engine.PhaseWhole || c.whole(&first) {
 		h.release()
 		c.p.count.prefillAnswered.Add(1)
@@ -255,11 +257,23 @@ func (c *carry) fetched() {
 	if c.hand != nil || c.beside != nil {
 		c.p.count.handedOver.Add(1)
 		c.fetchedHere = true
+		if c.begun.IsZero() {
+			c.begun = time.Now()
+		}
+		c.transferred()
 	}
 	c.drop()
 	if c.beside != nil {
 		c.beside.fetched.Store(true)
 		c.beside.hand.release()
+	}
+}
+
+// transferred tells the booking of the second leg how long it took to begin behind the
+// first one, once the ends of both are known.
+func (c *carry) transferred() {
+	if !c.handed.IsZero() && !c.begun.IsZero() && !c.begun.Before(c.handed) {
+		c.here.Transferred(c.begun.Sub(c.handed))
 	}
 }
 
@@ -367,7 +381,9 @@ func (c *carry) settle(end bool) {
 	}
 	if leg.err == nil {
 		c.found(&leg.first)
-		c.asides.prefilled(leg.ended)
+		c.handed = leg.ended
+		c.transferred()
+		c.asides.prefilled(c.handed)
 	}
 }
 
@@ -387,6 +403,7 @@ func (c *carry) resend(kind engine.ErrorKind) bool {
 		c.drop()
 		return false
 	}
+	c.handed = time.Time{} // it would measure the attempt that has failed as well
 	plan := c.booking.plan.Elsewhere(slices.Clone(c.exclude))
 	c.booking.release()
 	c.booking = share(1)

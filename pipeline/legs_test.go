@@ -269,6 +269,69 @@ func TestLegs(t *testing.T) {
 	}
 }
 
+// outcomes is an observer that writes down how requests have gone.
+type outcomes struct {
+	mu  sync.Mutex
+	all []router.Outcome
+}
+
+func (*outcomes) Routed(*router.Decision, *router.Work) {}
+
+func (o *outcomes) Ended(one *router.Outcome) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.all = append(o.all, *one)
+}
+
+// The router is told how long a transfer took at most, of the leg that answers alone,
+// whether or not anybody asks for timing, and in agreement with who does.
+func TestTransferIsTold(t *testing.T) {
+	for name, tc := range map[string]struct {
+		roles []string
+		timed bool
+		told  bool
+	}{
+		"two legs":        {[]string{"prefill", "decode"}, false, true},
+		"two legs, timed": {[]string{"prefill", "decode"}, true, true},
+		"one worker":      {[]string{"aggregated"}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var engines []engine.Engine
+			for _, role := range tc.roles {
+				engines = append(engines, newShaky(t, role, false))
+			}
+			heard := &outcomes{}
+			h := newHouseOf(t, pipeline.Config{}, router.Config{Mode: router.RoundRobin, Observer: heard}, engines...)
+			r := long(20)
+			if tc.timed {
+				r.Traced = &pipeline.Traced{}
+			}
+			began := time.Now()
+			if _, err := chat.Fold(h.Run(t.Context(), r)); err != nil {
+				t.Fatal(err)
+			}
+			took := time.Since(began)
+			heard.mu.Lock()
+			defer heard.mu.Unlock()
+			if len(heard.all) != len(tc.roles) {
+				t.Fatalf("heard of %d legs", len(heard.all))
+			}
+			for _, o := range heard.all {
+				if want := tc.told && o.Role == engine.Decode; (o.Transfer > 0) != want || o.Transfer > took {
+					t.Errorf("the %s leg was told a transfer of %v in a request of %v", o.Role, o.Transfer, took)
+				}
+				if tc.timed && o.Transfer > 0 {
+					c := r.Traced.Courses[0]
+					// The trace looks at the clock a moment later.
+					if traced := c.First.Sub(c.Computed); o.Transfer > traced {
+						t.Errorf("a transfer of %v, and %v in the trace", o.Transfer, traced)
+					}
+				}
+			}
+		})
+	}
+}
+
 // What ends at its first token has one leg, and so has what is to have one token:
 // the engine is not even asked to keep that prompt for anybody.
 func TestPrefillAnswers(t *testing.T) {

@@ -75,6 +75,8 @@ type carry struct {
 	hand        *handoff // computed, and not fetched yet
 	beside      *beside  // leg that runs at the same time
 	fetchedHere bool     // the worker that answers has got the prompt
+	// When the one leg had ended and the other one gave its first token; zero: not yet.
+	handed, begun time.Time
 }
 
 // attempt runs the request on the booked worker. It returns nil when the answer

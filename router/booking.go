@@ -40,6 +40,7 @@ type Booking struct {
 	first  atomic.Int64 // from placed to the first token, nanoseconds; 0: none came
 	cached atomic.Int64 // tokens, one more than the engine has told; 0: it has not
 	output atomic.Int64 // tokens
+	moved  atomic.Int64 // from the end of the prompt elsewhere to the first token, nanoseconds; 0: not told
 	end    atomic.Uint32
 
 	// What stands in the books, guarded by the router's lock.
@@ -102,6 +103,13 @@ func (b *Booking) Cached(tokens int) {
 	if v.judgement == doubt || v.judgement == again {
 		b.worker.Resync()
 	}
+}
+
+// Transferred tells how long the first token has taken since another worker had computed
+// the prompt, which the transfer of its blocks cannot have exceeded. Only the first call
+// counts.
+func (b *Booking) Transferred(took time.Duration) {
+	b.moved.CompareAndSwap(0, max(1, int64(took)))
 }
 
 // Output tells that so many more tokens have been generated, over all choices.
@@ -201,6 +209,6 @@ func (b *Booking) outcome(now time.Time) Outcome {
 		ID: b.id, Role: b.role, Target: b.decision.Target,
 		PromptTokens: b.prompt, CachedTokens: int(b.cached.Load()) - 1, OutputTokens: int(b.output.Load()),
 		Queue: b.decision.Queue,
-		First: time.Duration(b.first.Load()), Total: now.Sub(b.placed), End: End(b.end.Load()),
+		First: time.Duration(b.first.Load()), Transfer: time.Duration(b.moved.Load()), Total: now.Sub(b.placed), End: End(b.end.Load()),
 	}
 }

@@ -108,6 +108,8 @@ func TestObserver(t *testing.T) {
 	}
 	a.Prefilled()
 	a.Output(3)
+	a.Transferred(time.Second)
+	a.Transferred(time.Minute)
 	a.Completed()
 	for range 2 {
 		a.Release()
@@ -115,5 +117,8 @@ func TestObserver(t *testing.T) {
 	}
 	if len(w.ended) != 2 || w.ended[0].ID != "a" || w.ended[0].OutputTokens != 3 || w.ended[0].End != router.Completed || w.ended[1].End != router.Abandoned {
 		t.Errorf("heard of the ends %+v", w.ended)
+	}
+	if w.ended[0].Transfer != time.Second || w.ended[1].Transfer != 0 {
+		t.Errorf("transfers took %v and %v, want the one that was told first, and none", w.ended[0].Transfer, w.ended[1].Transfer)
 	}
 }

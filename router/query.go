@@ -209,8 +209,11 @@ type Outcome struct {
 	OutputTokens int
 	Queue        time.Duration // parked before the placement
 	First        time.Duration // from the placement to the first token; 0: none came
-	Total        time.Duration // from the placement to the end
-	End          End
+	// Transfer is how long, at most, the blocks of a prompt were on their way that another
+	// worker has computed: from its end to the first token; 0: there was nothing to measure.
+	Transfer time.Duration
+	Total    time.Duration // from the placement to the end
+	End      End
 }
 
 // End says how a request ended.

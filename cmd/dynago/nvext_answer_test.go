@@ -385,6 +385,10 @@ func TestNvextOfLegs(t *testing.T) {
 	if n := p.handoffs("done"); n != 2 {
 		t.Errorf("%d hand-offs", n)
 	}
+	const transfers = "dynamo_component_router_kv_transfer_estimated_latency_seconds"
+	if n, seconds := p.sum(transfers+"_count"), p.sum(transfers+"_sum"); n != 2 || seconds <= 0 {
+		t.Errorf("%v transfers in %v s were measured, want 2", n, seconds)
+	}
 }
 
 // talkative is a mock engine that tells something with each item.

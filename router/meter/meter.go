@@ -25,7 +25,7 @@ type Meter struct {
 	id     string
 
 	histograms []prometheus.Histogram
-	ttft, itl, input, output, hitRate,
+	ttft, itl, transfer, input, output, hitRate,
 	lost, sharedRate, beyond,
 	hashing, matching, shared, scheduling, total prometheus.Histogram
 	nonMax *prometheus.CounterVec
@@ -56,6 +56,7 @@ func New() *Meter {
 
 	m.ttft = component("time_to_first_token_seconds", "From the request to its first token.", spread(0.001, 2, 13))
 	m.itl = component("inter_token_latency_seconds", "Mean time between the tokens of an answer.", spread(0.001, 2, 13))
+	m.transfer = component("kv_transfer_estimated_latency_seconds", "From the end of a prompt on one worker to the first token on another, which the transfer between them cannot have exceeded.", spread(0.001, 10, 15))
 	m.input = component("input_sequence_tokens", "Tokens of the prompt.", spread(50, 128_000, 12))
 	m.output = component("output_sequence_tokens", "Tokens of the answer.", spread(50, 32_000, 10))
 	m.hitRate = component("kv_hit_rate", "Part of the prompt's blocks taken to be cached where it goes, by tier weight.", share)
@@ -119,6 +120,9 @@ func (m *Meter) Ended(o *router.Outcome) {
 	}
 	m.ttft.Observe((o.Queue + o.First).Seconds())
 	m.output.Observe(float64(o.OutputTokens))
+	if o.Transfer > 0 {
+		m.transfer.Observe(o.Transfer.Seconds())
+	}
 	if n := o.OutputTokens - 1; n > 0 && o.End == router.Completed {
 		m.itl.Observe((o.Total - o.First).Seconds() / float64(n))
 	}

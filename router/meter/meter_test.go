@@ -93,6 +93,7 @@ func TestNames(t *testing.T) {
 	}{
 		{"time_to_first_token_seconds", 14, "0.001", "2"},
 		{"inter_token_latency_seconds", 14, "0.001", "2"},
+		{"kv_transfer_estimated_latency_seconds", 16, "0.001", "10"},
 		{"input_sequence_tokens", 13, "50", "128000"},
 		{"output_sequence_tokens", 11, "50", "32000"},
 		{"kv_hit_rate", 22, "0", "1"},
@@ -136,7 +137,7 @@ func TestObserved(t *testing.T) {
 		Hashing: time.Millisecond, Matching: time.Microsecond, Scheduling: 2 * time.Millisecond,
 	})
 	m.Routed(&router.Decision{}, &router.Work{}) // an empty prompt divides by nothing
-	m.Ended(&router.Outcome{Queue: time.Second, First: time.Second, Total: 5 * time.Second, OutputTokens: 5, End: router.Completed})
+	m.Ended(&router.Outcome{Queue: time.Second, First: time.Second, Transfer: 250 * time.Millisecond, Total: 5 * time.Second, OutputTokens: 5, End: router.Completed})
 	m.Ended(&router.Outcome{})                                                                          // never came to a token
 	m.Ended(&router.Outcome{First: time.Second, Total: time.Hour, OutputTokens: 5, End: router.Failed}) // its gaps are nobody's
 	text := page(t, m)
@@ -149,6 +150,8 @@ func TestObserved(t *testing.T) {
 		"dynamo_component_router_time_to_first_token_seconds_sum":                        "3",
 		"dynamo_component_router_inter_token_latency_seconds_sum":                        "1",
 		"dynamo_component_router_inter_token_latency_seconds_count":                      "1",
+		"dynamo_component_router_kv_transfer_estimated_latency_seconds_sum":              "0.25",
+		"dynamo_component_router_kv_transfer_estimated_latency_seconds_count":            "1",
 		"dynamo_component_router_output_sequence_tokens_sum":                             "10",
 		"dynamo_component_router_requests_total":                                         "3",
 		"dynamo_component_router_shared_cache_hit_rate_count":                            "0",
