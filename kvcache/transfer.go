@@ -187,7 +187,6 @@ func (r *Registry) turnAway(g *gate) {
 			for len(w.reads[lane]) > 0 {
 				m := w.reads[lane][0]
 				w.reads[lane] = w.reads[lane][1:]
-				w.stats.Failed++
 				if w.To == kv.TierHost {
 					r.lifted(m, Unreachable)
 				} else {
