@@ -176,10 +176,14 @@ func (e *environment) given(name string) string {
 }
 
 func (e *environment) truthy(name string) bool {
-	switch strings.ToLower(e.given(name)) {
+	value := e.given(name)
+	switch strings.ToLower(value) {
 	case "1", "true", "on", "yes":
 		return true
+	case "", "0", "false", "off", "no":
+		return false
 	}
+	e.complain(name, value, "want true or false; it counts as false")
 	return false
 }
 

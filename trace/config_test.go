@@ -45,7 +45,9 @@ func TestRead(t *testing.T) {
 		{"master switch", variables{p: "1"}, on, ""},
 		{"in other words", variables{p: " YES "}, on, ""},
 		{"off", variables{p: "off"}, func(*trace.Config) {}, ""},
-		{"no word for it", variables{p: "banana"}, func(*trace.Config) {}, ""},
+		{"no word for it", variables{p: "banana"}, func(*trace.Config) {}, p},
+		{"no word under one name", variables{p: "banana", "DYN_AGENT_TRACE": " 0 ", p + "_RECORDS": "tool"}, func(c *trace.Config) { c.Tools = true }, p},
+		{"no word under the old name", variables{p: "1", "DYN_AGENT_TRACE": "banana"}, on, "DYN_AGENT_TRACE"},
 
 		{"records by name", variables{p + "_RECORDS": "request_payload"}, func(c *trace.Config) { c.Payloads = true }, ""},
 		{"all records", variables{p + "_RECORDS": " request_end, REQUEST_PAYLOAD ,tool,"}, func(c *trace.Config) { on(c); c.Payloads = true }, ""},
@@ -56,6 +58,7 @@ func TestRead(t *testing.T) {
 		{"blank records", variables{p: "1", p + "_RECORDS": "  "}, on, ""},
 		{"unknown record", variables{p + "_RECORDS": "tool,spans"}, func(c *trace.Config) { c.Tools = true }, p + "_RECORDS"},
 		{"payloads by their old name", variables{"DYN_AUDIT_FORCE_LOGGING": "true"}, func(c *trace.Config) { c.Payloads = true }, ""},
+		{"payloads by no word", variables{p: "1", "DYN_AUDIT_FORCE_LOGGING": "full"}, on, "DYN_AUDIT_FORCE_LOGGING"},
 		{"both switches", variables{p: "1", "DYN_AUDIT_FORCE_LOGGING": "true"}, func(c *trace.Config) { on(c); c.Payloads = true }, ""},
 		{"old name and records", variables{"DYN_AUDIT_FORCE_LOGGING": "true", p + "_RECORDS": "tool"}, func(c *trace.Config) { c.Tools = true }, ""},
 

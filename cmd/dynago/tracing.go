@@ -21,9 +21,9 @@ import (
 // read by [trace.Read], which bears more than flags do: of several variables the first
 // counts whose value is good, and one that is not stops nobody.
 type tracingSettings struct {
-	On            bool   `name:"request-trace" env:"DYN_REQUEST_TRACE,DYN_AGENT_TRACE" negatable:"" help:"Record what became of each request, and what tools did."`
+	On            bool   `name:"request-trace" env:"DYN_REQUEST_TRACE,DYN_AGENT_TRACE" negatable:"" lax:"" help:"Record what became of each request, and what tools did."`
 	Records       string `name:"request-trace-records" env:"DYN_REQUEST_TRACE_RECORDS" placeholder:"LIST" help:"Record these instead: request_end, tool, and request_payload, which is what was said."`
-	Payloads      bool   `name:"audit-force-logging" env:"DYN_AUDIT_FORCE_LOGGING" negatable:"" help:"Older name of request_payload among --request-trace-records."`
+	Payloads      bool   `name:"audit-force-logging" env:"DYN_AUDIT_FORCE_LOGGING" negatable:"" lax:"" help:"Older name of request_payload among --request-trace-records."`
 	Sinks         string `name:"request-trace-sinks" env:"DYN_REQUEST_TRACE_SINKS,DYN_AUDIT_SINKS,DYN_AGENT_TRACE_SINKS" default:"file" placeholder:"LIST" help:"Where records go: file, stderr, nats, otel, s3."`
 	FilePath      string `name:"request-trace-file-path" env:"DYN_REQUEST_TRACE_FILE_PATH,DYN_REQUEST_TRACE_OUTPUT_PATH,DYN_AUDIT_OUTPUT_PATH,DYN_AGENT_TRACE_OUTPUT_PATH" default:"/tmp/dynamo-request-trace" placeholder:"PATH" help:"The file, or what the names of compressed segments begin with."`
 	FileFormat    string `name:"request-trace-file-format" env:"DYN_REQUEST_TRACE_FILE_FORMAT" default:"jsonl_gz" placeholder:"FORMAT" help:"jsonl is one file, jsonl_gz compressed segments."`

@@ -649,6 +649,12 @@ func TestTraceSettings(t *testing.T) {
 		{name: "file", file: "request-trace: true\nrequest-trace-file-path: {dir}/c\nrequest-trace-file-format: jsonl\n", open: []string{"c"}},
 		{name: "variable over file", file: "request-trace: true\nrequest-trace-file-path: {dir}/c\n", env: map[string]string{"DYN_AUDIT_OUTPUT_PATH": "{dir}/d"}, open: []string{"d.000000.jsonl.gz"}},
 		{name: "bad variable", env: map[string]string{"DYN_REQUEST_TRACE": "1", "DYN_REQUEST_TRACE_CAPACITY": "many", "DYN_REQUEST_TRACE_FILE_PATH": "{dir}/a"}, open: []string{"a.000000.jsonl.gz"}, log: "DYN_REQUEST_TRACE_CAPACITY"},
+		{name: "variable with blanks", env: map[string]string{"DYN_REQUEST_TRACE": " 1 ", "DYN_REQUEST_TRACE_FILE_PATH": "{dir}/a"}, open: []string{"a.000000.jsonl.gz"}},
+		{name: "no word for the switch", file: "request-trace: true\n", env: map[string]string{"DYN_REQUEST_TRACE": "perhaps", "DYN_REQUEST_TRACE_FILE_PATH": "{dir}/a"}, log: `DYN_REQUEST_TRACE: \"perhaps\": want true or false; it counts as false`},
+		{name: "no word for payloads", env: map[string]string{"DYN_REQUEST_TRACE": "1", "DYN_AUDIT_FORCE_LOGGING": "full", "DYN_REQUEST_TRACE_FILE_PATH": "{dir}/a"}, open: []string{"a.000000.jsonl.gz"}, log: "DYN_AUDIT_FORCE_LOGGING"},
+		{name: "flag over no word", args: []string{"--request-trace"}, env: map[string]string{"DYN_REQUEST_TRACE": "perhaps", "DYN_REQUEST_TRACE_FILE_PATH": "{dir}/a"}, open: []string{"a.000000.jsonl.gz"}},
+		{name: "no word of a flag", args: []string{"--request-trace=perhaps"}, env: map[string]string{"DYN_REQUEST_TRACE": "perhaps"}, want: `--request-trace: "perhaps": want true, false`},
+		{name: "no word of a file", file: "request-trace: perhaps\n", want: `--request-trace: "perhaps": want true, false`},
 		{name: "bad flag", args: []string{"--request-trace", "--request-trace-capacity", "0"}, want: `--request-trace-capacity: "0": want 1 to`},
 		{name: "bad file", file: "request-trace-sinks: kafka\n", want: `--request-trace-sinks: "kafka": want file, stderr, nats, otel or s3`},
 	} {

@@ -12,6 +12,8 @@
 //	choice:"a,b"          the values of a string; "-" and "_" are the same
 //	also:"c=a"            further spellings
 //	secret:""             never shown; secret:"a,b": not where one of these stands in it
+//	lax:""                a switch whose variable may be any word; one that is neither
+//	                      true nor false is false, and whoever reads the setting says so
 //	named:"x"             of a list: in a file it may be a mapping, whose keys are the x of
 //	                      its items
 package config

@@ -23,6 +23,7 @@ type settings struct {
 	Weight  float64       `name:"weight" env:"T_WEIGHT" default:"0.5" range:"0..1"`
 	Wait    time.Duration `name:"wait" env:"T_WAIT" default:"5s" unit:"ms"`
 	On      bool          `name:"on" env:"T_ON" default:"true" negatable:""`
+	Record  bool          `name:"record" env:"T_RECORD" lax:""`
 	Mode    string        `name:"mode" env:"T_MODE" default:"left-hand" choice:"left-hand,right" also:"l=left-hand"`
 	Name    string        `name:"name" env:"T_NAME"`
 	Counter uint64        `name:"counter" env:"T_COUNTER"`
@@ -73,6 +74,56 @@ func TestValues(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%v: %+v %v, want %+v", c.args, got, err, c.want)
 		}
+	}
+}
+
+// Words for true and false, and what is none of them: of a variable that may be any word
+// that is false, of all else it is an error.
+func TestSwitches(t *testing.T) {
+	for _, c := range []struct {
+		env, arg, file string
+		want           bool
+		err            string
+	}{
+		{env: "1", want: true},
+		{env: " 1 ", want: true},
+		{arg: "--record= true", want: true},
+		{file: `"YES "`, want: true},
+		{env: "\tOff\n", file: "true"},
+		{env: "0", arg: "--record", want: true},
+		{env: "perhaps"},
+		{env: "perhaps", file: "true"},
+		{env: "perhaps", arg: "--record", want: true},
+		{env: "perhaps", arg: "--record=perhaps", err: `--record: "perhaps": want true, false`},
+		{arg: "--record=perhaps", err: `--record: "perhaps": want true, false`},
+		{file: "perhaps", err: `--record: "perhaps": want true, false`},
+	} {
+		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
+			var args []string
+			if c.env != "" {
+				t.Setenv("T_RECORD", c.env)
+			}
+			if c.file != "" {
+				args = append(args, "--config", write(t, "record: "+c.file+"\n"))
+			}
+			if c.arg != "" {
+				args = append(args, c.arg)
+			}
+			got, _, err := parse(t, args...)
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("%v, want %s", err, c.err)
+				}
+				return
+			}
+			if err != nil || got.Record != c.want {
+				t.Errorf("%v %v, want %v", got.Record, err, c.want)
+			}
+		})
+	}
+	t.Setenv("T_ON", "perhaps")
+	if _, _, err := parse(t); err == nil || !strings.Contains(err.Error(), `--on: "perhaps": want true, false`) {
+		t.Errorf("a variable that may not be any word: %v", err)
 	}
 }
 

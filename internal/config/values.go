@@ -24,15 +24,26 @@ func (boolean) Decode(ctx *kong.DecodeContext, target reflect.Value) error {
 		return nil
 	}
 	word := ctx.Scan.Pop().String()
-	switch strings.ToLower(word) {
+	switch strings.ToLower(strings.TrimSpace(word)) {
 	case "1", "true", "yes", "on":
 		target.SetBool(true)
 	case "0", "false", "no", "off", "":
 		target.SetBool(false)
 	default:
+		if ctx.Value.Tag.Has("lax") && inVariable(ctx, target) {
+			target.SetBool(false)
+			return nil
+		}
 		return fmt.Errorf("%q: want true, false, yes, no, on, off, 1 or 0", word)
 	}
 	return nil
+}
+
+// inVariable says whether a value comes from the environment. Kong reads such ones,
+// and defaults, right into the setting; those of flags and files are read apart from it,
+// and put there at the end.
+func inVariable(ctx *kong.DecodeContext, target reflect.Value) bool {
+	return target.Addr().Pointer() == ctx.Value.Target.Addr().Pointer()
 }
 
 // text reads a string, or one of a few.
