@@ -211,6 +211,28 @@ func TestReplayOfServer(t *testing.T) {
 	}
 }
 
+// What agents as they are have asked of one worker, which had room for all of it: what is
+// found of prompts then does not depend on how fast the worker is.
+func TestReplayOfRecordedAgents(t *testing.T) {
+	files, err := filepath.Glob("../../trace/tree/testdata/*.jsonl")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%d recordings: %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".jsonl"), func(t *testing.T) {
+			var stats statedTrace
+			if err := json.Unmarshal([]byte(command(t, "trace", "stats", "--json", file)), &stats); err != nil {
+				t.Fatal(err)
+			}
+			if stats.Requests < 8 || stats.HitShare == nil || *stats.HitShare < 0.7 || *stats.HitShare > 0.95 {
+				t.Fatalf("%+v", stats.statedTotals)
+			}
+			replaysAlike(t, file, stats.Requests, *stats.HitShare, "--num-workers", "1", "--speedup-ratio", "0")
+			replaysAlike(t, file, stats.Requests, *stats.HitShare, "--num-workers", "1", "--speedup-ratio", "1")
+		})
+	}
+}
+
 // task begins the conversation of an agent.
 func task(agent string) []string {
 	return []string{fmt.Sprintf(`{"role":"user","content":%q}`, prose("task of "+agent, 80))}
