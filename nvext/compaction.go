@@ -15,16 +15,16 @@ func (s Sources) Compaction() *Compaction {
 	if s.header("Thread-Id") == "" {
 		return nil
 	}
-	var turn struct {
-		Kind       any            `json:"request_kind"`
-		Compaction map[string]any `json:"compaction"`
-	}
-	text := s.Header("X-Codex-Turn-Metadata")
-	if text == "" || json.Unmarshal([]byte(text), &turn) != nil || turn.Kind != "compaction" {
+	text, kind := s.Header("X-Codex-Turn-Metadata"), ""
+	// Only the members that are read are parsed, and what they hold of another kind is
+	// as good as missing: others may say there what they like.
+	var turn, told map[string]json.RawMessage
+	if json.Unmarshal([]byte(text), &turn) != nil || json.Unmarshal(turn["request_kind"], &kind) != nil || kind != "compaction" {
 		return nil
 	}
-	say := func(key string) string {
-		word, _ := turn.Compaction[key].(string)
+	_ = json.Unmarshal(turn["compaction"], &told)
+	say := func(key string) (word string) {
+		_ = json.Unmarshal(told[key], &word)
 		return word
 	}
 	return &Compaction{say("trigger"), say("reason"), say("implementation"), say("phase"), say("strategy")}
