@@ -12,8 +12,8 @@ import (
 	"github.com/dynago/dynago/kvcache"
 )
 
-// cacheMetrics tell what lies on the tiers of mock engines and what they have done,
-// at the time the page is read.
+// cacheMetrics tell what lies on the tiers of engines in this process and what they have
+// done, at the time the page is read.
 type cacheMetrics struct {
 	engines engines
 	all     []*prometheus.Desc

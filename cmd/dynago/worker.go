@@ -35,7 +35,7 @@ type workerCommand struct {
 
 type workerEngineSettings struct {
 	Engine string `name:"engine" env:"DYN_ENGINE" secret:"api_key,headers" placeholder:"KIND=URL[,KEY=VALUE...]" help:"Server beside which this worker stands: vllm, sglang, trtllm, llamacpp, ollama, openai, or auto to find out which, as in vllm=http://127.0.0.1:8000; or tiny for the model in this program, mock for an engine without one, and echo for one that gives tensors back."`
-	Path   string `name:"model-path" env:"DYN_MODEL_PATH" placeholder:"PATH" help:"Folder of the model's files, which frontends get from here; otherwise where the server says that it has them, and for mock and tiny those in this program. Tiny computes what lies there: a folder of safetensors, or a GGUF file with its tokenizer beside it."`
+	Path   string `name:"model-path" env:"DYN_MODEL_PATH" placeholder:"PATH" help:"Folder of the model's files, which frontends get from here; otherwise where the server says that it has them, and for mock and tiny those in this program. Tiny computes what lies there: a folder of safetensors, or a GGUF file."`
 	Name   string `name:"model-name" aliases:"served-model-name" env:"DYN_MODEL_NAME" placeholder:"NAME" help:"Name of the model of mock, tiny and echo; otherwise that of the files, and echo."`
 	Script string `name:"mock-script" env:"DYN_MOCK_SCRIPT" placeholder:"FILE" help:"Let the mock engine answer what this YAML file says."`
 	Seed   uint64 `name:"mock-seed" env:"DYN_MOCK_SEED" default:"0" placeholder:"N" help:"What the mock engine's answers are made from; workers of one model share it."`

@@ -9,8 +9,10 @@ import (
 	"strings"
 )
 
-// FreeMemory returns how many bytes this program may still take, as far as it is
-// told: by GOMEMLIMIT, by a container, or by Linux. Elsewhere there is no limit.
+// FreeMemory returns how many bytes there may be for this program, as far as it is told:
+// the least of what Linux has available and of the limits that GOMEMLIMIT and a container
+// set. The limits are taken whole: what the program has already is not taken off.
+// Elsewhere there is no limit.
 func FreeMemory() int64 {
 	limit := debug.SetMemoryLimit(-1)
 	for _, path := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
