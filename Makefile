@@ -96,7 +96,7 @@ e2e-lmcache: build ## the same against LMCache's connectors, over tensors of PyT
 e2e-nats: ## trace/nats against a NATS server
 	e2e/nats/run
 
-e2e-otlp: ## trace/otlp against the receiver of the OpenTelemetry Collector
+e2e-otlp: ## trace/otlp and internal/otel against the receiver of the OpenTelemetry Collector
 	e2e/otlp/run
 
 e2e-s3: ## kvcache/s3 and trace/s3 against two S3 servers that others wrote, versitygw and Moto

@@ -1,8 +1,9 @@
-// Package otlp_test sends records of traces to the receiver of the OpenTelemetry
-// Collector. It is a module of its own, so that the product does not depend on it.
+// Package otlp_test sends records of requests, spans and lines of the log to the
+// receiver of the OpenTelemetry Collector. It is a module of its own, so that the product does not depend on it.
 package otlp_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"testing"
@@ -26,24 +27,38 @@ func free(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// What a sink sends comes out of the receiver as log records, over either protocol.
-func TestCollector(t *testing.T) {
+// collector starts the receiver, and says where it listens.
+func collector(t *testing.T, spans *consumertest.TracesSink, logs *consumertest.LogsSink) (atGRPC, atHTTP string) {
+	t.Helper()
 	factory := otlpreceiver.NewFactory()
 	config := factory.CreateDefaultConfig().(*otlpreceiver.Config)
-	atGRPC, atHTTP := free(t), free(t)
-	grpc, http := config.Protocols.GRPC.GetOrInsertDefault(), config.Protocols.HTTP.GetOrInsertDefault()
-	grpc.NetAddr.Endpoint = atGRPC
-	http.ServerConfig.NetAddr.Endpoint = atHTTP
-	sink := new(consumertest.LogsSink)
-	receiver, err := factory.CreateLogs(t.Context(), receivertest.NewNopSettings(factory.Type()), config, sink)
+	atGRPC, atHTTP = free(t), free(t)
+	config.Protocols.GRPC.GetOrInsertDefault().NetAddr.Endpoint = atGRPC
+	config.Protocols.HTTP.GetOrInsertDefault().ServerConfig.NetAddr.Endpoint = atHTTP
+	settings := receivertest.NewNopSettings(factory.Type())
+	// Of one configuration there is one receiver, which knows both sinks.
+	if _, err := factory.CreateTraces(t.Context(), settings, config, spans); err != nil {
+		t.Fatal(err)
+	}
+	receiver, err := factory.CreateLogs(t.Context(), settings, config, logs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := receiver.Start(t.Context(), componenttest.NewNopHost()); err != nil {
 		t.Fatal(err)
 	}
-	defer receiver.Shutdown(t.Context()) //nolint:errcheck // the test is over
+	t.Cleanup(func() {
+		if err := receiver.Shutdown(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return atGRPC, atHTTP
+}
 
+// What a sink sends comes out of the receiver as log records, over either protocol.
+func TestCollector(t *testing.T) {
+	sink := new(consumertest.LogsSink)
+	atGRPC, atHTTP := collector(t, new(consumertest.TracesSink), sink)
 	for protocol, to := range map[string]otlp.Target{
 		"grpc": {Endpoint: "http://" + atGRPC}, "http/protobuf": {HTTP: true, Endpoint: "http://" + atHTTP + "/v1/logs"},
 	} {
