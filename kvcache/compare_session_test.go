@@ -62,9 +62,11 @@ func (m *keeper) rest(s *known) {
 	}
 }
 
+// pinnedUntil returns when the last pin of a session ends. What was pinned in its name
+// before it began is not its own: it neither holds the session nor ends with it.
 func (m *keeper) pinnedUntil(id kvcache.SessionID) (until time.Duration) {
-	for _, s := range m.slots {
-		for _, p := range s.pins {
+	for _, i := range m.sessions[id].pins {
+		for _, p := range m.slots[i].pins {
 			if p.owner == id {
 				until = max(until, p.until)
 			}
