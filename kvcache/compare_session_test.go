@@ -304,9 +304,11 @@ func (m *keeper) later(id kvcache.SessionID, s *known, refs []kvcache.Ref, from 
 	}
 }
 
+// thinks says whether a sequence is one with the thinking that is marked: a block that
+// was stored anew, in another place, is not.
 func (m *keeper) thinks(s *known, refs []kvcache.Ref) bool {
 	return len(s.thinking) > 0 && s.thinkingAt < len(refs) &&
-		m.primary(refs[s.thinkingAt]) == m.find(s.thinking[0].hash)
+		m.find(s.thinking[0].hash) == s.thinking[0].slot && m.primary(refs[s.thinkingAt]) == s.thinking[0].slot
 }
 
 func (m *keeper) endTurn(id kvcache.SessionID, refs []kvcache.Ref) {
