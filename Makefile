@@ -27,12 +27,17 @@ build: ## static binary bin/dynago
 # One thread computes virtual time: the race detector finds nothing there, and makes it
 # twenty times slower.
 VIRTUAL = ./bench/virtual ./sim
+# So do numbers, and the scripts of the command, each line of which starts it anew.
+REUSE = '^TestReuseChangesNothing$$'
+SCRIPTS = '^TestScripts$$'
 
 test: ## all tests that need Go alone (RACE=1: with the race detector)
 	$(GO) test -tags invariants ./kvcache ./kvindex ./engine/mock
 	$(GO) test -tags invariants -run TestAnyHistory ./kvcache -args -rapid.checks 2000
 	$(GO) test $(VIRTUAL)
-	$(GO) test $(RACEFLAG) $$($(GO) list ./... | grep -v $(VIRTUAL:./%=-e '/%$$'))
+	$(GO) test -timeout 5m -run $(REUSE) ./engine/tiny
+	$(GO) test -run $(SCRIPTS) ./cmd/dynago
+	$(GO) test -timeout 20m $(RACEFLAG) -skip $(REUSE)'|'$(SCRIPTS) $$($(GO) list ./... | grep -v $(VIRTUAL:./%=-e '/%$$'))
 
 lint: ## go vet, staticcheck and gofumpt, at the versions of tools/go.mod
 	$(GO) vet -tags e2e,realengine ./...
