@@ -35,7 +35,7 @@ test: ## all tests that need Go alone (RACE=1: with the race detector)
 	$(GO) test -tags invariants ./kvcache ./kvindex ./engine/mock
 	$(GO) test -tags invariants -run TestAnyHistory ./kvcache -args -rapid.checks 2000
 	$(GO) test $(VIRTUAL)
-	$(GO) test -timeout 5m -run $(REUSE) ./engine/tiny
+	$(GO) test -timeout 5m -run $(REUSE) ./engine/tiny -args -rapid.checks 20
 	$(GO) test -run $(SCRIPTS) ./cmd/dynago
 	$(GO) test -timeout 20m $(RACEFLAG) -skip $(REUSE)'|'$(SCRIPTS) $$($(GO) list ./... | grep -v $(VIRTUAL:./%=-e '/%$$'))
 
@@ -61,6 +61,7 @@ bench-short: ## a short form of all figures, about a minute
 
 nightly: ## the index against its model, some 20 million steps (SCALE=100, SEED: today), the pool against its own, a million, and 100,000 workloads in virtual time
 	$(GO) test -count=1 -timeout 1h -tags invariants -run TestAnyHistory ./kvcache -args -rapid.checks 10000 -rapid.steps 100
+	$(GO) test -count=1 -timeout 1h -run $(REUSE) ./engine/tiny -args -rapid.checks 3000
 	$(GO) test -count=1 -timeout 3h -run TestIndex ./kvindex ./kvindex/positional -args -indextest.scale $(SCALE) -indextest.seed $(SEED)
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 3h -run TestIndex ./kvindex ./kvindex/positional -args -indextest.scale $(SCALE) -indextest.seed $(SEED)
 	$(GO) test -count=1 -timeout 3h -run TestAnyWorkload ./sim -args -rapid.checks 100000
