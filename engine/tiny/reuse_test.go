@@ -558,7 +558,7 @@ func (w *world) ask(t *rapid.T) {
 	talks := w.talks
 	w.mu.Unlock()
 	if len(talks) == 0 {
-		t.Skip("nobody has said anything yet")
+		return // nobody has said anything yet
 	}
 	ids := rapid.SampledFrom(talks).Draw(t, "conversation")
 	e, ctx := m.engine(), context.Background()

@@ -125,9 +125,10 @@ func TestErrors(t *testing.T) {
 		`{"a": {"dtype": "F32", "shape": ["1"], "data_offsets": [0, 4]}}`:                              {"header: tensor a: ", "1: want a whole number, 0 or more"},
 		`{"a": {"dtype": "F32", "shape": 1, "data_offsets": [0, 4]}}`:                                  {"header: tensor a: ", "want a list of numbers"},
 		`{"a": {"dtype": "F32", "shape": [` + strings.Repeat("1,", 8) + `1], "data_offsets": [0, 4]}}`: {"header: tensor a: ", "want at most 8 numbers"},
-		`{"__metadata__": {"a": 1}}`:                           {"header: __metadata__: ", ""},
+
+		`{"a`:                        {"header: ", ""},
+		`{"__metadata__": {"a": 1}}`: {"header: __metadata__: ", ""},
 		`{"a": {` + one + `[0, 4]}, "a": {` + one + `[0, 4]}}`: {"header: ", ""},
-		`{"a`: {"header: ", ""},
 	} {
 		if _, err := read(raw(file, 4)); err == nil || !strings.HasPrefix(err.Error(), want[0]) || !strings.Contains(err.Error(), want[1]) {
 			t.Errorf("%s: %v\nwant %s … %s", file, err, want[0], want[1])
