@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -136,28 +137,45 @@ func eventsFold(t *testing.T, s *Subject) {
 }
 
 // namespaces holds an engine to what its keys of blocks allow: those of some follow
-// from tokens alone, so that a block that several namespaces have is nobody's.
+// from tokens alone, so that a block that several namespaces have is nobody's. A salt
+// changes where a prompt is found, and nothing of what is answered to it.
 func namespaces(t *testing.T, s *Subject) {
 	e := s.New(t)
 	card := ready(t, e).Card
 	size := int(card.BlockSize)
-	spaces := []kv.Namespace{{}, {Salt: "a"}, {LoRA: "a"}, {Salt: "a", LoRA: "a"}}
+	spaces := []kv.Namespace{{}, {Salt: "a"}, {Salt: "b"}}
+	if card.Features.Has(engine.FeatureLoRA) {
+		spaces = append(spaces, kv.Namespace{LoRA: "a"}, kv.Namespace{Salt: "a", LoRA: "a"})
+	}
 	legal := map[kv.LocalHash]bool{}
-	ask := func(seed uint64, ns kv.Namespace) []kv.LocalHash {
+	ask := func(seed uint64, ns kv.Namespace, cached int) ([]kv.LocalHash, answer) {
+		zero, most := 0.0, 3
 		r := s.onZero(card, s.request(seed, 3*size+1, 1))
+		r.Sampling.Temperature = &zero
+		if card.Features.Has(engine.FeatureLogprobs) {
+			r.Logprobs = &most
+		}
 		r.KV.Namespace = ns
-		if a := generate(t, e, r); *a.last.Usage.Cached != 0 {
-			t.Errorf("%+v found %d tokens of another namespace", ns, *a.last.Usage.Cached)
+		a := generate(t, e, r)
+		if *a.last.Usage.Cached != cached {
+			t.Errorf("%+v found %d tokens, %d were its own", ns, *a.last.Usage.Cached, cached)
 		}
 		locals := kv.AppendLocalHashes(nil, r.TokenIDs, size, ns.Seed())
 		for _, l := range locals {
 			legal[l] = true
 		}
-		return locals
+		return locals, a
 	}
+	var plain answer
 	for i, ns := range spaces {
-		mine := ask(100+uint64(i), ns)
-		ask(1, ns)
+		mine, _ := ask(100+uint64(i), ns, 0)
+		_, a := ask(1, ns, 0)
+		if i == 0 {
+			plain = a
+		}
+		if ns.LoRA == "" && (!slices.Equal(a.ids, plain.ids) || !reflect.DeepEqual(likelihoods(a), likelihoods(plain))) {
+			t.Errorf("%+v: answered %v, %v; without a salt %v, %v", ns, a.ids, likelihoods(a), plain.ids, likelihoods(plain))
+		}
 		cache := s.settle(t, e)
 		for _, l := range mine {
 			if !cache.has(l) {
@@ -174,6 +192,17 @@ func namespaces(t *testing.T, s *Subject) {
 			t.Errorf("%+v: %d blocks are of no namespace that stored them", ns, strange)
 		}
 	}
+	for i, ns := range spaces {
+		ask(100+uint64(i), ns, 3*size)
+	}
+}
+
+// likelihoods returns those of an answer's tokens, in their order.
+func likelihoods(a answer) (all []engine.Logprob) {
+	for _, d := range a.deltas {
+		all = append(all, d.Logprobs...)
+	}
+	return all
 }
 
 func resume(t *testing.T, s *Subject) {

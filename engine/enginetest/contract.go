@@ -35,7 +35,7 @@ var tests = []test{
 	{name: "23-handoff", rare: true, hook: "legs", run: handoff},
 	{name: "24-two-legs", rare: true, hook: "legs", run: twoLegs},
 	{name: "25-events-fold", needs: engine.Features{engine.FeatureEvents}, run: eventsFold},
-	{name: "25-namespaces", needs: engine.Features{engine.FeatureEvents, engine.FeatureCacheSalt, engine.FeatureLoRA, engine.FeatureCachedTokens}, run: namespaces},
+	{name: "25-namespaces", needs: engine.Features{engine.FeatureEvents, engine.FeatureCacheSalt, engine.FeatureCachedTokens}, run: namespaces},
 	{name: "26-resume", needs: engine.Features{engine.FeatureEvents}, run: resume},
 	{name: "26-loss", needs: engine.Features{engine.FeatureEvents, engine.FeatureCachedTokens}, hook: "lose", run: loss},
 	{name: "27-restart", needs: engine.Features{engine.FeatureEvents}, hook: "restart", run: restart},

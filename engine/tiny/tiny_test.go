@@ -133,7 +133,7 @@ func subject() enginetest.Subject {
 		Restart: func(e engine.Engine) { e.(*tiny.Engine).Restart() },
 		Drain:   func(e engine.Engine) { e.(*tiny.Engine).Drain() },
 		Legs:    legs,
-		Skips:   []string{"25-namespaces", "26-loss"},
+		Skips:   []string{"26-loss"},
 	}
 }
 
@@ -148,7 +148,7 @@ func TestContractOnTiers(t *testing.T) {
 	s.Slow, s.Restart, s.Drain, s.Legs = nil, nil, nil, nil
 	s.Skips = []string{
 		"03-restart-is-another-epoch", "04-drain", "15-leaving", "16-cancelled", "17-deadline", "19-killed",
-		"25-namespaces", "26-loss", "27-restart", "28-load",
+		"26-loss", "27-restart", "28-load",
 	}
 	enginetest.Run(t, s)
 }
