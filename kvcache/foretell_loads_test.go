@@ -45,7 +45,8 @@ func (m *manager) fetch(seq []kv.SeqHash) {
 		m.fatalf("in reach of %v: %+v, want %+v", rest, got, reach)
 	}
 	below := reach.From[kv.TierDisk] + reach.From[kv.TierShared]
-	through := m.tiers[kv.TierHost] != nil && !m.cfg.NoReadThrough && !m.down[kv.TierHost] && m.tiers[kv.TierHost].Pool().Stats().Free >= below
+	through := m.tiers[kv.TierHost] != nil && !m.cfg.NoReadThrough && !m.down[kv.TierHost] && m.fetching[kv.TierHost].until <= m.now &&
+		m.tiers[kv.TierHost].Pool().Stats().Free >= below
 	lifted, wanted := map[kv.SeqHash]bool{}, map[kv.SeqHash]uint8{}
 	for _, h := range rest[:reach.Blocks] {
 		k := m.source(h, kv.TierDevice)

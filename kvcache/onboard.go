@@ -118,7 +118,11 @@ func (r *Registry) LoadTime(reach Reach) time.Duration {
 	return d
 }
 
-func (r *Registry) readsThrough() bool { return r.cfg.Host != nil && !r.cfg.NoReadThrough }
+// readsThrough says whether blocks from below the host go by way of it. While it
+// cannot be read, one that did would have to be fetched a second time.
+func (r *Registry) readsThrough() bool {
+	return r.cfg.Host != nil && !r.cfg.NoReadThrough && r.gates[kv.TierHost].until <= r.now
+}
 
 // Load begins to bring blocks to the device that follow base, a block that the
 // caller holds until the load has ended, or Root. It takes the part of them that

@@ -80,8 +80,8 @@ func TestReach(t *testing.T) {
 }
 
 // TestReadThrough: what comes from below the host stays there on its way, but not
-// where that is not wished, where it will not be wanted again, or where there is
-// no room.
+// where that is not wished, where it will not be wanted again, where there is no
+// room, or from where it could not be read.
 func TestReadThrough(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -98,6 +98,11 @@ func TestReadThrough(t *testing.T) {
 		{"no room", kvcache.Config{}, func(p *plant) { p.tiers[1].Allocate(nil, 4) }, []kvcache.Edge{diskDevice}},
 		{"room of what is worth more", kvcache.Config{}, func(p *plant) { p.fill(1, kvcache.Retention{Priority: 90}) }, []kvcache.Edge{diskDevice}},
 		{"no host", kvcache.Config{}, func(p *plant) { p.tiers[1].SetDown(true) }, []kvcache.Edge{diskDevice}},
+		{"a host that could not be read", kvcache.Config{}, func(p *plant) {
+			p.put(kv.TierHost, 3)
+			p.load([]kv.SeqHash{3})
+			p.step(kvcache.Unreachable)
+		}, []kvcache.Edge{diskDevice}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newPlant(t.Fatalf, [4]int{4, 4, 4, 0}, tt.cfg)
