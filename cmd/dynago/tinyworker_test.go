@@ -5,27 +5,37 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/http/httptest"
+	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
 )
 
 // talk is a conversation: what was said in each turn, and how likely each of its tokens
 // was and those that could have been said instead.
 type talk struct {
 	turns  []string
-	cached int // tokens that nobody had to compute
+	cached []int // tokens of each prompt that nobody had to compute
 }
 
-// converse has a conversation with the model of tiny engines.
-func (p *program) converse(turns int) (t talk) {
+// converse has a conversation of five turns with the model of tiny engines, as a tenant,
+// and lets something happen after each of them.
+func (p *program) converse(tenant string, between func()) (t talk) {
 	p.t.Helper()
 	messages := []map[string]string{{"role": "system", "content": "You answer in short sentences, and remember what you are told."}}
-	for i := range turns {
+	for i := range 5 {
 		messages = append(messages, map[string]string{"role": "user", "content": fmt.Sprintf("The colour of thing %d is blue. What is the colour of thing %d?", i, i/2)})
 		body, err := json.Marshal(map[string]any{
 			"model": "dynago/tiny", "messages": messages, "max_tokens": 40, "temperature": 0, "ignore_eos": true, "logprobs": true, "top_logprobs": 5,
+			"cache_salt": tenant,
 		})
 		if err != nil {
 			p.t.Fatal(err)
@@ -47,8 +57,9 @@ func (p *program) converse(turns int) (t talk) {
 		}
 		c := answer.Choices[0]
 		t.turns = append(t.turns, fmt.Sprintf("%s %s", c.Message.Content, c.Logprobs.Content))
-		t.cached += answer.Usage.Details.Cached
+		t.cached = append(t.cached, answer.Usage.Details.Cached)
 		messages = append(messages, map[string]string{"role": "assistant", "content": c.Message.Content})
+		between()
 	}
 	return t
 }
@@ -59,44 +70,96 @@ func tinies(t *testing.T, mode string, workers ...[]string) (*program, []*progra
 	var all []*program
 	flags := []string{"--log-level", "warn", "--router-mode", mode}
 	for _, args := range workers {
-		w, spec := attachable(t, append([]string{"worker", "--engine", "tiny", "--listen", "127.0.0.1:0", "--log-level", "warn"}, args...)...)
-		all, flags = append(all, w), append(flags, "--engine", spec)
+		w := start(t, "/metrics", append([]string{"worker", "--engine", "tiny", "--listen", "127.0.0.1:0", "--system-port", "0", "--log-level", "warn"}, args...)...)
+		said := regexp.MustCompile(`--engine (\S+)\s+metrics +(\S+)/metrics`).FindStringSubmatch(w.banner)
+		if said == nil {
+			t.Fatalf("no line to serve it in, or no page\n%s", w.banner)
+		}
+		w.url = said[2]
+		all, flags = append(all, w), append(flags, "--engine", said[1])
 	}
 	p := serve(t, flags...)
 	p.ready("dynago/tiny")
 	return p, all
 }
 
+// bucket returns a store in an object store: the one that S3_ENDPOINT names, as in
+// make e2e-s3, or one of this test.
+func bucket(t *testing.T) string {
+	t.Helper()
+	name, endpoint := os.Getenv("S3_BUCKET"), os.Getenv("S3_ENDPOINT")
+	if endpoint == "" {
+		name = "blocks"
+		objects := s3mem.New()
+		if err := objects.CreateBucket(name); err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewServer(gofakes3.New(objects).Server())
+		t.Cleanup(server.Close)
+		endpoint = server.URL
+	}
+	t.Setenv("DYN_KVBM_OBJECT_ENDPOINT", endpoint)
+	t.Setenv("DYN_KVBM_OBJECT_ACCESS_KEY", os.Getenv("S3_ACCESS_KEY"))
+	t.Setenv("DYN_KVBM_OBJECT_SECRET_KEY", os.Getenv("S3_SECRET_KEY"))
+	return fmt.Sprintf("s3://%s/tiny%d", name, time.Now().UnixNano())
+}
+
 // The text of a conversation, and every log-probability in it, are the same whether
 // anything is cached, comes from other tiers, from a store that another worker has
-// filled, or from the worker that computes prompts.
+// filled, or from the worker that computes prompts; and the pages of the workers tell
+// that it did come from there. One tenant finds nothing of another, and is told the same.
 func TestTinyWorkersSayTheSame(t *testing.T) {
-	const turns = 5
 	cold, _ := tinies(t, "round-robin", []string{"--extra-engine-args", `{"enable_prefix_caching":false}`})
-	want := cold.converse(turns)
-	if want.cached > 0 {
+	want := cold.converse("", func() {})
+	if slices.Max(want.cached) > 0 {
 		t.Errorf("%d cached tokens where nothing is", want.cached)
 	}
-	_, store := startStore(t)
-	small := []string{"--num-gpu-blocks-override", "40", "--max-model-len", "640"}
-	for name, workers := range map[string][][]string{
-		"a cache":      {nil},
-		"tiers":        {append(small, "--g2-blocks", "30", "--g3-blocks", "500"), append(small, "--g3-blocks", "500")},
-		"a store":      {{"--kv-store", store}, {"--kv-store", "redis://" + store}},
-		"prefill here": {{"--extra-engine-args", `{"worker_type":"prefill"}`}, {"--extra-engine-args", `{"worker_type":"decode"}`}},
+	small := func(more ...string) []string {
+		return append([]string{"--num-gpu-blocks-override", "40", "--max-model-len", "640"}, more...)
+	}
+	two := func(flags ...string) [][]string { return [][]string{flags, flags} }
+	const device, host, disk, external, pulled = `dynago_kv_hit_tokens_total{dp_rank="0",pool="device"`, `dynago_kv_hit_tokens_total{dp_rank="0",pool="host_pinned"`,
+		`dynago_kv_hit_tokens_total{dp_rank="0",pool="disk"`, `dynago_kv_hit_tokens_total{dp_rank="0",pool="external"`, "dynago_kv_pulled_blocks_total{"
+	for _, tt := range []struct {
+		name    string
+		workers func(t *testing.T) [][]string
+		from    string // what counts what was not computed, on the page of the last worker
+	}{
+		{"a cache", func(*testing.T) [][]string { return [][]string{nil} }, device},
+		{"host memory", func(*testing.T) [][]string { return [][]string{small("--g2-blocks", "500")} }, host},
+		{"a disk", func(*testing.T) [][]string { return [][]string{small("--g3-blocks", "500")} }, disk},
+		{"a disk below a small host", func(*testing.T) [][]string { return [][]string{small("--g2-blocks", "30", "--g3-blocks", "500")} }, disk},
+		{"a store", func(t *testing.T) [][]string {
+			_, store := startStore(t)
+			return [][]string{{"--kv-store", store}, {"--kv-store", "redis://" + store}}
+		}, external},
+		{"a bucket", func(t *testing.T) [][]string { return two("--kv-store", bucket(t)) }, external},
+		{"prefill here", func(*testing.T) [][]string {
+			return [][]string{{"--extra-engine-args", `{"worker_type":"prefill"}`}, {"--extra-engine-args", `{"worker_type":"decode"}`}}
+		}, pulled},
 	} {
-		t.Run(name, func(t *testing.T) {
-			p, _ := tinies(t, "round-robin", workers...)
-			got := p.converse(turns)
-			if !slices.Equal(got.turns, want.turns) {
-				t.Errorf("%q, want %q", got.turns, want.turns)
-			}
-			if got.cached == 0 {
-				t.Error("nothing was cached")
-			}
-			if name == "prefill here" {
-				if n := p.handoffs("done"); n != turns {
-					t.Errorf("%d hand-offs of %d", n, turns)
+		t.Run(tt.name, func(t *testing.T) {
+			p, workers := tinies(t, "round-robin", tt.workers(t)...)
+			tenant := 0
+			// What is written below the device is written when there is time for it.
+			until(t, "blocks come from there", func() bool {
+				tenant++
+				got := p.converse(fmt.Sprint("tenant ", tenant), func() {
+					if tt.from == host || tt.from == disk { // more comes between than the device has room for
+						p.told("dynago/tiny", fmt.Sprintf("%d is a number. ", tenant)+strings.Repeat("The moon is white. ", 50))
+					}
+				})
+				if !slices.Equal(got.turns, want.turns) {
+					t.Errorf("%q, want %q", got.turns, want.turns)
+				}
+				if got.cached[0] != 0 || slices.Max(got.cached) == 0 {
+					t.Errorf("%d cached tokens, want none in the first turn alone", got.cached)
+				}
+				return t.Failed() || tenant > 1 && workers[len(workers)-1].sum(tt.from) > 0
+			})
+			if tt.from == pulled {
+				if n := p.handoffs("done"); n != tenant*len(want.turns) {
+					t.Errorf("%d hand-offs of %d", n, tenant*len(want.turns))
 				}
 			}
 		})
