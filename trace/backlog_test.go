@@ -22,7 +22,7 @@ func TestBacklog(t *testing.T) {
 		bus := trace.NewBus(2, discard, slow)
 		for i := range 6 {
 			bus.Publish(row(strconv.Itoa(i)))
-			synctest.Wait()
+			settle()
 		}
 		close(slow.gate)
 		if err := bus.Close(t.Context()); err != nil {
@@ -69,7 +69,7 @@ func TestBacklogOfLongRows(t *testing.T) {
 				hanging := &sink{name: "hanging", gate: make(chan struct{})}
 				bus := trace.NewBus(100, discard, hanging)
 				bus.Publish(row("first")) // it hangs with this one
-				synctest.Wait()
+				settle()
 				record := r()
 				for range 7 {
 					bus.Publish(record)

@@ -78,7 +78,10 @@ func NewBus(capacity int, log *slog.Logger, sinks ...Sink) *Bus {
 		if b, ok := s.(Backlogger); ok {
 			slots = max(slots, b.Backlog())
 		}
-		w := &worker{sink: s, log: log, ring: ring{slots: make([]*Record, slots)}, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+		w := &worker{
+			sink: s, log: log, ring: ring{slots: make([]*Record, slots)},
+			wake: make(chan struct{}, 1), linger: time.NewTimer(longest), stop: make(chan struct{}), done: make(chan struct{}),
+		}
 		w.ctx, w.cancel = context.WithCancel(context.Background())
 		b.workers = append(b.workers, w)
 		go w.run()
@@ -146,11 +149,21 @@ func (e *lateError) Error() string {
 
 func (e *lateError) Unwrap() error { return e.err }
 
+// A sink is not woken for each record, which would cost the processor more than
+// writing it, but for a batch, or when the first one of a batch has waited for as
+// long as no reader of a trace minds.
+const (
+	batchRecords = 64
+	batchBytes   = 1 << 20 // of what was said
+	longest      = 100 * time.Millisecond
+)
+
 // worker brings records to one sink.
 type worker struct {
 	sink   Sink
 	log    *slog.Logger
-	wake   chan struct{} // holds a token when there may be something in the ring
+	wake   chan struct{} // holds a token when there is a batch in the ring
+	linger *time.Timer   // goes off when there may be less in it
 	stop   chan struct{}
 	done   chan struct{}
 	ctx    context.Context
@@ -168,10 +181,16 @@ type worker struct {
 func (w *worker) publish(r *Record) {
 	w.mu.Lock()
 	w.ring.push(r)
+	first, batch := w.ring.held == 1, w.ring.batch()
 	w.mu.Unlock()
-	select {
-	case w.wake <- struct{}{}:
-	default:
+	switch {
+	case batch:
+		select {
+		case w.wake <- struct{}{}:
+		default:
+		}
+	case first:
+		w.linger.Reset(longest)
 	}
 }
 
@@ -185,6 +204,7 @@ func (w *worker) status() Status {
 func (w *worker) run() {
 	defer close(w.done)
 	defer w.cancel()
+	defer w.linger.Stop()
 	var tick <-chan time.Time
 	ticking, _ := w.sink.(Ticker)
 	if ticking != nil {
@@ -192,13 +212,17 @@ func (w *worker) run() {
 		defer t.Stop()
 		tick = t.C
 	}
-	batch := make([]*Record, 0, 64)
+	batch := make([]*Record, 0, batchRecords)
 	var told uint64
 	for {
 		select {
 		case <-w.wake:
 			told = w.drain(w.ctx, batch, told)
+		case <-w.linger.C:
+			told = w.drain(w.ctx, batch, told)
 		case <-tick:
+			// What a sink then does from time to time it does for all that has come.
+			told = w.drain(w.ctx, batch, told)
 			w.heed(ticking.Tick(w.ctx))
 		case <-w.stop:
 			ctx := *w.deadline.Load()
@@ -283,6 +307,12 @@ func (r *ring) push(rec *Record) {
 	r.slots[(r.first+r.held)%len(r.slots)] = rec
 	r.held++
 	r.bytes += size
+}
+
+// batch says whether it is time to come for what is held: well before there is no
+// room for more.
+func (r *ring) batch() bool {
+	return r.held >= min(batchRecords, (len(r.slots)+1)/2) || r.bytes >= batchBytes
 }
 
 // take removes the oldest record.

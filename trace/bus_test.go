@@ -52,6 +52,13 @@ func (s *sink) Close(context.Context) error {
 	return nil
 }
 
+// settle waits until the records that were published have been brought to sinks that
+// take them.
+func settle() {
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
+
 func (s *sink) ids() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +168,7 @@ func TestLost(t *testing.T) {
 		bus := trace.NewBus(8, slog.New(slog.NewTextHandler(&log, nil)), s)
 		for range 5 {
 			bus.Publish(row("a"))
-			synctest.Wait()
+			settle()
 		}
 		if got, want := fmt.Sprint(bus.Status()), "[{s 5 15 5}]"; got != want {
 			t.Errorf("status %s, want %s", got, want)
@@ -172,6 +179,67 @@ func TestLost(t *testing.T) {
 		if err := bus.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// batches says how many records it gets at a time, and when it is its turn to do what it
+// does from time to time.
+type batches struct {
+	sink
+	told []string
+}
+
+func (*batches) Interval() time.Duration { return time.Minute }
+
+func (b *batches) Tick(context.Context) error {
+	b.told = append(b.told, "tick")
+	return nil
+}
+
+func (b *batches) Write(_ context.Context, records []*trace.Record) error {
+	b.told = append(b.told, strconv.Itoa(len(records)))
+	return nil
+}
+
+// A sink is not woken for each record: it gets a batch, or, a moment after the first one
+// of them, what there is; all that there is before a tick.
+func TestBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		b := &batches{}
+		bus := trace.NewBus(1024, discard, b)
+		publish := func(n int) {
+			for range n {
+				bus.Publish(row("a"))
+			}
+			synctest.Wait()
+		}
+		publish(60)
+		time.Sleep(99 * time.Millisecond)
+		publish(3)
+		same(t, "before the moment", b.told)
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		same(t, "after it", b.told, "63")
+		publish(64)
+		same(t, "with a batch", b.told, "63", "64")
+		time.Sleep(time.Second)
+		long := row("long")
+		long.Later(2<<20, func(*trace.Record) {})
+		bus.Publish(long)
+		synctest.Wait()
+		same(t, "with much in one", b.told[2:], "1")
+		time.Sleep(time.Minute - time.Since(begun) - time.Millisecond)
+		publish(1)
+		same(t, "before a tick", b.told[3:])
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		same(t, "at it", b.told[3:], "1", "tick")
+		publish(1)
+		if err := bus.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		same(t, "at the end", b.told[5:], "1")
 	})
 }
 
@@ -233,7 +301,7 @@ func TestRoomForWhatWasSaid(t *testing.T) {
 		s := &sink{name: "s", gate: make(chan struct{})}
 		bus := trace.NewBus(1000, discard, s)
 		bus.Publish(row("first"))
-		synctest.Wait()
+		settle()
 		for i := range 10 {
 			r := row(strconv.Itoa(i))
 			r.Later(60<<20, func(*trace.Record) {})
@@ -243,10 +311,10 @@ func TestRoomForWhatWasSaid(t *testing.T) {
 		huge := row("huge")
 		huge.Later(1<<40, func(*trace.Record) {})
 		close(s.gate)
-		synctest.Wait()
+		settle()
 		same(t, "records", s.ids(), "first", "6", "7", "8", "9", "small")
 		bus.Publish(huge)
-		synctest.Wait()
+		settle()
 		same(t, "records", s.ids()[6:], "huge")
 		if err := bus.Close(t.Context()); err != nil {
 			t.Error(err)

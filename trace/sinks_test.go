@@ -242,12 +242,12 @@ func TestMembers(t *testing.T) {
 		c := fileConfig(filepath.Join(dir, "t"))
 		c.BufferBytes = 300 // of two lines, each of more than 100
 		f := open(t, c)
-		bus := trace.NewBus(16, discard, f)
+		bus := trace.NewBus(1, discard, f)
 		publish := func(ids ...string) {
 			for _, id := range ids {
 				bus.Publish(row(id))
+				synctest.Wait()
 			}
-			synctest.Wait()
 		}
 		at := func(want ...string) {
 			t.Helper()
