@@ -57,7 +57,7 @@ async def failing(c):
     with refused("NOT_FOUND", "Model 'no/such' not found"):
         await c.infer("no/such", prompt("hello"))
     with refused("DEADLINE_EXCEEDED"):
-        await c.infer(MODEL, prompt("come late"), client_timeout=0.1)
+        await c.infer(MODEL, prompt("come late"), client_timeout=0.3)
 
 
 def requests(*texts, **more):

@@ -1,16 +1,27 @@
 package rpc_test
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding/gzip"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/dynago/dynago/frontend"
 	"github.com/dynago/dynago/frontend/rpc"
@@ -114,6 +125,58 @@ func TestModelInferCancelled(t *testing.T) {
 	}
 	until(t, "both are killed and counted", func() bool {
 		return len(h.fake.ends()) == 2 && strings.Contains(h.metrics(), `dynamo_frontend_model_cancellation_total{endpoint="grpc_completions",model="words",request_type="unary"} 2`)
+	})
+}
+
+// TestTimeIsOver: a client whose own clock is slow is told that the time of its call is
+// over, and does not find the call reset. This one has no clock at all.
+func TestTimeIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := open(t, nil)
+		line := &http.Transport{
+			Protocols:   new(http.Protocols),
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return h.line.DialContext(ctx) },
+		}
+		line.Protocols.SetUnencryptedHTTP2(true)
+		defer line.CloseIdleConnections()
+		forever, err := proto.Marshal(text("", "forever"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		const most = 20 * time.Millisecond
+		for method, message := range map[string][]byte{
+			pb.GRPCInferenceService_ModelInfer_FullMethodName:       forever,
+			pb.GRPCInferenceService_ModelStreamInfer_FullMethodName: forever,
+			healthpb.Health_Watch_FullMethodName:                    nil,
+		} {
+			for _, given := range []time.Duration{time.Millisecond, 100 * time.Millisecond, 10 * time.Second} {
+				var body io.Reader = bytes.NewReader(slices.Concat([]byte{0}, binary.BigEndian.AppendUint32(nil, uint32(len(message))), message))
+				if method == pb.GRPCInferenceService_ModelStreamInfer_FullMethodName {
+					more, _ := io.Pipe() // it has no end
+					body = struct {
+						io.Reader
+						io.Closer
+					}{io.MultiReader(body, more), more}
+				}
+				r, err := http.NewRequest(http.MethodPost, "http://house"+method, body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}, "Grpc-Timeout": {fmt.Sprintf("%du", given.Microseconds())}}
+				began := time.Now()
+				resp, err := line.RoundTrip(r)
+				if err != nil {
+					t.Errorf("%s, %v: %v", method, given, err)
+					continue
+				}
+				_, err = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				code := cmp.Or(resp.Header.Get("Grpc-Status"), resp.Trailer.Get("Grpc-Status"))
+				if took := time.Since(began); err != nil || code != "4" || took >= given || took < given-min(given/16, most) {
+					t.Errorf("%s, %v: after %v: status %q, %v", method, given, took, code, err)
+				}
+			}
+		}
 	})
 }
 

@@ -190,6 +190,7 @@ type house struct {
 	fake  *fake
 	front *frontend.Server
 	rpc   *rpc.Server
+	line  *bufconn.Listener
 	conn  *grpc.ClientConn
 	log   *syncBuffer
 }
@@ -209,12 +210,12 @@ func open(t testing.TB, change func(*frontend.Config, *rpc.Config), options ...g
 	}
 	rc.Frontend = h.front
 	h.rpc = rpc.New(rc)
-	l := bufconn.Listen(64 << 10)
+	h.line = bufconn.Listen(64 << 10)
 	served := make(chan error, 1)
-	go func() { served <- h.rpc.Serve(l) }()
+	go func() { served <- h.rpc.Serve(h.line) }()
 	h.conn, err = grpc.NewClient("passthrough:///house", append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return h.line.DialContext(ctx) }),
 	}, options...)...)
 	if err != nil {
 		t.Fatal(err)

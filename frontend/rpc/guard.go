@@ -7,6 +7,7 @@ import (
 	"net/textproto"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -61,13 +62,44 @@ func headers(md metadata.MD) http.Header {
 // serveCall and serveStream stand before every call.
 func (s *Server) serveCall(ctx context.Context, in any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (_ any, err error) {
 	defer s.recover(info.FullMethod, &err)
+	ctx, stop := inTime(ctx)
+	defer stop()
 	return handle(ctx, in)
 }
 
 func (s *Server) serveStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) (err error) {
 	defer s.recover(info.FullMethod, &err)
-	return handle(srv, stream)
+	ctx, stop := inTime(stream.Context())
+	defer stop()
+	return handle(srv, timed{stream, ctx})
 }
+
+// mostAhead and partAhead say by how much the time of a call ends before the client's:
+// by a part of it, and not by more than that.
+const (
+	mostAhead = 20 * time.Millisecond
+	partAhead = 16
+)
+
+// inTime ends the time that a client gives its call a little early. When it is over the
+// library resets the stream, and a client that hears of that before its own clock has
+// struck takes it for a cancellation. What is said before is a status, which Triton
+// sends as well.
+func inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(ctx, end.Add(-min(time.Until(end)/partAhead, mostAhead)))
+}
+
+// timed is a stream that ends with a context of its own.
+type timed struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s timed) Context() context.Context { return s.ctx }
 
 // recover makes a fault of ours end one call, and not the server.
 func (s *Server) recover(method string, err *error) {
