@@ -195,22 +195,17 @@ func (c *Core) found(r *request, blocks int) (from [kv.TierShared + 1]int) {
 // for it: what fills the device is pinned for good.
 func (c *Core) stuck() bool {
 	r := c.waiting.head
-	if r == nil || len(c.running)+c.parked()+c.kept > 0 {
+	if r == nil || !c.alone() {
 		return false
 	}
 	if pinned, _ := c.pool.PinBudget(); pinned == 0 {
 		return false
 	}
-	if c.below != nil && c.below.moving() {
-		return false
+	if c.pool.Stats().Used() > len(r.blocks) {
+		return false // the others are being filled or copied, and come back
 	}
 	c.waiting.remove(r)
 	c.result.Outputs = append(c.result.Outputs, Output{ID: r.id, Owner: r.Owner, Err: errNoRoom(c)})
 	c.retire(r)
 	return true
-}
-
-// moving says whether anything is on its way between tiers, or about to be.
-func (b *below) moving() bool {
-	return slices.ContainsFunc(b.registry.Ways(), func(w kvcache.WayStats) bool { return w.Moving+w.Waiting > 0 })
 }

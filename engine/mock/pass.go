@@ -152,7 +152,8 @@ func (c *Core) begin(r *request) beginning {
 	}
 	want := min(remaining, c.budget)
 	need := blocks(have+want, size) - found
-	if need+c.reserve() > c.pool.Available()-idle || c.asked && c.breaksPins(r, found, sequence[held:found]) {
+	available := c.pool.Available() - idle
+	if need+c.reserve() > available || c.asked && (c.breaksPins(r, found, sequence[held:found]) || c.hemmedIn(r, found, available)) {
 		return blocked
 	}
 	r.blocks = c.match(r, r.blocks, sequence[held:found])

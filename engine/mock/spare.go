@@ -17,3 +17,14 @@ func (c *Core) breaksPins(r *request, found int, more []kv.SeqHash) bool {
 	}
 	return need > c.pool.Spare()-c.pool.SpareIn(more)
 }
+
+// hemmedIn says whether a request that would run alone comes to an end no sooner than
+// pins do, for which blocks are available besides those that it has found. It would
+// begin, come as far as these let it, and make room for none but itself, over and over.
+func (c *Core) hemmedIn(r *request, found, available int) bool {
+	pinned, _ := c.pool.PinBudget()
+	return pinned > 0 && c.alone() && blocks(r.length(), c.args.BlockSize)-found > available
+}
+
+// alone says whether no request but those in the queue has blocks, or will.
+func (c *Core) alone() bool { return len(c.running)+c.parked()+c.kept == 0 }

@@ -465,10 +465,12 @@ func TestRunningGoesBeforeLoading(t *testing.T) {
 // Hard pins hold against everything, also against a request that finds no room
 // because of them: it fails, and the next one is served.
 func TestHardPins(t *testing.T) {
-	for name, host := range map[string]int{"device alone": 0, "with a host": 64} {
+	for name, tt := range map[string]struct{ host, batch int }{
+		"device alone": {0, 64}, "with a host": {64, 64}, "device alone, in small parts": {0, 3}, "with a host, in small parts": {64, 3},
+	} {
 		t.Run(name, func(t *testing.T) {
-			a := tiered(8, host, 0)
-			a.PinBudgetG1, a.AllowHardPins, a.WritePolicy = 1, true, "none"
+			a := tiered(8, tt.host, 0)
+			a.PinBudgetG1, a.AllowHardPins, a.WritePolicy, a.MaxNumBatchedTokens = 1, true, "none", tt.batch
 			w := newCores(t, a)
 			w.mayFail = true
 			w.submit(0, "pinned", ids(0, 21), 1, func(r *mock.Request) {
@@ -482,12 +484,13 @@ func TestHardPins(t *testing.T) {
 			if len(w.failed) > 0 {
 				t.Fatalf("what fits beside the pins fails: %v", w.failed)
 			}
-			w.submit(0, "too long", ids(9000, 14), 1) // four blocks, of three
+			w.submit(0, "too long", ids(3000, 14), 1) // four blocks, of three, and two of them are there
 			w.submit(0, "grows", ids(8000, 11), 6)
-			w.run(long)
+			w.run(time.Minute)
 			if len(w.failed) != 2 || engine.KindOf(w.failed[0]) != engine.WorkerOverloaded {
 				t.Errorf("those that find no room end with %v", w.failed)
 			}
+			w.run(long)
 			w.submit(0, "again", ids(0, 21), 1)
 			w.run(long)
 			w.wants("again", [4]int{20})
@@ -501,26 +504,49 @@ func TestHardPins(t *testing.T) {
 	}
 }
 
-// What a prefetch will do some day makes no room for who finds none today.
+// What a prefetch will do some day, and what is written from one lower tier to another,
+// makes no room for who finds none today.
 func TestNoRoomIsToldAtOnce(t *testing.T) {
-	a := tiered(8, 64, 0)
-	a.PinBudgetG1, a.AllowHardPins, a.WritePolicy = 1, true, "none"
-	w := newCores(t, a)
-	w.mayFail = true
-	w.submit(0, "pinned", ids(0, 21), 1, func(r *mock.Request) {
-		r.Directives = &kv.Directives{Pins: []kv.Pin{{UpTo: 20, TTL: 24 * time.Hour, Hard: true}}}
+	pinned := func(t *testing.T, a mock.Args) *cores {
+		a.PinBudgetG1, a.AllowHardPins = 1, true
+		w := newCores(t, a)
+		w.mayFail = true
+		w.submit(0, "pinned", ids(0, 21), 1, func(r *mock.Request) {
+			r.Directives = &kv.Directives{Pins: []kv.Pin{{UpTo: 20, TTL: 24 * time.Hour, Hard: true}}}
+		})
+		w.run(time.Minute)
+		return w
+	}
+	tooLong := func(t *testing.T, w *cores) {
+		w.submit(0, "too long", ids(9000, 14), 1)
+		w.run(time.Minute)
+		if len(w.failed) != 1 {
+			t.Errorf("after a minute those have failed: %v; want one", w.failed)
+		}
+	}
+	t.Run("prefetch", func(t *testing.T) {
+		a := tiered(8, 64, 0)
+		a.WritePolicy = "none"
+		w := pinned(t, a)
+		c := w.cores[0]
+		p := c.Prefetch(w.now, kvcache.PrefetchRequest{Hashes: c.Hashes(ids(0, 20), kv.Namespace{}), Deadline: w.now + 20*time.Hour})
+		if p.State != kvcache.PrefetchRunning {
+			t.Fatalf("the prefetch is %s", p.State)
+		}
+		tooLong(t, w)
 	})
-	w.run(long)
-	c := w.cores[0]
-	p := c.Prefetch(w.now, kvcache.PrefetchRequest{Hashes: c.Hashes(ids(0, 20), kv.Namespace{}), Deadline: w.now + 20*time.Hour})
-	if p.State != kvcache.PrefetchRunning {
-		t.Fatalf("the prefetch is %s", p.State)
-	}
-	w.submit(0, "too long", ids(9000, 14), 1)
-	w.run(time.Minute)
-	if len(w.failed) != 1 {
-		t.Errorf("after a minute those have failed: %v; want one", w.failed)
-	}
+	t.Run("writes to the disk", func(t *testing.T) {
+		a := tiered(8, 64, 64)
+		a.BandwidthG2G3 = 1e-11 // more than half an hour for a block
+		w := pinned(t, a)
+		if n := w.stats(0).Tiers[kv.TierHost].Stored; n != 5 {
+			t.Fatalf("%d blocks have come to the host, want all 5", n)
+		}
+		tooLong(t, w)
+		if n := w.stats(0).Tiers[kv.TierDisk].Stored; n != 0 {
+			t.Errorf("%d blocks have come to the disk by then", n)
+		}
+	})
 }
 
 // A core that ends in the middle of writing to what is shared lets go of it, and the
