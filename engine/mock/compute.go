@@ -36,7 +36,6 @@ type Answer interface {
 // compute lets the model compute passes until nothing is left to do.
 func (r *rank) compute() {
 	var posted readers
-	defer posted.wake()
 	for {
 		pass, next, ok := r.computePass()
 		switch {

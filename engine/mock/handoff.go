@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -102,17 +103,27 @@ func (e *Engine) Kept() int {
 	return len(e.kept.kept)
 }
 
-// keep holds the blocks of a stream that has ended.
+// keep holds the blocks of a stream that has ended, while its life lasts. One that was
+// kept under the same name gives way.
 func (e *Engine) keep(id string, s *stream) {
 	e.expireKept()
-	e.kept.mu.Lock()
-	defer e.kept.mu.Unlock()
-	if e.kept.kept == nil {
-		e.kept.kept = map[string]*kept{}
+	if old := s.rank.keep(id, s); old != nil {
+		old.rank.leave(old)
 	}
-	patience := time.Duration(cmp.Or(e.cfg.Args.HandoffTimeoutMS, defaultHandoffTimeoutMS)) * time.Millisecond
-	e.kept.settled(id)
-	e.kept.kept[id] = &kept{stream: s, until: e.clock.Now() + patience}
+}
+
+func (r *rank) keep(id string, s *stream) (old *stream) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.core != r.core {
+		return nil // the cache is gone, and the blocks with it
+	}
+	patience := time.Duration(cmp.Or(r.e.cfg.Args.HandoffTimeoutMS, defaultHandoffTimeoutMS)) * time.Millisecond
+	old = r.e.kept.put(id, &kept{stream: s, until: r.e.clock.Now() + patience})
+	if r.core.waits() {
+		r.work() // for as long as this is kept
+	}
+	return old
 }
 
 func (e *Engine) letGo(id string) {
@@ -157,14 +168,26 @@ func (e *Engine) expireKept() {
 	}
 }
 
-// forget drops all of it: the cache is gone, and the blocks with it.
-func (k *keeping) forget() {
+// put keeps a prompt, and returns the stream of the one that it replaces, or nil.
+func (k *keeping) put(id string, one *kept) (old *stream) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	clear(k.kept)
-	for id := range k.coming {
-		k.settled(id)
+	if k.kept == nil {
+		k.kept = map[string]*kept{}
 	}
+	if was := k.kept[id]; was != nil {
+		old = was.stream
+	}
+	k.kept[id] = one
+	k.settled(id)
+	return old
+}
+
+// forget drops what is kept on a rank.
+func (k *keeping) forget(r *rank) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	maps.DeleteFunc(k.kept, func(_ string, one *kept) bool { return one.stream.rank == r })
 }
 
 // leg makes a request one of two legs.

@@ -296,7 +296,6 @@ func (e *Engine) reset(epoch uint64, err error) {
 	for _, r := range e.rank {
 		r.reset(epoch, err)
 	}
-	e.kept.forget()
 	e.events.ring()
 	e.loads.ring()
 }

@@ -89,15 +89,12 @@ const burst = 8
 func (r *rank) drive() {
 	clock := r.e.clock
 	var posted readers
-	defer posted.wake() // to none of these comes anything more
 	for n := 1; ; n++ {
-		now := clock.Now()
-		res, next, ok := r.pass(now)
+		res, next, ok := r.pass(clock.Now(), &posted)
 		switch {
 		case !ok:
 			return
 		case res.Idle:
-			posted.wake()
 			clock.Wait(max(0, next-clock.Now()), r.wake)
 			r.e.expireKept()
 			continue
@@ -132,9 +129,10 @@ func (rs *readers) wake() {
 	*rs = (*rs)[:0]
 }
 
-// pass computes the next pass. If it is idle, next is when to try again; it is
-// not ok if nothing will come by itself, and the goroutine has to end.
-func (r *rank) pass(now time.Duration) (res *Result, next time.Duration, ok bool) {
+// pass computes the next pass. If it is idle, all readers have been told, and next is
+// when to try again; it is not ok if nothing will come by itself, and the goroutine has
+// to end.
+func (r *rank) pass(now time.Duration, posted *readers) (res *Result, next time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	select {
@@ -153,6 +151,7 @@ func (r *rank) pass(now time.Duration) (res *Result, next time.Duration, ok bool
 	r.tell(res.Events, res.Stores)
 	r.e.cfg.Shared.announce()
 	if r.busy = !res.Idle; !r.busy {
+		posted.wake() // before another goroutine may drive
 		next, ok = r.rest()
 		return res, next, ok
 	}
@@ -209,8 +208,10 @@ func (r *rank) reset(epoch uint64, err error) {
 	defer r.mu.Unlock()
 	for s := range r.streams {
 		s.box.fail(err)
+		r.e.disappoint(s)
 	}
 	clear(r.streams)
+	r.e.kept.forget(r) // under the lock: the next life may keep something at once
 	if now := r.e.clock.Now(); r.e.closed.Load() {
 		r.core.Close(now) // others go on with what is shared
 		r.core = NewCore(r.e.cfg.Args.untiered())

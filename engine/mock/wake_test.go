@@ -2,6 +2,7 @@ package mock_test
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -62,6 +63,90 @@ func TestRoomWakesWhoWaits(t *testing.T) {
 				waits(t, e, r, func() { makeRoom(e, first.ID) })
 			})
 		})
+	}
+}
+
+// Who waits for the room of a prompt that nobody comes for waits no longer than that is
+// kept, however late its reader learns that it has been computed.
+func TestRoomOfAPromptThatIsKeptLate(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that the rank rests before the reader runs
+	synctest.Test(t, func(t *testing.T) {
+		cfg := ofRole("prefill")
+		cfg.Args.NumGPUBlocks, cfg.Args.BlockSize, cfg.Args.HandoffTimeoutMS = 2, 16, 60_000
+		cfg.Args.SpeedupRatio, cfg.Args.TimingModel, cfg.Args.PrefillMS = 1, "constant", 100
+		e := open(t, cfg)
+		legs := make(chan error, 2)
+		for i := range uint32(2) {
+			r := legOf(engine.PhasePrefill, prepare(t, e).Prefill)
+			r.TokenIDs = ids(1000*i, 21)
+			go func() { legs <- generate(t.Context(), e, r).err }()
+			time.Sleep(10 * time.Millisecond)
+		}
+		begun := time.Now()
+		for range 2 {
+			if err := <-legs; err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(begun); took < time.Minute || took > 61*time.Second {
+			t.Errorf("the second one is answered after %v, want as soon as the first one is given up", took)
+		}
+	})
+}
+
+// What is kept in the new life of an engine whose other ranks are still in the old one
+// is let go of like any other prompt.
+func TestKeptDuringARestart(t *testing.T) {
+	cfg := ofRole("prefill")
+	cfg.Args.DPSize, cfg.Args.NumGPUBlocks = 2, 6
+	e := open(t, cfg)
+	leg := func() engine.Handoff {
+		h := prepare(t, e)
+		r := legOf(engine.PhasePrefill, h.Prefill)
+		r.DPRank = new(uint32)
+		if o := generate(t.Context(), e, r); o.err != nil {
+			t.Error(o.err)
+		}
+		return h
+	}
+	var second engine.Handoff
+	restarts := false
+	e.Hear(func(p mock.Report) {
+		if restarts && p.Rank == 1 {
+			second = leg()
+		}
+	})
+	first := leg()
+	restarts = true
+	e.Restart()
+	restarts = false
+	if n, blocks := e.Kept(), used(e); n != 1 || blocks != 6 {
+		t.Errorf("%d prompts are kept in %d blocks, want one in 6", n, blocks)
+	}
+	for _, h := range []engine.Handoff{first, second} {
+		if err := e.Release(t.Context(), h.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, blocks := e.Kept(), used(e); n != 0 || blocks != 0 {
+		t.Errorf("%d prompts are kept in %d blocks after the release", n, blocks)
+	}
+}
+
+// A prompt that is computed twice under one name is kept once.
+func TestKeptUnderOneName(t *testing.T) {
+	e := open(t, ofRole("prefill"))
+	h := prepare(t, e)
+	for range 2 {
+		if o := generate(t.Context(), e, legOf(engine.PhasePrefill, h.Prefill)); o.err != nil {
+			t.Fatal(o.err)
+		}
+		if n, blocks := e.Kept(), used(e); n != 1 || blocks != 6 {
+			t.Errorf("%d prompts are kept in %d blocks, want one in 6", n, blocks)
+		}
+	}
+	if err := e.Release(t.Context(), h.ID); err != nil || used(e) != 0 {
+		t.Errorf("after the release %d blocks are in use: %v", used(e), err)
 	}
 }
 
