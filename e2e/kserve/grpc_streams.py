@@ -222,8 +222,8 @@ def cut_off():
 
 
 def cancelled_unary():
-    """A call that is cancelled after half a second of an engine that needs a whole one."""
-    call = client.async_infer(MODEL, prompt("come late"), callback=lambda result, error: got.append(error))
+    """A call that is cancelled after half a second of an engine that never ends."""
+    call = client.async_infer(MODEL, prompt("endlessly"), callback=lambda result, error: got.append(error))
     got = []
     until("it is answered", lambda: running() == 1)
     threading.Event().wait(0.5)
