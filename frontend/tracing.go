@@ -43,6 +43,13 @@ type traced struct {
 	calls   []trace.ToolCall
 	choices []trace.Choice // that have ended
 	cached  *int           // of the first prompt, as told before its end
+
+	// room is for what most calls have, one of each.
+	room struct {
+		of     [1]pipeline.Traced
+		course [1]pipeline.Course
+		choice [1]trace.Choice
+	}
 }
 
 // traced begins what a trace tells of a job, where there is one.
@@ -127,7 +134,11 @@ func (t *traced) begin(requests []*pipeline.Request) {
 	if t == nil {
 		return
 	}
-	t.of, t.each = make([]pipeline.Traced, len(requests)), 1
+	t.choices, t.each = t.room.choice[:0], 1
+	if t.of = t.room.of[:]; len(requests) != 1 {
+		t.of = make([]pipeline.Traced, len(requests))
+	}
+	t.room.of[0].Courses = t.room.course[:0]
 	for i, r := range requests {
 		r.Traced = &t.of[i]
 		t.each = r.Chat.Sampling.Choices()
@@ -206,19 +217,14 @@ func (t *traced) row(r *record, now time.Time) *trace.Record {
 		first.Last = now
 	}
 	n := &r.notes[0]
-	// What all rows have comes in one piece of memory.
-	room := &struct {
-		record                  trace.Record
-		request                 trace.Request
-		dynago                  trace.Dynago
-		input, output, received uint64
-	}{input: t.input(r), output: t.output(r), received: uint64(r.x.arrived.UnixMilli())}
+	room := new(rowRoom)
+	room.input, room.output, room.received = t.input(r), t.output(r), uint64(r.x.arrived.UnixMilli())
 	record, row := &room.record, &room.request
 	*row = trace.Request{
 		RequestID: r.x.id, Model: r.model, InputTokens: &room.input, OutputTokens: &room.output, Received: &room.received,
-		Worker: worker(first, n), Replay: t.replay(), Finish: t.finish(r), Dynago: &room.dynago,
+		Worker: room.servedBy(first, n), Replay: t.replay(room), Finish: t.finish(r, room), Dynago: &room.dynago,
 	}
-	r.placed(&room.dynago)
+	r.placed(room)
 	room.dynago.ToolResults = t.results
 	if r.x.correlation != r.x.id {
 		row.XRequestID = r.x.correlation
@@ -228,37 +234,53 @@ func (t *traced) row(r *record, now time.Time) *trace.Record {
 		cached = r.usage.Cached
 	}
 	if cached != nil {
-		row.CachedTokens = new(min(uint64(max(0, *cached)), *row.InputTokens))
+		room.cached = min(uint64(max(0, *cached)), room.input)
+		row.CachedTokens = &room.cached
 	}
-	timing(row, first.Timing(r.x.arrived, int(*row.OutputTokens), n))
+	room.timing(first.Timing(r.x.arrived, int(room.output), n, &room.numbers))
 	if t.asked != nil {
 		row.NVExt, _ = json.Marshal(t.asked, jsontext.AllowInvalidUTF8(true), json.Deterministic(true)) // a trace does without
 	}
 	*record = trace.Record{
-		Schema: trace.Schema, EventType: trace.RequestEnd, EventTime: *row.Received, Source: trace.SourceDynamo,
+		Schema: trace.Schema, EventType: trace.RequestEnd, EventTime: room.received, Source: trace.SourceDynamo,
 		Agent: t.agent, Request: row,
 	}
 	if total := row.TotalTime; total != nil {
 		record.EventTime += uint64(math.Round(*total))
 	}
 	if journal := r.server.Journal; journal != nil {
-		arrived := r.x.arrived
-		record.Later(0, func(record *trace.Record) {
-			if e, ok := journal.Find(record.Request.RequestID, arrived); ok {
-				record.Request.Dynago.Decision = appendDecision(nil, &e)
-			}
-		})
+		if e, ok := journal.Find(r.x.id, r.x.arrived); ok {
+			room.dynago.Decision = appendDecision(make(jsontext.Value, 0, 384), &e)
+		}
 	}
 	return record
 }
 
+// rowRoom is what nearly all rows have, in one piece of memory.
+type rowRoom struct {
+	record  trace.Record
+	request trace.Request
+	worker  trace.Worker
+	replay  trace.Replay
+	finish  trace.Finish
+	choice  [1]trace.Choice
+	dynago  trace.Dynago
+
+	numbers         pipeline.Numbers
+	prefill, decode kv.Target
+
+	input, output, cached, received, depth, overlap, blocks uint64
+}
+
 // timing copies what a client would be told of its timing.
-func timing(row *trace.Request, t *nvext.Timing) {
+func (room *rowRoom) timing(t nvext.Timing) {
+	row := &room.request
 	row.PrefillWaitTime, row.PrefillTime, row.TTFT, row.TotalTime = t.PrefillWait, t.Prefill, t.TTFT, t.Total
 	row.AvgITL, row.QueueTime, row.RoutingTime = t.AverageITL, t.Queue, t.Routing
 	row.KVHitRate, row.TransferLatency = t.KVHitRate, t.KVTransfer
 	if t.QueueDepth != nil {
-		row.QueueDepth = new(uint64(*t.QueueDepth))
+		room.depth = uint64(*t.QueueDepth)
+		row.QueueDepth = &room.depth
 	}
 }
 
@@ -288,34 +310,40 @@ func (t *traced) output(r *record) uint64 {
 	return uint64(max(came, r.usage.Output))
 }
 
-// worker names who has served.
-func worker(c *pipeline.Course, n *pipeline.Notes) *trace.Worker {
-	prefill, decode := c.Prefill, c.Decode
+// servedBy names who has served.
+func (room *rowRoom) servedBy(c *pipeline.Course, n *pipeline.Notes) *trace.Worker {
+	room.prefill, room.decode = c.Prefill, c.Decode
 	if !c.Placed {
 		if n.Attempts == 0 && n.Target == (kv.Target{}) {
 			return nil
 		}
-		prefill, decode = n.Target, n.Target
+		room.prefill, room.decode = n.Target, n.Target
 		if n.Prefill != nil {
-			prefill = *n.Prefill
+			room.prefill = *n.Prefill
 		}
 	}
-	return &trace.Worker{PrefillWorkerID: &prefill.Worker, PrefillRank: &prefill.Rank, DecodeWorkerID: &decode.Worker, DecodeRank: &decode.Rank}
+	room.worker = trace.Worker{
+		PrefillWorkerID: &room.prefill.Worker, PrefillRank: &room.prefill.Rank,
+		DecodeWorkerID: &room.decode.Worker, DecodeRank: &room.decode.Rank,
+	}
+	return &room.worker
 }
 
 // replay returns the prompt as hashes, where there is one prompt with one answer, in
 // tokens that are known.
-func (t *traced) replay() *trace.Replay {
+func (t *traced) replay(room *rowRoom) *trace.Replay {
 	if len(t.of) != 1 || t.each != 1 || t.of[0].BlockSize <= 0 {
 		return nil
 	}
 	p := &t.of[0]
-	return trace.NewReplay(p.Prompt, p.BlockSize, p.Blocks...)
+	room.replay = *trace.NewReplay(p.Prompt, p.BlockSize, p.Blocks...)
+	return &room.replay
 }
 
 // finish tells how the answers have ended.
-func (t *traced) finish(r *record) *trace.Finish {
-	f := &trace.Finish{ToolCalls: t.calls, Choices: t.choices}
+func (t *traced) finish(r *record, room *rowRoom) *trace.Finish {
+	f := &room.finish
+	f.ToolCalls, f.Choices = t.calls, append(room.choice[:0], t.choices...)
 	for i := range f.Choices {
 		c := &f.Choices[i]
 		c.BackendReason = backendReason(chat.FinishReason(c.BackendReason), t.course(int(c.Index)))
@@ -365,15 +393,15 @@ func backendReason(reason chat.FinishReason, c *pipeline.Course) string {
 }
 
 // placed tells why a call ran where it did.
-func (r *record) placed(d *trace.Dynago) {
-	n := &r.notes[0]
+func (r *record) placed(room *rowRoom) {
+	d, n := &room.dynago, &r.notes[0]
 	d.Endpoint, d.Stream, d.Session = r.endpoint, r.stream, n.Session.String()
 	if n.Attempts > 1 {
 		d.Attempts = n.Attempts
 	}
 	if n.Blocks > 0 {
-		blocks := &[2]uint64{uint64(max(0, n.Overlap)), uint64(n.Blocks)}
-		d.OverlapBlocks, d.InputBlocks = &blocks[0], &blocks[1]
+		room.overlap, room.blocks = uint64(max(0, n.Overlap)), uint64(n.Blocks)
+		d.OverlapBlocks, d.InputBlocks = &room.overlap, &room.blocks
 	}
 	if kind := typeOf(r.fault, r.server.OverloadStatus); kind != noError {
 		d.Error = kind.String()

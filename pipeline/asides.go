@@ -192,7 +192,8 @@ func (a *asides) ahead(j *job, e *chat.Event) (list []chat.Event) {
 		tell(nvext.MemberPromptLogprobs, j.likelihoods(a.likely))
 	}
 	if a.want.Has(nvext.WantTiming) {
-		tell(nvext.MemberTiming, marshal(a.course.Timing(a.arrived, e.Usage.Output, a.notes)))
+		timing := a.course.Timing(a.arrived, e.Usage.Output, a.notes, new(Numbers))
+		tell(nvext.MemberTiming, marshal(&timing))
 	}
 	return list
 }

@@ -20,7 +20,8 @@ type Traced struct {
 	// Blocks names the prompt's complete blocks outside all namespaces, where the router
 	// has found that out. They must not be changed.
 	Blocks []kv.SeqHash
-	// Courses are those of the request's choices; none, if it did not get so far.
+	// Courses are those of the request's choices; none, if it did not get so far. Room
+	// that there is for them is used.
 	Courses []Course
 }
 
@@ -42,7 +43,7 @@ type Course struct {
 func (r *Request) traces(prompt []uint32, blockSize uint32) {
 	if t := r.Traced; t != nil {
 		t.Prompt, t.BlockSize = prompt, int(blockSize)
-		t.Courses = make([]Course, r.Chat.Sampling.Choices())
+		t.Courses = append(t.Courses[:0], make([]Course, r.Chat.Sampling.Choices())...)
 	}
 }
 
@@ -64,17 +65,18 @@ func (r *Request) course(index int) *Course {
 	return &r.Traced.Courses[index]
 }
 
+// Numbers are what a timing points to, in one piece of memory.
+type Numbers struct {
+	received int64
+	depth    int
+	ms       [9]float64
+}
+
 // Timing tells how long the parts of an answer of so many tokens took, whose request
-// came when arrived says. What lacks one of its ends is nil.
-func (c *Course) Timing(arrived time.Time, tokens int, n *Notes) *nvext.Timing {
-	// All numbers are in one piece of memory.
-	room := &struct {
-		t        nvext.Timing
-		received int64
-		depth    int
-		ms       [9]float64
-	}{}
-	t, free := &room.t, room.ms[:0]
+// came when arrived says. What lacks one of its ends is nil. The numbers are put into
+// room, which must not be used for another one.
+func (c *Course) Timing(arrived time.Time, tokens int, n *Notes, room *Numbers) (t nvext.Timing) {
+	free := room.ms[:0]
 	number := func(x float64) *float64 {
 		free = append(free, x)
 		return &free[len(free)-1]

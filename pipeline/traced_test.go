@@ -55,7 +55,7 @@ func TestTraced(t *testing.T) {
 		if d := cmp.Diff(want, *r.Traced); d != "" {
 			t.Errorf("-want +got\n%s", d)
 		}
-		at := r.Traced.Courses[0].Timing(r.Arrived, 5, r.Notes)
+		at := r.Traced.Courses[0].Timing(r.Arrived, 5, r.Notes, new(pipeline.Numbers))
 		if *at.TTFT != 350 || *at.Total != 750 || *at.AverageITL != 100 || *at.PrefillWait != 50 || *at.QueueDepth != 0 {
 			t.Errorf("times %+v", at)
 		}

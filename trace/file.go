@@ -17,9 +17,12 @@ import (
 
 // file is what lines are written to: one file that grows, or segments.
 type file interface {
-	// room makes room for one more line of so many bytes. flush writes what is held back
-	// for the place where the line before it went.
-	room(bytes int, flush func() error) error
+	// full says whether one more line of so many bytes is too much for the place where
+	// the line before it went; if so, and what is held back for that is written, end
+	// closes it. takes notes a line that comes next.
+	full(bytes int) bool
+	end() error
+	takes(bytes int)
 	// write writes whole lines, all of them or none.
 	write(lines []byte) error
 	// close makes what was written last.
@@ -66,7 +69,9 @@ func (f *File) Write(_ context.Context, records []*Record) error {
 	age := time.Since(f.born).Milliseconds()
 	var errs []error
 	for _, r := range records {
-		errs = append(errs, f.add(r, age))
+		if err := f.add(r, age); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -85,12 +90,12 @@ func (f *File) add(r *Record, age int64) (err error) {
 	f.lines = append(f.lines, '}', '\n')
 
 	line := f.lines[before:]
-	err = f.to.room(len(line), func() error {
+	if f.to.full(len(line)) {
 		f.lines = f.lines[:before]
-		err := f.flush()
+		err = errors.Join(f.flush(), f.to.end())
 		f.lines = append(f.lines[:0], line...)
-		return err
-	})
+	}
+	f.to.takes(len(line))
 	f.held++
 	if len(f.lines) >= f.config.BufferBytes {
 		err = errors.Join(err, f.flush())
@@ -160,7 +165,11 @@ func mend(f *os.File) error {
 	return f.Truncate(size - int64(len(last)))
 }
 
-func (p plain) room(int, func() error) error { return nil }
+func (plain) full(int) bool { return false }
+
+func (plain) end() error { return nil }
+
+func (plain) takes(int) {}
 
 func (p plain) write(lines []byte) error { return whole(p.out, lines) }
 

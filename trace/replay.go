@@ -14,19 +14,23 @@ func NewReplay(tokens []uint32, blockSize int, known ...kv.SeqHash) *Replay {
 	if blockSize <= 0 {
 		return nil
 	}
-	hashes := make([]uint64, 0, (len(tokens)+blockSize-1)/blockSize)
+	return &Replay{BlockSize: blockSize, InputLength: len(tokens), Hashes: hashes(tokens, blockSize, known)}
+}
+
+func hashes(tokens []uint32, blockSize int, known []kv.SeqHash) []uint64 {
+	all := make([]uint64, 0, (len(tokens)+blockSize-1)/blockSize)
 	var last kv.SeqHash
 	for _, last = range known[:min(len(known), len(tokens)/blockSize)] {
-		hashes = append(hashes, uint64(last))
+		all = append(all, uint64(last))
 	}
-	for at := len(hashes) * blockSize; at < len(tokens); at += blockSize {
+	for at := len(all) * blockSize; at < len(tokens); at += blockSize {
 		block := kv.HashBlock(tokens[at:min(at+blockSize, len(tokens))], kv.HashSeed)
 		if at == 0 {
 			last = kv.SeqHash(block)
 		} else {
 			last = last.Next(block)
 		}
-		hashes = append(hashes, uint64(last))
+		all = append(all, uint64(last))
 	}
-	return &Replay{BlockSize: blockSize, InputLength: len(tokens), Hashes: hashes}
+	return all
 }

@@ -89,19 +89,19 @@ func (s *segments) begin() error {
 	}
 }
 
-// room implements [file]: a line that is too much for a segment opens another one,
-// and has it for itself if it is too long for any.
-func (s *segments) room(length int, flush func() error) (err error) {
-	full := s.bytes+int64(length) > s.config.RollBytes || s.config.RollLines > 0 && s.lines >= s.config.RollLines
-	if s.lines > 0 && full {
-		err = errors.Join(flush(), s.end())
-	}
-	s.bytes += int64(length)
-	s.lines++
-	return err
+// full implements [file]: a line that is too much for a segment opens another one, and
+// has it for itself if it is too long for any.
+func (s *segments) full(length int) bool {
+	return s.lines > 0 && (s.bytes+int64(length) > s.config.RollBytes || s.config.RollLines > 0 && s.lines >= s.config.RollLines)
 }
 
-// end closes a segment. The next line begins another one.
+// takes implements [file].
+func (s *segments) takes(length int) {
+	s.bytes += int64(length)
+	s.lines++
+}
+
+// end implements [file]: it closes a segment. The next line begins another one.
 func (s *segments) end() error {
 	if s.out == nil {
 		s.bytes, s.lines = 0, 0
