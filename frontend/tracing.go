@@ -3,6 +3,7 @@ package frontend
 import (
 	"math"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -217,9 +218,10 @@ func (t *traced) row(r *record, now time.Time) *trace.Record {
 		first.Last = now
 	}
 	n := &r.notes[0]
-	room := new(rowRoom)
+	room := rowRooms.Get().(*rowRoom)
 	room.input, room.output, room.received = t.input(r), t.output(r), uint64(r.x.arrived.UnixMilli())
 	record, row := &room.record, &room.request
+	record.OwnedBy(room)
 	*row = trace.Request{
 		RequestID: r.x.id, Model: r.model, InputTokens: &room.input, OutputTokens: &room.output, Received: &room.received,
 		Worker: room.servedBy(first, n), Replay: t.replay(room), Finish: t.finish(r, room), Dynago: &room.dynago,
@@ -241,10 +243,8 @@ func (t *traced) row(r *record, now time.Time) *trace.Record {
 	if t.asked != nil {
 		row.NVExt, _ = json.Marshal(t.asked, jsontext.AllowInvalidUTF8(true), json.Deterministic(true)) // a trace does without
 	}
-	*record = trace.Record{
-		Schema: trace.Schema, EventType: trace.RequestEnd, EventTime: room.received, Source: trace.SourceDynamo,
-		Agent: t.agent, Request: row,
-	}
+	record.Schema, record.EventType, record.Source = trace.Schema, trace.RequestEnd, trace.SourceDynamo
+	record.EventTime, record.Agent, record.Request = room.received, t.agent, row
 	if total := row.TotalTime; total != nil {
 		record.EventTime += uint64(math.Round(*total))
 	}
@@ -254,6 +254,24 @@ func (t *traced) row(r *record, now time.Time) *trace.Record {
 		}
 	}
 	return record
+}
+
+// rowRooms are the rooms of rows that sinks have done with: without them a row would be a
+// thirtieth of what a short request allocates.
+var rowRooms = sync.Pool{New: func() any { return new(rowRoom) }}
+
+// mostHashes is for how many hashes a room keeps space. Those of longer prompts are
+// rare, and their space shall not stay.
+const mostHashes = 4096
+
+// Free implements [trace.Freer].
+func (room *rowRoom) Free() {
+	hashes := room.replay.Hashes
+	if cap(hashes) > mostHashes {
+		hashes = nil
+	}
+	*room = rowRoom{replay: trace.Replay{Hashes: hashes[:0]}}
+	rowRooms.Put(room)
 }
 
 // rowRoom is what nearly all rows have, in one piece of memory.
@@ -336,14 +354,16 @@ func (t *traced) replay(room *rowRoom) *trace.Replay {
 		return nil
 	}
 	p := &t.of[0]
-	room.replay = *trace.NewReplay(p.Prompt, p.BlockSize, p.Blocks...)
+	room.replay.Fill(p.Prompt, p.BlockSize, p.Blocks...)
 	return &room.replay
 }
 
 // finish tells how the answers have ended.
 func (t *traced) finish(r *record, room *rowRoom) *trace.Finish {
 	f := &room.finish
-	f.ToolCalls, f.Choices = t.calls, append(room.choice[:0], t.choices...)
+	if f.ToolCalls = t.calls; len(t.choices) > 0 {
+		f.Choices = append(room.choice[:0], t.choices...)
+	}
 	for i := range f.Choices {
 		c := &f.Choices[i]
 		c.BackendReason = backendReason(chat.FinishReason(c.BackendReason), t.course(int(c.Index)))

@@ -14,8 +14,8 @@ import (
 type Sink interface {
 	// Name is what metrics and logs call it: "file", "stderr", "otel".
 	Name() string
-	// Write takes records in the order in which they were published. It may hold them
-	// back for a while, but not the slice. What it cannot keep it drops, and says how
+	// Write takes records in the order in which they were published. It may hold back what
+	// it makes of them, but neither them nor the slice. What it cannot keep it drops, and says how
 	// many by [Lost]. It must return soon after ctx is done.
 	Write(ctx context.Context, records []*Record) error
 	// Close writes what was held back and lets go of everything, within the time that
@@ -96,6 +96,7 @@ func (b *Bus) Publish(r *Record) {
 	if b.closed {
 		return
 	}
+	r.pending = int32(len(b.workers))
 	for _, w := range b.workers {
 		w.publish(r)
 	}
@@ -253,6 +254,9 @@ func (w *worker) drain(ctx context.Context, batch []*Record, told uint64) uint64
 			r.whole()
 		}
 		w.heed(w.sink.Write(ctx, batch))
+		for _, r := range batch {
+			r.done()
+		}
 		clear(batch)
 	}
 	return told
@@ -302,7 +306,7 @@ func (r *ring) push(rec *Record) {
 	size := rec.bytes()
 	for r.held == len(r.slots) || r.held > 0 && r.bytes+size > mostBytes {
 		r.dropped++
-		r.take()
+		r.take().done()
 	}
 	r.slots[(r.first+r.held)%len(r.slots)] = rec
 	r.held++

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -292,6 +293,48 @@ func TestLater(t *testing.T) {
 		if err := bus.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// owner counts how often it is told that nobody needs its record.
+type owner struct{ freed atomic.Int32 }
+
+func (o *owner) Free() { o.freed.Add(1) }
+
+// Who owns a record is told once, when each sink has written it, or has dropped it.
+func TestFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fast, slow := &sink{name: "fast"}, &sink{name: "slow", gate: make(chan struct{})}
+		bus := trace.NewBus(1, discard, fast, slow)
+		owners := make([]owner, 4)
+		publish := func(i int) {
+			r := row(strconv.Itoa(i))
+			r.OwnedBy(&owners[i])
+			bus.Publish(r)
+			synctest.Wait()
+		}
+		freed := func(want ...string) {
+			t.Helper()
+			var got []string
+			for i := range owners {
+				got = append(got, strconv.Itoa(int(owners[i].freed.Load())))
+			}
+			same(t, "freed", got, want...)
+		}
+		publish(0) // slow holds it
+		publish(1) // and lets it wait
+		freed("0", "0", "0", "0")
+		publish(2)
+		freed("0", "1", "0", "0")
+		close(slow.gate)
+		synctest.Wait()
+		freed("1", "1", "1", "0")
+		if err := bus.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		publish(3)
+		freed("1", "1", "1", "0")
+		same(t, "slow", slow.ids(), "0", "2")
 	})
 }
 

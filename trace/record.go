@@ -3,6 +3,7 @@ package trace
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -32,7 +33,8 @@ const (
 
 // Record is one line of a trace: what became of a request, what went over the wire,
 // or what a tool did. What is absent is left out of the JSON form and is never null.
-// A record that was published must not be changed: sinks share it.
+// A record that was published must not be changed, nor, if somebody owns it, be read by
+// who has published it: sinks share it.
 type Record struct {
 	Schema    string `json:"schema"`
 	EventType string `json:"event_type"`
@@ -45,6 +47,23 @@ type Record struct {
 	Payload *Payload      `json:"payload,omitzero"`
 
 	later *later
+
+	free    Freer // or nil
+	pending int32 // sinks that have not done with it; atomic
+}
+
+// Freer is told when nobody needs a record any more.
+type Freer interface{ Free() }
+
+// OwnedBy lets the memory of a record be used again once all sinks have done with it, which
+// f is told. It is told of no record that was never published, or was published too late.
+func (r *Record) OwnedBy(f Freer) { r.free = f }
+
+// done notes that a sink has written the record, or will not.
+func (r *Record) done() {
+	if r.free != nil && atomic.AddInt32(&r.pending, -1) == 0 {
+		r.free.Free()
+	}
 }
 
 // later is what completes a record behind the request that it is of.

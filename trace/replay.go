@@ -14,23 +14,30 @@ func NewReplay(tokens []uint32, blockSize int, known ...kv.SeqHash) *Replay {
 	if blockSize <= 0 {
 		return nil
 	}
-	return &Replay{BlockSize: blockSize, InputLength: len(tokens), Hashes: hashes(tokens, blockSize, known)}
+	r := new(Replay)
+	r.Fill(tokens, blockSize, known...)
+	return r
 }
 
-func hashes(tokens []uint32, blockSize int, known []kv.SeqHash) []uint64 {
-	all := make([]uint64, 0, (len(tokens)+blockSize-1)/blockSize)
+// Fill is [NewReplay] where there is one, whose room for hashes is used. Its blocks have
+// at least one token.
+func (r *Replay) Fill(tokens []uint32, blockSize int, known ...kv.SeqHash) {
+	r.BlockSize, r.InputLength = blockSize, len(tokens)
+	if n := (len(tokens) + blockSize - 1) / blockSize; r.Hashes == nil || cap(r.Hashes) < n {
+		r.Hashes = make([]uint64, 0, n)
+	}
+	r.Hashes = r.Hashes[:0]
 	var last kv.SeqHash
 	for _, last = range known[:min(len(known), len(tokens)/blockSize)] {
-		all = append(all, uint64(last))
+		r.Hashes = append(r.Hashes, uint64(last))
 	}
-	for at := len(all) * blockSize; at < len(tokens); at += blockSize {
+	for at := len(r.Hashes) * blockSize; at < len(tokens); at += blockSize {
 		block := kv.HashBlock(tokens[at:min(at+blockSize, len(tokens))], kv.HashSeed)
 		if at == 0 {
 			last = kv.SeqHash(block)
 		} else {
 			last = last.Next(block)
 		}
-		all = append(all, uint64(last))
+		r.Hashes = append(r.Hashes, uint64(last))
 	}
-	return all
 }
