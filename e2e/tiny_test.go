@@ -9,7 +9,8 @@ import (
 )
 
 // A model that computes: tools that SDKs define are called because it wants them
-// called, they run, and it answers with what they returned.
+// called, they run, and it answers with what they returned. It thinks, and who leaves or
+// asks for what cannot be is told so as by any other engine.
 func TestTiny(t *testing.T) {
 	ways := map[string][]string{
 		"engines":  {"--demo", "tiny"},
@@ -18,10 +19,14 @@ func TestTiny(t *testing.T) {
 	}
 	for name, flags := range ways {
 		t.Run(name, func(t *testing.T) {
-			run(t, []suite{{name: "tiny", flags: flags}}, func(t *testing.T, suite string) *exec.Cmd {
+			suites := []suite{{name: "tiny", flags: flags}}
+			if name == "engines" {
+				suites = append(suites, suite{name: "openai_errors", keyed: true, flags: flags}, suite{name: "anthropic_errors", keyed: true, flags: flags})
+			}
+			run(t, suites, func(t *testing.T, suite string) *exec.Cmd {
 				return exec.Command(setting(t, "E2E_PYTHON"), filepath.Join("python", suite+".py"))
 			})
-			run(t, []suite{{name: "tiny", flags: flags}}, func(t *testing.T, suite string) *exec.Cmd {
+			run(t, suites, func(t *testing.T, suite string) *exec.Cmd {
 				return exec.Command("node", filepath.Join(setting(t, "E2E_NODE"), suite+".mjs"))
 			})
 		})

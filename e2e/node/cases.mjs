@@ -18,14 +18,16 @@ export async function run(cases) {
   }
 }
 
-// The sum of the gauge over all models.
-export async function activeRequests() {
+// The sum of a metric over all its labels.
+export async function total(metric) {
   const page = await (await fetch(base + '/metrics')).text()
   return page
     .split('\n')
-    .filter((line) => line.startsWith('dynamo_frontend_active_requests'))
+    .filter((line) => line.startsWith(metric))
     .reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' '))), 0)
 }
+
+export const activeRequests = () => total('dynamo_frontend_active_requests')
 
 export async function untilIdle() {
   for (const deadline = Date.now() + 10_000; (await activeRequests()) !== 0; ) {

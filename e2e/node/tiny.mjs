@@ -4,11 +4,13 @@ import assert from 'node:assert/strict'
 import { createAnthropic } from '@ai-sdk/anthropic'
 import { createOpenAI } from '@ai-sdk/openai'
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
+import Anthropic from '@anthropic-ai/sdk'
 import { generateObject, generateText, stepCountIs, streamText, tool } from 'ai'
+import OpenAI from 'openai'
 import { zodFunction, zodResponseFormat } from 'openai/helpers/zod'
 import { z } from 'zod'
 import { client as messages } from './anthropic_client.mjs'
-import { base, key, model, run } from './cases.mjs'
+import { base, key, model, run, total, untilIdle } from './cases.mjs'
 import { client as openai, user } from './openai_client.mjs'
 
 globalThis.AI_SDK_LOG_WARNINGS = false // stdout is for the cases
@@ -37,7 +39,106 @@ const lamp = 'The colour of the lamp is violet. What is the colour of the lamp?'
 
 const tells = (text, value) => assert(value && text?.includes(value), `got ${JSON.stringify(text)}, want ${JSON.stringify(value)} in it`)
 
+// What it thinks about before it answers; the thoughts are its own.
+const sum = 'What is 12 plus 7?'
+const thinking = { type: 'enabled', budget_tokens: 1024 }
+
+// A call that has to be made, of some nine hundred tokens at least: long enough to leave.
+const marks = {
+  type: 'object', properties: { marks: { type: 'array', items: { enum: ['a'] }, minItems: 300 } },
+  required: ['marks'], additionalProperties: false,
+}
+const long = 900
+const marking = {
+  chat: { model, messages: user('Go on.'), max_tokens: 1500, tools: [{ type: 'function', function: { name: 'mark', parameters: marks } }], tool_choice: 'required' },
+  responses: { model, input: 'Go on.', max_output_tokens: 1500, tools: [{ type: 'function', name: 'mark', strict: true, parameters: marks }], tool_choice: 'required' },
+  messages: { model, messages: user('Go on.'), max_tokens: 1500, tools: [{ name: 'mark', input_schema: marks }], tool_choice: { type: 'any' } },
+}
+
+// Leaves a stream, and then an answer that is not streamed: each is counted, and what was
+// computed for it is far from its end.
+async function leaves(create) {
+  for (const stream of [true, false]) {
+    const [left, made] = [await total('dynamo_frontend_model_cancellation_total'), await total('dynamo_frontend_output_tokens_total')]
+    const controller = new AbortController()
+    const pending = create(stream, { signal: controller.signal })
+    if (stream) {
+      let n = 0
+      for await (const _ of await pending) if (++n === 20) break
+    } else {
+      const aborted = assert.rejects(pending, (e) => e instanceof OpenAI.APIUserAbortError || e instanceof Anthropic.APIUserAbortError)
+      while ((await total('dynamo_frontend_active_requests')) === 0) await new Promise((resume) => setTimeout(resume, 5))
+      controller.abort()
+      await aborted
+    }
+    await untilIdle()
+    assert.equal(await total('dynamo_frontend_model_cancellation_total'), left + 1)
+    const tokens = (await total('dynamo_frontend_output_tokens_total')) - made
+    assert(tokens < long, `${tokens} tokens were computed`)
+  }
+}
+
 const cases = {
+  async 'openai: thoughts'() {
+    const body = { model, temperature: 0, messages: user(sum) }
+    const whole = await openai.chat.completions.create(body)
+    const { content, reasoning_content: thought } = whole.choices[0].message
+    assert(thought && !/</.test(thought + content), JSON.stringify(whole))
+    tells(content, '19')
+    const { reasoning_tokens } = whole.usage.completion_tokens_details
+    assert(reasoning_tokens > 0 && reasoning_tokens < whole.usage.completion_tokens, JSON.stringify(whole.usage))
+    let [told, said] = ['', '']
+    for await (const chunk of await openai.chat.completions.create({ ...body, stream: true })) {
+      told += chunk.choices[0]?.delta.reasoning_content ?? ''
+      said += chunk.choices[0]?.delta.content ?? ''
+    }
+    assert.deepEqual([told, said], [thought, content])
+
+    const asked = { model, temperature: 0, input: sum, reasoning: { summary: 'auto' } }
+    const response = await openai.responses.create(asked)
+    assert.deepEqual(response.output.map((item) => item.type), ['reasoning', 'message'])
+    assert.equal(response.output[0].summary[0].text, thought)
+    told = ''
+    for await (const event of await openai.responses.create({ ...asked, stream: true })) {
+      if (event.type === 'response.reasoning_summary_text.delta') told += event.delta
+    }
+    assert.equal(told, thought)
+  },
+
+  async 'anthropic: thoughts'() {
+    const body = { model, max_tokens: 1500, thinking, messages: user(sum) }
+    const whole = await messages.messages.create(body)
+    assert.deepEqual(whole.content.map((block) => block.type), ['thinking', 'text'])
+    const { thinking: thought, signature } = whole.content[0]
+    assert(thought && signature, JSON.stringify(whole))
+    tells(whole.content[1].text, '19')
+    let told = ''
+    const stream = messages.messages.stream(body).on('thinking', (more) => { told += more })
+    assert.equal((await stream.finalMessage()).content[0].thinking, thought)
+    assert.equal(told, thought)
+  },
+
+  async 'openai: left in the middle'() {
+    await leaves((stream, options) => openai.chat.completions.create({ ...marking.chat, stream }, options))
+    await leaves((stream, options) => openai.responses.create({ ...marking.responses, stream }, options))
+  },
+
+  async 'anthropic: left in the middle'() {
+    await leaves((stream, options) => messages.messages.create({ ...marking.messages, stream }, options))
+  },
+
+  async 'refusals'() {
+    const long = 'The lamp is red. '.repeat(600)
+    const tooLong = (e) => e instanceof OpenAI.BadRequestError && e.code === 'context_length_exceeded'
+    await assert.rejects(openai.chat.completions.create({ model, messages: user(long) }), tooLong)
+    await assert.rejects(openai.chat.completions.create({ model, messages: user(long), stream: true }), tooLong)
+    await assert.rejects(openai.responses.create({ model, input: long }), tooLong)
+    await assert.rejects(messages.messages.create({ model, max_tokens: 100, messages: user(long) }), (e) => e instanceof Anthropic.BadRequestError && /prompt is too long/.test(e.message))
+    const response_format = { type: 'json_schema', json_schema: { name: 'a', schema: { type: 'string', pattern: '(' } } }
+    await assert.rejects(openai.chat.completions.create({ model, messages: user('Hello'), response_format }), OpenAI.BadRequestError)
+    await assert.rejects(openai.chat.completions.create({ model, messages: user('Hello'), logit_bias: { 4000: 1 } }), OpenAI.BadRequestError)
+  },
+
   async 'openai: run tools'() {
     const tools = lookups()
     const body = {
@@ -117,6 +218,21 @@ for (const [name, provider] of Object.entries(providers)) {
     for await (const part of stream.textStream) text += part
     tells(text, known.Titlis)
     assert.deepEqual(asked, ['Eiger', 'Lisbon', 'Titlis'])
+  }
+
+  // What chat completions tell of thoughts is no part of OpenAI's own API.
+  if (name !== 'openai_chat') {
+    cases[`ai sdk, ${name}: thoughts`] = async () => {
+      const providerOptions = { openai: { reasoningSummary: 'auto', forceReasoning: true } }
+      const { reasoningText, text } = await generateText({ ...body, providerOptions, prompt: sum })
+      assert(reasoningText, JSON.stringify({ reasoningText, text }))
+      tells(text, '19')
+      const parts = { 'reasoning-delta': '', 'text-delta': '' }
+      for await (const part of streamText({ ...body, providerOptions, prompt: sum }).fullStream) {
+        if (part.type in parts) parts[part.type] += part.text
+      }
+      assert.deepEqual(parts, { 'reasoning-delta': reasoningText, 'text-delta': text })
+    }
   }
 
   cases[`ai sdk, ${name}: an object`] = async () => {

@@ -27,11 +27,15 @@ def equal(got, want):
     assert got == want, f"got {got!r}, want {want!r}"
 
 
-def active_requests():
-    """The sum of the gauge over all models."""
+def total(metric):
+    """The sum of a metric over all its labels."""
     with urllib.request.urlopen(BASE + "/metrics") as page:
         lines = page.read().decode().splitlines()
-    return sum(float(l.rsplit(" ", 1)[1]) for l in lines if l.startswith("dynamo_frontend_active_requests"))
+    return sum(float(l.rsplit(" ", 1)[1]) for l in lines if l.startswith(metric))
+
+
+def active_requests():
+    return total("dynamo_frontend_active_requests")
 
 
 def until_idle():
