@@ -2,7 +2,12 @@ package frontend_test
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -168,6 +173,72 @@ func TestRows(t *testing.T) {
 				t.Errorf("%+v, %+v", r, r.Dynago)
 			}
 		})
+	}
+}
+
+// lines is a sink that keeps what rows say, while others are made.
+type lines struct {
+	keeping
+	told [][]byte
+}
+
+func (l *lines) Write(_ context.Context, records []*trace.Record) error {
+	for _, r := range records {
+		line, err := r.Append(nil)
+		if err != nil {
+			return err
+		}
+		l.told = append(l.told, line)
+		runtime.Gosched()
+	}
+	return nil
+}
+
+// Rows are made where others were: each tells of its own request all the same, to each
+// sink.
+func TestRowsOneAfterTheOther(t *testing.T) {
+	backend := newFake()
+	backend.run = func(_ context.Context, requests []*pipeline.Request) iter.Seq2[chat.Event, error] {
+		served(requests, func(t *pipeline.Traced, _ *pipeline.Notes) {
+			t.Prompt = slices.Repeat([]uint32{uint32(*requests[0].Chat.Sampling.MaxTokens)}, *requests[0].Chat.Sampling.MaxTokens)
+		})
+		return hello(len(requests))
+	}
+	sinks := [2]lines{}
+	bus := trace.NewBus(1000, slog.New(slog.DiscardHandler), &sinks[0], &sinks[1])
+	s := start(t, backend, func(c *frontend.Config) {
+		c.Tracing = &frontend.Tracing{Publish: bus.Publish, RequestEnds: true}
+	})
+	const most = 300
+	var clients sync.WaitGroup
+	for client := range 4 {
+		clients.Go(func() {
+			for n := 1 + client; n <= most; n += 4 {
+				s.do("POST", "/v1/chat/completions", fmt.Sprintf(`{"model":"demo","max_tokens":%d,"messages":[{"role":"user","content":"Hello"}]}`, n), "X-Request-Id", strconv.Itoa(n))
+			}
+		})
+	}
+	clients.Wait()
+	eventually(t, func() bool { return bus.Status()[0].Published == most }, func() string { return fmt.Sprint(bus.Status()) })
+	if err := bus.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range sinks {
+		seen := map[string]bool{}
+		for _, line := range sinks[i].told {
+			r, ok, err := trace.Decode(line)
+			if !ok || err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			seen[r.Request.XRequestID] = true
+			n := r.Request.Replay.InputLength
+			if diff := cmp.Diff(trace.NewReplay(slices.Repeat([]uint32{uint32(n)}, n), 4), r.Request.Replay); diff != "" || r.Request.XRequestID != strconv.Itoa(n) {
+				t.Fatalf("row of request %s (-want +got)\n%s", r.Request.XRequestID, diff)
+			}
+		}
+		if len(seen) != most || len(sinks[i].told) != most {
+			t.Errorf("%d rows of %d requests, want %d", len(sinks[i].told), len(seen), most)
+		}
 	}
 }
 

@@ -1,7 +1,10 @@
 package trace_test
 
 import (
+	"context"
 	"path/filepath"
+	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/dynago/dynago/trace"
@@ -60,6 +63,42 @@ func BenchmarkFile(b *testing.B) {
 				b.Fatal(err)
 			}
 		})
+	}
+}
+
+// counting is a sink that knows how many rows it has got.
+type counting struct {
+	*trace.File
+	rows atomic.Int64
+}
+
+func (c *counting) Write(ctx context.Context, records []*trace.Record) error {
+	c.rows.Add(int64(len(records)))
+	return c.File.Write(ctx, records)
+}
+
+// What it costs to bring a row from a request to a segment, with the switches of goroutines
+// that this takes: whoever publishes goes on to something else after each.
+func BenchmarkBus(b *testing.B) {
+	c := fileConfig(filepath.Join(b.TempDir(), "trace"))
+	c.RollBytes = 1 << 40
+	f, err := trace.OpenFile(c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	to := &counting{File: f}
+	bus := trace.NewBus(1024, discard, to)
+	r, published := full(60), int64(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		bus.Publish(r)
+		for published++; published-to.rows.Load() >= 512; {
+			runtime.Gosched()
+		}
+		runtime.Gosched()
+	}
+	if err := bus.Close(ctx); err != nil {
+		b.Fatal(err)
 	}
 }
 
