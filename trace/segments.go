@@ -27,8 +27,10 @@ type segments struct {
 	// bytes and lines are those of the segment, before compression and with those that
 	// are held back; written is how long the file is.
 	bytes, lines, written int64
-	member                bytes.Buffer
+	members               bytes.Buffer
 	gz, coder             *gzip.Writer
+	last                  *gzip.Writer // of the member that is not complete; nil: all are
+	err                   error        // of completing one
 }
 
 func openSegments(c FileConfig) (file, error) {
@@ -39,10 +41,10 @@ func openSegments(c FileConfig) (file, error) {
 	}
 	// The level does not matter much for lines that are so alike; the time does. Where
 	// most of them are hashes, there is nothing to find, and digits only to pack.
-	if s.gz, err = gzip.NewWriterLevel(&s.member, gzip.BestSpeed); err != nil {
+	if s.gz, err = gzip.NewWriterLevel(&s.members, gzip.BestSpeed); err != nil {
 		return nil, err
 	}
-	if s.coder, err = gzip.NewWriterLevel(&s.member, gzip.HuffmanOnly); err != nil {
+	if s.coder, err = gzip.NewWriterLevel(&s.members, gzip.HuffmanOnly); err != nil {
 		return nil, err
 	}
 	return s, s.begin()
@@ -112,8 +114,37 @@ func (s *segments) end() error {
 	return settle(out)
 }
 
-// write appends one member.
-func (s *segments) write(lines []byte) error {
+// pack implements [file]: lines go on with the member that there is, if it is of their
+// kind.
+func (s *segments) pack(lines []byte) {
+	to := s.gz
+	if mostlyDigits(lines) {
+		to = s.coder
+	}
+	if to != s.last {
+		s.complete()
+		to.Reset(&s.members)
+		s.last = to
+	}
+	to.Write(lines) // what goes wrong is told when it is closed
+}
+
+// complete ends the last member.
+func (s *segments) complete() {
+	if s.last != nil {
+		s.err = errors.Join(s.err, s.last.Close())
+		s.last = nil
+	}
+}
+
+// write implements [file]: it appends members.
+func (s *segments) write() error {
+	s.complete()
+	members, err := s.members.Bytes(), s.err
+	s.members.Reset()
+	if s.err = nil; err != nil {
+		return err
+	}
 	if s.out == nil {
 		bytes, count := s.bytes, s.lines
 		if err := s.begin(); err != nil {
@@ -121,19 +152,7 @@ func (s *segments) write(lines []byte) error {
 		}
 		s.bytes, s.lines = bytes, count
 	}
-	s.member.Reset()
-	gz := s.gz
-	if mostlyDigits(lines) {
-		gz = s.coder
-	}
-	gz.Reset(&s.member)
-	if _, err := gz.Write(lines); err != nil {
-		return err
-	}
-	if err := gz.Close(); err != nil {
-		return err
-	}
-	n, err := s.out.Write(s.member.Bytes())
+	n, err := s.out.Write(members)
 	if err == nil {
 		s.written += int64(n)
 		return nil

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -232,6 +233,46 @@ func TestLongPrompts(t *testing.T) {
 	}
 	if size, most := info.Size(), int64(10*len(want.Request.Replay.Hashes)); size > most {
 		t.Errorf("%d bytes, want at most ten for each hash, %d", size, most)
+	}
+}
+
+// Lines stay in their order whichever way they are packed: long prompts and short ones take
+// turns here, in pieces that are packed at once, in one that is not full, and over segments.
+func TestLongPromptsAmongShortOnes(t *testing.T) {
+	dir := t.TempDir()
+	c := fileConfig(filepath.Join(dir, "t"))
+	c.RollBytes = 1<<20 - 1
+	f := open(t, c)
+	var want, got []string
+	add := func(r *trace.Record) {
+		r.Request.RequestID = strconv.Itoa(len(want))
+		want = append(want, r.Request.RequestID)
+		if err := f.Write(t.Context(), []*trace.Record{r}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 10 {
+		for range 3 {
+			add(full(60000))
+		}
+		for range 100 {
+			add(full(60))
+		}
+	}
+	if err := f.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	most := 0
+	for _, name := range files(t, dir) {
+		parts := members(t, filepath.Join(dir, name))
+		most = max(most, len(parts))
+		for _, lines := range parts {
+			got = append(got, ids(t, lines, false)...)
+		}
+	}
+	same(t, "records", got, want...)
+	if n := len(files(t, dir)); n < 3 || most < 3 {
+		t.Errorf("%d segments of up to %d members, want three at least", n, most)
 	}
 }
 
