@@ -41,6 +41,7 @@ test: ## all tests that need Go alone (RACE=1: with the race detector)
 
 lint: ## go vet, staticcheck and gofumpt, at the versions of tools/go.mod
 	$(GO) vet -tags e2e,realengine ./...
+	$(GO) vet -tags invariants ./kvcache ./kvindex
 	$(TOOL) staticcheck -tags e2e,realengine ./...
 	@files=$$($(TOOL) gofumpt -l $$(git ls-files -co --exclude-standard '*.go' | xargs grep -L '^// Code generated .* DO NOT EDIT')) || exit 1; \
 	if [ -n "$$files" ]; then echo "not formatted; run gofumpt -w on:"; echo "$$files"; exit 1; fi
