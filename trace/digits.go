@@ -2,11 +2,12 @@ package trace
 
 import (
 	"encoding/binary"
-	"strconv"
+	"math/bits"
 )
 
 // Most of a row of a long prompt is the digits of hashes, which are large numbers. They
-// are made eight at a time: half as dear as by strconv, which makes them in pairs.
+// are made eight at a time, in two thirds of the time that strconv takes, which makes them
+// in pairs.
 
 const (
 	tenTo8  = 1e8
@@ -17,15 +18,23 @@ const (
 func appendUint(b []byte, n uint64) []byte {
 	switch {
 	case n < tenTo8:
-		return strconv.AppendUint(b, n, 10)
+		return appendFirst(b, n)
 	case n < tenTo16:
-		b = strconv.AppendUint(b, n/tenTo8, 10)
+		b = appendFirst(b, n/tenTo8)
 		return binary.LittleEndian.AppendUint64(b, eightDigits(n%tenTo8))
 	}
-	b = strconv.AppendUint(b, n/tenTo16, 10)
+	b = appendFirst(b, n/tenTo16)
 	n %= tenTo16
 	b = binary.LittleEndian.AppendUint64(b, eightDigits(n/tenTo8))
 	return binary.LittleEndian.AppendUint64(b, eightDigits(n%tenTo8))
+}
+
+// appendFirst appends a number below 10⁸ without zeros in front.
+func appendFirst(b []byte, n uint64) []byte {
+	digits := eightDigits(n)
+	zeros := min(7, bits.TrailingZeros64(digits-each*'0')/8)
+	b = binary.LittleEndian.AppendUint64(b, digits>>(8*zeros))
+	return b[:len(b)-zeros]
 }
 
 // eightDigits returns the digits of a number below 10⁸ as ASCII, the first of them in the
