@@ -2,6 +2,8 @@ package trace_test
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"runtime"
 	"sync/atomic"
@@ -39,6 +41,29 @@ func full(tokens int) *trace.Record {
 	}
 }
 
+// batch returns rows as alike as those of requests are: each has its own id, prompt and
+// times, which a packer cannot find in the row before.
+func batch(tokens int) []*trace.Record {
+	random := rand.New(rand.NewPCG(1, 2))
+	rows := make([]*trace.Record, 64)
+	for i := range rows {
+		r := full(tokens)
+		r.EventTime += uint64(17 * i)
+		id := func() uint64 { return random.Uint64() }
+		r.Request.RequestID = fmt.Sprintf("%08x-%04x-4%03x-9%03x-%012x", id()>>32, id()>>48, id()>>52, id()>>52, id()>>16)
+		*r.Request.Received += uint64(17 * i)
+		for _, ms := range []*float64{r.Request.PrefillWaitTime, r.Request.PrefillTime, r.Request.TTFT, r.Request.TotalTime, r.Request.RoutingTime} {
+			*ms = float64(random.IntN(100_000)) / 1000
+		}
+		*r.Request.AvgITL = random.Float64()
+		for k := range r.Request.Replay.Hashes {
+			r.Request.Replay.Hashes[k] = id()
+		}
+		rows[i] = r
+	}
+	return rows
+}
+
 // What a row costs until it is in a segment.
 func BenchmarkFile(b *testing.B) {
 	for _, tc := range []struct {
@@ -52,12 +77,13 @@ func BenchmarkFile(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			rows := []*trace.Record{full(tc.tokens)}
+			rows, i := batch(tc.tokens), 0
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := f.Write(ctx, rows); err != nil {
+				if err := f.Write(ctx, rows[i:i+1]); err != nil {
 					b.Fatal(err)
 				}
+				i = (i + 1) % len(rows)
 			}
 			if err := f.Close(ctx); err != nil {
 				b.Fatal(err)
@@ -88,10 +114,10 @@ func BenchmarkBus(b *testing.B) {
 	}
 	to := &counting{File: f}
 	bus := trace.NewBus(1024, discard, to)
-	r, published := full(60), int64(0)
+	rows, published := batch(60), int64(0)
 	b.ReportAllocs()
 	for b.Loop() {
-		bus.Publish(r)
+		bus.Publish(rows[published%int64(len(rows))])
 		for published++; published-to.rows.Load() >= 512; {
 			runtime.Gosched()
 		}
