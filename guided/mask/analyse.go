@@ -53,7 +53,9 @@ func (a *arena) begin(root *expr) *node {
 			a.body(int32(i))
 		}
 	}
-	return a.build(root)
+	n := a.build(root)
+	a.begun = a.held
+	return n
 }
 
 // maxExprs bounds what a form is made of.

@@ -27,7 +27,7 @@ type compiled struct {
 // Limits of what is kept: agents use few forms, again and again.
 const (
 	mostGrammars = 64
-	mostStates   = 1 << 19 // of all of them
+	mostBytes    = 1 << 27 // of the states and masks of all of them
 )
 
 // NewCompiler returns a compiler that keeps nothing yet.
@@ -73,15 +73,15 @@ func (c *Compiler) add(fresh *compiled) *compiled {
 
 // forget drops the oldest grammars. Answers that are held to them keep them.
 func (c *Compiler) forget() {
-	states, n := 0, 0
+	bytes, n := int64(0), 0
 	for at := c.order.Front(); at != nil; {
 		next := at.Next()
 		known := at.Value.(*compiled)
 		n++
 		if known.grammar != nil {
-			states += int(known.grammar.size.Load())
+			bytes += known.grammar.size.Load()
 		}
-		if n > mostGrammars || n > 1 && states > mostStates {
+		if n > mostGrammars || n > 1 && bytes > mostBytes {
 			delete(c.byKey, c.order.Remove(at).(*compiled).key)
 		}
 		at = next

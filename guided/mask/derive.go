@@ -7,6 +7,7 @@ func (a *arena) next(n *node, symbol int) *node {
 			return a.void
 		}
 		n.row = make([]*node, a.symbols)
+		a.held += 8 * a.symbols
 	}
 	if d := n.row[symbol]; d != nil {
 		return d

@@ -2,6 +2,7 @@ package mask_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -110,4 +111,45 @@ func TestLimits(t *testing.T) {
 			t.Log(time.Since(began))
 		})
 	}
+}
+
+// A few forms that each take much must not fill the memory: what is kept of forms is
+// bounded by bytes. Where any member may be the next one, few states have many parts.
+func TestFormsOfManyMembersAreNotKept(t *testing.T) {
+	const forms, members, most = 12, 1000, 192 << 20
+	v := invented(t, 2048)
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	c := mask.NewCompiler(v)
+	bits := make([]uint64, v.Words())
+	for form := range forms {
+		var b strings.Builder
+		for i := range members {
+			fmt.Fprintf(&b, `"m%d_%d":{"type":"integer"},`, form, i)
+		}
+		g, err := c.Compile(schemaFormat(`{"type":"object","properties":{` + b.String() + `"last":{"type":"null"}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := g.Start()
+		for _, id := range []uint32{'{', '"'} {
+			if err := s.Mask(bits); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Advance(id); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	held := heap() - before
+	t.Logf("%d MiB", held>>20)
+	if held > most {
+		t.Errorf("%d forms of %d members are kept in %d MiB, want %d at most", forms, members, held>>20, most>>20)
+	}
+	runtime.KeepAlive(c)
 }

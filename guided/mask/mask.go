@@ -29,7 +29,7 @@ var ErrStuck = errors.New("no token of the vocabulary may come next in the form 
 type Grammar struct {
 	vocabulary *Vocabulary
 	root       *expr
-	size       atomic.Int64 // nodes of the arena, as of late
+	size       atomic.Int64 // bytes of the arena, as of late
 	mu         sync.Mutex   // held for the arena
 	arena      *arena
 }
@@ -41,7 +41,7 @@ func newGrammar(v *Vocabulary, r rules, root *expr) (*Grammar, error) {
 		return nil, err
 	}
 	g := &Grammar{vocabulary: v, arena: a, root: root}
-	g.size.Store(int64(a.nodes))
+	g.size.Store(a.bytes())
 	return g, nil
 }
 
@@ -64,7 +64,7 @@ func (g *Grammar) Start() State {
 
 // fresh returns the arena, or a new one if it has become too large.
 func (g *Grammar) fresh() *arena {
-	if g.arena.nodes > maxNodes {
+	if g.arena.full() {
 		young := *g.arena
 		young.clear()
 		if err := young.within(compileFor, func() { young.root = young.begin(g.root) }); err != nil {
@@ -116,7 +116,7 @@ func (s *State) Mask(dst []uint64) error {
 	}
 	var p *profile
 	err = a.within(tokenFor, func() { p = g.profileOf(s.at) })
-	g.size.Store(int64(a.nodes))
+	g.size.Store(a.bytes())
 	if err != nil {
 		return err
 	}

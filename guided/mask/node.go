@@ -62,6 +62,8 @@ type arena struct {
 	least   int // nodes at the beginning of the call
 	work    int // steps since then
 	most    int // that there may be
+	held    int // bytes of nodes, about
+	begun   int // of those that the first state needs
 	kept    int // bytes of masks
 	masked  []*node
 	scratch []byte
@@ -70,9 +72,20 @@ type arena struct {
 // Limits of what one grammar may cost.
 const (
 	maxNodes   = 1 << 17 // parts of states that are kept, and that one token may need
+	maxHeld    = 1 << 26 // bytes of states that are kept, beside those of the first one
 	compileFor = 1 << 22 // steps for making the first state
 	tokenFor   = 1 << 20 // steps for one token
 )
+
+// nodeBytes is about what a node takes with its place among the others, without its
+// parts and derivatives.
+const nodeBytes = 240
+
+// full says that there is more of states than is kept.
+func (a *arena) full() bool { return a.nodes > maxNodes || a.held-a.begun > maxHeld }
+
+// bytes returns about what states and masks take.
+func (a *arena) bytes() int64 { return int64(a.held + a.kept) }
 
 // overrun is what a computation panics with that takes too many steps; it is
 // caught where the computation began.
@@ -111,7 +124,7 @@ func (a *arena) within(steps int, run func()) (err error) {
 func (a *arena) clear() {
 	a.built, a.byKey, a.bySet, a.byList = map[*expr]*node{}, map[key]*node{}, map[byteSet]*node{}, map[string]*node{}
 	a.bodies = make([]*node, len(a.rules))
-	a.nodes, a.least, a.kept, a.masked = 0, 0, 0, nil
+	a.nodes, a.least, a.held, a.kept, a.masked = 0, 0, 0, 0, nil
 	a.work, a.most = 0, compileFor
 	a.void, a.empty = a.add(&node{op: opVoid}), a.add(&node{op: opEmpty, null: true})
 }
@@ -119,6 +132,7 @@ func (a *arena) clear() {
 func (a *arena) add(n *node) *node {
 	a.step(1)
 	n.id = uint32(a.nodes)
+	a.held += nodeBytes + 8*cap(n.list) + 4*len(n.list)
 	if a.nodes++; a.nodes-a.least > maxNodes {
 		panic(overrun{a.most})
 	}
