@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"io"
@@ -28,8 +29,9 @@ func Redact(body []byte) (jsontext.Value, error) {
 	var buf bytes.Buffer
 	out := jsontext.NewEncoder(&buf, loose, jsontext.AllowDuplicateNames(true))
 	// names are those of the members that values stand in, by depth. What is in a list
-	// stands in the member of the list.
-	var names []string
+	// stands in the member of the list. All that is in a member which holds a key stands in
+	// that one, but for a schema, which tells of a parameter of such a name.
+	var names, within []string
 	for {
 		depth := in.StackDepth()
 		kind, length := in.StackIndex(depth)
@@ -44,16 +46,24 @@ func Redact(body []byte) (jsontext.Value, error) {
 			return nil, err
 		}
 		for len(names) <= depth {
-			names = append(names, "")
+			names, within = append(names, ""), append(within, "")
 		}
 		switch token.Kind() {
 		case '{':
-			names = append(names[:depth+1], "")
+			secret := ""
+			if isSecret(names[depth]) && names[max(0, depth-1)] != "properties" {
+				secret = names[depth]
+			}
+			names, within = append(names[:depth+1], ""), append(within[:depth+1], secret)
 		case '[':
-			names = append(names[:depth+1], names[depth])
+			names, within = append(names[:depth+1], names[depth]), append(within[:depth+1], "")
+		case '0':
+			if isSecret(names[depth]) {
+				token = jsontext.String(redacted)
+			}
 		case '"':
 			if kind == '{' && length%2 == 0 {
-				names[depth] = token.String()
+				names[depth] = cmp.Or(within[depth], token.String())
 			} else if text := token.String(); text != "" {
 				token = jsontext.String(redact(names[depth], text))
 			}
@@ -95,9 +105,11 @@ func redact(name, text string) string {
 	return text
 }
 
+var withoutDashes = strings.NewReplacer("-", "", "_", "")
+
 // isSecret says whether a member, or a header, of this name holds a key.
 func isSecret(name string) bool {
-	plain := strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
+	plain := withoutDashes.Replace(strings.ToLower(name))
 	for _, word := range []string{"authorization", "apikey", "accesstoken", "refreshtoken", "authtoken", "bearertoken", "password", "secret", "privatekey", "cookie"} {
 		if strings.Contains(plain, word) {
 			return true

@@ -19,6 +19,7 @@ func TestRedact(t *testing.T) {
 		{"no UTF-8", "{\"a\":\"\xff\"}", `{"a":"�"}`},
 		{"keys by name", `{"api_key":"x","Authorization":"y","tools":[{"headers":{"X-Api-Key":"z","x":"w"}}],"client_secret":"v"}`, `{"api_key":"[redacted]","Authorization":"[redacted]","tools":[{"headers":{"X-Api-Key":"[redacted]","x":"w"}}],"client_secret":"[redacted]"}`},
 		{"keys in a list", `{"passwords":["a",["b"]],"c":"d"}`, `{"passwords":["[redacted]",["[redacted]"]],"c":"d"}`},
+		{"keys that are no texts", `{"api_key":12345,"password":{"v":"x","n":[1,{"w":"y"}],"ok":true,"o":{}},"cookies":[{"name":"a"}],"max":7}`, `{"api_key":"[redacted]","password":{"v":"[redacted]","n":["[redacted]",{"w":"[redacted]"}],"ok":true,"o":{}},"cookies":[{"name":"[redacted]"}],"max":7}`},
 		{"names of parameters", `{"properties":{"password":{"type":"string","enum":["a"]}},"required":["password"]}`, `{"properties":{"password":{"type":"string","enum":["a"]}},"required":["password"]}`},
 		{"tokens of answers", `{"logprobs":[{"token":"Hello"}],"max_tokens":5}`, `{"logprobs":[{"token":"Hello"}],"max_tokens":5}`},
 		{"bearer", `{"content":"curl -H 'Authorization: Bearer abcdefgh12345' and BEARER abcdefgh.12-_ and a bearer of news"}`, `{"content":"curl -H 'Authorization: Bearer [redacted]' and BEARER [redacted] and a bearer of news"}`},
