@@ -54,9 +54,8 @@ func (s *Server) toolBody(w http.ResponseWriter, r *http.Request) ([]byte, error
 		return nil, refusal(http.StatusUnsupportedMediaType, "Expected request with Content-Type application/json or application/x-ndjson")
 	}
 	tooLarge := refusal(http.StatusRequestEntityTooLarge, "Request body exceeds the limit of %d MB for tool events", maxToolEvents>>20)
-	if r.ContentLength > maxToolEvents {
-		return nil, tooLarge
-	}
+	// What is a little too long is read to its end all the same: who is still writing would
+	// see a broken connection instead of the answer.
 	body, err := s.payload(w, r)
 	if err == nil && len(body) > maxToolEvents {
 		err = tooLarge

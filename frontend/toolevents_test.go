@@ -1,11 +1,15 @@
 package frontend_test
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -78,6 +82,30 @@ func TestToolEvents(t *testing.T) {
 	}
 	if got := s.do("GET", "/v1/agent/tool_events", "", key...); got.status != 405 || got.header.Get("Allow") != "POST" {
 		t.Errorf("GET: %d", got.status)
+	}
+}
+
+// Who sends all of a body that is too long, and only then reads, is told so.
+func TestToolEventsTooLong(t *testing.T) {
+	var told toolRows
+	s := start(t, newFake(), told.recording)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const length = 20 << 20
+	fmt.Fprintf(conn, "POST /v1/agent/tool_events HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", length)
+	if _, err := conn.Write(bytes.Repeat([]byte(" "), length)); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusRequestEntityTooLarge {
+		t.Errorf("status %d", resp.StatusCode)
 	}
 }
 
