@@ -50,11 +50,14 @@ type telemetry struct{ exporter *otel.Exporter }
 func (l *logSet) export(s *telemetrySettings) error {
 	log := l.target("telemetry")
 	c, complaints := otel.Read(s.lookup)
+	for _, complaint := range complaints {
+		// Where nothing is exported, variables that are there for others say nothing.
+		if c.Enabled || complaint.Name == "OTEL_EXPORT_ENABLED" {
+			log.Warn(complaint.String())
+		}
+	}
 	if !c.Enabled {
 		return nil
-	}
-	for _, complaint := range complaints {
-		log.Warn(complaint.String())
 	}
 	e, err := otel.Open(context.Background(), c, log)
 	if err != nil {

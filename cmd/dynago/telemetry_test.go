@@ -319,6 +319,18 @@ func TestSpansOfAWorkerElsewhere(t *testing.T) {
 	}
 }
 
+// Who has asked for spans by a word that says neither yes nor no is told why there are
+// none, and nothing of variables that mean nothing then.
+func TestExportPerhaps(t *testing.T) {
+	t.Setenv("OTEL_EXPORT_ENABLED", "perhaps")
+	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "smoke")
+	p := serve(t)
+	log := p.log.String()
+	if !strings.Contains(log, "OTEL_EXPORT_ENABLED") || !strings.Contains(log, "perhaps") || strings.Contains(log, "smoke") {
+		t.Errorf("log\n%s", log)
+	}
+}
+
 // A collector that is dead costs no request anything, and the program ends in time.
 func TestDeadCollector(t *testing.T) {
 	p := serve(t, "--speedup-ratio", "0", "--otel-export-enabled", "true", "--otel-exporter-otlp-endpoint", fmt.Sprintf("http://127.0.0.1:%d", freePorts(t, 1)))
@@ -338,6 +350,7 @@ func TestDeadCollector(t *testing.T) {
 // Records go to the collector that flags name for logs, whether or not anything else is
 // exported.
 func TestRecordsToACollector(t *testing.T) {
+	t.Parallel()
 	for _, protocol := range []string{"grpc", "http/protobuf"} {
 		c := receiver(t)
 		p := serve(t, "--speedup-ratio", "0", "--request-trace", "--request-trace-sinks", "otel",
@@ -427,6 +440,7 @@ func (p *program) fetch(t *testing.T, path, body string, header ...string) strin
 
 // The legs of a request hang on one root, and the second one is linked to the first.
 func TestSpansOfTwoLegs(t *testing.T) {
+	t.Parallel()
 	c := receiver(t)
 	p := serve(t, "--workers", "1", "--num-prefill-workers", "1", "--log-level", "warn", "--speedup-ratio", "0",
 		"--otel-export-enabled", "true", "--otel-exporter-otlp-endpoint", c.grpc)
