@@ -102,6 +102,13 @@ func trigger(r *chat.Request) string {
 	return "other"
 }
 
+// mostResults is how many results a row names, and longestResult how long an id of one
+// may be: no agent has more calls at once, and rows shall not be as long as bodies.
+const (
+	mostResults   = 1000
+	longestResult = 256
+)
+
 // results returns the ids of calls whose results stand behind the last turn of the
 // assistant, as the client knows them.
 func results(r *chat.Request) (ids []string) {
@@ -111,7 +118,7 @@ func results(r *chat.Request) (ids []string) {
 	}
 	for _, turn := range r.Turns[begin:] {
 		for i := range turn.Blocks {
-			if result := turn.Blocks[i].Result; result != nil && result.ID != "" {
+			if result := turn.Blocks[i].Result; result != nil && result.ID != "" && len(result.ID) <= longestResult && len(ids) < mostResults {
 				ids = append(ids, result.ID)
 			}
 		}

@@ -242,6 +242,36 @@ func TestRowsOneAfterTheOther(t *testing.T) {
 	}
 }
 
+// However many results a client says that it brings, and by whatever names, its row names
+// no more than agents have.
+func TestRowOfManyResults(t *testing.T) {
+	backend, told := newFake(), &rows{}
+	backend.run = func(_ context.Context, requests []*pipeline.Request) iter.Seq2[chat.Event, error] {
+		served(requests, func(*pipeline.Traced, *pipeline.Notes) {})
+		return hello(len(requests))
+	}
+	s := start(t, backend, func(c *frontend.Config) {
+		c.Tracing = &frontend.Tracing{Publish: told.publish, RequestEnds: true}
+	})
+	var calls, results strings.Builder
+	for i := range 2000 {
+		id := fmt.Sprintf("call-%d", i)
+		if i == 1 {
+			id = strings.Repeat("x", 257)
+		}
+		fmt.Fprintf(&calls, `,{"id":%q,"type":"function","function":{"name":"f","arguments":"{}"}}`, id)
+		fmt.Fprintf(&results, `,{"role":"tool","tool_call_id":%q,"content":"ok"}`, id)
+	}
+	body := `{"model":"demo","messages":[{"role":"user","content":"Hello"},{"role":"assistant","tool_calls":[` + calls.String()[1:] + `]}` + results.String() + `]}`
+	if got := s.do("POST", "/v1/chat/completions", body, "X-Dynamo-Session-Id", "s"); got.status != 200 {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	ids := told.only(t).Request.Dynago.ToolResults
+	if len(ids) != 1000 || ids[0] != "call-0" || ids[1] != "call-2" || ids[999] != "call-1000" {
+		t.Errorf("%d results, %.100q", len(ids), ids)
+	}
+}
+
 // Where nothing is recorded, nobody is asked to tell.
 func TestNoRows(t *testing.T) {
 	backend, told := newFake(), &rows{}
