@@ -1,6 +1,7 @@
 package talk
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -251,9 +252,10 @@ func (s *source) scalar() string {
 	return s.noun()
 }
 
+// isNumber tells of a text that is a number in JSON too, as nan and inf are not.
 func isNumber(s string) bool {
 	_, err := strconv.ParseFloat(s, 64)
-	return err == nil
+	return err == nil && json.Valid([]byte(s))
 }
 
 // closed are words of small lists, from which values are drawn as well.
