@@ -75,13 +75,13 @@ func Example() {
 }
 
 // What training never saw is answered: other names, values, tools and phrasings.
-// The floor is well below what README.md of package train reports, and well above
-// what broken weights would reach.
+// These questions get 76.1 %, about what README.md of package train reports of more of
+// them: weights that fall below the floor are not as good.
 func TestHeldOutQuestions(t *testing.T) {
 	const (
 		seed          = 77
 		conversations = 60
-		floor         = 60
+		floor         = 75
 	)
 	model, tok := load(t)
 	tmpl := template(t)

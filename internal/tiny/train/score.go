@@ -11,14 +11,15 @@ import (
 	"github.com/dynago/dynago/internal/tiny/train/talk"
 )
 
-// score asks a packed model held-out questions, through the forward pass that
-// serves it.
+// score asks a packed model held-out questions, or with -held=false such as are made
+// of what training has, through the forward pass that serves it.
 func score(args []string) error {
-	folder, n, seed, wrong := "internal/tiny", 1000, uint64(2001), 0
+	folder, n, seed, wrong, held := "internal/tiny", 1000, uint64(2001), 0, true
 	if err := flags("score", args, func(f *flag.FlagSet) {
 		f.StringVar(&folder, "model", folder, "folder with model.gguf and tokenizer.json.gz")
 		f.IntVar(&n, "n", n, "conversations")
 		f.Uint64Var(&seed, "seed", seed, "of the conversations")
+		f.BoolVar(&held, "held", held, "made of what training never has")
 		f.IntVar(&wrong, "wrong", wrong, "how many wrong answers to show")
 	}); err != nil {
 		return err
@@ -31,7 +32,7 @@ func score(args []string) error {
 	if err != nil {
 		return err
 	}
-	pupil, report, source := exam.NewPupil(model, tok), exam.Report{}, talk.New(seed, true)
+	pupil, report, source := exam.NewPupil(model, tok), exam.Report{}, talk.New(seed, held)
 	for range n {
 		questions, err := exam.Questions(source.Next(talk.Course(1)), template)
 		if err != nil {
