@@ -47,6 +47,7 @@ func TestSeeds(t *testing.T) {
 func TestRequestsAreHeeded(t *testing.T) {
 	e := open(t, small())
 	free, _ := generate(t, e, ask(prompt(1, 9), 12))
+	other := slices.IndexFunc(free, func(id uint32) bool { return id != free[0] })
 	for _, tc := range []struct {
 		name   string
 		change func(*engine.Request)
@@ -54,6 +55,9 @@ func TestRequestsAreHeeded(t *testing.T) {
 	}{
 		{"min_tokens", func(r *engine.Request) { r.Stop.Hidden, r.Stop.MinTokens = free[:1], 12 }, func(ids []uint32) bool {
 			return len(ids) == 12 && !slices.Contains(ids, free[0])
+		}},
+		{"no more than min_tokens", func(r *engine.Request) { r.Stop.IDs, r.Stop.MinTokens = free[other:other+1], other }, func(ids []uint32) bool {
+			return slices.Equal(ids, free[:other+1])
 		}},
 		{"logit_bias", func(r *engine.Request) { r.Sampling.LogitBias = map[uint32]float64{5: 100} }, func(ids []uint32) bool {
 			return slices.Equal(ids, slices.Repeat([]uint32{5}, 12))
