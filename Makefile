@@ -35,7 +35,7 @@ test: ## all tests that need Go alone (RACE=1: with the race detector)
 	$(GO) test -tags invariants ./kvcache ./kvindex ./engine/mock
 	$(GO) test -tags invariants -run TestAnyHistory ./kvcache -args -rapid.checks 2000
 	$(GO) test $(VIRTUAL)
-	$(GO) test -timeout 5m -run $(REUSE) ./engine/tiny -args -rapid.checks 20
+	$(GO) test -timeout 5m -run $(REUSE) ./engine/tiny -args -rapid.checks 150
 	$(GO) test -run $(SCRIPTS) ./cmd/dynago
 	$(GO) test -timeout 20m $(RACEFLAG) -skip $(REUSE)'|'$(SCRIPTS) $$($(GO) list ./... | grep -v $(VIRTUAL:./%=-e '/%$$'))
 

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -48,33 +49,16 @@ import (
 //	the core takes the last token of a prompt for found, too
 //	blocks are pulled without a look at their checksum, their place in the prompt or the layout
 //	a block that was pulled is put into the slot of the next one
+//
+// Time is made up, and passes only where that is drawn: whoever would wait for it to
+// pass has been forgotten, or waits for what will not come.
 func TestReuseChangesNothing(t *testing.T) {
 	dirs := t.TempDir()
 	n := 0
 	var done tally
-	rapid.Check(t, func(t *rapid.T) {
+	rapid.Check(t, func(r *rapid.T) {
 		n++
-		w := newWorld(t, filepath.Join(dirs, fmt.Sprint(n)), &done)
-		defer w.close()
-		turn := func(t *rapid.T) { w.run(t, w.job(t)) }
-		t.Repeat(map[string]func(*rapid.T){
-			"turn": turn, "next turn": turn, "one more turn": turn, "crowd": w.crowd, "next crowd": w.crowd,
-			"ask": w.ask,
-			"mishap": func(t *rapid.T) {
-				switch m := w.worker(t); rapid.IntRange(0, 4).Draw(t, "of what kind") {
-				case 0:
-					m.engine().Control(context.Background(), engine.ControlReset, nil) //nolint:errcheck // while it is idle
-				case 1:
-					m.engine().Restart()
-				case 2:
-					w.reopen(t, m)
-				case 3:
-					w.setFire(t, m)
-				case 4:
-					w.trouble.Store(int32(rapid.IntRange(0, 6).Draw(t, "trouble with one call in so many")))
-				}
-			},
-		})
+		inBubble(t, func() { history(r, filepath.Join(dirs, fmt.Sprint(n)), &done) })
 	})
 	t.Logf("%+v", done)
 	if n < 100 {
@@ -88,6 +72,58 @@ func TestReuseChangesNothing(t *testing.T) {
 	} {
 		if n == 0 {
 			t.Errorf("nothing was ever %s", what)
+		}
+	}
+}
+
+// inBubble lets a property run in made-up time. It ends by panics, which are not for the
+// bubble.
+func inBubble(t *testing.T, do func()) {
+	var end any
+	synctest.Test(t, func(*testing.T) {
+		defer func() { end = recover() }()
+		do()
+	})
+	if end != nil {
+		panic(end)
+	}
+}
+
+// history lets things happen in a world.
+func history(t *rapid.T, dir string, done *tally) {
+	w := newWorld(t, dir, done)
+	defer w.close()
+	turn, crowd := atOnce(func(t *rapid.T) { w.run(t, w.job(t)) }), atOnce(w.crowd)
+	t.Repeat(map[string]func(*rapid.T){
+		"turn": turn, "next turn": turn, "one more turn": turn, "crowd": crowd, "next crowd": crowd,
+		"ask": atOnce(w.ask),
+		"time passes": func(t *rapid.T) {
+			time.Sleep(rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 2 * time.Minute}).Draw(t, "how long"))
+		},
+		"mishap": func(t *rapid.T) {
+			switch m := w.worker(t); rapid.IntRange(0, 4).Draw(t, "of what kind") {
+			case 0:
+				m.engine().Control(context.Background(), engine.ControlReset, nil) //nolint:errcheck // while it is idle
+			case 1:
+				m.engine().Restart()
+			case 2:
+				w.reopen(t, m)
+			case 3:
+				w.setFire(t, m)
+			case 4:
+				w.trouble.Store(int32(rapid.IntRange(0, 6).Draw(t, "trouble with one call in so many")))
+			}
+		},
+	})
+}
+
+// atOnce wants something to be done before any time passes.
+func atOnce(do func(t *rapid.T)) func(t *rapid.T) {
+	return func(t *rapid.T) {
+		begun := time.Now()
+		do(t)
+		if took := time.Since(begun); took > 0 {
+			t.Fatalf("it takes %v", took)
 		}
 	}
 }
@@ -166,6 +202,7 @@ type world struct {
 	store   store.Driver
 	shared  *unreliable
 	trouble atomic.Int32 // one call to the store, and one pull, in so many fails; 0: none
+	random  *chance
 	workers []*member
 	known   map[string][]step // answers of a cold cache
 
@@ -199,12 +236,13 @@ func (m *member) answers() int {
 }
 
 func newWorld(t *rapid.T, dir string, done *tally) *world {
-	w := &world{dir: dir, done: done, known: map[string][]step{}}
+	luck := &chance{r: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "chance"), 0))}
+	w := &world{dir: dir, done: done, random: luck, known: map[string][]step{}}
 	var err error
 	if w.store, err = memory.New(memory.Options{Capacity: 8 << 20}); err != nil {
 		t.Fatal(err)
 	}
-	w.shared = &unreliable{Driver: w.store, trouble: &w.trouble}
+	w.shared = &unreliable{w.store, w}
 	for i, role := range []string{"aggregated", "aggregated", "prefill", "decode"} {
 		a := tiny.DefaultArgs(reuseModels()[0])
 		a.WorkerType = role
@@ -262,18 +300,31 @@ func (w *world) worker(t *rapid.T) *member {
 // unreliable is a store that is away from time to time, or has lost something.
 type unreliable struct {
 	store.Driver
-	trouble *atomic.Int32
+	w *world
 }
 
-func misfortune(trouble *atomic.Int32) int {
-	if n := int(trouble.Load()); n > 0 && rand.IntN(n) == 0 {
-		return 1 + rand.IntN(4)
+// chance is there for goroutines that run at once.
+type chance struct {
+	mu sync.Mutex
+	r  *rand.Rand
+}
+
+func (c *chance) IntN(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.r.IntN(n)
+}
+
+// misfortune says which of four kinds of trouble there is with a call, or 0.
+func (w *world) misfortune() int {
+	if n := int(w.trouble.Load()); n > 0 && w.random.IntN(n) == 0 {
+		return 1 + w.random.IntN(4)
 	}
 	return 0
 }
 
 func (u *unreliable) Put(ctx context.Context, key string, value, tag []byte) error {
-	switch misfortune(u.trouble) {
+	switch u.w.misfortune() {
 	case 1:
 		return store.ErrUnavailable
 	case 2:
@@ -283,7 +334,7 @@ func (u *unreliable) Put(ctx context.Context, key string, value, tag []byte) err
 }
 
 func (u *unreliable) Get(ctx context.Context, key string) (*store.Value, error) {
-	switch misfortune(u.trouble) {
+	switch u.w.misfortune() {
 	case 1:
 		return nil, store.ErrUnavailable
 	case 2:
@@ -298,7 +349,7 @@ func (u *unreliable) Get(ctx context.Context, key string) (*store.Value, error) 
 func (w *world) dial(_ context.Context, address string) (engine.Puller, func(), error) {
 	for _, m := range w.workers {
 		if m.name == address {
-			return &wire{m.engine(), &w.trouble}, func() {}, nil
+			return &wire{m.engine(), w}, func() {}, nil
 		}
 	}
 	return nil, nil, fmt.Errorf("there is no %s", address)
@@ -306,7 +357,7 @@ func (w *world) dial(_ context.Context, address string) (engine.Puller, func(), 
 
 type wire struct {
 	engine.Puller
-	trouble *atomic.Int32
+	w *world
 }
 
 func (p *wire) Pull(ctx context.Context, q engine.PullRequest) iter.Seq2[engine.PulledBlock, error] {
@@ -314,9 +365,9 @@ func (p *wire) Pull(ctx context.Context, q engine.PullRequest) iter.Seq2[engine.
 		skip := false
 		for b, err := range p.Puller.Pull(ctx, q) {
 			if err == nil && !skip {
-				switch misfortune(p.trouble) {
+				switch p.w.misfortune() {
 				case 1:
-					b.Data[rand.IntN(len(b.Data))] ^= 1 << rand.IntN(8)
+					b.Data[p.w.random.IntN(len(b.Data))] ^= 1 << p.w.random.IntN(8)
 				case 2:
 					yield(engine.PulledBlock{}, engine.Errorf(engine.Disconnected, "the line is cut"))
 					return
@@ -545,7 +596,7 @@ func (w *world) legs(r *engine.Request) (engine.Engine, func(), error) {
 	}
 	r.Disagg = engine.Disagg{Phase: engine.PhaseDecode, Handoff: last.Handoff}
 	done := func() { p.Release(context.Background(), h.ID) } //nolint:errcheck // never fails
-	if rand.IntN(4) == 0 {
+	if w.random.IntN(4) == 0 {
 		done() // too early: what is not there any more is computed
 	}
 	return decode.engine(), done, nil
@@ -606,11 +657,11 @@ func (w *world) setFire(t *rapid.T, m *member) {
 	defer f.Close()
 	noise := make([]byte, 64)
 	for i := range noise {
-		noise[i] = byte(rand.IntN(256))
+		noise[i] = byte(w.random.IntN(256))
 	}
 	for range 20 {
 		// Values begin at pages.
-		if _, err := f.WriteAt(noise, rand.Int64N(40)*4096+rand.Int64N(1024)); err != nil {
+		if _, err := f.WriteAt(noise, int64(w.random.IntN(40)*4096+w.random.IntN(1024))); err != nil {
 			t.Fatal(err)
 		}
 	}
