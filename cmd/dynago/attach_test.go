@@ -172,6 +172,7 @@ func single(model string) string {
 // One process serves the models of four servers of different kinds, which it was
 // told of or found out, and all say what the mock engine behind them does.
 func TestAttachEveryKind(t *testing.T) {
+	t.Parallel()
 	model, err := demoModel()
 	if err != nil {
 		t.Fatal(err)
@@ -239,6 +240,7 @@ func TestAttachEveryKind(t *testing.T) {
 // A server that is not up when dynago starts is attached when it comes, whatever
 // its kind turns out to be, and again after a restart.
 func TestAttachLate(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -280,6 +282,7 @@ func TestAttachLate(t *testing.T) {
 // A stream whose server dies goes on on the other one, and the client gets the
 // text of an undisturbed run.
 func TestAttachFailover(t *testing.T) {
+	t.Parallel()
 	dir := demoFolder(t)
 	servers := map[*vllm.Server]*httptest.Server{}
 	args := []string{"--model-path", dir}
@@ -319,6 +322,7 @@ func TestAttachFailover(t *testing.T) {
 
 // What stands in the way of serving is told in words that name the flag.
 func TestAttachWithoutFiles(t *testing.T) {
+	t.Parallel()
 	v := newVLLM(t, vllm.Config{Mock: mockOf(t, "nobody/none", false)})
 	p := serve(t, "--engine", "vllm="+host(t, v).URL+",load.interval=20ms")
 	const want = "the files of model nobody/none are not on this machine, or the server does not tell where: want --model-path PATH, or model_path=PATH in its --engine"
@@ -334,6 +338,7 @@ func TestAttachWithoutFiles(t *testing.T) {
 // A server of chat completions needs no files here: the conversation goes there as
 // it is.
 func TestAttachChat(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Pointer[string]
 	h := http.NewServeMux()
 	h.HandleFunc("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) {
@@ -371,6 +376,7 @@ func TestAttachChat(t *testing.T) {
 
 // One path of model files does not do for two models.
 func TestAttachTwoModelsOfOnePath(t *testing.T) {
+	t.Parallel()
 	args := []string{"--model-path", demoFolder(t)}
 	for _, name := range []string{"one", "two"} {
 		v := newVLLM(t, vllm.Config{Mock: mockOf(t, name, false)})
@@ -385,6 +391,7 @@ func TestAttachTwoModelsOfOnePath(t *testing.T) {
 
 // A stream that runs when the end is asked for is finished.
 func TestAttachDrains(t *testing.T) {
+	t.Parallel()
 	v := newVLLM(t, vllm.Config{Mock: mockOf(t, "m", true)})
 	p := serve(t, "--model-path", demoFolder(t), "--engine", "vllm="+host(t, v).URL+",load.interval=20ms")
 	p.ready("m")
@@ -400,6 +407,7 @@ func TestAttachDrains(t *testing.T) {
 
 // The list in a file says the same as flags do.
 func TestAttachFromFile(t *testing.T) {
+	t.Parallel()
 	dir := demoFolder(t)
 	a, b := newVLLM(t, vllm.Config{Mock: mockOf(t, "a", false)}), newVLLM(t, vllm.Config{Mock: mockOf(t, "b", false)})
 	config := filepath.Join(t.TempDir(), "dynago.yaml")
@@ -418,6 +426,7 @@ func TestAttachFromFile(t *testing.T) {
 // An engine is added while the server runs, and taken away: what it answers is
 // finished first, and nothing new goes there.
 func TestAttachWhileServing(t *testing.T) {
+	t.Parallel()
 	dir := demoFolder(t)
 	first, second := newVLLM(t, vllm.Config{Mock: mockOf(t, "first", false)}), newVLLM(t, vllm.Config{Mock: mockOf(t, "second", true)})
 	p := serve(t, "--engine", "vllm="+host(t, first).URL+",load.interval=20ms,model_path="+dir)

@@ -10,6 +10,7 @@ import (
 // What a tier does of what agents ask is told: pins by kind until they expire, blocks of
 // sessions, and how long transfers took.
 func TestCacheMetrics(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--workers", "1", "--num-gpu-blocks-override", "60", "--g2-blocks", "400", "--pin-budget-g1", "0.5", "--pin-budget-g2", "0.5",
 		"--speedup-ratio", "0", "--log-level", "off")
 	ask := func(of, more string, header ...string) {

@@ -21,6 +21,7 @@ default:
 // What becomes of requests whose worker fails, and of those after them, is said by
 // settings.
 func TestFaultSettings(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name          string
 		args          []string
@@ -50,6 +51,7 @@ func TestFaultSettings(t *testing.T) {
 // The log of decisions is as long as it is told to be, and keeps no more of a
 // second than that.
 func TestDecisionLog(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		args         []string
 		kept, missed int // at least

@@ -13,6 +13,7 @@ import (
 // expects nothing else: as the answers tell, before and after, and whatever tells the
 // router of it.
 func TestFlush(t *testing.T) {
+	t.Parallel()
 	const question = "Which of the rivers of the valley has its own time, and who wrote of it first? Name the stones that remember the water."
 	// What was flushed there is another life, once it is looked at.
 	const newLife = "SGLang's, told by events"

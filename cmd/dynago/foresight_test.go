@@ -101,6 +101,7 @@ func (d *dialogue) follow(t *testing.T, answer string) string {
 // APIs that have turns. Nobody who does not ask for it gets it, nor anybody where
 // the operator does not want it.
 func TestForesight(t *testing.T) {
+	t.Parallel()
 	for _, off := range []bool{false, true} {
 		var env []string
 		if off {
@@ -166,6 +167,7 @@ func TestForesight(t *testing.T) {
 // A prefetch brings back to the device what has left it for the host, so that the
 // request that follows need not wait; and it can be asked about, and ended.
 func TestPrefetch(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--workers", "1", "--num-gpu-blocks-override", "200", "--g2-blocks", "400")
 	// What is brought up and not read yet may hold a tenth of the device.
 	first := prose("one", 90)
@@ -250,6 +252,7 @@ func TestPrefetch(t *testing.T) {
 
 // Where no engine has tiers, that is said.
 func TestPrefetchUnsupported(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--workers", "1")
 	if r := p.send("/v1/kv/prefetch", `{"model":"dynago/demo","prompt":"a"}`); r.status != 501 || !strings.Contains(r.body, "tiers of cache below its device") {
 		t.Errorf("%d %s", r.status, r.body)

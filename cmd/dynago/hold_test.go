@@ -12,8 +12,8 @@ const heldBlocks = 128
 
 // crowded starts a server whose one worker has a small cache, half of which may be
 // pinned.
-func crowded(t *testing.T, flags ...string) *program {
-	return serve(t, append([]string{
+func crowded(t *testing.T, env []string, flags ...string) *program {
+	return serveIn(t, env, append([]string{
 		"--workers", "1", "--num-gpu-blocks-override", fmt.Sprint(heldBlocks), "--extra-engine-args", `{"pin_budget_g1":0.5,"speedup_ratio":0}`,
 	}, flags...)...)
 }
@@ -30,23 +30,21 @@ func (p *program) flood(blocks int) {
 // any flood, until it is closed. One that is bound to its worker, and no more, is not
 // held, and neither is any where operators do not say so.
 func TestHoldSessions(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, first, last string
-		flags             []string
-		env               bool
+		flags, env        []string
 		stays             bool
 	}{
 		{name: "open", first: "open", flags: []string{"--hold-sessions"}, stays: true},
-		{name: "by the environment", first: "open", env: true, stays: true},
+		{name: "by the environment", first: "open", env: []string{"DYN_HOLD_SESSIONS=true"}, stays: true},
 		{name: "closed", first: "open", last: "close", flags: []string{"--hold-sessions"}},
 		{name: "bound", first: "bind", flags: []string{"--hold-sessions"}},
 		{name: "not held", first: "open"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if tt.env {
-				t.Setenv("DYN_HOLD_SESSIONS", "true")
-			}
-			p := crowded(t, tt.flags...)
+			t.Parallel()
+			p := crowded(t, tt.env, tt.flags...)
 			text := prose("one", 60)
 			said := func(action string) string { return `,"nvext":{"session_control":` + control("s", action) + `}` }
 			prompt, _ := p.asked("chat", text, said(tt.first))
@@ -66,6 +64,7 @@ func TestHoldSessions(t *testing.T) {
 // Where operators say so, what agents leave that others have started goes before all
 // else, though it was used last; otherwise the oldest goes.
 func TestSubagentEphemeral(t *testing.T) {
+	t.Parallel()
 	const of = `,"nvext":{"agent_context":{"session_type_id":"coder","session_id":"run","trajectory_id":%q%s}}`
 	for _, tt := range []struct {
 		name  string
@@ -76,7 +75,7 @@ func TestSubagentEphemeral(t *testing.T) {
 		{"off", nil, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := crowded(t, tt.flags...)
+			p := crowded(t, nil, tt.flags...)
 			parent, child := prose("parent", 60), prose("child", 60)
 			n, _ := p.asked("completions", parent, fmt.Sprintf(of, "main", ""))
 			m, _ := p.asked("completions", child, fmt.Sprintf(of, "explorer", `,"parent_trajectory_id":"main"`))

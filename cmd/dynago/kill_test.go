@@ -100,6 +100,7 @@ func (s *stream) hear(data string) {
 // Worker processes are killed under two hundred streams, one after another, until one
 // is left: no stream is lost, and each says what it would have said.
 func TestKilledWorkers(t *testing.T) {
+	t.Parallel()
 	const streams, tokens = 200, 80
 	files := demoFolder(t)
 	quick := serve(t, "--workers", "1", "--speedup-ratio", "0", "--log-level", "warn")
@@ -172,6 +173,7 @@ func TestKilledWorkers(t *testing.T) {
 // One of two prefill workers and one of two decode workers are killed under streams:
 // no stream is lost, whatever leg it was in.
 func TestKilledLegs(t *testing.T) {
+	t.Parallel()
 	const streams, tokens = 60, 60
 	want := alone(t, streams, tokens)
 	workers := map[string][]*program{}

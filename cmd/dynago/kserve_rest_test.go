@@ -16,6 +16,7 @@ import (
 // One conversation has one answer, by whichever route it comes: the routes of KServe
 // are those of completions in other words.
 func TestKServeRESTAgrees(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--kserve-rest", "--speedup-ratio", "0")
 	const text, sampling = `Name \"three\" rivers.`, `"max_tokens":12,"temperature":0`
 	var completion struct {
@@ -76,6 +77,7 @@ func TestKServeRESTAgrees(t *testing.T) {
 }
 
 func TestKServeRESTIsAskedFor(t *testing.T) {
+	t.Parallel()
 	off := serve(t)
 	if status, body := off.get(off.url + "/v2"); status != 404 || !strings.Contains(body, `"type":"Not Found"`) {
 		t.Errorf("nobody asked for it: %d %s", status, body)

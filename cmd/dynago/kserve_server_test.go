@@ -66,7 +66,8 @@ func TestKServeTakenUsualPort(t *testing.T) {
 
 // Where no port was asked for, the HTTP port takes gRPC as well.
 func TestKServeOnHTTPPort(t *testing.T) {
-	p := serve(t, "--kserve-grpc-server", "--grpc-metrics-port", fmt.Sprint(freePorts(t, 1)), "--speedup-ratio", "0")
+	t.Parallel()
+	p := serve(t, "--kserve-grpc-server", "--grpc-metrics-port", "0", "--speedup-ratio", "0")
 	client := kserveClient(t, strings.TrimPrefix(p.url, "http://"))
 	if out, err := client.ModelInfer(t.Context(), completion("1", "Name three rivers.", false)); err != nil || len(out.GetOutputs()) != 2 {
 		t.Errorf("%v %v", out, err)
@@ -82,6 +83,7 @@ func TestKServeOnHTTPPort(t *testing.T) {
 
 // With a port of its own, gRPC is there alone.
 func TestKServeOnOwnPort(t *testing.T) {
+	t.Parallel()
 	p, _ := kserved(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -111,6 +113,7 @@ func TestKServeSidePort(t *testing.T) {
 
 // A signal lets calls finish and streams end, and tells the rest.
 func TestKServeDrain(t *testing.T) {
+	t.Parallel()
 	p, client := kserved(t, "--speedup-ratio", "1")
 	in := completion("1", "Name three rivers.", true)
 	in.Parameters["max_tokens"].ParameterChoice = &pb.InferParameter_Int64Param{Int64Param: 150}
@@ -153,6 +156,7 @@ func TestKServeDrain(t *testing.T) {
 // Workers that decode alone are nobody to ask, until somebody computes prompts for
 // them.
 func TestKServeReadiness(t *testing.T) {
+	t.Parallel()
 	meeting, url := &sglang.Bootstrap{}, map[string]string{}
 	for _, mode := range []string{"decode", "prefill"} {
 		s, err := sglang.New(sglang.Config{Mock: mockOf(t, "pair", false), Mode: mode, Bootstrap: meeting})

@@ -69,6 +69,7 @@ func echoCall(raw bool) *pb.ModelInferRequest {
 // What is sent comes back in the form in which it came, from here and from a worker in
 // another process.
 func TestKServeEchoesTensors(t *testing.T) {
+	t.Parallel()
 	_, far := attachable(t, "worker", "--engine", "echo", "--listen", "127.0.0.1:0")
 	for name, args := range map[string][]string{"in-process": {"--tensor-echo", "echo"}, "remote": {"--engine", far}} {
 		t.Run(name, func(t *testing.T) {
@@ -134,6 +135,7 @@ func TestKServeExtensionOfTensors(t *testing.T) {
 
 // A worker that gets it wrong is not its client's fault.
 func TestKServeTensorFailures(t *testing.T) {
+	t.Parallel()
 	_, client := kserved(t, "--tensor-echo", "echo")
 	for name, texts := range map[string][]string{
 		"malformed_response": {"missing field", "data_type"},

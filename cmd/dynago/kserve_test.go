@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"regexp"
@@ -22,7 +21,7 @@ import (
 // kserved starts a whole system with gRPC, and a client of it.
 func kserved(t *testing.T, args ...string) (*program, pb.GRPCInferenceServiceClient) {
 	t.Helper()
-	p := serve(t, append([]string{"--kserve-grpc-server", "--grpc-port", "0", "--grpc-metrics-port", fmt.Sprint(freePorts(t, 1)), "--speedup-ratio", "0"}, args...)...)
+	p := serve(t, append([]string{"--kserve-grpc-server", "--grpc-port", "0", "--grpc-metrics-port", "0", "--speedup-ratio", "0"}, args...)...)
 	m := regexp.MustCompile(`kserve +(\S+)`).FindStringSubmatch(p.banner)
 	if m == nil {
 		t.Fatalf("no address of gRPC in\n%s", p.banner)
@@ -53,6 +52,7 @@ func completion(id, text string, streaming bool) *pb.ModelInferRequest {
 }
 
 func TestKServe(t *testing.T) {
+	t.Parallel()
 	_, client := kserved(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -70,6 +70,7 @@ func TestKServe(t *testing.T) {
 
 // A stream answers many calls; the flags say which response is the last of its call.
 func TestKServeStream(t *testing.T) {
+	t.Parallel()
 	p, client := kserved(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

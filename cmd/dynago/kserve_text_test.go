@@ -53,6 +53,7 @@ func workerOf(t *testing.T, m *pb.ModelInferResponse) uint64 {
 
 // A sequence is a session: it stays where it is, until its end.
 func TestKServeSequences(t *testing.T) {
+	t.Parallel()
 	_, client := kserved(t, "--router-mode", "round-robin", "--router-session-affinity-ttl-secs", "60", "--workers", "4")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -99,6 +100,7 @@ func TestKServeSequences(t *testing.T) {
 // What the extension says comes as a parameter, and is told in one; where it is turned
 // off it has no effect, readable or not.
 func TestKServeExtension(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	_, client := kserved(t, "--strict-nvext")
@@ -144,6 +146,7 @@ func TestKServeExtension(t *testing.T) {
 
 // A server of texts alone serves KServe as well, and refuses in its own words.
 func TestKServeByTexts(t *testing.T) {
+	t.Parallel()
 	script, err := mock.LoadScript(strings.NewReader("default:\n  emit: \" upon a time\"\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -176,6 +179,7 @@ func TestKServeByTexts(t *testing.T) {
 // A response for each token, the last of which says how it ended. What the model has no
 // room for is refused in the words of completions.
 func TestKServeDeltas(t *testing.T) {
+	t.Parallel()
 	_, client := kserved(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()

@@ -11,7 +11,8 @@ import (
 // Operators see the session that a client has bound, what it has had pinned, and who
 // holds the last block of that; once the session is closed, none of it is told.
 func TestInventory(t *testing.T) {
-	p := crowded(t, "--hold-sessions")
+	t.Parallel()
+	p := crowded(t, nil, "--hold-sessions")
 	list := func(path string, into any) {
 		t.Helper()
 		status, body := p.get(p.url + path)

@@ -11,6 +11,7 @@ import (
 
 // What a worker has cached of a prompt and its answer is there for operators to see.
 func TestCachesOfWorkers(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--speedup-ratio", "0")
 	cached := func() (blocks int) {
 		var stats struct {

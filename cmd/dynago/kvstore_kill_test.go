@@ -105,6 +105,7 @@ func turn(key string, n int) string {
 // The process is killed under writers, again and again: what was acknowledged is
 // there, or what was being written in its place, and nothing else.
 func TestKilledStore(t *testing.T) {
+	t.Parallel()
 	const rounds, writers, keys = 5, 4, 20
 	args := []string{"--dir", t.TempDir(), "--disk", "256MiB", "--memory", "4MiB"}
 	known := make([]map[string]written, writers)
@@ -176,6 +177,7 @@ func TestKilledStore(t *testing.T) {
 
 // Two processes do not share a directory.
 func TestStoreDirectoryIsTaken(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	startStore(t, "--dir", dir, "--disk", "64MiB", "--memory", "4MiB")
 	second := exec.Command(os.Args[0], append(storeArgs, "--dir", dir)...)
@@ -188,6 +190,7 @@ func TestStoreDirectoryIsTaken(t *testing.T) {
 
 // Where the disk takes no more, the store goes on with what it has.
 func TestStoreOnFullDisk(t *testing.T) {
+	t.Parallel()
 	// Room for one of the steps in which the file of values grows.
 	p := startCommand(t, "  memory ", fileLimited(40_000, append(storeArgs, "--dir", t.TempDir(), "--disk", "64MiB", "--memory", "4MiB")...))
 	address := p.storeAddress()

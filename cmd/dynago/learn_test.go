@@ -10,6 +10,7 @@ import (
 // What is learned of eight answers is expected of the next two, where the client does not
 // expect anything itself; the page tells of both kinds that are learned, and of no other.
 func TestLearnedMetrics(t *testing.T) {
+	t.Parallel()
 	const learnt, tokens = 8, 20
 	for _, tc := range []struct {
 		flags              []string

@@ -106,6 +106,7 @@ func TestServePrefillWorkers(t *testing.T) {
 // Servers of both roles in processes of their own. The hand-off of each kind of
 // engine is another one, and the answer is the same.
 func TestServePairs(t *testing.T) {
+	t.Parallel()
 	const streams, tokens = 20, 30
 	want := alone(t, streams, tokens)
 	files := demoFolder(t)

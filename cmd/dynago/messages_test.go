@@ -11,6 +11,7 @@ import (
 
 // The settings of Messages reach the answers.
 func TestMessagesSettings(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "script.yaml")
 	if err := os.WriteFile(path, []byte("default:\n  emit: \"<think>Which river?</think>The Seine.\"\n"), 0o600); err != nil {
 		t.Fatal(err)

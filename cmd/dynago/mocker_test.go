@@ -170,6 +170,7 @@ func (p *program) configure(document string) {
 // The whole way, through the built binary: engines publish over real sockets, and
 // the server predicts what they find in their caches, whatever happens on the way.
 func TestEventsEndToEnd(t *testing.T) {
+	t.Parallel()
 	for _, api := range []string{"vllm", "sglang"} {
 		t.Run(api, func(t *testing.T) {
 			t.Parallel()
@@ -227,6 +228,7 @@ func TestEventsEndToEnd(t *testing.T) {
 // An engine that comes back with blocks of another size is another one: what was
 // known of it is of no use, and is not believed.
 func TestBlockSizeChanges(t *testing.T) {
+	t.Parallel()
 	p, engine := mocker(t, "vllm", eventful...)
 	a := attachTo(t, []*program{p}, engine)
 	for i := range 6 {
@@ -256,6 +258,7 @@ func TestBlockSizeChanges(t *testing.T) {
 // Every engine that can be imitated can be attached as it says, found out, and
 // misbehave as it is told to.
 func TestMockers(t *testing.T) {
+	t.Parallel()
 	for _, api := range []string{"vllm", "sglang", "trtllm", "llamacpp", "ollama", "openai"} {
 		t.Run(api, func(t *testing.T) {
 			t.Parallel()
@@ -284,6 +287,7 @@ func TestMockers(t *testing.T) {
 // What is printed is enough: no flag says where the demo model's files are, how long
 // its prompts may be or where events are told.
 func TestMockersAsPrinted(t *testing.T) {
+	t.Parallel()
 	for _, api := range []string{"vllm", "sglang", "trtllm", "llamacpp", "ollama", "openai"} {
 		t.Run(api, func(t *testing.T) {
 			t.Parallel()
@@ -305,6 +309,7 @@ func TestMockersAsPrinted(t *testing.T) {
 // Quirks are those of another process: it begins a life with them, at the same
 // address.
 func TestMockerQuirks(t *testing.T) {
+	t.Parallel()
 	p, _ := mocker(t, "vllm", "--mocker-config", `{quirks: {version: "0.11.0", no_generate: true}}`)
 	generate := func() int { return p.send("/inference/v1/generate", "{}").status }
 	if status := generate(); status != 404 {
@@ -324,6 +329,7 @@ func TestMockerQuirks(t *testing.T) {
 
 // Servers of one process can differ, and meet: one computes prompts for the other.
 func TestMockerPair(t *testing.T) {
+	t.Parallel()
 	p, _ := mocker(t, "sglang", "--workers", "2", "--mocker-config", "{servers: [{quirks: {mode: prefill}}, {quirks: {mode: decode}}]}")
 	specs := regexp.MustCompile(`--engine (\S+)`).FindAllStringSubmatch(p.banner, -1)
 	if len(specs) != 2 {

@@ -65,6 +65,7 @@ func (p *program) page(path string) string {
 // A prompt that has been pushed out of the device comes back from the host, and
 // usage says so; without a host it is computed again.
 func TestServeWithTiers(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		args []string
@@ -99,6 +100,7 @@ func TestServeWithTiers(t *testing.T) {
 
 // Two workers with one store: what one has computed the other one loads.
 func TestServeWithASharedStore(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--workers", "2", "--router-mode", "round-robin", "--g2-blocks", "400", "--g4-blocks", "400", "--extra-engine-args", `{"load_bias": 1000}`)
 	prompt := prose("one", 100)
 	p.cachedTokens(prompt)

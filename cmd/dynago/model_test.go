@@ -16,6 +16,7 @@ import (
 // A model of any kind of files can be served: its tokens are those that the files
 // say, there and back, and the log tells what was read.
 func TestModelPath(t *testing.T) {
+	t.Parallel()
 	for path, tc := range map[string]struct {
 		name, text string
 		ids        []uint32
@@ -64,6 +65,7 @@ func TestModelPath(t *testing.T) {
 
 // The log says what became of settings that choose among tokenizers elsewhere.
 func TestTokenizerSetting(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--workers", "1", "--tokenizer", "fastokens", "--no-tokenizer-fallback", "--trust-remote-code")
 	for _, want := range []string{
 		`msg="one tokenizer serves, whose ids are those of all others" target=model asked=fastokens serves=dynago`,

@@ -358,6 +358,7 @@ func (c *crossing) advised(t *testing.T) {
 
 // Where two workers share a request, both are told, ahead of it and with its answer.
 func TestNvextOfLegs(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--workers", "2", "--num-prefill-workers", "2", "--log-level", "warn", "--speedup-ratio", "100", "--extra-engine-args", `{"kv_bytes_per_token":1000,"kv_transfer_bandwidth":1}`)
 	ask := func(stream bool, ext string) map[string]json.RawMessage {
 		t.Helper()
@@ -410,6 +411,7 @@ func (e talkative) Generate(ctx context.Context, r *engine.Request) iter.Seq2[en
 
 // What engines tell reaches who asks for it, over the wire of each.
 func TestNvextOfEngines(t *testing.T) {
+	t.Parallel()
 	model, err := demoModel()
 	if err != nil {
 		t.Fatal(err)

@@ -126,6 +126,7 @@ func (p *program) curl(line string) string {
 
 // Each line of the page does what the page says.
 func TestPageOfNvext(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile(pageOfNvext)
 	if err != nil {
 		t.Fatal(err)

@@ -220,6 +220,7 @@ var hintRows = []row{
 
 // Latencies that a client hopes for reach the policy that picks.
 func TestTargetsReachPolicies(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	var asked []string
 	policy := host(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -249,6 +250,7 @@ func TestTargetsReachPolicies(t *testing.T) {
 
 // Tenants of the file of keys get what their caps leave of what they ask for.
 func TestTenantCaps(t *testing.T) {
+	t.Parallel()
 	keys := filepath.Join(t.TempDir(), "keys")
 	config := filepath.Join(t.TempDir(), "dynago.yaml")
 	for path, text := range map[string]string{

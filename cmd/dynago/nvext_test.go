@@ -249,7 +249,7 @@ default:
   emit: "The Seine does, and the Bièvre did."
 `
 
-// newStage starts a program with these flags, and the workers of its demo model.
+// newStage starts a program with these settings, and the workers of its demo model.
 func newStage(t *testing.T, env, flags []string, pair bool) *stage {
 	t.Helper()
 	model, err := demoModel()
@@ -291,11 +291,7 @@ func newStage(t *testing.T, env, flags []string, pair bool) *stage {
 		urls = append(urls, "grpc://"+l.Addr().String())
 		args = append(args, "--engine", urls[i])
 	}
-	for _, v := range env {
-		name, value, _ := strings.Cut(v, "=")
-		t.Setenv(name, value)
-	}
-	s.program = serve(t, append(args, flags...)...)
+	s.program = serveIn(t, env, append(args, flags...)...)
 	until(t, "all workers are ready", func() bool {
 		ready := 0
 		for _, w := range s.staff().Workers {
@@ -318,6 +314,7 @@ func promises() []row {
 
 // Every promise holds on every API that makes it, in both modes.
 func TestNvext(t *testing.T) {
+	t.Parallel()
 	type kind struct {
 		env, flags string
 		pair       bool
@@ -333,6 +330,7 @@ func TestNvext(t *testing.T) {
 	}
 	for i, k := range kinds {
 		t.Run(fmt.Sprintf("server %d", i), func(t *testing.T) {
+			t.Parallel()
 			s := newStage(t, of[k][0].env, of[k][0].flags, k.pair)
 			server := s.program.t
 			defer func() { s.program.t = server }()

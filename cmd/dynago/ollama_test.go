@@ -11,6 +11,7 @@ import (
 // Ollama is attached as it is: all APIs speak to its model, whose thoughts, calls and
 // refusals are those of any other, and what it would cut is refused.
 func TestAttachOllama(t *testing.T) {
+	t.Parallel()
 	script, err := mock.LoadScript(strings.NewReader(`
 rules:
   - when: {user: weather, offers: sky}

@@ -16,6 +16,7 @@ import (
 
 // What a policy learns is there when the server has ended.
 func TestPolicyState(t *testing.T) {
+	t.Parallel()
 	state := filepath.Join(t.TempDir(), "state")
 	for n := range 2 {
 		p := serve(t, "--speedup-ratio", "0", "--router-policy", "thompson", "--router-policy-state", state)
@@ -40,6 +41,7 @@ func TestPolicyState(t *testing.T) {
 
 // A server elsewhere decides; when it is gone, requests are answered all the same.
 func TestPolicyAddress(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked.Add(1)

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,10 +37,12 @@ func start(t *testing.T, last string, args ...string) *program {
 	return startCommand(t, last, exec.Command(os.Args[0], args...))
 }
 
+// startCommand is start for a command that may have more in its environment than this
+// process has.
 func startCommand(t *testing.T, last string, cmd *exec.Cmd) *program {
 	t.Helper()
 	p := &program{t: t, cmd: cmd, log: &syncBuffer{}}
-	p.cmd.Env = append(os.Environ(), asProgram+"=1")
+	p.cmd.Env = append(slices.Concat(os.Environ(), cmd.Env), asProgram+"=1")
 	p.cmd.Stderr = p.log
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -74,7 +77,15 @@ func startCommand(t *testing.T, last string, cmd *exec.Cmd) *program {
 // serve starts "dynago serve" on a free port.
 func serve(t *testing.T, args ...string) *program {
 	t.Helper()
-	return start(t, "curl ", append([]string{"serve", "--http-port", "0"}, args...)...)
+	return serveIn(t, nil, args...)
+}
+
+// serveIn is serve with more in the environment.
+func serveIn(t *testing.T, env []string, args ...string) *program {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], append([]string{"serve", "--http-port", "0"}, args...)...)
+	cmd.Env = env
+	return startCommand(t, "curl ", cmd)
 }
 
 // startRouter starts "dynago router" on a free port.

@@ -69,6 +69,7 @@ func (p *program) hold() context.CancelFunc {
 // Requests wait while the worker is busy; the more important one goes first, one
 // too many is refused, and one whose client leaves is gone.
 func TestQueueOverHTTP(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--workers", "1", "--mock-script", fileOf(t, "script.yaml", mute), "--router-policy-config", fileOf(t, "policy.yaml", `
 default_policy_family: chat
 uncached_isl_buckets: [{min_tokens: 0, bucket: all}]
@@ -140,6 +141,7 @@ func (p *program) nothingBooked() bool {
 
 // Who waits too long is told to come again.
 func TestQueueTimeoutOverHTTP(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--workers", "1", "--mock-script", fileOf(t, "script.yaml", mute), "--router-queue-threshold", "0", "--router-queue-timeout", "100ms")
 	free := p.hold()
 	late, _ := p.begin("late", "")

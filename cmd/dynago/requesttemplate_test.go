@@ -14,6 +14,7 @@ import (
 // What a template says counts on every API but completions, whose model alone it fills
 // in, and where the client says nothing.
 func TestRequestTemplate(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "template.json")
 	if err := os.WriteFile(path, []byte(`{"model":"dynago/demo","max_completion_tokens":3,"temperature":0.5}`), 0o600); err != nil {
 		t.Fatal(err)

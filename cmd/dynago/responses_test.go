@@ -21,6 +21,7 @@ func (p *program) respond(members string) string {
 // TestResponsesSurviveARestart goes on from a response that another process has
 // made, and ended.
 func TestResponsesSurviveARestart(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "responses")
 	p := serve(t, "--responses-store", dir)
 	id := p.respond(`"input":"hello"`)
@@ -37,6 +38,7 @@ func TestResponsesSurviveARestart(t *testing.T) {
 }
 
 func TestResponsesStoreOff(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--responses-store", "off")
 	id := p.respond(`"input":"hello"`)
 	if status, body := p.get(p.url + "/v1/responses/" + id); status != http.StatusNotFound {

@@ -52,6 +52,7 @@ func (p *program) counter(name string) float64 {
 // one that is not pinned goes; so does one whose pin was let go, or whose client has no
 // say.
 func TestPinsSurvivePressure(t *testing.T) {
+	t.Parallel()
 	const pin = `,"nvext":{"cache_control":{"ttl":"1h"}}`
 	const unpin = `,"nvext":{"cache_control":{"ttl":0},"session_control":{"session_id":"one"}}`
 	mark := func(text string) string {
@@ -105,6 +106,7 @@ func TestPinsSurvivePressure(t *testing.T) {
 // engine has nothing else to do, and is still there when others have computed more than
 // the cache holds; within the budget, and only for who has asked.
 func TestKeepWarm(t *testing.T) {
+	t.Parallel()
 	const blocks = 128
 	const pin = `,"nvext":{"cache_control":{"ttl":"1h"}}`
 	for _, tt := range []struct {

@@ -71,6 +71,7 @@ func (p *program) state(name string) string {
 // A list of workers is followed: who is added, changed and taken away, and a list that
 // makes no sense changes nothing.
 func TestWorkersFile(t *testing.T) {
+	t.Parallel()
 	a, b := host(t, newVLLM(t, vllm.Config{Mock: mockOf(t, "a", false)})).URL, host(t, newVLLM(t, vllm.Config{Mock: mockOf(t, "b", false)})).URL
 	path := filepath.Join(t.TempDir(), "workers.yaml")
 	one := "- {kind: vllm, url: " + a + ", model_path: builtin:demo, load: {interval: 20ms}}\n"
@@ -119,6 +120,7 @@ func TestWorkersFile(t *testing.T) {
 
 // The list is read at once when that is asked for, by a route or a signal.
 func TestWorkersFileReload(t *testing.T) {
+	t.Parallel()
 	url := host(t, newVLLM(t, vllm.Config{Mock: mockOf(t, "a", false)})).URL
 	line := "- vllm=" + url + ",model_path=builtin:demo,load.interval=20ms\n"
 	path := filepath.Join(t.TempDir(), "workers.yaml")
@@ -167,6 +169,7 @@ func TestWorkersFileAtStart(t *testing.T) {
 
 // Servers can be added to one that has mock engines, and mock engines taken away.
 func TestAttachBesideMocks(t *testing.T) {
+	t.Parallel()
 	url := host(t, newVLLM(t, vllm.Config{Mock: mockOf(t, "real", false)})).URL
 	p := serve(t, "--workers", "1", "--speedup-ratio", "0")
 	if got := p.send("/admin/workers", "vllm="+url+",model_path=builtin:demo,load.interval=20ms"); got.status != 201 {
@@ -190,6 +193,7 @@ func TestAttachBesideMocks(t *testing.T) {
 // Of two servers with one model's name and different tokenizers, one serves; when it
 // goes the other takes its place.
 func TestTwoTokenizersOfOneModel(t *testing.T) {
+	t.Parallel()
 	first := newVLLM(t, vllm.Config{Mock: mockOf(t, "m", false)})
 	a, b := host(t, first), host(t, newVLLM(t, vllm.Config{Mock: mockOf(t, "m", false)})).URL
 	other := demoFolder(t)
@@ -228,6 +232,7 @@ func TestTwoTokenizersOfOneModel(t *testing.T) {
 // Aliases and adapters are models of their own in the list, and an adapter is asked
 // for by its name.
 func TestAdaptersAndAliases(t *testing.T) {
+	t.Parallel()
 	v := newVLLM(t, vllm.Config{Mock: mockOf(t, "base", false), LoRA: true, Adapters: []string{"sql"}})
 	p := serve(t, "--engine", "vllm="+host(t, v).URL+",load.interval=20ms,model_path=builtin:demo,aliases=fast,aliases=cheap")
 	p.ready("base")
@@ -259,6 +264,7 @@ func TestAdaptersAndAliases(t *testing.T) {
 // A server that breaks requests is left alone for a while, and no client notices; when
 // it is well again it serves again.
 func TestBreakerRecovers(t *testing.T) {
+	t.Parallel()
 	var broken atomic.Bool
 	var hit atomic.Int64
 	sick := newVLLM(t, vllm.Config{Mock: mockOf(t, "m", false)})

@@ -17,6 +17,7 @@ import (
 // The service registers, chooses and books with the flags of the router, answers
 // who waits for room when somebody leaves, and ends when it is told to.
 func TestRouterService(t *testing.T) {
+	t.Parallel()
 	p := startRouter(t, "--no-router-kv-events", "--router-mode", "round-robin", "--log-level", "warn")
 	if status, _ := p.get(p.url + "/ready"); status != 503 {
 		t.Errorf("ready without workers: %d", status)
@@ -53,6 +54,7 @@ func TestRouterService(t *testing.T) {
 
 // Whoever still waits for room when the patience of the drain is over is told so.
 func TestRouterServiceCutsWhoWaits(t *testing.T) {
+	t.Parallel()
 	p := startRouter(t, "--no-router-kv-events", "--router-queue-threshold", "0", "--drain-timeout", "50ms", "--log-level", "warn")
 	if r := p.send("/workers", `{"worker_id":1,"endpoint":"http://w1","block_size":4,"max_num_batched_tokens":100}`); r.status != 201 {
 		t.Fatalf("status %d: %s", r.status, r.body)
@@ -76,6 +78,7 @@ func TestRouterServiceCutsWhoWaits(t *testing.T) {
 
 // With KV events a worker needs an address for them.
 func TestRouterServiceEvents(t *testing.T) {
+	t.Parallel()
 	p := startRouter(t, "--log-level", "warn")
 	if text := p.send("/workers", `{"worker_id":1,"endpoint":"http://w1","block_size":4}`).body; !strings.Contains(text, "kv_events endpoint is required") {
 		t.Errorf("answer %s", text)
@@ -89,6 +92,7 @@ func TestRouterServiceEvents(t *testing.T) {
 // A framework that routes by itself asks a server's router where a prompt should
 // go, decides, and lets the server generate there.
 func TestChosenWorker(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--workers", "3", "--speedup-ratio", "0", "--log-level", "warn", "--router-mode", "direct")
 	_, text := p.get(p.url + "/admin/router/select/workers?model_name=dynago/demo")
 	var workers []struct {
@@ -124,6 +128,7 @@ func TestChosenWorker(t *testing.T) {
 
 // A running server is asked where it would send a prompt, which it has seen before.
 func TestExplainServer(t *testing.T) {
+	t.Parallel()
 	keys := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(keys, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -21,6 +21,7 @@ import (
 // Without flags that matter there is a whole system, and the line it prints is
 // one that works.
 func TestServe(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--speedup-ratio", "0")
 	if first := regexp.MustCompile(`https?://\S+`).FindString(p.banner); first != p.url {
 		t.Errorf("the first address printed is %s", first)
@@ -59,6 +60,7 @@ func TestServe(t *testing.T) {
 
 // The first signal lets a stream finish, while health says what goes on.
 func TestDrainFinishesStreams(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--startup-time", "0")
 	resp := p.ask(200)
 	p.signal(syscall.SIGINT)
@@ -80,6 +82,7 @@ func TestDrainFinishesStreams(t *testing.T) {
 
 // When time is up the stream is cut, and told so.
 func TestDrainTimeout(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--drain-timeout", "50ms")
 	resp := p.ask(100_000)
 	p.signal(syscall.SIGTERM)
@@ -132,6 +135,7 @@ func TestTakenPort(t *testing.T) {
 }
 
 func TestAdminPort(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--admin-port", "0")
 	for url, want := range map[string]int{
 		p.url + "/metrics": 404, p.url + "/debug/pprof/": 404,
@@ -149,6 +153,7 @@ func TestAdminPort(t *testing.T) {
 
 // SIGHUP reads the keys again, at once.
 func TestKeysReload(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "keys")
 	write := func(text string) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -194,6 +199,7 @@ func TestChurn(t *testing.T) {
 
 // A script decides what is said.
 func TestMockScript(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "script.yaml")
 	if err := os.WriteFile(path, []byte("default:\n  emit: The Seine does.\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -51,6 +51,7 @@ func control(id, action string) string {
 // In every API, streamed or not, a session that a client binds stays on its worker
 // from its first turn to its last, and is unknown behind that.
 func TestSessionControl(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--router-mode", "round-robin", "--workers", "3", "--log-level", "debug", "--speedup-ratio", "0")
 	n := 0
 	for api := range talkers {
@@ -92,6 +93,7 @@ func TestSessionControl(t *testing.T) {
 // What is always wrong is refused in the words of each API, and what is only odd
 // where operators want to know.
 func TestSessionControlRefused(t *testing.T) {
+	t.Parallel()
 	for _, strict := range []bool{false, true} {
 		p := serve(t, "--workers", "2", "--speedup-ratio", "0", fmt.Sprintf("--strict-sessions=%t", strict))
 		for api := range talkers {
@@ -129,6 +131,7 @@ func TestSessionControlRefused(t *testing.T) {
 // Engines that keep sessions hear of their begin and end, and turns of one that has
 // none are served and told so.
 func TestSessionsOfSGLang(t *testing.T) {
+	t.Parallel()
 	for _, keeps := range []bool{true, false} {
 		s, err := sglang.New(sglang.Config{Mock: mockOf(t, "of-sglang", false), Sessions: keeps})
 		if err != nil {
@@ -174,6 +177,7 @@ func TestSessionsOfSGLang(t *testing.T) {
 
 // An idle session ends by its own timeout, in the engine as well.
 func TestSessionTimeout(t *testing.T) {
+	t.Parallel()
 	s, err := sglang.New(sglang.Config{Mock: mockOf(t, "of-sglang", false), Sessions: true})
 	if err != nil {
 		t.Fatal(err)

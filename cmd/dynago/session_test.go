@@ -35,6 +35,7 @@ func (p *program) say(header ...string) (worker string, answer http.Header) {
 
 // Requests of a session go to one worker, also where all others go round.
 func TestSessionsStay(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--router-mode", "round-robin", "--router-session-affinity-ttl-secs", "60", "--workers", "4", "--log-level", "debug", "--speedup-ratio", "0")
 	seen := map[string]bool{}
 	for range 4 {
@@ -84,6 +85,7 @@ func TestSessionsStay(t *testing.T) {
 
 // Thresholds may be read and set while the server runs.
 func TestBusyThresholds(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "--active-decode-blocks-threshold", "0.9")
 	if status, body := p.get(p.url + "/busy_threshold"); status != 200 || !strings.Contains(body, `{"model":"dynago/demo","active_decode_blocks_threshold":0.9,`) {
 		t.Errorf("%d %s", status, body)

@@ -37,6 +37,7 @@ func TestReadLayout(t *testing.T) {
 // What one engine stores in a kvstore, any router that follows it knows: pages
 // from before it listened, new ones, and those that have gone.
 func TestRouterFollowsKVStore(t *testing.T) {
+	t.Parallel()
 	store := start(t, "events ", "kvstore", "--listen", "127.0.0.1:0", "--http-listen", "off", "--memory", "64MiB",
 		"--events-listen", "127.0.0.1:0", "--events-replay-listen", "127.0.0.1:0")
 	found := regexp.MustCompile(`(?s)redis://(\S+).*events +(\S+), again (\S+)`).FindStringSubmatch(store.banner)

@@ -42,6 +42,7 @@ func ended(t *testing.T, programs ...*program) {
 // A request that moves has the spans of both attempts, and the second names that of the
 // first generation.
 func TestSpansOfAMove(t *testing.T) {
+	t.Parallel()
 	c := receiver(t)
 	p := serve(t, "--workers", "2", "--speedup-ratio", "0", "--log-level", "warn", "--mock-script", fileOf(t, "script.yaml", frail),
 		"--otel-export-enabled", "true", "--otel-exporter-otlp-endpoint", c.grpc)
@@ -105,6 +106,7 @@ func TestSpansOfAStreamThatIsLeft(t *testing.T) {
 // Who only asks where a request would run is told by the spans of a decision, of which
 // nothing was booked.
 func TestSpansOfAdvice(t *testing.T) {
+	t.Parallel()
 	c := receiver(t)
 	p := serve(t, "--speedup-ratio", "0", "--log-level", "warn", "--otel-export-enabled", "true", "--otel-exporter-otlp-endpoint", c.grpc)
 	p.fetch(t, "/v1/chat/completions", `{"model":"dynago/demo","messages":[{"role":"user","content":"hi"}],"nvext":{"annotations":["query_instance_id:"]}}`, "Traceparent", clientParent)
@@ -121,6 +123,7 @@ func adviceOf() []string {
 
 // The router as a service tells of selections in the trace of its dispatcher.
 func TestSpansOfTheRouter(t *testing.T) {
+	t.Parallel()
 	c := receiver(t)
 	p := startRouter(t, "--no-router-kv-events", "--log-level", "warn", "--otel-export-enabled", "true", "--otel-exporter-otlp-endpoint", c.grpc)
 	if r := p.send("/workers", `{"worker_id":1,"endpoint":"http://w1","block_size":4}`); r.status != 201 {
@@ -167,6 +170,7 @@ func TestSpansOfTheRouter(t *testing.T) {
 // A stock engine is asked in the trace of the client, which goes on as it came where
 // nobody makes spans; where lines have ids, the engine is told of one below it.
 func TestTraceGoesOnToAnEngine(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name    string
 		args    []string

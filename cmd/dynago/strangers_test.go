@@ -95,6 +95,7 @@ func value64(t *testing.T, page, name string) float64 {
 // However many names clients make up, the page has none of them, and neither it nor the
 // memory behind it grows with them.
 func TestInventedNames(t *testing.T) {
+	t.Parallel()
 	const names = 100_000
 	p := serve(t, "--speedup-ratio", "0", "--router-session-affinity-ttl-secs", "60", "--log-level", "off", "--admin-port", "0")
 	measure := func() (page string, series int, live float64) {

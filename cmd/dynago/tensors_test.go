@@ -11,6 +11,7 @@ import (
 // A model that gives tensors back stands beside those of text, here or in another
 // process, and is none that answers a chat.
 func TestTensorEcho(t *testing.T) {
+	t.Parallel()
 	_, spec := attachable(t, "worker", "--engine", "echo", "--model-name", "far", "--listen", "127.0.0.1:0")
 	for _, args := range [][]string{{"--tensor-echo", "near"}, {"--engine", spec, "--tensor-echo", "near"}} {
 		p := serve(t, args...)

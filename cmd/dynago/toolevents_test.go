@@ -29,6 +29,7 @@ func packedEvent(session string) string {
 
 // What harnesses tell of tools, over either way, stands in the trace beside requests.
 func TestToolEvents(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

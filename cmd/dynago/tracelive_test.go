@@ -39,6 +39,7 @@ type turnSaid struct {
 // where it did; the recording, and what is made of it, gives a replay the hit rate that
 // there was.
 func TestTraceOfServer(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "trace")
 	p := serve(
 		t, "--workers", "1", "--speedup-ratio", "20", "--log-level", "warn", "--mock-script", fileOf(t, "script.yaml", traceAgents),
@@ -156,6 +157,7 @@ func replaysAlike(t *testing.T, path string, requests int, share float64, flags 
 // A trace of agents who do not all fit into the cache, and one of agents who work at the
 // same time on several workers.
 func TestReplayOfServer(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name        string
 		requests    int

@@ -109,6 +109,7 @@ func brings(ids ...string) func(*testing.T, *trace.Request) {
 
 // Each call of each API has one row, which says who has asked, and how it ended.
 func TestTraceRows(t *testing.T) {
+	t.Parallel()
 	p, rows := traced(t, "--kserve-rest")
 	seen := 0
 	for _, tc := range []struct {
@@ -329,6 +330,7 @@ func wellTold(t *testing.T, row *trace.Record) {
 
 // A row has the same numbers as what the client is told.
 func TestTraceTellsWhatClientsAreTold(t *testing.T) {
+	t.Parallel()
 	p, rows := traced(t)
 	var got struct {
 		Usage struct {
@@ -369,6 +371,7 @@ func TestTraceTellsWhatClientsAreTold(t *testing.T) {
 
 // Where one worker computes the prompt and another one answers, a row names both.
 func TestTraceOfTwoLegs(t *testing.T) {
+	t.Parallel()
 	p, rows := traced(t, "--num-prefill-workers", "1", "--workers", "1")
 	if r := p.send("/v1/chat/completions", `{"model":"dynago/demo",`+askParis+`}`); r.status != 200 {
 		t.Fatalf("%d %s", r.status, r.body)
@@ -385,6 +388,7 @@ func TestTraceOfTwoLegs(t *testing.T) {
 // A client that goes leaves a row of what it was sent; one that never gets to a
 // worker leaves none.
 func TestTraceOfWhatDoesNotEndWell(t *testing.T) {
+	t.Parallel()
 	p, rows := traced(t, "--migration-limit", "0", "--runtime-inhibited-duration-secs", "0")
 	for _, body := range []string{`{`, `{"model":"nobody",` + askParis + `}`, `{"model":"dynago/demo","messages":[]}`} {
 		if r := p.send("/v1/chat/completions", body); r.status < 400 {
@@ -435,6 +439,7 @@ func (p *program) open(ctx context.Context, body string) (io.ReadCloser, error) 
 // Work that nobody waits for has no rows: prompts that are computed ahead, and those
 // that are kept warm.
 func TestTraceLeavesOutWhatNobodyWaitsFor(t *testing.T) {
+	t.Parallel()
 	p, rows := traced(t)
 	p.send("/v1/chat/completions", `{"model":"dynago/demo",`+askParis+`,"nvext":{"agent_hints":{"speculative_prefill":true}}}`, "x-dynamo-session-id", "s")
 	until(t, "a prompt is computed ahead", func() bool {
@@ -450,6 +455,7 @@ func TestTraceLeavesOutWhatNobodyWaitsFor(t *testing.T) {
 // What was said is recorded where it is asked for, and changes nothing of what is
 // sent.
 func TestTraceOfWhatWasSaid(t *testing.T) {
+	t.Parallel()
 	plain := serve(t, "--speedup-ratio", "0", "--log-level", "warn", "--mock-script", fileOf(t, "script.yaml", fmt.Sprintf(traceScript, "")))
 	p, rows := traced(t, "--request-trace-records", "request_payload", "--request-trace-http-header-capture-list", "X-Tenant, authorization x-none")
 	const secret = "sk-abcdefghijklmnop"
@@ -536,6 +542,7 @@ func segmentsOf(t *testing.T, prefix string) []*trace.Record {
 
 // The end of a program writes what is held back, however long that could wait.
 func TestTraceIsWrittenAtTheEnd(t *testing.T) {
+	t.Parallel()
 	prefix := filepath.Join(t.TempDir(), "trace")
 	p := serve(t, "--request-trace", "--request-trace-file-path", prefix, "--request-trace-file-flush-interval-ms", "3600000", "--speedup-ratio", "0", "--log-level", "warn")
 	for range 20 {
@@ -555,6 +562,7 @@ func TestTraceIsWrittenAtTheEnd(t *testing.T) {
 
 // A program that is killed loses what was held back, and nothing else.
 func TestTraceSurvivesAKill(t *testing.T) {
+	t.Parallel()
 	prefix := filepath.Join(t.TempDir(), "trace")
 	start := func() *program {
 		return serve(t, "--request-trace", "--request-trace-file-path", prefix, "--request-trace-file-flush-interval-ms", "20", "--speedup-ratio", "0", "--log-level", "warn")

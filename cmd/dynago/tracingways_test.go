@@ -21,6 +21,7 @@ import (
 // What is answered later, over a WebSocket or over gRPC has one row for each answer, as
 // what is answered at once.
 func TestTraceByAllWays(t *testing.T) {
+	t.Parallel()
 	p, rows := traced(t, "--kserve-grpc-server", "--grpc-port", "0", "--grpc-metrics-port", "0", "--tensor-echo", "echo")
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -162,6 +163,7 @@ func TestTraceByAllWays(t *testing.T) {
 
 // What is used again only to keep it cached has no rows.
 func TestTraceLeavesOutWhatKeepsWarm(t *testing.T) {
+	t.Parallel()
 	config := mockOf(t, "dynago/demo", false)
 	config.Args.NumGPUBlocks, config.ContextLength = 128, 128*16
 	v := newVLLM(t, vllm.Config{Mock: config, PromptTokensDetails: true})

@@ -14,6 +14,7 @@ import (
 // A worker tells of what runs, waits and is refused, of the tiers of its engine, and whether
 // it takes requests.
 func TestWorkerPage(t *testing.T) {
+	t.Parallel()
 	w := start(t, "/metrics", "worker", "--engine", "mock", "--listen", "127.0.0.1:0", "--system-port", "0",
 		"--engine-request-limit", "1", "--dynamo-request-queue-limit", "1", "--g2-blocks", "10", "--speedup-ratio", "1")
 	pages := regexp.MustCompile(`metrics +(http://\S+)/metrics`).FindStringSubmatch(w.banner)
