@@ -273,6 +273,25 @@ type OutputFormat struct {
 	Member string
 }
 
+// Field returns the member of a request by which the client asked for the format.
+func (f *OutputFormat) Field() string {
+	switch {
+	case f.Member != "":
+		return f.Member
+	case f.Kind == FormatJSONObject, f.Kind == FormatJSONSchema && f.Name != "":
+		return "response_format"
+	case f.Kind == FormatJSONSchema:
+		return "guided_json"
+	case f.Kind == FormatRegex:
+		return "guided_regex"
+	case f.Kind == FormatGrammar:
+		return "guided_grammar"
+	case f.Kind == FormatChoice:
+		return "guided_choice"
+	}
+	return ""
+}
+
 // ChoicePattern returns the regular expression of the choices, for engines that have
 // no other way to say them.
 func (f *OutputFormat) ChoicePattern() string {

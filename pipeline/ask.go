@@ -107,10 +107,10 @@ func unsupported(r *Request, card *engine.Card) error {
 		return e
 	}
 	format := &r.Chat.Output
-	need, field := guides(format)
+	need := guides(format)
 	switch {
 	case need != "" && !card.Features.Has(need) && insists(format) && !forced(r.Chat):
-		return e(engine.InvalidArgument, asked(format, field), need)
+		return e(engine.InvalidArgument, format.Field(), need)
 	case r.KV.Namespace.LoRA != "" && !card.Features.Has(engine.FeatureLoRA):
 		return e(engine.Unsupported, "model", engine.FeatureLoRA)
 	case r.KV.Namespace.Salt != "" && !card.Features.Has(engine.FeatureCacheSalt):

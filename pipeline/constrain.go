@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"container/list"
 	"iter"
 	"slices"
@@ -56,6 +55,7 @@ func (j *job) constrain(card *engine.Card) (constraint, error) {
 	}
 	if j.mustBan(card) {
 		if format, ok := ban(r, j.model); ok {
+			format.Member = "tools"
 			return constraint{format: &format}, nil
 		}
 	}
@@ -69,7 +69,7 @@ func (j *job) constrainText(card *engine.Card) (constraint, error) {
 	if format.Kind == chat.FormatText || forced(r) {
 		return constraint{}, nil
 	}
-	if feature, _ := guides(format); card.Features.Has(feature) {
+	if card.Features.Has(guides(format)) {
 		c := constraint{format: format}
 		if format.Kind == chat.FormatJSONObject || format.Kind == chat.FormatJSONSchema {
 			c.mode = parser.ModeJSON
@@ -121,6 +121,7 @@ func (j *job) constrainCalls(card *engine.Card, tools []chat.Tool) (c constraint
 			o.ThoughtEnd = family.ThoughtEnd()
 		}
 		if format, ok := guided.Tag(name, tools, r.ToolChoice, o); ok {
+			format.Member = "tools"
 			return constraint{format: &format}, true, nil
 		}
 	}
@@ -135,8 +136,9 @@ func (j *job) constrainCalls(card *engine.Card, tools []chat.Tool) (c constraint
 	} else if format, err = guided.Calls(tools, r.ToolChoice.Parallel != nil && !*r.ToolChoice.Parallel); err != nil {
 		return c, false, unusable("tools", err)
 	}
+	format.Member = "tools"
 	if _, err := j.p.forms.compile(&format); err != nil {
-		return c, false, unusable("tools", err)
+		return c, false, unusable(format.Member, err)
 	}
 	c.format = &format
 	return c, true, nil
@@ -148,39 +150,29 @@ func unusable(field string, err error) *engine.Error {
 	return e
 }
 
-// guides returns what an engine must be able to do for a format, and the member
-// by which a client asks for it.
-func guides(format *chat.OutputFormat) (need engine.Feature, field string) {
+// guides returns what an engine must be able to do for a format.
+func guides(format *chat.OutputFormat) engine.Feature {
 	switch format.Kind {
 	case chat.FormatJSONObject:
-		return engine.FeatureGuidedObject, "response_format"
+		return engine.FeatureGuidedObject
 	case chat.FormatJSONSchema:
-		if format.Name == "" {
-			return engine.FeatureGuidedJSON, "guided_json"
-		}
-		return engine.FeatureGuidedJSON, "response_format"
+		return engine.FeatureGuidedJSON
 	case chat.FormatRegex:
-		return engine.FeatureGuidedRegex, "guided_regex"
+		return engine.FeatureGuidedRegex
 	case chat.FormatGrammar:
-		return engine.FeatureGuidedGrammar, "guided_grammar"
+		return engine.FeatureGuidedGrammar
 	case chat.FormatChoice:
-		return engine.FeatureGuidedChoice, "guided_choice"
+		return engine.FeatureGuidedChoice
 	}
-	return "", ""
-}
-
-// asked returns the client's member for a format, where field is that of chat
-// completions.
-func asked(format *chat.OutputFormat, field string) string {
-	return cmp.Or(format.Member, field)
+	return ""
 }
 
 // insists says whether a client wants a format or nothing: it says so itself, or
 // by a member that is there for nothing else. Any other format is looked at
 // afterwards where the engine cannot be held to it.
 func insists(format *chat.OutputFormat) bool {
-	_, field := guides(format)
-	return field != "response_format" || format.Strict != nil && *format.Strict
+	usual := format.Kind == chat.FormatJSONObject || format.Kind == chat.FormatJSONSchema && format.Name != ""
+	return !usual || format.Strict != nil && *format.Strict
 }
 
 // checkFormat refuses a format that nobody could keep, before anything is done
@@ -190,8 +182,7 @@ func (p *Pipeline) checkFormat(r *chat.Request) error {
 		return nil
 	}
 	if _, err := p.forms.compile(&r.Output); err != nil {
-		_, field := guides(&r.Output)
-		return unusable(asked(&r.Output, field), err)
+		return unusable(r.Output.Field(), err)
 	}
 	return nil
 }

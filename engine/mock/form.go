@@ -45,9 +45,15 @@ func (e *Engine) checkForm(r *engine.Request) error {
 		return engine.Errorf(engine.Unsupported, "guided output (%s) is not available on the mock engine", r.Format.Kind)
 	}
 	if _, err := guided.Compile(r.Format); err != nil {
-		return engine.Errorf(engine.InvalidArgument, "the form of the answer cannot be used: %v", err)
+		return badForm(r, "the form of the answer cannot be used", err)
 	}
 	return nil
+}
+
+func badForm(r *engine.Request, what string, err error) error {
+	e := engine.Errorf(engine.InvalidArgument, "%s: %v", what, err)
+	e.Param = r.Format.Field()
+	return e
 }
 
 // sample makes a request give a text of its form. What a form leaves open is
@@ -59,7 +65,7 @@ func (e *Engine) sample(r *engine.Request) (Generator, error) {
 	}
 	text, err := guided.Sample(r.Format, uint64(d))
 	if err != nil {
-		return nil, engine.Errorf(engine.InvalidArgument, "the mock engine makes no answer of this form: %v", err)
+		return nil, badForm(r, "the mock engine makes no answer of this form", err)
 	}
 	end := e.ending(r)
 	return &scriptTokens{ids: e.cfg.Encode(nil, text), end: end, after: func() Generator { return e.generator(r) }}, nil

@@ -1,6 +1,7 @@
 package tiny
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"sync"
@@ -8,6 +9,7 @@ import (
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/engine/tiny/sample"
+	"github.com/dynago/dynago/guided/mask"
 )
 
 // answer is what becomes of one request. The goroutine of its rank makes it, and the
@@ -74,7 +76,7 @@ func (a *answer) hear(position int, logits []float32) {
 // choose chooses the token that follows the one of the logits.
 func (a *answer) choose(position int, logits []float32) error {
 	if err := a.pick(position, logits); err != nil {
-		return engine.Errorf(engine.Internal, "token %d of the answer: %v", a.given, err)
+		return a.fault(err)
 	}
 	if k := a.r.Logprobs; k != nil {
 		lp := sample.Logprob(logits, a.next, *k)
@@ -105,6 +107,35 @@ func (a *answer) pick(position int, logits []float32) (err error) {
 		return err
 	}
 	return a.form.accept(a.next)
+}
+
+// fault is why no token could be chosen. Where the request allows none, that is what its
+// client is told; all else is a fault of ours.
+func (a *answer) fault(err error) error {
+	kind, field := engine.Internal, ""
+	switch {
+	case errors.Is(err, sample.ErrNothing):
+		kind, field = engine.InvalidArgument, a.narrows()
+	case errors.Is(err, mask.ErrStuck), errors.Is(err, mask.ErrTooMuch):
+		kind, field = engine.InvalidArgument, a.r.Format.Field()
+	}
+	e := engine.Errorf(kind, "token %d of the answer: %v", a.given, err)
+	e.Param = field
+	return e
+}
+
+// narrows returns the member by which a request says, before all others, which tokens
+// may come.
+func (a *answer) narrows() string {
+	switch s := &a.r.Sampling; {
+	case s.AllowedIDs != nil:
+		return "allowed_token_ids"
+	case len(s.BadWords) > 0:
+		return "bad_words"
+	case a.form != nil:
+		return a.r.Format.Field()
+	}
+	return "logit_bias"
 }
 
 // Next implements [mock.Generator].

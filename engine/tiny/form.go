@@ -47,7 +47,9 @@ func (e *Engine) formOf(r *engine.Request) (*form, error) {
 	}
 	g, err := e.forms.Compile(r.Format)
 	if err != nil {
-		return nil, engine.Errorf(engine.InvalidArgument, "the form of the answer cannot be used: %v", err)
+		e := engine.Errorf(engine.InvalidArgument, "the form of the answer cannot be used: %v", err)
+		e.Param = r.Format.Field()
+		return nil, e
 	}
 	return &form{g.Start(), make([]uint64, (e.model.Config().Vocab+63)/64)}, nil
 }

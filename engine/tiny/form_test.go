@@ -1,8 +1,11 @@
 package tiny_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -182,18 +185,95 @@ func TestFormsRefused(t *testing.T) {
 		e      *tiny.Engine
 		format chat.OutputFormat
 		kind   engine.ErrorKind
+		param  string
 		says   string
 	}{
-		{guiding(t), chat.OutputFormat{Kind: chat.FormatGrammar, Pattern: "root ::= x"}, engine.InvalidArgument, "there is no rule x"},
-		{guiding(t), chat.OutputFormat{Kind: chat.FormatRegex, Pattern: "a("}, engine.InvalidArgument, "a("},
-		{open(t, small()), chat.OutputFormat{Kind: chat.FormatJSONObject}, engine.Unsupported, "json_object"},
+		{guiding(t), chat.OutputFormat{Kind: chat.FormatGrammar, Pattern: "root ::= x"}, engine.InvalidArgument, "guided_grammar", "there is no rule x"},
+		{guiding(t), chat.OutputFormat{Kind: chat.FormatRegex, Pattern: "a("}, engine.InvalidArgument, "guided_regex", "a("},
+		{guiding(t), chat.OutputFormat{Kind: chat.FormatJSONSchema, Schema: []byte("false"), Name: "n", Member: "text.format"}, engine.InvalidArgument, "text.format", "no text keeps it"},
+		{open(t, small()), chat.OutputFormat{Kind: chat.FormatJSONObject}, engine.Unsupported, "", "json_object"},
 	} {
 		r := ask(prompt(1, 5), 5)
 		r.Format = &tc.format
-		for d, err := range tc.e.Generate(t.Context(), r) {
-			if engine.KindOf(err) != tc.kind || !strings.Contains(fmt.Sprint(err), tc.says) {
-				t.Errorf("%s: %+v, %v; want %s with %q", tc.format.Kind, d, err, tc.kind, tc.says)
-			}
+		if got := refusal(t, tc.e, r); got.Kind != tc.kind || got.Param != tc.param || !strings.Contains(got.Error(), tc.says) {
+			t.Errorf("%s: %v, of %q; want %s of %q with %q", tc.format.Kind, got, got.Param, tc.kind, tc.param, tc.says)
 		}
 	}
+}
+
+// refusal returns the error that a request ends with.
+func refusal(t *testing.T, e engine.Engine, r *engine.Request) (last *engine.Error) {
+	t.Helper()
+	for _, err := range e.Generate(t.Context(), r) {
+		if err != nil && !errors.As(err, &last) {
+			t.Fatalf("%T %v", err, err)
+		}
+	}
+	if last == nil {
+		t.Fatal("the request was answered")
+	}
+	return last
+}
+
+// A request that allows no token is told so, whatever it is that leaves none: it is no
+// fault of the engine's.
+func TestNoTokenIsAllowed(t *testing.T) {
+	tokens := spelled()
+	tokens.Bytes = slices.Clone(tokens.Bytes)
+	for id, text := range tokens.Bytes {
+		if bytes.Contains(text, []byte("z")) {
+			tokens.Bytes[id] = nil
+		}
+	}
+	v, err := mask.NewVocabulary(tokens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	speechless := start(t, tiny.Options{Model: small(), Vocabulary: v})
+	id := func(b byte) uint32 { return 300 + uint32(b) }
+	never := map[uint32]float64{}
+	for id := range uint32(1000) {
+		never[id] = math.Inf(-1)
+	}
+	choice := func(s string) *chat.OutputFormat {
+		return &chat.OutputFormat{Kind: chat.FormatChoice, Choices: []string{s}}
+	}
+	for name, tc := range map[string]struct {
+		e        *tiny.Engine
+		format   *chat.OutputFormat
+		sampling engine.Sampling
+		token    int // that cannot be chosen; -1: one that takes too much
+		param    string
+	}{
+		"no list":                {guiding(t), nil, engine.Sampling{AllowedIDs: []uint32{}}, 0, "allowed_token_ids"},
+		"a list and a choice":    {guiding(t), choice("xyx"), engine.Sampling{AllowedIDs: []uint32{id('a')}}, 0, "allowed_token_ids"},
+		"a list and its second":  {guiding(t), choice("xyx"), engine.Sampling{AllowedIDs: []uint32{id('x')}}, 1, "allowed_token_ids"},
+		"bad words":              {guiding(t), choice("xyx"), engine.Sampling{BadWords: [][]uint32{{id('y')}}}, 1, "bad_words"},
+		"biases":                 {guiding(t), nil, engine.Sampling{LogitBias: never}, 0, "logit_bias"},
+		"biases and a choice":    {guiding(t), choice("xyx"), engine.Sampling{LogitBias: never}, 0, "guided_choice"},
+		"what cannot be spelled": {speechless, choice("xyz"), engine.Sampling{}, 2, "guided_choice"},
+		"what takes too much":    {guiding(t), &chat.OutputFormat{Kind: chat.FormatJSONSchema, Name: "n", Schema: []byte(tangle())}, engine.Sampling{AllowedIDs: []uint32{id('"'), id('a'), id('b')}}, -1, "response_format"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := ask(prompt(1, 5), 900)
+			tc.sampling.Temperature = r.Sampling.Temperature
+			r.Format, r.Sampling = tc.format, tc.sampling
+			want := fmt.Sprintf("token %d of the answer", tc.token)
+			if tc.token < 0 {
+				want = "takes more than"
+			}
+			if got := refusal(t, tc.e, r); got.Kind != engine.InvalidArgument || got.Param != tc.param || !strings.Contains(got.Error(), want) {
+				t.Errorf("%v, of %q; want %q of %q", got, got.Param, want, tc.param)
+			}
+		})
+	}
+}
+
+// tangle is a schema whose patterns have too many states together.
+func tangle() string {
+	var all []string
+	for i := range 3 {
+		all = append(all, fmt.Sprintf(`{"anyOf": [{"pattern": "^.*a.{%d}b"}, {"pattern": "^.*b.{%d}c"}]}`, 10+i, 9+i))
+	}
+	return `{"type": "string", "allOf": [` + strings.Join(all, ",") + `]}`
 }

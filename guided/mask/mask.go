@@ -25,6 +25,10 @@ import (
 // cannot write what the form asks for.
 var ErrStuck = errors.New("no token of the vocabulary may come next in the form of the answer")
 
+// ErrTooMuch says that a form, or the next token in it, takes more than may be spent on
+// that.
+var ErrTooMuch = errors.New("the form of the answer takes too much")
+
 // Grammar is a compiled form for one vocabulary. It is safe for concurrent use.
 type Grammar struct {
 	vocabulary *Vocabulary

@@ -91,6 +91,8 @@ func (a *arena) bytes() int64 { return int64(a.held + a.kept) }
 // caught where the computation began.
 type overrun struct{ steps int }
 
+func (o overrun) Is(target error) bool { return target == ErrTooMuch }
+
 func (o overrun) Error() string {
 	what := "one token takes"
 	if o.steps == compileFor {
