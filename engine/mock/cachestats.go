@@ -22,6 +22,7 @@ type CacheStats struct {
 	Recomputed int64
 	// Pulled counts blocks that came from engines that compute prompts for others.
 	Pulled int64
+	Pulls  PullStats
 	// RetentionExpired counts how often priorities and pins of blocks came to the end of
 	// their time, and SessionBlocks how many are tagged with sessions now, by the states of
 	// these. Tiers that are shared are left out.

@@ -3,6 +3,7 @@ package mock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strconv"
@@ -27,7 +28,6 @@ type pulled struct {
 	Version   int    `json:"v"`
 	Handoff   string `json:"handoff"`
 	Address   string `json:"address,omitzero"`
-	Worker    uint64 `json:"worker,string,omitzero"`
 	Rank      uint32 `json:"rank"`
 	Epoch     uint64 `json:"epoch,string,omitzero"`
 	Layout    string `json:"layout,omitzero"`
@@ -51,11 +51,20 @@ const (
 // Pull says how the engines of one fleet come for each other's blocks.
 type Pull struct {
 	// Address is where this engine is reached, in the words that Dial of the others
-	// understands, and Worker its id there, if it is known.
+	// understands.
 	Address func() string
-	Worker  uint64
 	// Dial returns the engine at an address, and a function that ends its use.
 	Dial func(ctx context.Context, address string) (p engine.Puller, done func(), err error)
+	// Failed, if not nil, is told of each pull that has not brought what it could have
+	// brought: where from, and why.
+	Failed func(address string, err error)
+}
+
+// PullStats counts by what came of them the hand-offs that were pulled.
+type PullStats struct {
+	Done   int64 // nothing was missing any more
+	NoRoom int64 // the cache had room for a part
+	Failed int64 // the rest was computed here
 }
 
 // pulls says whether hand-offs are pulled.
@@ -64,7 +73,7 @@ func (e *Engine) pulls() bool { return e.cfg.Bytes != nil }
 // handOverBlocks is what the last delta of a prefill leg carries in the style pull.
 func (s *stream) handOverBlocks() []byte {
 	h := pulled{
-		Version: pullVersion, Handoff: s.handoff, Worker: s.e.cfg.Pull.Worker, Rank: s.rank.journal.rank, Epoch: s.epoch,
+		Version: pullVersion, Handoff: s.handoff, Rank: s.rank.journal.rank, Epoch: s.epoch,
 		Layout: s.e.layout(), BlockSize: s.e.cfg.Args.BlockSize, Tokens: len(s.r.TokenIDs),
 	}
 	if s.e.cfg.Pull.Address != nil {
@@ -90,26 +99,15 @@ func (s *stream) fetch(ctx context.Context) error {
 	case h.Version != pullVersion || h.Handoff == "" || h.Epoch == 0:
 		return badHandoff("the decode leg", errors.New("want what the prefill leg has handed over, with v, handoff and epoch"))
 	}
-	e := s.e
-	if h.Layout != e.layout() || h.BlockSize != e.cfg.Args.BlockSize || e.cfg.Pull.Dial == nil || !e.cfg.Args.EnablePrefixCaching {
-		return nil // other numbers would come out of these blocks, or none
-	}
 	p := newPull(s, &h)
-	for fruitless := 0; fruitless < pullAttempts; {
-		from := p.next
-		again := p.run(ctx)
-		p.deposit()
-		switch {
-		case ctx.Err() != nil:
-			return engine.CauseOf(ctx, ctx.Err())
-		case !again:
-			return nil
-		case p.next > from:
-			fruitless = 0
-		default:
-			fruitless++
-		}
+	if p.next == p.wanted {
+		return nil
 	}
+	err := p.complete(ctx)
+	if ctx.Err() != nil {
+		return engine.CauseOf(ctx, ctx.Err())
+	}
+	p.count(err)
 	return nil
 }
 
@@ -126,6 +124,9 @@ type pull struct {
 	over    bool     // the cache takes no more
 }
 
+// errFull ends a pull where the cache takes no more.
+var errFull = errors.New("the cache has no room for more")
+
 func newPull(s *stream, h *pulled) *pull {
 	a := &s.e.cfg.Args
 	p := &pull{s: s, h: h, bytes: len(s.e.cfg.Bytes[s.rank.journal.rank].Device.Block(0))}
@@ -137,36 +138,85 @@ func newPull(s *stream, h *pulled) *pull {
 	return p
 }
 
-// run pulls until nothing is missing or something fails, and says whether it may do
-// better when it is tried again.
-func (p *pull) run(ctx context.Context) (again bool) {
-	if p.next == p.wanted {
-		return false
+// complete gets what is missing. What lies between the engines may break off; it is tried
+// again as long as that brings something.
+func (p *pull) complete(ctx context.Context) error {
+	e := p.s.e
+	switch layout := e.layout(); {
+	case e.cfg.Pull.Dial == nil:
+		return errors.New("this engine cannot reach others")
+	case !e.cfg.Args.EnablePrefixCaching:
+		return errors.New("nothing is cached here, want enable_prefix_caching true")
+	case p.h.Layout != layout || p.h.BlockSize != e.cfg.Args.BlockSize:
+		return fmt.Errorf("other numbers would come out of its blocks: they are laid out as %q, %d tokens each, and these here as %q, %d each", p.h.Layout, p.h.BlockSize, layout, e.cfg.Args.BlockSize)
 	}
+	for fruitless := 0; ; {
+		from := p.next
+		err := p.run(ctx)
+		p.deposit()
+		switch {
+		case p.over:
+			return errFull
+		case ctx.Err() != nil || !brokeOff(err):
+			return err
+		case p.next > from:
+			fruitless = 0
+		default:
+			fruitless++
+		}
+		if fruitless == pullAttempts {
+			return err
+		}
+	}
+}
+
+// count notes what came of the pull.
+func (p *pull) count(err error) {
+	r := p.s.rank
+	r.mu.Lock()
+	stats := &r.core.stats.Pulls
+	switch {
+	case err == nil:
+		stats.Done++
+	case errors.Is(err, errFull):
+		stats.NoRoom++
+	default:
+		stats.Failed++
+	}
+	r.mu.Unlock()
+	if failed := p.s.e.cfg.Pull.Failed; failed != nil && err != nil && !errors.Is(err, errFull) {
+		failed(p.h.Address, err)
+	}
+}
+
+// run pulls until nothing is missing, the cache is full, or something fails.
+func (p *pull) run(ctx context.Context) error {
 	// Whoever is silent for too long is left.
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	silence := time.AfterFunc(pullTime, cancel)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(pullTime, func() {
+		cancel(engine.Errorf(engine.ResponseTimeout, "nothing has come for %v", pullTime))
+	})
 	defer silence.Stop()
 	from, done, err := p.s.e.cfg.Pull.Dial(ctx, p.h.Address)
 	if err != nil {
-		return false
+		return err
 	}
 	defer done()
 	q := engine.PullRequest{Handoff: p.h.Handoff, Epoch: p.h.Epoch, Layout: p.h.Layout, FromBlock: p.next, BlockBytes: p.bytes}
 	for b, err := range from.Pull(ctx, q) {
 		if err != nil {
-			return brokeOff(err)
+			return engine.CauseOf(ctx, err)
 		}
 		if !p.take(&b) {
-			return false
+			return fmt.Errorf("what came is not block %d of the prompt as it was sent", p.next)
 		}
 		if p.next == p.wanted || p.over {
-			return false
+			return nil
 		}
 		silence.Reset(pullTime)
 	}
-	return false
+	return fmt.Errorf("it has given no more than %d blocks of %d", p.next, p.wanted)
 }
 
 // brokeOff says whether a stream has ended for a reason that lies between the engines.

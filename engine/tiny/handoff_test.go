@@ -40,7 +40,7 @@ func newPair(t *testing.T, change ...func(prefill, decode *tiny.Options)) *pair 
 		return tiny.Options{Model: small(), Args: a}
 	}
 	first, second := of("prefill"), of("decode")
-	first.Pull.Address, first.Pull.Worker = func() string { return "10.0.0.1:50061" }, 7
+	first.Pull.Address = func() string { return "10.0.0.1:50061" }
 	second.Pull.Dial = func(_ context.Context, address string) (engine.Puller, func(), error) {
 		p.dialled = append(p.dialled, address)
 		if p.between != nil {
@@ -60,7 +60,6 @@ type handoff struct {
 	V         int    `json:"v"`
 	Handoff   string `json:"handoff"`
 	Address   string `json:"address"`
-	Worker    uint64 `json:"worker,string"`
 	Rank      uint32 `json:"rank"`
 	Epoch     uint64 `json:"epoch,string"`
 	Layout    string `json:"layout"`
@@ -111,13 +110,13 @@ func TestWhatIsHandedOver(t *testing.T) {
 	p := newPair(t)
 	text, h := p.compute(t, ask(prompt(1, 37), 5))
 	want := handoff{
-		V: 1, Handoff: h.Handoff, Address: "10.0.0.1:50061", Worker: 7, Epoch: p.prefill.Epoch(),
+		V: 1, Handoff: h.Handoff, Address: "10.0.0.1:50061", Epoch: p.prefill.Epoch(),
 		Layout: small().NewCache(1, 16).Layout(), BlockSize: 16, Tokens: 37,
 	}
 	if h != want {
 		t.Errorf("%+v, want %+v", h, want)
 	}
-	if !regexp.MustCompile(`"worker":"7".*"epoch":"\d+"`).Match(text) {
+	if !regexp.MustCompile(`"epoch":"\d+"`).Match(text) {
 		t.Errorf("%s, want numbers of 64 bits as texts", text)
 	}
 	for st, err := range p.prefill.Card(t.Context()) {
@@ -330,20 +329,21 @@ func TestDecodeTakesWhatIsRight(t *testing.T) {
 		block  func(attempt int, b *engine.PulledBlock) error
 		change func(prefill, decode *tiny.Options)
 		before func(p *pair, id string)
-		cached int   // tokens that the decode engine had not to compute
-		asked  []int // from which blocks on
+		cached int    // tokens that the decode engine had not to compute
+		asked  []int  // from which blocks on
+		why    string // it has not got all; "": it has
 	}{
 		"all is well": {cached: 64, asked: []int{0}},
 		"a flipped bit": {
-			block: at(2, func(b *engine.PulledBlock) error { b.Data[77] ^= 4; return nil }), cached: 32, asked: []int{0},
+			block: at(2, func(b *engine.PulledBlock) error { b.Data[77] ^= 4; return nil }), cached: 32, asked: []int{0}, why: `not block 2`,
 		},
-		"a wrong sum":   {block: at(1, func(b *engine.PulledBlock) error { b.Checksum++; return nil }), cached: 16, asked: []int{0}},
-		"another place": {block: at(1, func(b *engine.PulledBlock) error { b.Number++; return nil }), cached: 16, asked: []int{0}},
+		"a wrong sum":   {block: at(1, func(b *engine.PulledBlock) error { b.Checksum++; return nil }), cached: 16, asked: []int{0}, why: `not block 1`},
+		"another place": {block: at(1, func(b *engine.PulledBlock) error { b.Number++; return nil }), cached: 16, asked: []int{0}, why: `not block 1`},
 		"another prompt": {
-			block: at(3, func(b *engine.PulledBlock) error { b.Hash++; return nil }), cached: 48, asked: []int{0},
+			block: at(3, func(b *engine.PulledBlock) error { b.Hash++; return nil }), cached: 48, asked: []int{0}, why: `not block 3`,
 		},
 		"too short": {
-			block: at(3, func(b *engine.PulledBlock) error { b.Data = b.Data[1:]; return nil }), cached: 48, asked: []int{0},
+			block: at(3, func(b *engine.PulledBlock) error { b.Data = b.Data[1:]; return nil }), cached: 48, asked: []int{0}, why: `not block 3`,
 		},
 		"cut, and gone on": {
 			block:  func(n int, b *engine.PulledBlock) error { return map[bool]error{true: cut}[b.Number == 2*n-1 && n < 3] },
@@ -351,33 +351,37 @@ func TestDecodeTakesWhatIsRight(t *testing.T) {
 		},
 		"cut for good": {
 			block:  func(_ int, b *engine.PulledBlock) error { return map[bool]error{true: cut}[b.Number == 2] },
-			cached: 32, asked: []int{0, 2, 2, 2},
+			cached: 32, asked: []int{0, 2, 2, 2}, why: `the line is cut`,
 		},
 		"refused": {
-			block: at(0, func(*engine.PulledBlock) error { return engine.Errorf(engine.WorkerOverloaded, "not now") }), asked: []int{0},
+			block: at(0, func(*engine.PulledBlock) error { return engine.Errorf(engine.WorkerOverloaded, "not now") }), asked: []int{0}, why: `not now`,
 		},
-		"released": {before: func(p *pair, id string) { p.prefill.Release(context.Background(), id) }, asked: []int{0}}, //nolint:errcheck // never fails
+		"released": {before: func(p *pair, id string) { p.prefill.Release(context.Background(), id) }, asked: []int{0}, why: `there is no hand-off`}, //nolint:errcheck // never fails
 		"restarted": {
-			before: func(p *pair, _ string) { p.prefill.Restart() }, asked: []int{0},
+			before: func(p *pair, _ string) { p.prefill.Restart() }, asked: []int{0}, why: `epoch`,
 		},
 		"other weights": {
-			change: func(prefill, _ *tiny.Options) { prefill.Model = slow() },
+			change: func(prefill, _ *tiny.Options) { prefill.Model = slow() }, why: `laid out as`,
 		},
-		"other blocks":   {change: func(_, decode *tiny.Options) { decode.Args.BlockSize = 8 }},
-		"nobody to dial": {change: func(_, decode *tiny.Options) { decode.Pull.Dial = nil }},
-		"nothing kept":   {change: func(_, decode *tiny.Options) { decode.Args.EnablePrefixCaching = false }},
+		"other blocks":   {change: func(_, decode *tiny.Options) { decode.Args.BlockSize = 8 }, why: `8 each`},
+		"nobody to dial": {change: func(_, decode *tiny.Options) { decode.Pull.Dial = nil }, why: `cannot reach others`},
+		"nothing kept":   {change: func(_, decode *tiny.Options) { decode.Args.EnablePrefixCaching = false }, why: `enable_prefix_caching`},
 		"hardly room": { // for the prompt, of 5 blocks, and the answer
 			change: func(_, decode *tiny.Options) { decode.Args.NumGPUBlocks = 6 }, cached: 64, asked: []int{0},
 		},
 		"nobody there": {change: func(_, decode *tiny.Options) {
 			decode.Pull.Dial = func(context.Context, string) (engine.Puller, func(), error) { return nil, nil, errors.New("nobody") }
-		}},
+		}, why: `nobody`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var changes []func(prefill, decode *tiny.Options)
 			if tt.change != nil {
 				changes = append(changes, tt.change)
 			}
+			var failed []string
+			changes = append(changes, func(_, decode *tiny.Options) {
+				decode.Pull.Failed = func(address string, err error) { failed = append(failed, address+": "+err.Error()) }
+			})
 			p := newPair(t, changes...)
 			wire := &tampered{block: tt.block}
 			if wire.block == nil {
@@ -400,7 +404,41 @@ func TestDecodeTakesWhatIsRight(t *testing.T) {
 			if *last.Usage.Cached != tt.cached || fmt.Sprint(wire.asked) != fmt.Sprint(tt.asked) {
 				t.Errorf("%d tokens had not to be computed, want %d; asked from %v on, want %v", *last.Usage.Cached, tt.cached, wire.asked, tt.asked)
 			}
+			stats := mock.PullStats{Done: 1}
+			if tt.why != "" {
+				stats = mock.PullStats{Failed: 1}
+			}
+			if got := p.decode.CacheStats()[0].Pulls; got != stats {
+				t.Errorf("it counts %+v, want %+v", got, stats)
+			}
+			if told := strings.Join(failed, "; "); (told == "") != (tt.why == "") || !strings.Contains(told, tt.why) || len(failed) > 1 {
+				t.Errorf("it tells %q, want %q", told, tt.why)
+			}
 		})
+	}
+}
+
+// A cache that is full of what may not go takes a part. No pull has failed for that, even
+// if the request finds no room either.
+func TestPullFindsNoRoom(t *testing.T) {
+	p := newPair(t, func(_, decode *tiny.Options) {
+		decode.Args.NumGPUBlocks, decode.Args.AllowHardPins, decode.Args.PinBudgetG1 = 6, true, 1
+		decode.Pull.Failed = func(address string, err error) { t.Errorf("%s: %v", address, err) }
+	})
+	others := prompt(2, 48)
+	generate(t, p.decode, ask(others, 1))
+	pinned, err := p.decode.Pin(t.Context(), engine.PinRequest{TokenIDs: others, TTL: time.Hour, Hard: true})
+	if err != nil || pinned.Pinned != 3 {
+		t.Fatalf("%+v, %v", pinned, err)
+	}
+	r := ask(prompt(1, 77), 12)
+	text, _ := p.compute(t, r)
+	if refused := refusal(t, p.decode, decodeLeg(r, text)); refused.Kind != engine.WorkerOverloaded {
+		t.Error(refused)
+	}
+	stats := p.decode.CacheStats()[0]
+	if stats.Pulls != (mock.PullStats{NoRoom: 1}) || stats.Pulled != 3 {
+		t.Errorf("it counts %+v and %d blocks", stats.Pulls, stats.Pulled)
 	}
 }
 
