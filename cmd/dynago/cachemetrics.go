@@ -23,7 +23,7 @@ type cacheMetrics struct {
 	parked, wait, recomputed              *prometheus.Desc
 	moved, bytes, seconds, skipped        *prometheus.Desc
 	prefetched, wasted                    *prometheus.Desc
-	corrupt, pulled                       *prometheus.Desc
+	corrupt, failed, pulled, pulls        *prometheus.Desc
 }
 
 // engines are those that metrics are about, by the ids of their workers.
@@ -64,7 +64,9 @@ func newCacheMetrics(of engines) *cacheMetrics {
 	m.prefetched = desc("prefetch_blocks_total", "Blocks that were brought before they were needed.", "tier", "outcome")
 	m.wasted = desc("prefetch_wasted_blocks_total", "Blocks that were brought and evicted unread.")
 	m.corrupt = desc("checksum_failures_total", "Blocks that were not what had been stored, and were dropped.")
+	m.failed = desc("transfer_failed_blocks_total", "Blocks that could not be moved between tiers: missing where they should be, or unreachable at the time.", "reason")
 	m.pulled = desc("pulled_blocks_total", "Blocks that came from workers that compute prompts for others.")
+	m.pulls = desc("pulls_total", "Hand-offs whose blocks were fetched from a worker that computes prompts for others: done, no_room for a part of them, failed, where the rest was computed.", "outcome")
 	return m
 }
 
@@ -119,7 +121,12 @@ func (m *cacheMetrics) tell(ch chan<- prometheus.Metric, s *mock.CacheStats, of 
 	}
 	say(m.recomputed, counter, float64(s.Recomputed))
 	say(m.pulled, counter, float64(s.Pulled))
+	say(m.pulls, counter, float64(s.Pulls.Done), "done")
+	say(m.pulls, counter, float64(s.Pulls.NoRoom), "no_room")
+	say(m.pulls, counter, float64(s.Pulls.Failed), "failed")
 	say(m.corrupt, counter, float64(s.Carried.Corrupt))
+	say(m.failed, counter, float64(s.Carried.Missing), "missing")
+	say(m.failed, counter, float64(s.Carried.Failed), "unreachable")
 	if len(s.Ways) == 0 {
 		return
 	}

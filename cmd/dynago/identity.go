@@ -10,8 +10,9 @@ import (
 	"sync/atomic"
 )
 
-// identity is the certificate of a server, read from files, and those that it wants
-// of its clients.
+// identity is the certificate of a server, read from files, and those that its clients'
+// are signed with. A worker shows and wants the same ones where it is the client of
+// another.
 type identity struct {
 	flags         string // what the names of the settings begin with
 	cert, key, ca string
@@ -76,6 +77,16 @@ func (id *identity) server(protocols ...string) *tls.Config {
 			}
 			return c, nil
 		},
+	}
+}
+
+// client is how the certificate is shown to servers that have theirs from the same hands:
+// those of the clients, or, if anybody may come, those that the system trusts. Name is
+// what stands in theirs, if that is not where they are reached.
+func (id *identity) client(name string) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, ServerName: name, RootCAs: id.clients.Load(),
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return id.now.Load(), nil },
 	}
 }
 

@@ -14,11 +14,15 @@ func (c *mockerCommand) serveWorkers(to outlet, logs *logSet, log *slog.Logger) 
 	case m.Say != "":
 		return errors.New("--mocker-config: want --api with it: workers of dynago have no quirks")
 	}
+	w, err := c.Listen.open(log)
+	if err != nil {
+		return err
+	}
 	model := modelSettings{Path: c.Mocker.Path, Name: c.Mocker.Name, ToolParser: "auto", ReasoningParser: "auto", Tokenizer: "default"}
 	engines, err := mocks(model, workerSettings{Count: &c.Mocker.Count, engineSettings: c.Engine, Script: c.Mocker.Script, Seed: c.Mocker.Seed}, log)
 	if err != nil {
 		return err
 	}
 	defer closeAll(engines)
-	return c.Listen.serve(to, logs, log, engines)
+	return w.serve(to, logs, engines)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"log/slog"
-	"net"
 	"net/url"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -48,11 +47,7 @@ func (s *peerSettings) open(sys *system, log *slog.Logger) (*peers.Peers, error)
 // overNetwork says whether what is sent to an address can be read on a network.
 func overNetwork(address string) bool {
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "http" || u.Hostname() == "localhost" {
-		return false
-	}
-	ip := net.ParseIP(u.Hostname())
-	return ip == nil || !ip.IsLoopback()
+	return err == nil && u.Scheme == "http" && !thisMachine(u.Hostname())
 }
 
 // knownElsewhere says whether another frontend that knows a worker by this one's id

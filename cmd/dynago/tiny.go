@@ -121,6 +121,7 @@ func (sys *system) tinies(s *settings) (maker, error) {
 		sys.beside = shared
 	}
 	var inside insiders
+	failures := &pullFailures{log: sys.log}
 	return func(name string, args mock.Args) (engine.Engine, error) {
 		lower := tiny.Lower{Store: shared}
 		if s.Lower.Dir != "" {
@@ -128,7 +129,7 @@ func (sys *system) tinies(s *settings) (maker, error) {
 		}
 		e, err := sys.tiny.engine(tiny.Options{
 			Args: args, ID: name, Lower: lower,
-			Pull: mock.Pull{Address: func() string { return name }, Dial: inside.dial},
+			Pull: mock.Pull{Address: func() string { return name }, Dial: inside.dial, Failed: failures.tell},
 		})
 		if err != nil {
 			return nil, err

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/dynago/dynago/engine"
@@ -38,8 +36,9 @@ type tinyStoreSettings struct {
 // blocks.
 type tinySettings struct {
 	tinyStoreSettings
-	Advertise string `name:"advertise" env:"DYN_WORKER_ADVERTISE" placeholder:"HOST:PORT" help:"Where decode workers reach this prefill worker; otherwise where it listens, by the name of the machine if that is everywhere."`
-	PullKey   string `name:"pull-key" env:"DYN_PULL_KEY" secret:"" placeholder:"KEY" help:"Key that prefill workers want of a decode worker that comes for KV blocks."`
+	Advertise  string `name:"advertise" env:"DYN_WORKER_ADVERTISE" placeholder:"HOST:PORT" help:"Where decode workers reach this prefill worker; otherwise where it listens, by the name of the machine if that is everywhere."`
+	PullKey    string `name:"pull-key" env:"DYN_PULL_KEY" secret:"" placeholder:"KEY" help:"Key of the prefill workers' --api-keys-file, for this decode worker to come for KV blocks."`
+	ServerName string `name:"tcp-tls-server-name" env:"DYN_TCP_TLS_SERVER_NAME" placeholder:"NAME" help:"Name in the certificates of the prefill workers; otherwise that by which they are reached. A worker that serves with TLS comes for KV blocks with TLS, shows its certificate, and trusts who signs those of frontends."`
 }
 
 // tinyModel is a model that tiny engines compute.
@@ -90,7 +89,13 @@ func (m *tinyModel) engine(o tiny.Options) (*tiny.Engine, error) {
 }
 
 // worker returns one tiny engine that others can come to.
-func (s *tinySettings) worker(m modelSettings, given *engineSettings, log *slog.Logger) ([]behind, error) {
+func (s *tinySettings) worker(m modelSettings, given *engineSettings, beside *workers) ([]behind, error) {
+	log := beside.log
+	if s.Advertise != "" {
+		if _, _, err := splitAddress(s.Advertise); err != nil {
+			return nil, fmt.Errorf("--advertise: %w", err)
+		}
+	}
 	model, err := loadTiny(m, log)
 	if err != nil {
 		return nil, err
@@ -99,15 +104,19 @@ func (s *tinySettings) worker(m modelSettings, given *engineSettings, log *slog.
 	if err != nil {
 		return nil, err
 	}
-	w := &tinyWorker{peers: pullPeers{key: s.PullKey, log: log, known: map[string]*remote.Client{}}}
+	w := &tinyWorker{peers: pullPeers{
+		config:   remote.Config{Key: s.PullKey, Caller: "tiny", Window: beside.settings.Window, ConnWindow: beside.settings.ConnWindow, Log: log},
+		identity: beside.identity, name: s.ServerName, log: log,
+	}}
 	if w.store, err = s.open(args, model.model); err != nil {
 		return nil, err
 	}
+	failures := &pullFailures{log: log}
 	var address atomic.Value
 	address.Store(s.Advertise)
 	w.Engine, err = model.engine(tiny.Options{
 		Args: args, ID: fmt.Sprintf("tiny-%d", os.Getpid()), Lower: tiny.Lower{Dir: s.Dir, Store: w.store},
-		Pull: mock.Pull{Address: func() string { return address.Load().(string) }, Dial: w.peers.dial},
+		Pull: mock.Pull{Address: func() string { return address.Load().(string) }, Dial: w.peers.dial, Failed: failures.tell},
 	})
 	if err != nil {
 		return nil, errors.Join(err, w.closeBeside())
@@ -196,43 +205,4 @@ func (w *tinyWorker) closeBeside() error {
 		err = errors.Join(err, w.store.Close())
 	}
 	return err
-}
-
-// pullPeers are the workers from which blocks were pulled.
-type pullPeers struct {
-	key string
-	log *slog.Logger
-
-	mu     sync.Mutex
-	known  map[string]*remote.Client
-	closed bool
-}
-
-// dial returns the worker at an address. It stays connected for the next time.
-func (p *pullPeers) dial(_ context.Context, address string) (engine.Puller, func(), error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil, nil, errors.New("the worker is closed")
-	}
-	c := p.known[address]
-	if c == nil {
-		var err error
-		if c, err = remote.New(remote.Config{URL: "grpc://" + address, Key: p.key, Insecure: true, Caller: "tiny", Log: p.log}); err != nil {
-			return nil, nil, err
-		}
-		p.known[address] = c
-	}
-	return c, func() {}, nil
-}
-
-func (p *pullPeers) close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = true
-	var errs []error
-	for _, c := range p.known {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
 }

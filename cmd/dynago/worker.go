@@ -77,16 +77,21 @@ func (c *workerCommand) Run(to outlet, parsed *config.Parsed) error {
 	if c.Engine.Engine == "" {
 		return errors.New("--engine: want the server beside which this worker stands, as in --engine vllm=http://127.0.0.1:8000; or tiny, mock or echo, which need none")
 	}
-	engines, err := c.engines(log)
+	w, err := c.Listen.open(log)
+	if err != nil {
+		return err
+	}
+	engines, err := c.engines(w)
 	if err != nil {
 		return err
 	}
 	defer closeAll(engines)
-	return c.Listen.serve(to, logs, log, engines)
+	return w.serve(to, logs, engines)
 }
 
 // engines returns the one engine.
-func (c *workerCommand) engines(log *slog.Logger) ([]behind, error) {
+func (c *workerCommand) engines(w *workers) ([]behind, error) {
+	log := w.log
 	switch c.Engine.Engine {
 	case "echo":
 		return echoes(cmp.Or(c.Engine.Name, "echo"))
@@ -96,7 +101,7 @@ func (c *workerCommand) engines(log *slog.Logger) ([]behind, error) {
 	}
 	if c.Engine.Engine == "tiny" {
 		model := modelSettings{Path: c.Engine.Path, Name: c.Engine.Name, ToolParser: "auto", ReasoningParser: "auto", Tokenizer: "default"}
-		return c.Tiny.worker(model, &c.Mock, log)
+		return c.Tiny.worker(model, &c.Mock, w)
 	}
 	spec, err := attach.Parse(c.Engine.Engine)
 	if err != nil {
@@ -169,15 +174,12 @@ type behind struct {
 }
 
 // serve serves engines, each on a port of its own, until the process is told to stop.
-func (s *listenSettings) serve(to outlet, logs *logSet, log *slog.Logger, engines []behind) error {
+func (w *workers) serve(to outlet, logs *logSet, engines []behind) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer signal.Stop(signals)
 
-	w, err := s.open(log)
-	if err != nil {
-		return err
-	}
+	s, log := w.settings, w.log
 	defer w.close()
 	failed := make(chan error, len(engines))
 	for i, b := range engines {
@@ -263,12 +265,16 @@ func (s *listenSettings) open(log *slog.Logger) (*workers, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--listen: %w", err)
 	}
-	ip := net.ParseIP(host)
-	open := !(host == "localhost" || ip != nil && ip.IsLoopback())
-	if open && !s.Insecure && (w.identity == nil || w.keys == nil && s.CA == "") {
+	if !thisMachine(host) && !s.Insecure && (w.identity == nil || w.keys == nil && s.CA == "") {
 		return nil, fmt.Errorf("--listen: %s: others may reach this address, and use and read the worker: want --tcp-tls-cert-path and --tcp-tls-key-path, with --api-keys-file or --tcp-tls-ca-cert-path; or --insecure on a network of your own", s.Address)
 	}
 	return w, nil
+}
+
+// thisMachine says whether what is sent to a host goes over no network.
+func thisMachine(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // splitAddress reads HOST:PORT.
