@@ -58,6 +58,9 @@ func newModelFiles(s modelSettings, log *slog.Logger) (*modelFiles, error) {
 
 // filesOr is newModelFiles with another model of this program if nothing is said.
 func filesOr(s modelSettings, in string, log *slog.Logger) (*modelFiles, error) {
+	if _, ok := boxed[s.Path]; ok {
+		in, s.Path = s.Path, ""
+	}
 	parsers, err := s.parsers()
 	if err != nil {
 		return nil, err

@@ -199,26 +199,20 @@ func (c *replayCommand) workload(to outlet) (trace.Workload, error) {
 // tell warns of settings that mean nothing to the requests at hand.
 func (s *syntheticSettings) tell(traces []string, format string, parsed *config.Parsed, log *slog.Logger) {
 	f, _ := trace.ParseFormat(format)
-	for _, set := range parsed.Settings() {
-		if set.Source == "default" {
-			continue
-		}
+	warnUnheeded(parsed, log, func(set config.Setting) string {
 		prefix := set.Name == "shared-prefix-ratio" || set.Name == "num-prefix-groups"
-		why := ""
 		switch made := set.Group == "Made-up requests" && set.Name != "arrival-seed"; {
 		case len(traces) > 0 && made && !(prefix && f == trace.AppliedComputeAgentic):
-			why = "requests are read from a trace"
+			return "requests are read from a trace"
 		case len(traces) == 0 && (set.Name == "trace-format" || set.Name == "trace-strict"):
-			why = "requests are made up"
+			return "requests are made up"
 		case s.Agents > 0 && made && !strings.HasPrefix(set.Name, "agents"):
-			why = "agents are made up"
+			return "agents are made up"
 		case s.Agents == 0 && strings.HasPrefix(set.Name, "agents-"):
-			why = "no agents are made up"
+			return "no agents are made up"
 		}
-		if why != "" {
-			log.Warn("setting has no effect: "+why, "setting", "--"+set.Name, "value", set.Value)
-		}
-	}
+		return ""
+	})
 }
 
 // first returns the first n requests. They may wait for none behind them.

@@ -40,6 +40,7 @@ func (c *routeCommand) Run(to outlet, parsed *config.Parsed) error {
 	if c.Model.Demo == demoMock {
 		c.Workers.SpeedupRatio = new(0.0) // nobody waits for a mock engine's answer here
 	}
+	c.unheeded(parsed, logs.target("route"))
 	sys, err := newSystem(&c.settings, logs)
 	if err != nil {
 		return err

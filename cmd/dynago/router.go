@@ -60,11 +60,12 @@ func (c *routerCommand) Run(to outlet, parsed *config.Parsed) error {
 		return err
 	}
 	defer logs.close()
-	for _, s := range parsed.Settings() {
-		if s.Source != "default" && slices.Contains(serverOnly, s.Name) {
-			logs.target("selection").Warn("setting has no effect: it is for a server that sends requests to workers itself", "setting", "--"+s.Name, "value", s.Value)
+	warnUnheeded(parsed, logs.target("selection"), func(s config.Setting) string {
+		if slices.Contains(serverOnly, s.Name) {
+			return "it is for a server that sends requests to workers itself"
 		}
-	}
+		return ""
+	})
 	if c.Service.SelectionTTL == 0 {
 		return errors.New("--selection-cache-ttl-secs: 0: want more than 0")
 	}

@@ -147,6 +147,7 @@ func (c *serveCommand) prepare(to outlet, parsed *config.Parsed) (*logSet, error
 	if err := c.Ignored.check(logs.target("serve")); err != nil {
 		return nil, err
 	}
+	c.unheeded(parsed, logs.target("serve"))
 	if err := errors.Join(c.HTTP.check(), c.Paths.check(), c.Requests.Retention.check()); err != nil {
 		return nil, err
 	}

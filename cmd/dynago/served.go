@@ -34,7 +34,7 @@ func newServed(s modelSettings, log *slog.Logger) (*served, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Path != "" {
+	if _, ok := boxed[s.Path]; s.Path != "" && !ok {
 		if s.Path, err = attach.Locate(s.Path); err != nil {
 			return nil, fmt.Errorf("--model-path: %w", err)
 		}

@@ -13,7 +13,7 @@ type settings struct {
 	Model    modelSettings         `embed:"" group:"Model"`
 	Attach   attachSettings        `embed:"" group:"Workers (attached engines)"`
 	Workers  workerSettings        `embed:"" group:"Workers (in this process)"`
-	Lower    tinyStoreSettings     `embed:"" group:"Workers (in this process)"`
+	Lower    tinyStoreSettings     `embed:"" group:"KV blocks of workers that compute"`
 	Router   routerSettings        `embed:"" group:"Router"`
 	Requests requestSettings       `embed:"" group:"Requests"`
 	Stored   responsesSettings     `embed:"" group:"Stored responses"`

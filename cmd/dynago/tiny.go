@@ -113,7 +113,7 @@ func (m *tinyModel) args(s *engineSettings) (mock.Args, error) {
 
 // tinies returns how engines are made that compute. They find each other by their names.
 func (sys *system) tinies(s *settings) (maker, error) {
-	shared, err := s.Lower.open(sys.args, sys.tiny.model)
+	shared, err := s.Lower.open(sys.args, sys.tiny.model, sys.log)
 	if err != nil {
 		return nil, err
 	}

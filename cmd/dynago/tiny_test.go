@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -171,4 +172,24 @@ func TestServeModelOfFiles(t *testing.T) {
 			t.Errorf("exit code %d, and it says %q; want %q", code, errs.String(), want)
 		}
 	})
+}
+
+// Who asks for an answer that no token can begin, or go on with, is told what asks for
+// it, before any token: it is no fault of the server's.
+func TestTinyIsAskedForNothing(t *testing.T) {
+	p := serve(t, "--demo", "tiny", "--workers", "1", "--log-level", "warn")
+	never := `{"type": "string", "pattern": "^(?!a)a$"}`
+	for _, tt := range []struct{ path, body, param string }{
+		{"/v1/chat/completions", `"messages": [{"role": "user", "content": "Hi"}], "guided_choice": ["blue"], "allowed_token_ids": [5]`, "allowed_token_ids"},
+		{"/v1/chat/completions", `"stream": true, "messages": [{"role": "user", "content": "Hi"}], "guided_choice": ["blue"], "allowed_token_ids": [5]`, "allowed_token_ids"},
+		{"/v1/completions", `"prompt": "Hi", "allowed_token_ids": [5], "guided_regex": "b"`, "allowed_token_ids"},
+		{"/v1/chat/completions", `"messages": [{"role": "user", "content": "Hi"}], "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": ` + never + `}}`, "response_format"},
+		{"/v1/responses", `"input": "Hi", "text": {"format": {"type": "json_schema", "name": "n", "schema": ` + never + `}}`, "text.format"},
+	} {
+		r := p.send(tt.path, `{"model": "dynago/tiny", `+tt.body+`}`)
+		var told struct{ Error struct{ Param, Type string } }
+		if err := json.Unmarshal([]byte(r.body), &told); err != nil || r.status != 400 || told.Error.Param != tt.param {
+			t.Errorf("%s %s: %d %s, want 400 of %s", tt.path, tt.body, r.status, r.body, tt.param)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/mock"
@@ -28,8 +30,19 @@ import (
 
 // tinyStoreSettings say where the blocks of tiny engines lie that are not on the device.
 type tinyStoreSettings struct {
-	Store string `name:"kv-store" env:"DYN_KV_STORE" secret:"" placeholder:"HOST:PORT" help:"Share KV blocks with other tiny engines through this dynago kvstore, as HOST:PORT or redis://[USER:PASSWORD@]HOST:PORT; or s3://BUCKET/PREFIX with DYN_KVBM_OBJECT_ENDPOINT, _REGION, _ACCESS_KEY and _SECRET_KEY."`
-	Dir   string `name:"kv-disk-dir" env:"DYN_KVBM_DISK_CACHE_DIR" placeholder:"PATH" help:"Where the disk of --g3-blocks lies, with a directory for each engine; it is found again after a restart. Otherwise one that goes with the engine."`
+	Store  string         `name:"kv-store" env:"DYN_KV_STORE" secret:"" placeholder:"HOST:PORT" help:"Share KV blocks with other tiny engines through this dynago kvstore, as HOST:PORT or redis://[USER:PASSWORD@]HOST:PORT; or through a bucket, as s3://BUCKET/PREFIX."`
+	Object objectSettings `embed:""`
+	Dir    string         `name:"kv-disk-dir" env:"DYN_KVBM_DISK_CACHE_DIR" placeholder:"PATH" help:"Where the disk of --g3-blocks lies, with a directory for each engine; it is found again after a restart. Otherwise one that goes with the engine."`
+}
+
+// objectSettings say which bucket, under the names that users of KVBM know.
+type objectSettings struct {
+	Enabled   bool   `name:"kv-object" env:"DYN_KVBM_OBJECT_ENABLED" lax:"" help:"Share KV blocks through the bucket of --kv-object-bucket, where there is no --kv-store."`
+	Bucket    string `name:"kv-object-bucket" env:"DYN_KVBM_OBJECT_BUCKET" placeholder:"NAME" help:"The bucket, which exists."`
+	Endpoint  string `name:"kv-object-endpoint" env:"DYN_KVBM_OBJECT_ENDPOINT" placeholder:"URL" help:"Where buckets are, such as http://127.0.0.1:9000."`
+	Region    string `name:"kv-object-region" env:"DYN_KVBM_OBJECT_REGION" placeholder:"NAME" help:"The region that requests are signed for; otherwise us-east-1."`
+	AccessKey string `name:"kv-object-access-key" env:"DYN_KVBM_OBJECT_ACCESS_KEY" secret:"" placeholder:"KEY" help:"Signs requests, with --kv-object-secret-key."`
+	SecretKey string `name:"kv-object-secret-key" env:"DYN_KVBM_OBJECT_SECRET_KEY" secret:"" placeholder:"KEY" help:"The other half; rather set it in the environment."`
 }
 
 // tinySettings are what a worker needs to know besides: how decode workers get at its
@@ -58,11 +71,14 @@ func loadTiny(s modelSettings, log *slog.Logger) (*tinyModel, error) {
 	if m.prompt, err = files.load(); err != nil {
 		return nil, err
 	}
-	if s.Path != "" {
+	switch {
+	case files.weights != "":
 		if m.model, err = weights.Load(files.weights, 0); err != nil {
 			return nil, fmt.Errorf("--model-path: %w", err)
 		}
 		return m, nil
+	case files.uri != builtinTiny:
+		return nil, fmt.Errorf("--model-path: %s: this model has no weights, want %s", files.uri, builtinTiny)
 	}
 	file, err := tinymodel.File(tinymodel.Weights)
 	if err != nil {
@@ -108,7 +124,7 @@ func (s *tinySettings) worker(m modelSettings, given *engineSettings, beside *wo
 		config:   remote.Config{Key: s.PullKey, Caller: "tiny", Window: beside.settings.Window, ConnWindow: beside.settings.ConnWindow, Log: log},
 		identity: beside.identity, name: s.ServerName, log: log,
 	}}
-	if w.store, err = s.open(args, model.model); err != nil {
+	if w.store, err = s.open(args, model.model, log); err != nil {
 		return nil, err
 	}
 	failures := &pullFailures{log: log}
@@ -142,32 +158,68 @@ func reachable(address string) string {
 	return net.JoinHostPort(name, port)
 }
 
-// open opens the store that engines share, or returns nil if there is none.
-func (s *tinyStoreSettings) open(a mock.Args, m *llama.Model) (store.Driver, error) {
+// open opens the store that engines share, or returns nil if there is none. One that is
+// elsewhere may come later, so that what is wrong with it now is only told.
+func (s *tinyStoreSettings) open(a mock.Args, m *llama.Model, log *slog.Logger) (store.Driver, error) {
 	scheme, rest, isURL := strings.Cut(s.Store, "://")
 	var d store.Driver
 	var err error
 	switch {
-	case s.Store == "" && os.Getenv("DYN_KVBM_OBJECT_ENABLED") == "1":
-		d, err = s3.New(bucketOf(os.Getenv("DYN_KVBM_OBJECT_BUCKET"), ""))
+	case s.Store == "" && s.Object.Enabled:
+		d, err = s3.New(s.Object.options(s.Object.Bucket, ""))
 	case s.Store == "":
 		return ownStore(a, m)
 	case isURL && scheme == "s3":
 		bucket, prefix, _ := strings.Cut(rest, "/")
-		d, err = s3.New(bucketOf(bucket, prefix))
+		d, err = s3.New(s.Object.options(bucket, prefix))
 	case !isURL || scheme == "redis":
-		var u *url.URL
-		if u, err = url.Parse("redis://" + cmp.Or(rest, s.Store)); err == nil {
-			password, _ := u.User.Password()
-			d, err = peer.New(peer.Options{Address: u.Host, User: u.User.Username(), Password: password, Prefix: "tiny/"})
-		}
+		d, err = peerStore(cmp.Or(rest, s.Store))
 	default:
 		err = fmt.Errorf("%q is no kind of store: want redis or s3", scheme)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--kv-store: %w", err)
+		flag := "--kv-store"
+		if s.Store == "" {
+			flag = "--kv-object"
+		}
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	if err := greet(d); err != nil {
+		log.Warn("the store of KV blocks cannot be used now; engines go on without it, and try it again", "error", err)
 	}
 	return d, nil
+}
+
+// greet asks a store for something, and returns what is wrong with it.
+func greet(d store.Driver) (first error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond) // one that is busy comes too late at times
+	defer tick.Stop()
+	for {
+		_, err := d.Stat(ctx, "hello")
+		if err == nil || errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if first == nil {
+			first = err
+		}
+		select {
+		case <-ctx.Done():
+			return first
+		case <-tick.C:
+		}
+	}
+}
+
+// peerStore returns a store at [USER:PASSWORD@]HOST:PORT. Errors do not show the password.
+func peerStore(at string) (store.Driver, error) {
+	u, err := url.Parse("redis://" + at)
+	if err != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/" {
+		return nil, errors.New("want HOST:PORT or redis://[USER:PASSWORD@]HOST:PORT, in which : / ? # @ and % are escaped in user and password")
+	}
+	password, _ := u.User.Password()
+	return peer.New(peer.Options{Address: u.Host, User: u.User.Username(), Password: password, Prefix: "tiny/"})
 }
 
 // ownStore returns a store that goes with the process, if the arguments have one.
@@ -178,11 +230,10 @@ func ownStore(a mock.Args, m *llama.Model) (store.Driver, error) {
 	return tiny.NewStore(a, m)
 }
 
-// bucketOf returns a bucket with what the environment says of the server.
-func bucketOf(bucket, prefix string) s3.Options {
+// options returns how a bucket is reached.
+func (s *objectSettings) options(bucket, prefix string) s3.Options {
 	return s3.Options{
-		Bucket: bucket, Prefix: prefix, Endpoint: os.Getenv("DYN_KVBM_OBJECT_ENDPOINT"), Region: os.Getenv("DYN_KVBM_OBJECT_REGION"),
-		AccessKey: os.Getenv("DYN_KVBM_OBJECT_ACCESS_KEY"), SecretKey: os.Getenv("DYN_KVBM_OBJECT_SECRET_KEY"),
+		Bucket: bucket, Prefix: prefix, Endpoint: s.Endpoint, Region: s.Region, AccessKey: s.AccessKey, SecretKey: s.SecretKey,
 	}
 }
 

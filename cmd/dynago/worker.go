@@ -77,6 +77,7 @@ func (c *workerCommand) Run(to outlet, parsed *config.Parsed) error {
 	if c.Engine.Engine == "" {
 		return errors.New("--engine: want the server beside which this worker stands, as in --engine vllm=http://127.0.0.1:8000; or tiny, mock or echo, which need none")
 	}
+	c.unheeded(parsed, log)
 	w, err := c.Listen.open(log)
 	if err != nil {
 		return err
@@ -87,6 +88,22 @@ func (c *workerCommand) Run(to outlet, parsed *config.Parsed) error {
 	}
 	defer closeAll(engines)
 	return w.serve(to, logs, engines)
+}
+
+// unheeded warns of what the engine does not heed.
+func (c *workerCommand) unheeded(parsed *config.Parsed, log *slog.Logger) {
+	kind := c.Engine.Engine
+	warnUnheeded(parsed, log, func(s config.Setting) string {
+		switch {
+		case s.Group == "Tiny engine" && kind != "tiny":
+			return "it is for --engine tiny"
+		case s.Group == "Mock engine" && kind != "tiny" && kind != "mock":
+			return "it is for --engine tiny and mock"
+		case strings.HasPrefix(s.Name, "mock-") && kind != "mock":
+			return "it is for --engine mock"
+		}
+		return ""
+	})
 }
 
 // engines returns the one engine.
