@@ -82,23 +82,27 @@ func TestServeTiny(t *testing.T) {
 			if text, _ := p.told(model, lamp); !strings.Contains(text, "violet") {
 				t.Errorf("it says %q", text)
 			}
-			if tt.name == "tiers" {
-				// More comes between than device and host have room for.
-				for n := range 4 {
-					p.told(model, fmt.Sprintf("%d is a number. ", n)+strings.Repeat("The moon is white. ", 30))
+			crowd := func() {
+				if tt.name == "tiers" { // more comes between than device and host have room for
+					for n := range 4 {
+						p.told(model, fmt.Sprintf("%d is a number. ", n)+strings.Repeat("The moon is white. ", 30))
+					}
 				}
 			}
-			// The router hears of what is cached a moment after the answer.
+			crowd()
+			// The router hears of what is cached a moment after the answer; and what has gone
+			// before it was written further down was computed anew.
 			until(t, "the prompt is found in the cache", func() bool {
 				text, cached := p.told(model, lamp)
 				if !strings.Contains(text, "violet") {
 					t.Errorf("it says %q", text)
 				}
-				return cached > 0
+				found := cached > 0 && (tt.moves == "" || p.sum(tt.moves) > 0)
+				if !found {
+					crowd()
+				}
+				return found
 			})
-			if tt.moves != "" && p.sum(tt.moves) == 0 {
-				t.Errorf("no %s… on the page of metrics", tt.moves)
-			}
 			page := p.page("/metrics")
 			if n := strings.Count(page, "\ndynago_kv_blocks_total{") + strings.Count(page, "\ndynago_worker_active_requests{"); n == 0 {
 				t.Errorf("no worker is on the page of metrics:\n%s", page)
