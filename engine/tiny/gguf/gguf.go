@@ -47,9 +47,9 @@ type File struct {
 const (
 	magic = "GGUF"
 
-	// DefaultAlignment is what offsets of tensors are a multiple of in a file that
+	// defaultAlignment is what offsets of tensors are a multiple of in a file that
 	// does not say otherwise with the key general.alignment.
-	DefaultAlignment = 32
+	defaultAlignment = 32
 
 	maxAlignment = 1 << 20
 	maxDims      = 4

@@ -78,7 +78,7 @@ func (m Metadata) Numbers(key string) ([]float64, error) {
 func (m Metadata) alignment() (int64, error) {
 	const key = "general.alignment"
 	if _, ok := m[key]; !ok {
-		return DefaultAlignment, nil
+		return defaultAlignment, nil
 	}
 	n, _ := m.Number(key)
 	if n < 1 || n > maxAlignment || int64(n)&(int64(n)-1) != 0 || n != math.Trunc(n) {

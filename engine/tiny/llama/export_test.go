@@ -6,3 +6,6 @@ func Plain(m *Model) *Model {
 	c.kernels = &plain
 	return &c
 }
+
+// QuantizeQ8 appends numbers as blocks of Q8_0.
+func QuantizeQ8(dst []byte, src []float32) []byte { return quantizeQ8(dst, src) }

@@ -13,9 +13,9 @@ const (
 	q8Bytes  = 2 + q8Values
 )
 
-// QuantizeQ8 appends src as blocks of Q8_0 to dst. The scale of a block is its
+// quantizeQ8 appends src as blocks of Q8_0 to dst. The scale of a block is its
 // largest magnitude over 127, as ggml has it; len(src) must be a multiple of 32.
-func QuantizeQ8(dst []byte, src []float32) []byte {
+func quantizeQ8(dst []byte, src []float32) []byte {
 	for ; len(src) > 0; src = src[q8Values:] {
 		block := src[:q8Values]
 		var most float32
@@ -36,8 +36,8 @@ func QuantizeQ8(dst []byte, src []float32) []byte {
 	return dst
 }
 
-// DequantizeQ8 widens len(dst) numbers, a multiple of 32, from blocks of Q8_0.
-func DequantizeQ8(dst []float32, src []byte) {
+// dequantizeQ8 widens len(dst) numbers, a multiple of 32, from blocks of Q8_0.
+func dequantizeQ8(dst []float32, src []byte) {
 	for ; len(dst) > 0; dst, src = dst[q8Values:], src[q8Bytes:] {
 		d := fromF16(binary.LittleEndian.Uint16(src))
 		for i, q := range src[2:q8Bytes] {
@@ -54,7 +54,7 @@ func Quantized(tensor func(name string) (Tensor, error)) func(name string) (Tens
 		if err != nil || len(t.Shape) != 2 || t.Shape[1]%q8Values != 0 || t.Kind == Q8_0 {
 			return t, err
 		}
-		t.Data = QuantizeQ8(nil, t.Numbers())
+		t.Data = quantizeQ8(nil, t.Numbers())
 		t.Kind = Q8_0
 		return t, nil
 	}

@@ -78,12 +78,12 @@ func TestQ8RoundTrip(t *testing.T) {
 		for i := range src {
 			src[i] = float32(rapid.Float64Range(-scale, scale).Draw(t, "number"))
 		}
-		data := QuantizeQ8(nil, src)
+		data := quantizeQ8(nil, src)
 		if len(data) != Q8_0.Bytes(len(src)) {
 			t.Fatalf("%d bytes for %d numbers", len(data), len(src))
 		}
 		got := make([]float32, len(src))
-		DequantizeQ8(got, data)
+		dequantizeQ8(got, data)
 		for b := 0; b < len(src); b += q8Values {
 			most := 0.0
 			for _, x := range src[b:][:q8Values] {
@@ -104,7 +104,7 @@ func TestQ8RoundTrip(t *testing.T) {
 func TestQ8Layout(t *testing.T) {
 	src := make([]float32, q8Values)
 	src[0], src[1], src[2], src[31] = 127, -1, 2.5, -126.6
-	data := QuantizeQ8([]byte{42}, src)
+	data := quantizeQ8([]byte{42}, src)
 	want := make([]byte, 1+q8Bytes)
 	want[0] = 42
 	binary.LittleEndian.PutUint16(want[1:], 0x3c00)
@@ -112,7 +112,7 @@ func TestQ8Layout(t *testing.T) {
 	if string(data) != string(want) {
 		t.Errorf("blocks are % x instead of % x", data, want)
 	}
-	if zero := QuantizeQ8(nil, make([]float32, q8Values)); string(zero) != string(make([]byte, q8Bytes)) {
+	if zero := quantizeQ8(nil, make([]float32, q8Values)); string(zero) != string(make([]byte, q8Bytes)) {
 		t.Errorf("zeros are % x", zero)
 	}
 }
@@ -120,7 +120,7 @@ func TestQ8Layout(t *testing.T) {
 // FuzzQ8 makes a model of one row of blocks of any bytes: it is refused if a scale
 // is not finite, and else computes what the widened row does.
 func FuzzQ8(f *testing.F) {
-	f.Add(QuantizeQ8(nil, make([]float32, q8Values)), float32(1))
+	f.Add(quantizeQ8(nil, make([]float32, q8Values)), float32(1))
 	f.Add([]byte("an odd length that ends within a block is cut there, is it not?"), float32(-3))
 	f.Fuzz(func(t *testing.T, data []byte, x float32) {
 		blocks := min(len(data)/q8Bytes, 20)

@@ -152,7 +152,7 @@ func (t *Tensor) read(dst []float32, from int) {
 			dst[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(d[2*i:])) << 16)
 		}
 	case Q8_0:
-		DequantizeQ8(dst, t.Data[from/q8Values*q8Bytes:])
+		dequantizeQ8(dst, t.Data[from/q8Values*q8Bytes:])
 	}
 }
 
