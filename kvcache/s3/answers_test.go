@@ -127,9 +127,9 @@ func TestSlowListing(t *testing.T) {
 // server's.
 func TestSlowReaderOfAListing(t *testing.T) {
 	f := serve(t)
-	s := f.open(t, func(o *s3.Options) { o.Transfer = 100 * time.Millisecond })
+	writer, s := f.open(t, nil), f.open(t, func(o *s3.Options) { o.Transfer = 100 * time.Millisecond })
 	for i := range 40 {
-		if err := s.Put(t.Context(), fmt.Sprint(i), []byte("v"), nil); err != nil {
+		if err := writer.Put(t.Context(), fmt.Sprint(i), []byte("v"), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

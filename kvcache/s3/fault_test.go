@@ -4,11 +4,16 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
 
 	"github.com/dynago/dynago/kvcache/s3"
 	"github.com/dynago/dynago/kvcache/store"
@@ -135,6 +140,55 @@ type silent struct{}
 func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, r.Context().Err()
+}
+
+// late is a server that takes its time for each answer.
+type late struct {
+	http.Handler
+	by time.Duration
+}
+
+func (l late) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case <-time.After(l.by):
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	answer, r := httptest.NewRecorder(), r.Clone(r.Context())
+	r.Header.Set("Content-Length", strconv.FormatInt(r.ContentLength, 10))
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	l.ServeHTTP(answer, r)
+	return answer.Result(), nil
+}
+
+// Nobody waits for a writer: a server that is too slow for readers gets the value, and
+// is not taken for one that is away.
+func TestWriterHasTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		objects := s3mem.New()
+		if err := objects.CreateBucket("blocks"); err != nil {
+			t.Fatal(err)
+		}
+		of := s3.Options{Endpoint: "http://kv.test", Bucket: "blocks", Region: "us-east-1", Transport: late{gofakes3.New(objects).Server(), 2 * s3.Lookup}}
+		s, err := s3.New(of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		for range 6 {
+			if err := s.Put(t.Context(), "k", []byte("v"), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.Get(t.Context(), "k"); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("Get: %v", err)
+		}
+		if n := s.Counts(); n.Failures != 1 {
+			t.Errorf("counts %+v, want the reader's failure alone", n)
+		}
+	})
 }
 
 // Wherever a writer fails, the key has what it had, or nothing, or the value;

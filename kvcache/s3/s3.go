@@ -57,8 +57,8 @@ type Options struct {
 	// Shards is in how many objects of equal length each value lies, one to a rank
 	// of the engine's; 0 means 1.
 	Shards int
-	// Lookup bounds each question whether something is there, Transfer each
-	// transfer of bytes; 0 means the defaults.
+	// Lookup bounds each question of a reader whether something is there, Transfer
+	// each transfer of bytes and each question of a writer; 0 means the defaults.
 	Lookup, Transfer time.Duration
 	// MaxValue bounds values; 0 means the default.
 	MaxValue int64
@@ -181,7 +181,7 @@ func (s *Store) Stat(ctx context.Context, key string) (store.Entry, error) {
 	if err := s.allow(ctx); err != nil {
 		return store.Entry{}, err
 	}
-	m, err := s.lookup(ctx, key)
+	m, err := s.lookup(ctx, key, s.opts.Lookup)
 	if err != nil {
 		return store.Entry{}, err
 	}
@@ -189,8 +189,8 @@ func (s *Store) Stat(ctx context.Context, key string) (store.Entry, error) {
 }
 
 // lookup returns what `.meta` says of key.
-func (s *Store) lookup(ctx context.Context, key string) (m meta, err error) {
-	err = s.ask(ctx, s.opts.Lookup, func(ctx context.Context) error {
+func (s *Store) lookup(ctx context.Context, key string, limit time.Duration) (m meta, err error) {
+	err = s.ask(ctx, limit, func(ctx context.Context) error {
 		o, err := s.bucket.stat(ctx, s.name(key)+metaSuffix)
 		if err == nil {
 			m, err = readMeta(o)

@@ -80,7 +80,7 @@ func (s *Store) leftBehind(ctx context.Context, name string, whole []uint64) (bo
 		return false, there(err)
 	}
 	// Perhaps it was completed since.
-	if _, err = s.lookup(ctx, key); errors.Is(err, store.ErrNotFound) {
+	if _, err = s.lookup(ctx, key, s.opts.Transfer); errors.Is(err, store.ErrNotFound) {
 		return true, nil
 	}
 	return false, err

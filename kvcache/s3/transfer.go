@@ -17,7 +17,7 @@ func (s *Store) Get(ctx context.Context, key string) (*store.Value, error) {
 	if err := s.allow(ctx); err != nil {
 		return nil, err
 	}
-	m, err := s.lookup(ctx, key)
+	m, err := s.lookup(ctx, key, s.opts.Lookup)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func (s *Store) Get(ctx context.Context, key string) (*store.Value, error) {
 		if !errors.Is(err, store.ErrCorrupt) {
 			return nil, err
 		}
-		now, err := s.lookup(ctx, key)
+		now, err := s.lookup(ctx, key, s.opts.Lookup)
 		switch {
 		case err != nil:
 			return nil, err
@@ -147,7 +147,7 @@ func (s *Store) Put(ctx context.Context, key string, value, tag []byte) error {
 // present reports whether something lies under key, and whether it is the value
 // that m describes, with its tag, now at the latest.
 func (s *Store) present(ctx context.Context, key string, m meta) (there, done bool, err error) {
-	old, err := s.lookup(ctx, key)
+	old, err := s.lookup(ctx, key, s.opts.Transfer)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, false, nil
 	}
@@ -240,7 +240,7 @@ func (s *Store) Retag(ctx context.Context, key string, tag []byte) error {
 		return err
 	}
 	defer unlock()
-	m, err := s.lookup(ctx, key)
+	m, err := s.lookup(ctx, key, s.opts.Transfer)
 	if err != nil {
 		return err
 	}
