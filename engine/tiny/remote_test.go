@@ -24,13 +24,16 @@ func (s *served) Close() error {
 	return errors.Join(s.Client.Close(), s.engine.Close())
 }
 
-func serve(t *testing.T, e engine.Engine) engine.Engine {
+func serve(t *testing.T, e engine.Engine) engine.Engine { return serveAs(t, e, remote.ServerConfig{}) }
+
+func serveAs(t *testing.T, e engine.Engine, cfg remote.ServerConfig) engine.Engine {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := remote.NewServer(remote.ServerConfig{Engine: e, Heartbeat: 200 * time.Millisecond})
+	cfg.Engine, cfg.Heartbeat = e, 200*time.Millisecond
+	server := remote.NewServer(cfg)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
 	client, err := remote.New(remote.Config{URL: "grpc://" + l.Addr().String()})
@@ -53,6 +56,9 @@ func TestContractBehindSocket(t *testing.T) {
 	fresh, slow, restart, drain := s.New, s.Slow, s.Restart, s.Drain
 	s.New = func(t *testing.T) engine.Engine { return serve(t, fresh(t)) }
 	s.Slow = func(t *testing.T) engine.Engine { return serve(t, slow(t)) }
+	s.Full = func(t *testing.T) engine.Engine {
+		return serveAs(t, slow(t), remote.ServerConfig{Requests: 1, Queue: 1})
+	}
 	s.Legs = func(t *testing.T) (prefill, decode engine.Engine) {
 		prefill, decode = legs(t)
 		return serve(t, prefill), serve(t, decode)
