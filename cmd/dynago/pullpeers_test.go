@@ -186,3 +186,17 @@ func TestWorkersPull(t *testing.T) {
 		})
 	}
 }
+
+func TestBucketFolder(t *testing.T) {
+	for at, want := range map[string][2]string{
+		"kv":          {"kv", ""},
+		"kv/":         {"kv", ""},
+		"kv/team":     {"kv", "team/"},
+		"kv/team/":    {"kv", "team/"},
+		"kv/team/one": {"kv", "team/one/"},
+	} {
+		if bucket, folder := bucketFolder(at); [2]string{bucket, folder} != want {
+			t.Errorf("%s: bucket %q, folder %q; want %q", at, bucket, folder, want)
+		}
+	}
+}

@@ -170,8 +170,7 @@ func (s *tinyStoreSettings) open(a mock.Args, m *llama.Model, log *slog.Logger) 
 	case s.Store == "":
 		return ownStore(a, m)
 	case isURL && scheme == "s3":
-		bucket, prefix, _ := strings.Cut(rest, "/")
-		d, err = s3.New(s.Object.options(bucket, prefix))
+		d, err = s3.New(s.Object.options(bucketFolder(rest)))
 	case !isURL || scheme == "redis":
 		d, err = peerStore(cmp.Or(rest, s.Store))
 	default:
@@ -210,6 +209,15 @@ func greet(d store.Driver) (first error) {
 		case <-tick.C:
 		}
 	}
+}
+
+// bucketFolder cuts BUCKET/FOLDER, and ends a folder with its slash: keys go right behind it.
+func bucketFolder(at string) (bucket, folder string) {
+	bucket, folder, _ = strings.Cut(strings.TrimRight(at, "/"), "/")
+	if folder != "" {
+		folder += "/"
+	}
+	return bucket, folder
 }
 
 // peerStore returns a store at [USER:PASSWORD@]HOST:PORT. Errors do not show the password.
