@@ -126,6 +126,12 @@ func (k *keeper) Advance(now time.Duration) {
 	k.now = max(k.now, now)
 }
 
+// Due returns when the next pin or priority ends, or session times out, if any will.
+func (k *keeper) Due() (at time.Duration, ok bool) {
+	at = time.Duration(min(k.expiry.first(), k.timeouts.first()))
+	return at, at != never
+}
+
 // after returns the time at which ttl will have passed.
 func (k *keeper) after(ttl time.Duration) time.Duration {
 	if ttl >= never-k.now {

@@ -292,8 +292,8 @@ func (c *Core) retire(r *request) {
 }
 
 // NextWake returns when there is something to do next: a request that holds tokens
-// back has one due, or something ends that is on its way between tiers. It is false
-// if nothing will happen by itself.
+// back has one due, something ends that is on its way between tiers, or a pin ends
+// beside which there may be no room. It is false if nothing will happen by itself.
 func (c *Core) NextWake() (at time.Duration, ok bool) {
 	if b := c.below; b != nil {
 		if at, ok = b.carrier.Next(); len(b.written) > 0 && (!ok || c.end < at) {
@@ -303,6 +303,11 @@ func (c *Core) NextWake() (at time.Duration, ok bool) {
 	for _, r := range c.running {
 		if r.paced() && !r.held && (!ok || r.due < at) {
 			at, ok = r.due, true
+		}
+	}
+	if pinned, _ := c.pool.PinBudget(); pinned > 0 && c.waits() {
+		if due, will := c.pool.Due(); will && (!ok || due < at) {
+			at, ok = due, true
 		}
 	}
 	return at, ok

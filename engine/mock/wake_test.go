@@ -11,6 +11,7 @@ import (
 	"github.com/dynago/dynago/chat"
 	"github.com/dynago/dynago/engine"
 	"github.com/dynago/dynago/engine/mock"
+	"github.com/dynago/dynago/kv"
 )
 
 // Who waits for room begins when there is some, also where nothing else happens
@@ -90,6 +91,35 @@ func TestRoomOfAPromptThatIsKeptLate(t *testing.T) {
 		}
 		if took := time.Since(begun); took < time.Minute || took > 61*time.Second {
 			t.Errorf("the second one is answered after %v, want as soon as the first one is given up", took)
+		}
+	})
+}
+
+// Who waits for what is pinned, beside a prompt that is kept, begins when the pins end.
+func TestPinsEndBesideAKeptPrompt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := ofRole("prefill")
+		cfg.Args.NumGPUBlocks, cfg.Args.BlockSize, cfg.Args.HandoffTimeoutMS = 4, 16, 60_000
+		cfg.Args.PinBudgetG1, cfg.Args.AllowHardPins = 1, true
+		e := open(t, cfg)
+		leg := func(prompt []uint32, pins ...kv.Pin) engine.Handoff {
+			h := prepare(t, e)
+			r := legOf(engine.PhasePrefill, h.Prefill)
+			r.TokenIDs, r.KV.Pins = prompt, pins
+			if o := generate(t.Context(), e, r); o.err != nil {
+				t.Fatal(o.err)
+			}
+			return h
+		}
+		pinned := leg(ids(0, 33), kv.Pin{UpTo: 32, TTL: 10 * time.Second, Hard: true})
+		if err := e.Release(t.Context(), pinned.ID); err != nil {
+			t.Fatal(err)
+		}
+		leg(ids(1000, 17)) // and is kept
+		begun := time.Now()
+		leg(ids(2000, 17))
+		if took := time.Since(begun); took < 9*time.Second || took > 11*time.Second {
+			t.Errorf("it is answered after %v, want as soon as the pins end", took)
 		}
 	})
 }
