@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -187,18 +188,32 @@ func TestLost(t *testing.T) {
 // does from time to time.
 type batches struct {
 	sink
+	mu   sync.Mutex
 	told []string
+}
+
+func (b *batches) note(what string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.told = append(b.told, what)
+}
+
+// since returns what was told behind the first n.
+func (b *batches) since(n int) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.told[n:])
 }
 
 func (*batches) Interval() time.Duration { return time.Minute }
 
 func (b *batches) Tick(context.Context) error {
-	b.told = append(b.told, "tick")
+	b.note("tick")
 	return nil
 }
 
 func (b *batches) Write(_ context.Context, records []*trace.Record) error {
-	b.told = append(b.told, strconv.Itoa(len(records)))
+	b.note(strconv.Itoa(len(records)))
 	return nil
 }
 
@@ -218,29 +233,29 @@ func TestBatches(t *testing.T) {
 		publish(60)
 		time.Sleep(99 * time.Millisecond)
 		publish(3)
-		same(t, "before the moment", b.told)
+		same(t, "before the moment", b.since(0))
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		same(t, "after it", b.told, "63")
+		same(t, "after it", b.since(0), "63")
 		publish(64)
-		same(t, "with a batch", b.told, "63", "64")
+		same(t, "with a batch", b.since(0), "63", "64")
 		time.Sleep(time.Second)
 		long := row("long")
 		long.Later(2<<20, func(*trace.Record) {})
 		bus.Publish(long)
 		synctest.Wait()
-		same(t, "with much in one", b.told[2:], "1")
+		same(t, "with much in one", b.since(2), "1")
 		time.Sleep(time.Minute - time.Since(begun) - time.Millisecond)
 		publish(1)
-		same(t, "before a tick", b.told[3:])
+		same(t, "before a tick", b.since(3))
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		same(t, "at it", b.told[3:], "1", "tick")
+		same(t, "at it", b.since(3), "1", "tick")
 		publish(1)
 		if err := bus.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-		same(t, "at the end", b.told[5:], "1")
+		same(t, "at the end", b.since(5), "1")
 	})
 }
 
