@@ -24,9 +24,9 @@ endif
 build: ## static binary bin/dynago
 	$(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/dynago ./cmd/dynago
 
-# One thread computes virtual time: the race detector finds nothing there, and makes it
-# twenty times slower.
-VIRTUAL = ./bench/virtual ./sim
+# One goroutine computes virtual time, makes workloads up and texts to train with: the
+# race detector finds nothing there, and makes it twenty times slower.
+SINGLE = ./bench/virtual ./bench/workload ./sim ./sim/agenttrace ./sim/trace ./internal/demo/train ./internal/tiny/train
 # So do numbers, and the scripts of the command, each line of which starts it anew.
 REUSE = '^TestReuseChangesNothing$$'
 SCRIPTS = '^TestScripts$$'
@@ -34,10 +34,10 @@ SCRIPTS = '^TestScripts$$'
 test: ## all tests that need Go alone (RACE=1: with the race detector)
 	$(GO) test -tags invariants ./kvcache ./kvindex ./engine/mock
 	$(GO) test -tags invariants -run TestAnyHistory ./kvcache -args -rapid.checks 2000
-	$(GO) test $(VIRTUAL)
+	$(GO) test $(SINGLE)
 	$(GO) test -timeout 5m -run $(REUSE) ./engine/tiny -args -rapid.checks 150
 	$(GO) test -run $(SCRIPTS) ./cmd/dynago
-	$(GO) test -timeout 20m $(RACEFLAG) -skip $(REUSE)'|'$(SCRIPTS) $$($(GO) list ./... | grep -v $(VIRTUAL:./%=-e '/%$$'))
+	$(GO) test -timeout 20m $(RACEFLAG) -skip $(REUSE)'|'$(SCRIPTS) $$($(GO) list ./... | grep -v $(SINGLE:./%=-e '/%$$'))
 
 lint: ## go vet, staticcheck and gofumpt, at the versions of tools/go.mod
 	$(GO) vet -tags e2e,realengine ./...
