@@ -37,6 +37,9 @@ func TestCauseOf(t *testing.T) {
 	if got := engine.CauseOf(ctx, engine.Errorf(engine.Disconnected, "eof")); engine.KindOf(got) != engine.Disconnected {
 		t.Errorf("a known kind became %v", got)
 	}
+	if got := engine.CauseOf(ctx, nil); got != nil {
+		t.Errorf("no error became %v", got)
+	}
 }
 
 func ExampleKindOf() {

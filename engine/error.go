@@ -148,9 +148,10 @@ var causes = []struct {
 
 // CauseOf returns the error with which a source ends when ctx is done: its kind
 // follows from the cause the context was cancelled with. If ctx is not done,
-// or err is of a known kind already, it returns err.
+// or err is of a known kind already, it returns err; what has not failed has no
+// cause, whatever became of ctx since.
 func CauseOf(ctx context.Context, err error) error {
-	if ctx.Err() == nil {
+	if err == nil || ctx.Err() == nil {
 		return err
 	}
 	if e, ok := errors.AsType[*Error](err); ok && e.Kind != Cancelled {

@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"testing"
@@ -79,4 +80,60 @@ func TestMovingLeavesNothingBehind(t *testing.T) {
 		}
 		h.released(t)
 	})
+}
+
+// leaver is a client that leaves in the moment in which its request is booked for the
+// n-th time.
+type leaver struct {
+	n     int
+	leave context.CancelFunc
+}
+
+func (l *leaver) Routed(*router.Decision, *router.Work) {
+	if l.n--; l.n == 0 {
+		l.leave()
+	}
+}
+
+func (l *leaver) Ended(*router.Outcome) {}
+
+// Who leaves while a place is being found has none: not for a whole request, not for a
+// leg of one, and not for one that moves.
+func TestLeavingWhileBooked(t *testing.T) {
+	lost := func(ctx context.Context, _ *engine.Request, yield func(engine.Delta, error) bool) {
+		yield(engine.Delta{}, cmp.Or(ctx.Err(), error(engine.Errorf(engine.CannotConnect, "gone"))))
+	}
+	for _, c := range []struct {
+		name    string
+		n       int
+		engines func(t *testing.T) []engine.Engine
+	}{
+		{"whole", 1, func(t *testing.T) []engine.Engine { return []engine.Engine{&fake{generate: lost}} }},
+		{"moving", 2, func(t *testing.T) []engine.Engine {
+			return []engine.Engine{&fake{generate: lost}, &fake{generate: lost}}
+		}},
+		{"prefill leg", 1, func(t *testing.T) []engine.Engine {
+			return []engine.Engine{newShaky(t, "prefill", false), newShaky(t, "decode", false)}
+		}},
+		{"leg that answers", 2, func(t *testing.T) []engine.Engine {
+			return []engine.Engine{newShaky(t, "prefill", false), newShaky(t, "decode", false)}
+		}},
+		{"legs at once, the first", 1, func(t *testing.T) []engine.Engine {
+			return []engine.Engine{newShaky(t, "prefill", true), newShaky(t, "decode", false)}
+		}},
+		{"legs at once, the second", 2, func(t *testing.T) []engine.Engine {
+			return []engine.Engine{newShaky(t, "prefill", true), newShaky(t, "decode", false)}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			ctx, leave := context.WithCancel(t.Context())
+			l := &leaver{c.n, leave}
+			h := newHouseOf(t, pipeline.Config{MigrationLimit: 1}, router.Config{Mode: router.RoundRobin, Observer: l}, c.engines(t)...)
+			_, err := chat.Fold(h.Run(ctx, words("hello", 60, nil)))
+			if engine.KindOf(err) != engine.Cancelled || l.n > 0 {
+				t.Errorf("%v, and %d more would have been booked", err, l.n)
+			}
+			h.released(t)
+		})
+	}
 }
