@@ -303,12 +303,16 @@ func TestAttachFailover(t *testing.T) {
 		if pieces++; pieces != 10 {
 			return
 		}
+		var serving []*httptest.Server // found before any is killed, for the request moves at once
 		for v, s := range servers {
 			if len(v.Bodies()) > before[v] {
-				killed++
-				s.Listener.Close()
-				s.CloseClientConnections()
+				serving = append(serving, s)
 			}
+		}
+		for _, s := range serving {
+			killed++
+			s.Listener.Close()
+			s.CloseClientConnections()
 		}
 	})
 	if killed != 1 {
