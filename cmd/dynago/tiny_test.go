@@ -62,8 +62,8 @@ func TestServeTiny(t *testing.T) {
 		pages []string
 		moves string // what has counted blocks or tokens, by its beginning
 	}{
-		{"as it comes", nil, "2 tiny engines (4 layers of width 128, context 2048), 1024 KV blocks of 16 tokens", 2, nil, ""},
-		{"one", []string{"--workers", "1", "--kv-cache-block-size", "32", "--num-gpu-blocks-override", "50", "--max-num-seqs", "2", "--max-num-batched-tokens", "24"}, "1 tiny engine (4 layers of width 128, context 2048), 50 KV blocks of 32 tokens", 1, nil, ""},
+		{"as it comes", nil, "2 tiny engines (5 layers of width 128, context 2048), 1024 KV blocks of 16 tokens", 2, nil, ""},
+		{"one", []string{"--workers", "1", "--kv-cache-block-size", "32", "--num-gpu-blocks-override", "50", "--max-num-seqs", "2", "--max-num-batched-tokens", "24"}, "1 tiny engine (5 layers of width 128, context 2048), 50 KV blocks of 32 tokens", 1, nil, ""},
 		{"ranks", []string{"--workers", "1", "--data-parallel-size", "2"}, "on each of 2 ranks", 2, nil, ""},
 		{"a shorter context", []string{"--max-model-len", "640"}, "2 tiny engines", 2, []string{`"context_window":640`}, ""},
 		{"tiers", []string{"--workers", "1", "--num-gpu-blocks-override", "24", "--max-model-len", "384", "--g2-blocks", "70", "--g3-blocks", "90"}, "70 on tier host_pinned, 90 on tier disk", 1, nil, `dynago_kv_hit_tokens_total{dp_rank="0",pool="disk"`},

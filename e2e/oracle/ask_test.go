@@ -122,7 +122,7 @@ var shapes = map[string]llama.Config{
 	}),
 	"qwen2":         shape(func(c *llama.Config) { c.QKVBias, c.NormEps = true, 1e-6 }),
 	"one layer":     shape(func(c *llama.Config) { c.Layers = 1; c.Width, c.Hidden = 96, 64 }),
-	"in the binary": shape(func(c *llama.Config) { c.Vocab, c.Layers, c.Context, c.Tied = 2048, 4, 2048, true }),
+	"in the binary": shape(func(c *llama.Config) { c.Vocab, c.Layers, c.Hidden, c.Context, c.Tied = 2048, 5, 224, 2048, true }),
 }
 
 // prompts are a token alone, a text, and one that is long, for a vocabulary.

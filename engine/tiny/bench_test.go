@@ -16,7 +16,7 @@ import (
 // shipped has the shape of the model that comes with dynago.
 var shipped = sync.OnceValue(func() *llama.Model {
 	cfg := llama.Config{
-		Vocab: 2048, Width: 128, Layers: 4, Heads: 4, KVHeads: 2, HeadSize: 32, Hidden: 352,
+		Vocab: 2048, Width: 128, Layers: 5, Heads: 4, KVHeads: 2, HeadSize: 32, Hidden: 224,
 		Context: 2048, RopeBase: 10000, NormEps: 1e-5, Tied: true,
 	}
 	m, err := llama.New(cfg, llama.Quantized(llama.RandomTensors(cfg, 1)))

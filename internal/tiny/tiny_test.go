@@ -75,13 +75,13 @@ func Example() {
 }
 
 // What training never saw is answered: other names, values, tools and phrasings.
-// These questions get 76.1 %, about what README.md of package train reports of more of
-// them: weights that fall below the floor are not as good.
+// These questions get 84.1 %, and more of them what README.md of package train reports:
+// weights that fall below the floor are not as good.
 func TestHeldOutQuestions(t *testing.T) {
 	const (
 		seed          = 77
 		conversations = 60
-		floor         = 75
+		floor         = 82
 	)
 	model, tok := load(t)
 	tmpl := template(t)

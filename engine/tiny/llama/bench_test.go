@@ -9,7 +9,7 @@ import (
 
 // shipped has the shape of the model in the binary.
 var shipped = llama.Config{
-	Vocab: 2048, Width: 128, Layers: 4, Heads: 4, KVHeads: 2, HeadSize: 32, Hidden: 352,
+	Vocab: 2048, Width: 128, Layers: 5, Heads: 4, KVHeads: 2, HeadSize: 32, Hidden: 224,
 	Context: 2048, RopeBase: 10000, NormEps: 1e-5, Tied: true,
 }
 

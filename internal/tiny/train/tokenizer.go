@@ -69,7 +69,7 @@ func learnTokenizer() ([]byte, error) {
 	var text strings.Builder
 	source := talk.New(bpeSeed, false)
 	for i := range bpeTalks {
-		rendered, err := render(source.Next(talk.Course(min(float64(i)/bpeTalks, 0.35))))
+		rendered, err := render(source.Next(talk.Course(float64(i) / bpeTalks)))
 		if err != nil {
 			return nil, err
 		}
@@ -86,8 +86,12 @@ func learnTokenizer() ([]byte, error) {
 		case isDigits(letters):
 		case !isLetters(letters):
 			words[word] += n
-		case n > bpeTalks/30 || !talk.Rare(letters):
+		case n > bpeTalks/8 || n > bpeTalks/200 && !talk.Drawn(letters):
 			words[letters] += n
+		case !talk.Rare(letters):
+			for i := range max(1, len(letters)-2) {
+				words[letters[i:min(i+3, len(letters))]] += n
+			}
 		}
 	}
 	added := len(addedTokens)

@@ -4,6 +4,7 @@ import "strings"
 
 // action is what a tool does.
 type action struct {
+	about string   // what it does, in a word or two
 	asked []string // patterns; arguments stand in braces
 	// values draws one value per argument; "" leaves an optional one out.
 	values func() []string
@@ -49,7 +50,7 @@ func (c *script) arithmetic() *tool {
 	for i, p := range o.asked {
 		o.asked[i] = fill(p, "a", "{"+names[0]+"}", "b", "{"+names[1]+"}")
 	}
-	t.action = &action{asked: o.asked, sums: true, values: func() []string { return []string{c.number(), c.number()} }, result: c.number}
+	t.action = &action{about: strings.ReplaceAll(o.name[0], "_", " "), asked: o.asked, sums: true, values: func() []string { return []string{c.number(), c.number()} }, result: c.number}
 	if c.chance(40) {
 		t.action.result = func() string {
 			return object(member{pick(c.source, []string{"result", "sum", "value", "answer"}), c.number()})
@@ -103,7 +104,7 @@ func (c *script) knownAction() *tool {
 		{"remember", "Remember a value under a key", str("key", "value"), []func() string{c.noun, c.scalar}, []string{"Remember {value} as {key}.", "Store {value} under {key}.", "Keep {key}: {value}"}},
 	})
 	t := &tool{name: o.name, desc: o.desc, args: o.args}
-	t.action = &action{asked: o.asked, result: c.outcome, values: func() (out []string) {
+	t.action = &action{about: strings.ReplaceAll(o.name, "_", " "), asked: o.asked, result: c.outcome, values: func() (out []string) {
 		for _, v := range o.values {
 			out = append(out, v())
 		}
@@ -147,11 +148,11 @@ func (c *script) madeAction() *tool {
 	if len(t.args) == 1 && t.args[0].kind == aString {
 		asked = append(asked, head+" {"+t.args[0].name+"}.", head+" {"+t.args[0].name+"}.", head+" called {"+t.args[0].name+"}.")
 	}
-	if c.various {
+	if !c.held {
 		asked = append(asked, head+", so that "+names(" is ", " and ")+".", head+", whose "+names(" is ", ", ")+".", head+", in which "+names(" is ", " and ")+".", head+" by "+names(" ", ", ")+".",
 			head+" given "+names(" ", ", ")+".", head+" - "+names(" = ", "; "), head+" and let "+names(" be ", " and ")+".", head+" for "+names(" ", " and ")+".")
 	}
-	t.action = &action{asked: asked, result: c.outcome, values: func() (out []string) {
+	t.action = &action{about: v + " " + n, asked: asked, result: c.outcome, values: func() (out []string) {
 		for i := range t.args {
 			out = append(out, c.valueOf(&t.args[i]))
 		}

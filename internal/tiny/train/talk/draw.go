@@ -11,16 +11,6 @@ import (
 type source struct {
 	rng  *rand.PCG
 	held bool
-	// spliced is the percentage of made-up words that are made of pieces of others.
-	spliced int
-	// free is the percentage of requests that are put together from parts.
-	free int
-	// twins has tools that are much alike, and numbers with equal digits.
-	twins bool
-	// various has more forms of requests for made-up actions.
-	various bool
-	// formed is the percentage of look-ups that are answered in a form.
-	formed int
 }
 
 // below returns a number in [0, n).
@@ -32,8 +22,9 @@ func (s *source) between(low, high int) int { return low + s.below(high-low+1) }
 // chance is true with a probability of percent in a hundred.
 func (s *source) chance(percent int) bool { return s.below(100) < percent }
 
-// chanceOf is chance, and draws nothing if there is none.
-func (s *source) chanceOf(percent int) bool { return percent > 0 && s.chance(percent) }
+// harder is chance in training, and never true of what is held out: there are
+// things that training has more of than anybody would say.
+func (s *source) harder(percent int) bool { return !s.held && s.chance(percent) }
 
 func pick[T any](s *source, list []T) T { return list[s.below(len(list))] }
 

@@ -12,8 +12,8 @@ func (c *script) tools(l Lesson) {
 	var set []*tool
 	var topics, actions []*tool
 	count, telling := []int{40, 32, 18, 10}, 62
-	if c.twins {
-		count, telling = []int{25, 45, 20, 10}, 75
+	if !c.held {
+		count, telling = []int{25, 45, 20, 10}, 75 // more to choose from
 	}
 	for range 1 + c.weighted(count) {
 		t := c.actionTool
@@ -62,8 +62,8 @@ func rivals(a, b *tool) bool {
 
 // untooled is talk that takes none of the tools.
 func (c *script) untooled(set []*tool) {
-	if c.chance(c.declines) {
-		c.decline()
+	if c.chance(35) {
+		c.decline(set)
 		return
 	}
 	if slices.ContainsFunc(set, func(t *tool) bool { return t.action != nil && t.action.sums }) {
@@ -74,24 +74,26 @@ func (c *script) untooled(set []*tool) {
 }
 
 // decline asks for what no tool can do.
-func (c *script) decline() {
-	thought := "No tool fits."
+func (c *script) decline(set []*tool) {
+	about := ""
 	if c.chance(70) {
 		n := c.noun()
-		if c.aloud {
-			thought = n + ": no tool fits."
+		for slices.ContainsFunc(set, func(t *tool) bool { return t.topic != nil && t.topic.noun == n }) {
+			n = c.noun()
 		}
+		about = n
 		c.user(c.ask(n, pick(c.source, []string{"of", "of", "in", "for"}), c.entity()))
 	} else {
 		v, n := c.word(verbs), c.noun()
+		about = v + " " + n
 		c.user(c.casual(fill(pick(c.source, []string{"{V} the {n}.", "Please {v} the {n}.", "{V} a {n} called {x}."}), "V", capital(v), "v", v, "n", n, "x", c.made())))
 	}
-	c.answer(Answer{Task: Decline}, thought, "I have no tool for that.")
+	c.answer(Answer{Task: Decline}, about+": no tool fits.", "I have no tool for that.")
 }
 
 func (c *script) useTools(set, topics, actions []*tool) {
 	for {
-		switch c.weighted([]int{6, 2, 1, 4, 1}) {
+		switch c.weighted([]int{6, 2, 1, 4, 2}) {
 		case 0:
 			if len(topics) > 0 {
 				c.one(pick(c.source, topics))
@@ -213,16 +215,16 @@ func (c *script) one(t *tool) {
 	}
 	w := c.wishFor(t, entity)
 	c.user(w.question)
-	c.answer(Answer{Task: Call}, c.about(t)+t.name+" fits.", "", w.use)
+	c.answer(Answer{Task: Call}, t.about()+t.name+" fits.", "", w.use)
 	c.tell([]wish{w})
 }
 
-// about is what a tool tells, said before the tool is named.
-func (c *script) about(t *tool) string {
-	if !c.aloud {
-		return ""
+// about is what is asked of a tool, said before the tool is named.
+func (t *tool) about() string {
+	if t.topic != nil {
+		return t.topic.noun + ": "
 	}
-	return t.topic.noun + ": "
+	return t.action.about + ": "
 }
 
 // twice asks one tool for two things.
@@ -253,7 +255,7 @@ func (c *script) twice(t *tool) {
 	} else {
 		c.user(c.casual(fill(c.asking(), "n", t.topic.noun, "N", capital(t.topic.noun), "p", t.topic.prep, "e", both)))
 	}
-	c.answer(Answer{Task: Calls}, c.about(t)+t.name+" fits, "+[]string{2: "twice", 3: "three times"}[n]+".", "", uses...)
+	c.answer(Answer{Task: Calls}, t.about()+t.name+" fits, for "+strings.Join(entities, " and for ")+".", "", uses...)
 	c.tell(wishes)
 }
 
@@ -278,7 +280,7 @@ func (c *script) two(set []*tool) {
 	one.args, other.args = firstOf(a.args), firstOf(b.args)
 	wa, wb := c.wishFor(&one, ea), c.wishFor(&other, eb)
 	c.user(c.casual(fill(c.phrase([]string{"What is {a} and {b}?", "Tell me {a} and {b}.", "I need {a} and {b}.", "Give me {a}, and also {b}.", "Find {a} and {b}.", "What is {a}, and what is {b}?", "~Please tell me {a}, and {b}.", "~Look up {a} and {b}."}), "a", wa.phrase, "b", wb.phrase)))
-	c.answer(Answer{Task: Calls}, c.about(a)+a.name+" and "+c.about(b)+b.name+" fit.", "", wa.use, wb.use)
+	c.answer(Answer{Task: Calls}, a.about()+a.name+" and "+b.about()+b.name+" fit.", "", wa.use, wb.use)
 	c.tell([]wish{wa, wb})
 }
 
@@ -307,7 +309,7 @@ func (c *script) act(t *tool) {
 	if t.action.sums {
 		w.says = "The result"
 	}
-	c.answer(Answer{Task: Call}, t.name+" fits.", "", w.use)
+	c.answer(Answer{Task: Call}, t.about()+t.name+" fits.", "", w.use)
 	c.tell([]wish{w})
 }
 
@@ -330,9 +332,9 @@ func (c *script) chain(topics []*tool) bool {
 		"What is the {m} {q} the {n} {p} {e}?", "Tell me the {m} {q} the {n} {p} {e}.", "Find the {n} {p} {e}, then the {m} {q} it.", "Look up the {n} {p} {e}, then tell me the {m} {q} that.", "First get the {n} {p} {e}, then the {m} {q} that.",
 		"~I need the {m} {q} the {n} {p} {e}.", "~Get the {n} {p} {e} and then the {m} {q} that.",
 	}), "n", a.topic.noun, "p", a.topic.prep, "e", e, "m", b.topic.noun, "q", b.topic.prep)))
-	c.answer(Answer{Task: Call}, "First "+c.about(a)+a.name+", then "+c.about(b)+b.name+".", "", wa.use)
+	c.answer(Answer{Task: Call}, "First "+a.about()+a.name+", then "+b.about()+b.name+".", "", wa.use)
 	c.results(found)
-	c.answer(Answer{Task: Chain}, "Now "+c.about(b)+b.name+".", "", wb.use)
+	c.answer(Answer{Task: Chain}, "Now "+b.about()+b.name+".", "", wb.use)
 	c.tell([]wish{wb})
 	return true
 }
@@ -378,11 +380,7 @@ func (c *script) shape(result string) (wire, shown string) {
 	switch c.below(10) {
 	case 0, 1, 2: // as a member of an object
 		members := []member{{pick(c.source, []string{c.noun(), "result", "value", "text", "answer"}), value(result)}}
-		more := []int{4, 3, 2, 1}
-		if c.aloud {
-			more = []int{6, 3, 1}
-		}
-		for range c.weighted(more) {
+		for range c.weighted([]int{6, 3, 1}) {
 			if n := c.member(); !slices.ContainsFunc(members, func(m member) bool { return m.name == n }) {
 				members = append(members, member{n, value(c.scalar())})
 			}

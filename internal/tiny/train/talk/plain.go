@@ -58,7 +58,7 @@ func (c *script) say() {
 	switch c.weighted([]int{8, 2, 2, 2, 2, 2}) {
 	case 0:
 		x := c.utterance()
-		if c.chanceOf(c.free) {
+		if c.harder(30) {
 			c.user(c.casual(fill(c.freely(pick(c.source, []string{"{x}", "\"{x}\"", "the words {x}", "this text: {x}"}), []string{"say", "repeat", "write", "print", "echo", "type", "copy", "answer with", "write down"}), "x", x)))
 			c.answer(exact, "", x)
 			return
@@ -73,7 +73,7 @@ func (c *script) say() {
 		if c.chance(30) {
 			x = c.person()
 		}
-		if c.chanceOf(c.free) {
+		if c.harder(30) {
 			c.user(c.casual(fill(c.freely("{x}", []string{"spell", "spell the name", "spell out", "write the letters of", "give me the letters of", "tell me how one spells"}), "x", x)))
 			c.answer(exact, "", strings.Join(strings.Split(strings.ToUpper(x), ""), "-"))
 			return
@@ -243,7 +243,7 @@ func (c *script) freely(what string, acts []string) string {
 
 // asking returns a pattern that asks for the N of E.
 func (c *script) asking() string {
-	if c.chanceOf(c.free) {
+	if c.harder(30) {
 		return c.freely(pick(c.source, []string{"the {n} {p} {e}", "the {n} {p} {e}", "the {n} {p} {e}", "what the {n} {p} {e} is"}), []string{"tell me", "give me", "show me", "find", "look up", "get", "fetch", "read me", "say", "check", "look for", "report"})
 	}
 	return c.phrase(askings)
@@ -283,8 +283,8 @@ func (c *script) lookup() {
 	for _, f := range facts {
 		if pattern == "" || c.chance(25) {
 			pattern = c.phrase([]string{"The {n} of {e} is {v}.", "The {n} of {e} is {v}.", "{e}'s {n} is {v}.", "{N} of {e}: {v}", "{e} has the {n} {v}.", "{e}: {n} {v}", "~As the {n} of {e} we have {v}.", "~{e}'s {n}: {v}"})
-			if c.chanceOf(c.free) {
-				pattern = pick(c.source, []string{"{n} of {e} = {v}", "We know that the {n} of {e} is {v}.", "For {e} the {n} is {v}.", "{v} is the {n} of {e}.", "With {e} we have the {n} {v}.", "The {n} that {e} has is {v}.", "As {n}, {e} has {v}.", "{e} - {n}: {v}", "{n} ({e}): {v}", "the {n} of {e}: {v}", "In {e} we have {v} as {n}."})
+			if c.harder(30) {
+				pattern = pick(c.source, []string{"{n} of {e} = {v}", "We know that the {n} of {e} is {v}.", "For {e} the {n} is {v}.", "With {e} we have the {n} {v}.", "The {n} that {e} has is {v}.", "As {n}, {e} has {v}.", "{e} - {n}: {v}", "{n} ({e}): {v}", "the {n} of {e}: {v}"})
 			}
 		}
 		lines = append(lines, fill(pattern, "n", f.noun, "N", capital(f.noun), "e", f.entity, "v", f.value))
@@ -298,7 +298,7 @@ func (c *script) lookup() {
 		return c.ask(f.noun, "of", f.entity)
 	}
 	reply := func() {
-		if c.chanceOf(c.formed) {
+		if c.harder(20) {
 			c.answer(Answer{Task: Lookup, Key: f.value, Formed: true}, "", "{"+quote(f.noun)+": "+value(f.value)+"}")
 			return
 		}
@@ -325,16 +325,20 @@ func (c *script) lookup() {
 		c.user(ask())
 		reply()
 	}
-	for c.chance(35) {
+	for c.chance(45) {
 		f = pick(c.source, facts)
 		c.user(ask())
 		reply()
 	}
-	if c.chance(12) {
-		f = fact{c.noun(), c.entity(), ""}
-		c.user(ask())
-		c.answer(Answer{Task: Decline}, "", "I do not know that.")
+	if c.chance(12) && len(c.talk.Request.Tools) == 0 {
+		c.unknown()
 	}
+}
+
+// unknown asks for what nobody told.
+func (c *script) unknown() {
+	c.user(c.ask(c.noun(), pick(c.source, []string{"of", "of", "in", "for"}), c.entity()))
+	c.answer(Answer{Task: Decline}, "", "I do not know that.")
 }
 
 // entity is somebody or something that has properties.

@@ -9,7 +9,6 @@
 package talk
 
 import (
-	"cmp"
 	"encoding/json"
 	"math/rand/v2"
 	"strconv"
@@ -75,73 +74,38 @@ type Lesson struct {
 	Small, Say, Sum, Lookup, Form, Tool int
 	// Long is the percentage of conversations that go on about something else.
 	Long int
-	// Lossy is the percentage of those that stand in the history as clients send
-	// it that keep no thoughts.
-	Lossy int
-	// Aloud has thoughts say what is asked for before they say which tool fits.
-	Aloud bool
-	// Decline is the percentage of questions beside the tools that sound as if
-	// there were one for them; 0 is 30.
-	Decline int
-	// Spliced is the percentage of made-up words that are made of pieces of others.
-	Spliced int
-	// Free is the percentage of requests that are put together from parts.
-	Free int
-	// Twins has tools that are much alike, and numbers with equal digits, so that
-	// finding the right one is not a matter of its form.
-	Twins bool
-	// Various has more ways of naming the arguments of made-up actions.
-	Various bool
-	// Formed is the percentage of look-ups that are answered in a form.
-	Formed int
 }
 
 // Conversations is the length of the course.
-const Conversations = 112_000
+const Conversations = 120_000
 
 // Course is what is taught when a part of it, from 0 to 1, is over: short things
-// first, then tools, and in the end long conversations with them.
+// first, from which copying and finding are learned in the fewest tokens, then
+// tools, and from the middle on what the exam has.
 func Course(done float64) Lesson {
 	switch {
-	case done < 7_840.0/Conversations:
-		return Lesson{Small: 10, Say: 45, Sum: 10, Lookup: 15, Form: 10, Tool: 10, Long: 10, Lossy: 40}
-	case done < 22_400.0/Conversations:
-		return Lesson{Small: 8, Say: 17, Sum: 12, Lookup: 18, Form: 5, Tool: 40, Long: 15, Lossy: 40}
-	case done < 39_424.0/Conversations:
-		return Lesson{Small: 8, Say: 10, Sum: 10, Lookup: 15, Form: 3, Tool: 54, Long: 25, Lossy: 40}
-	case done < 51_712.0/Conversations:
-		return Lesson{Small: 12, Say: 14, Sum: 20, Lookup: 16, Form: 4, Tool: 34, Long: 50, Lossy: 15, Aloud: true}
-	case done < 61_440.0/Conversations:
-		return Lesson{Small: 9, Say: 12, Sum: 14, Lookup: 27, Form: 4, Tool: 34, Long: 45, Lossy: 10, Aloud: true, Decline: 45}
-	case done < 69_120.0/Conversations:
-		return Lesson{Small: 8, Say: 14, Sum: 14, Lookup: 26, Form: 5, Tool: 36, Long: 45, Lossy: 10, Aloud: true, Decline: 45, Spliced: 65}
-	case done < 81_408.0/Conversations:
-		return Lesson{Small: 9, Say: 14, Sum: 11, Lookup: 27, Form: 6, Tool: 38, Long: 45, Lossy: 10, Aloud: true, Decline: 45, Spliced: 70, Free: 40}
-	case done < 88_064.0/Conversations:
-		return Lesson{Small: 9, Say: 13, Sum: 12, Lookup: 25, Form: 6, Tool: 44, Long: 45, Lossy: 15, Aloud: true, Decline: 40, Spliced: 60, Free: 30, Twins: true}
-	case done < 95_744.0/Conversations:
-		return Lesson{Small: 8, Say: 11, Sum: 13, Lookup: 25, Form: 6, Tool: 48, Long: 45, Lossy: 15, Aloud: true, Decline: 35, Spliced: 80, Free: 30, Twins: true, Various: true}
+	case done < 0.15:
+		return Lesson{Small: 8, Say: 36, Sum: 8, Lookup: 28, Form: 10, Tool: 10, Long: 15}
+	case done < 0.35:
+		return Lesson{Small: 7, Say: 14, Sum: 10, Lookup: 27, Form: 6, Tool: 36, Long: 30}
+	case done < 0.55:
+		return Lesson{Small: 8, Say: 11, Sum: 11, Lookup: 26, Form: 6, Tool: 46, Long: 60}
 	}
-	return Lesson{Small: 10, Say: 12, Sum: 13, Lookup: 28, Form: 6, Tool: 45, Long: 40, Lossy: 15, Aloud: true, Decline: 35, Spliced: 70, Free: 30, Twins: true, Various: true, Formed: 20}
+	return Lesson{Small: 10, Say: 12, Sum: 12, Lookup: 26, Form: 6, Tool: 46, Long: 45}
 }
 
 // script is a conversation while it is written.
 type script struct {
 	*source
-	talk     Talk
-	quiet    bool // thinking is switched off
-	aloud    bool // thoughts say what is asked for
-	declines int  // percentage of what is asked beside the tools
-	calls    int  // so far
-	tight    bool // clients write arguments back without blanks
+	talk  Talk
+	quiet bool // thinking is switched off
+	calls int  // so far
+	tight bool // clients write arguments back without blanks
 }
 
 // Next makes a conversation.
 func (s *Source) Next(l Lesson) *Talk {
-	if !s.held {
-		s.spliced, s.free, s.twins, s.various, s.formed = l.Spliced, l.Free, l.Twins, l.Various, l.Formed
-	}
-	c := &script{source: &s.source, quiet: s.chance(20), tight: s.chance(30), aloud: l.Aloud, declines: cmp.Or(l.Decline, 30)}
+	c := &script{source: &s.source, quiet: s.chance(12), tight: s.chance(30)}
 	if c.quiet {
 		c.talk.Request.Thinking.Enabled = new(bool)
 	}
@@ -159,7 +123,7 @@ func (s *Source) Next(l Lesson) *Talk {
 	case 5:
 		c.tools(l)
 	}
-	if s.chance(l.Lossy) {
+	if s.chance(15) {
 		c.forget()
 	}
 	return &c.talk
@@ -173,7 +137,11 @@ func (c *script) plain(l Lesson, begin func()) {
 	}
 	begin()
 	for c.chance(l.Long) {
-		c.aside()
+		if c.chance(5) {
+			c.unknown()
+		} else {
+			c.aside()
+		}
 	}
 }
 

@@ -189,7 +189,7 @@ func (c *script) topicTool() *tool {
 		name = pick(c.source, []string{"name", "id", "key", "query", "q", "target", "item", "place", "who", "what", "input", "value", e + "_id", e + "_name"})
 	}
 	t.args = []arg{{name: name, desc: c.argDesc(e)}}
-	if c.twins && c.chance(55) {
+	if c.harder(55) {
 		t.topic.prep = "of"
 		t.name = pick(c.source, []string{"get_", "get_", "get_", "find_", "read_", "tell_"}) + strings.ReplaceAll(n, " ", "_")
 		t.desc = fill(pick(c.source, []string{"Tells the {n} of a {e}.", "Tells the {n} of a {e}.", "Returns the {n} of a {e}.", "Get the {n} of a {e}", "Gets the {n} of the {e}."}), "n", n, "e", e)

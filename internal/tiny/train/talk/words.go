@@ -60,7 +60,7 @@ var (
 
 // made makes a word up, in small letters.
 func (s *source) made() string {
-	if s.chanceOf(s.spliced) {
+	if s.harder(70) {
 		return s.splice()
 	}
 	for {
@@ -101,11 +101,7 @@ func capital(w string) string {
 
 // noun is a word for a thing: one of the language, or one made up.
 func (s *source) noun() string {
-	often := 15
-	if s.spliced > 0 {
-		often = 45
-	}
-	if s.chance(often) {
+	if s.chance(15) || s.harder(35) {
 		return s.made()
 	}
 	return s.word(nouns)
@@ -120,7 +116,7 @@ func (s *source) person() string {
 
 func (s *source) city() string {
 	switch {
-	case s.chanceOf(min(s.spliced, 8)):
+	case s.harder(8):
 		return capital(s.made()) + " " + capital(s.made())
 	case s.chance(35):
 		return capital(s.made())
@@ -151,7 +147,7 @@ func (s *source) digits(n int) string {
 	var b strings.Builder
 	last := byte('1' + s.below(9))
 	b.WriteByte(last)
-	alike := s.twins && s.chance(20)
+	alike := s.harder(20)
 	for range n - 1 {
 		if !alike || s.chance(40) {
 			last = byte('0' + s.below(10))
@@ -268,6 +264,20 @@ var closed = func() map[string]bool {
 	}
 	return out
 }()
+
+// drawn are the words that names and values are drawn from, in small letters.
+var drawn = func() map[string]bool {
+	out := map[string]bool{}
+	for _, list := range [][]string{nouns, verbs, adjectives, cities, people, countries} {
+		for _, w := range list {
+			out[strings.ToLower(w)] = true
+		}
+	}
+	return out
+}()
+
+// Drawn tells of a word that names and values are drawn from.
+func Drawn(word string) bool { return drawn[strings.ToLower(word)] }
 
 // Value tells of a word that may be the value of something.
 func Value(word string) bool { return closed[word] }
