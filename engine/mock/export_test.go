@@ -18,6 +18,13 @@ var (
 // Predict is what the model of a would say, sped up.
 func Predict(a *Args, w *Work) time.Duration { return a.duration(a.timing(), w) }
 
+// Rooms returns how many rooms there are where one leg waits for the other.
+func (e *Engine) Rooms() int {
+	e.meeting.mu.Lock()
+	defer e.meeting.mu.Unlock()
+	return len(e.meeting.rooms)
+}
+
 // Cache returns events that store everything a rank's cache holds now, and the
 // number of the newest event by then.
 func (e *Engine) Cache(rank uint32) (events []kv.Event, last uint64) {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -127,14 +126,14 @@ func (r *rank) keep(id string, s *stream) (old *stream) {
 }
 
 func (e *Engine) letGo(id string) {
-	e.kept.mu.Lock()
-	k := e.kept.kept[id]
-	delete(e.kept.kept, id)
-	e.kept.settled(id)
-	e.kept.mu.Unlock()
-	if k != nil {
+	if k := e.kept.take(id, nil); k != nil {
 		k.stream.rank.leave(k.stream)
 	}
+	e.unmeet(id)
+}
+
+// unmeet closes the room of a prompt that is not kept, if there is a place with rooms.
+func (e *Engine) unmeet(id string) {
 	if e.meeting != nil {
 		e.meeting.forget(id)
 	}
@@ -155,16 +154,19 @@ func (k *keeping) first() (until time.Duration, ok bool) {
 // expireKept lets go of what nobody has come for.
 func (e *Engine) expireKept() {
 	now := e.clock.Now()
-	var late []string
+	late := map[string]*kept{}
 	e.kept.mu.Lock()
 	for id, k := range e.kept.kept {
 		if now >= k.until {
-			late = append(late, id)
+			late[id] = k
 		}
 	}
 	e.kept.mu.Unlock()
-	for _, id := range late {
-		e.letGo(id)
+	for id, k := range late {
+		if e.kept.take(id, k) != nil { // and not what was kept under its name since
+			k.stream.rank.leave(k.stream)
+			e.unmeet(id)
+		}
 	}
 }
 
@@ -183,11 +185,38 @@ func (k *keeping) put(id string, one *kept) (old *stream) {
 	return old
 }
 
-// forget drops what is kept on a rank.
-func (k *keeping) forget(r *rank) {
+// take returns what is kept under a name, if it is that one or one is nil, and keeps it
+// no longer.
+func (k *keeping) take(id string, one *kept) *kept {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	maps.DeleteFunc(k.kept, func(_ string, one *kept) bool { return one.stream.rank == r })
+	is := k.kept[id]
+	if one != nil && is != one {
+		return nil
+	}
+	delete(k.kept, id)
+	k.settled(id)
+	return is
+}
+
+// has says whether something is kept under a name.
+func (k *keeping) has(id string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.kept[id] != nil
+}
+
+// forget drops what is kept on a rank, and returns its names.
+func (k *keeping) forget(r *rank) (names []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id, one := range k.kept {
+		if one.stream.rank == r {
+			delete(k.kept, id)
+			names = append(names, id)
+		}
+	}
+	return names
 }
 
 // leg makes a request one of two legs.
@@ -280,6 +309,9 @@ func (s *stream) handOver(finish engine.Finish) []byte {
 	s.e.keep(s.handoff, s)
 	if s.e.meeting != nil {
 		s.e.meeting.computed(s.handoff)
+		if !s.e.kept.has(s.handoff) { // both have met, or the cache is gone
+			s.e.meeting.forget(s.handoff)
+		}
 		return nil
 	}
 	if s.e.pulls() {

@@ -222,6 +222,27 @@ func TestLegsAtOnce(t *testing.T) {
 	}
 }
 
+// The room of a prompt is there for as long as the prompt is kept.
+func TestRoomsOfKeptPrompts(t *testing.T) {
+	p := meetingPlace(t)
+	for name, end := range map[string]func(engine.Handoff){
+		"released":  func(h engine.Handoff) { p.Release(t.Context(), h.ID) }, //nolint:errcheck // never fails
+		"restarted": func(engine.Handoff) { p.Restart() },
+	} {
+		h := prepare(t, p)
+		if o := generate(t.Context(), p, legOf(engine.PhasePrefill, h.Prefill)); o.err != nil {
+			t.Fatal(o.err)
+		}
+		if kept, rooms := p.Kept(), p.Rooms(); kept != 1 || rooms != 1 {
+			t.Errorf("%d kept, %d rooms", kept, rooms)
+		}
+		end(h)
+		if kept, rooms := p.Kept(), p.Rooms(); kept != 0 || rooms != 0 {
+			t.Errorf("%s: %d kept, %d rooms", name, kept, rooms)
+		}
+	}
+}
+
 // A leg that waits leaves when its client does, and when the other engine dies.
 func TestWaitingLegLeaves(t *testing.T) {
 	p, d := meetingPlace(t), open(t, ofRole("decode"))

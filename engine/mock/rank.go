@@ -211,7 +211,9 @@ func (r *rank) reset(epoch uint64, err error) {
 		r.e.disappoint(s)
 	}
 	clear(r.streams)
-	r.e.kept.forget(r) // under the lock: the next life may keep something at once
+	for _, id := range r.e.kept.forget(r) { // under the lock: the next life may keep something at once
+		r.e.unmeet(id)
+	}
 	if now := r.e.clock.Now(); r.e.closed.Load() {
 		r.core.Close(now) // others go on with what is shared
 		r.core = NewCore(r.e.cfg.Args.untiered())
