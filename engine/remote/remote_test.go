@@ -2,11 +2,8 @@ package remote_test
 
 import (
 	"errors"
-	"io"
-	"maps"
 	"net"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -87,101 +84,10 @@ func serve(t *testing.T, a mock.Args, c remote.ServerConfig) *served {
 // wire is a client whose connections can be cut.
 type wire struct {
 	*served
-	proxy *proxy
+	proxy *enginetest.Proxy
 }
 
-func (w *wire) Close() error { return errors.Join(w.served.Close(), w.proxy.close()) }
-
-// proxy passes connections on.
-type proxy struct {
-	net.Listener
-	to      string
-	running sync.WaitGroup
-
-	mu     sync.Mutex
-	conns  map[net.Conn]bool
-	frozen map[net.Conn]bool // of these nothing is passed on any more
-}
-
-func newProxy(t *testing.T, to string) *proxy {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &proxy{Listener: l, to: strings.TrimPrefix(to, "grpc://"), conns: map[net.Conn]bool{}}
-	p.running.Go(func() {
-		for {
-			in, err := l.Accept()
-			if err != nil {
-				return
-			}
-			out, err := net.Dial("tcp", p.to)
-			if err != nil {
-				in.Close()
-				continue
-			}
-			p.join(in, out)
-			p.join(out, in)
-		}
-	})
-	t.Cleanup(func() { p.close() })
-	return p
-}
-
-// join copies from one connection to another until either is closed.
-func (p *proxy) join(from, to net.Conn) {
-	p.mu.Lock()
-	p.conns[from] = true
-	p.mu.Unlock()
-	p.running.Go(func() {
-		io.Copy(melting{p, from, to}, from) //nolint:errcheck // it ends when it ends
-		to.Close()
-		from.Close()
-		p.mu.Lock()
-		delete(p.conns, from)
-		p.mu.Unlock()
-	})
-}
-
-// melting drops what comes over connections that are frozen.
-type melting struct {
-	*proxy
-	from, to net.Conn
-}
-
-func (m melting) Write(b []byte) (int, error) {
-	m.mu.Lock()
-	frozen := m.frozen[m.from]
-	m.mu.Unlock()
-	if frozen {
-		return len(b), nil
-	}
-	return m.to.Write(b)
-}
-
-// freeze makes all connections lead nowhere from now on, and close none.
-func (p *proxy) freeze() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.frozen = maps.Clone(p.conns)
-}
-
-// cut closes all connections.
-func (p *proxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for c := range p.conns {
-		c.Close()
-	}
-}
-
-func (p *proxy) close() error {
-	p.Listener.Close()
-	p.cut()
-	p.running.Wait()
-	return nil
-}
+func (w *wire) Close() error { return errors.Join(w.served.Close(), w.proxy.Close()) }
 
 // legArgs are those of an engine with one of two roles.
 func legArgs(role string) mock.Args {
@@ -217,7 +123,7 @@ func TestConformance(t *testing.T) {
 		New: func(t *testing.T) engine.Engine { return serve(t, args(), c) },
 		Slow: func(t *testing.T) engine.Engine {
 			s := serve(t, slowArgs(), c)
-			p := newProxy(t, s.Client.String())
+			p := enginetest.NewProxy(t, strings.TrimPrefix(s.Client.String(), "grpc://"))
 			s.Client = dial(t, remote.Config{URL: "grpc://" + p.Addr().String()})
 			return &wire{s, p}
 		},
@@ -226,7 +132,7 @@ func TestConformance(t *testing.T) {
 		},
 		Restart: func(e engine.Engine) { mockOf(e).Restart() },
 		Drain:   func(e engine.Engine) { mockOf(e).Drain() },
-		Cut:     func(e engine.Engine) { e.(*wire).proxy.cut() },
+		Cut:     func(e engine.Engine) { e.(*wire).proxy.Cut() },
 		Legs:    legs(false), Meeting: legs(true),
 		Skips: []string{"26-loss"}, // there is no way on which they could be lost
 	})

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/dynago/dynago/engine"
+	"github.com/dynago/dynago/engine/enginetest"
 	"github.com/dynago/dynago/engine/mock"
 	"github.com/dynago/dynago/engine/remote"
 	"github.com/dynago/dynago/engine/remote/workerpb"
@@ -220,7 +221,7 @@ func TestLoadingIsNotForEver(t *testing.T) {
 // waited for: new ones are made, also for requests.
 func TestHalfOpen(t *testing.T) {
 	_, address := listen(t, remote.ServerConfig{Engine: echoing(t), Heartbeat: beat})
-	p := newProxy(t, address)
+	p := enginetest.NewProxy(t, strings.TrimPrefix(address, "grpc://"))
 	e := dial(t, remote.Config{URL: "grpc://" + p.Addr().String()})
 	states := []string{}
 	await(t, e, func(s engine.Status) bool {
@@ -234,7 +235,7 @@ func TestHalfOpen(t *testing.T) {
 		if _, _, err := answerOf(t, e, nil); err != nil { // so that there is a connection for requests
 			t.Error(err)
 		}
-		p.freeze()
+		p.Freeze()
 		return false
 	})
 	if got := strings.Join(states, " "); got != "loading ready suspect dead ready" {

@@ -3,6 +3,7 @@ package tiny_test
 import (
 	"errors"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ type served struct {
 	*remote.Client
 	server *remote.Server
 	engine *tiny.Engine
+	proxy  *enginetest.Proxy // before the server, of those whose connections can be cut
 }
 
 func (s *served) Close() error {
@@ -40,7 +42,7 @@ func serveAs(t *testing.T, e engine.Engine, cfg remote.ServerConfig) engine.Engi
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &served{client, server, e.(*tiny.Engine)}
+	s := &served{Client: client, server: server, engine: e.(*tiny.Engine)}
 	t.Cleanup(func() {
 		s.Close()
 		if err := <-ended; err != nil {
@@ -55,7 +57,17 @@ func TestContractBehindSocket(t *testing.T) {
 	s := subject()
 	fresh, slow, restart, drain := s.New, s.Slow, s.Restart, s.Drain
 	s.New = func(t *testing.T) engine.Engine { return serve(t, fresh(t)) }
-	s.Slow = func(t *testing.T) engine.Engine { return serve(t, slow(t)) }
+	s.Slow = func(t *testing.T) engine.Engine {
+		e := serve(t, slow(t)).(*served)
+		e.proxy = enginetest.NewProxy(t, strings.TrimPrefix(e.Client.String(), "grpc://"))
+		e.Client.Close()
+		var err error
+		if e.Client, err = remote.New(remote.Config{URL: "grpc://" + e.proxy.Addr().String()}); err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	s.Cut = func(e engine.Engine) { e.(*served).proxy.Cut() }
 	s.Full = func(t *testing.T) engine.Engine {
 		return serveAs(t, slow(t), remote.ServerConfig{Requests: 1, Queue: 1})
 	}
