@@ -61,8 +61,12 @@ func (j *job) whereabouts(ctx context.Context) (*nvext.Placed, error) {
 	prefill, answer, err := j.p.Router.AdviseLegs(ctx, q, legs)
 	if elsewhere(ctx, err, legs) {
 		legs.Whole = true
-		if _, whole, failed := j.p.Router.AdviseLegs(ctx, q, legs); failed == nil {
+		_, whole, failed := j.p.Router.AdviseLegs(ctx, q, legs)
+		switch {
+		case failed == nil:
 			prefill, answer, err = nil, whole, nil
+		case ctx.Err() != nil:
+			err = failed
 		}
 	}
 	if err != nil {

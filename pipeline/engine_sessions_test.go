@@ -436,3 +436,25 @@ func TestUnheardClosesAreBounded(t *testing.T) {
 		})
 	}
 }
+
+// faulty is an engine in which the opening of a session panics.
+type faulty struct{ *keeper }
+
+func (faulty) OpenSession(context.Context, kv.SessionKey, engine.SessionOptions) (bool, error) {
+	panic("a fault of an engine")
+}
+
+// What was booked is given back also when a fault comes between the booking and the
+// request.
+func TestFaultBehindTheBooking(t *testing.T) {
+	h := newHouse(t, pipeline.Config{}, faulty{newKeeper()})
+	func() {
+		defer func() {
+			if v := recover(); v != "a fault of an engine" {
+				t.Errorf("recovered %v", v)
+			}
+		}()
+		chat.Fold(h.Run(t.Context(), inSession("open", 60))) //nolint:errcheck // it panics
+	}()
+	h.released(t)
+}

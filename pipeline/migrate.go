@@ -311,6 +311,7 @@ func (c *carry) again(ctx context.Context, ids []uint32) error {
 		if err != nil {
 			return nil, nil, err
 		}
+		c.booking.plan, c.booking.booking = plan, booking // given back whatever follows
 		degraded, err := c.enter(ctx, begins(plan, booking))
 		if c.alone {
 			c.request.Notes.Degraded = degraded

@@ -99,6 +99,7 @@ func (j *job) place(ctx context.Context) error {
 		if err != nil {
 			return nil, nil, err
 		}
+		j.booking.plan, j.booking.booking = plan, booking // given back whatever follows
 		j.request.placed(plan, booking)
 		j.works(begins(plan, booking))
 		j.p.fetched.hint(j.request, begins(plan, booking).Worker().Card())

@@ -41,7 +41,10 @@ func (j *job) placeIn(ctx context.Context, ids []uint32, choices int, exclude []
 	}
 	legs.Whole = true
 	plan, booking, whole := p.plan(ctx, q, legs)
-	if whole != nil {
+	switch {
+	case ctx.Err() != nil && whole != nil:
+		return nil, nil, engine.CauseOf(ctx, whole)
+	case whole != nil:
 		return nil, nil, err
 	}
 	p.count.wholeInstead.Add(1)

@@ -160,7 +160,7 @@ func (p *Policy) Pick(ctx context.Context, q *router.Query, c []router.Candidate
 		return p.config.Fallback.Pick(ctx, q, c)
 	}
 	choice, err := p.ask(ctx, q, c)
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		// Whoever wanted to know is gone, which is not the server's fault.
 		p.leave(ticket)
 		return 0, context.Cause(ctx)
