@@ -1,11 +1,11 @@
 """Trains the model in the box: a small Llama on the conversations that
 `go run ./internal/tiny/train data` writes. See README.md for the recipe.
 
-Three things make the few minutes count. The loss is on answers only, for what
+Three things make the minutes count. The loss is on answers only, for what
 people and tools say cannot be foretold. Matrices inside of layers are trained with
 Muon, whose steps have the same size in every direction, and the rest with AdamW.
 And every batch holds conversations of like length, each from position 0, so that
-nothing is padded and nothing sees another conversation.
+little is padded and nothing sees another conversation.
 """
 
 import argparse

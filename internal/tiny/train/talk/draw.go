@@ -22,8 +22,8 @@ func (s *source) between(low, high int) int { return low + s.below(high-low+1) }
 // chance is true with a probability of percent in a hundred.
 func (s *source) chance(percent int) bool { return s.below(100) < percent }
 
-// harder is chance in training, and never true of what is held out: there are
-// things that training has more of than anybody would say.
+// harder is chance in training, and never true of what is held out: training has more
+// of what is hard than the exam.
 func (s *source) harder(percent int) bool { return !s.held && s.chance(percent) }
 
 func pick[T any](s *source, list []T) T { return list[s.below(len(list))] }

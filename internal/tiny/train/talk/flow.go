@@ -75,7 +75,7 @@ func (c *script) untooled(set []*tool) {
 
 // decline asks for what no tool can do.
 func (c *script) decline(set []*tool) {
-	about := ""
+	var about string
 	if c.chance(70) {
 		n := c.noun()
 		for slices.ContainsFunc(set, func(t *tool) bool { return t.topic != nil && t.topic.noun == n }) {

@@ -64,7 +64,8 @@ type Talk struct {
 type Source struct{ source }
 
 // New returns a source; equal seeds give equal conversations. One that is held out
-// shares no name, value or tool with any that is not, and half of its phrasings.
+// shares no name, tool or word of an open list with any that is not, and half of its
+// phrasings.
 func New(seed uint64, held bool) *Source {
 	return &Source{source{rng: rand.NewPCG(seed, 12), held: held}}
 }
