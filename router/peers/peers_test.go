@@ -276,6 +276,8 @@ func TestWorkersThatAreLate(t *testing.T) {
 // Nobody waits for a peer that is not there: it costs one message now and then, and
 // nothing is kept for it. When it comes it is told all, also if it comes anew.
 func TestPeerThatIsNotThere(t *testing.T) {
+	// Of what comes before its workers have said what they are it thinks again in a second.
+	const told = 1100 * time.Millisecond
 	synctest.Test(t, func(t *testing.T) {
 		w := newTown(t)
 		a := w.open("a", "ra", 7, 8)
@@ -288,14 +290,14 @@ func TestPeerThatIsNotThere(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		b := w.open("b", "rb", 7, 8)
-		wait(100 * time.Millisecond) // it says so itself
+		wait(told) // it says so itself
 		if b.at("s") != home || !a.of("http://b").Up {
 			t.Errorf("on %d, want %d: %+v", b.at("s"), home, a.of("http://b"))
 		}
 		wait(2 * time.Second)
 		w.leave("b")
 		b = w.open("b", "rb2", 7, 8)
-		wait(100 * time.Millisecond)
+		wait(told)
 		if b.at("s") != home {
 			t.Errorf("when it was restarted: on %d, want %d", b.at("s"), home)
 		}
