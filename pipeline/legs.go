@@ -408,7 +408,7 @@ func (c *carry) resend(kind engine.ErrorKind) bool {
 	c.booking.release()
 	c.booking = share(1)
 	c.booking.computing.Store(0)
-	c.booking.place(func() (*router.Plan, *router.Booking, error) { return plan, nil, nil }) //nolint:errcheck // there is none
+	c.booking.place(&c.p.flow, func() (*router.Plan, *router.Booking, error) { return plan, nil, nil }, nil) //nolint:errcheck // there is none
 	c.count()
 	c.p.count.handoffResent.Add(1)
 	return true

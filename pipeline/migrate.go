@@ -304,21 +304,16 @@ func (c *carry) again(ctx context.Context, ids []uint32) error {
 	c.leave()
 	c.booking, c.computed, c.fetchedHere = share(1), false, false
 	c.asides.legs(nil)
-	err := c.booking.place(func() (*router.Plan, *router.Booking, error) {
-		c.p.flow.route.Add(1)
-		defer c.p.flow.route.Add(-1)
-		plan, booking, err := c.route(ctx, ids, 1, c.exclude)
-		if err != nil {
-			return nil, nil, err
-		}
-		c.booking.plan, c.booking.booking = plan, booking // given back whatever follows
-		degraded, err := c.enter(ctx, begins(plan, booking))
+	err := c.booking.place(&c.p.flow, func() (*router.Plan, *router.Booking, error) {
+		return c.route(ctx, ids, 1, c.exclude)
+	}, func(first *router.Booking) error {
+		degraded, err := c.enter(ctx, first)
 		if c.alone {
 			c.request.Notes.Degraded = degraded
-			c.onTerms(begins(plan, booking))
-			c.hold(begins(plan, booking))
+			c.onTerms(first)
+			c.hold(first)
 		}
-		return plan, booking, err
+		return err
 	})
 	if err != nil {
 		return err

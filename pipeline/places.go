@@ -34,16 +34,22 @@ func share(users int) *shared {
 }
 
 // place finds the place if that was not tried yet, and says what came of it. A
-// booking comes with the plan unless the leg that answers is placed later.
-func (s *shared) place(find func() (*router.Plan, *router.Booking, error)) error {
+// booking comes with the plan unless the leg that answers is placed later. What
+// begins at the place, unless it is nil, does so when the place is known, which is
+// given back however it ends.
+func (s *shared) place(f *Flow, find func() (*router.Plan, *router.Booking, error), begin func(*router.Booking) error) error {
 	s.once.Do(func() {
+		f.route.Add(1)
+		defer f.route.Add(-1)
 		found := false
 		defer func() {
 			if !found { // it has panicked
 				s.err = engine.Errorf(engine.Internal, "the request was not placed")
 			}
 		}()
-		s.plan, s.booking, s.err = find()
+		if s.plan, s.booking, s.err = find(); s.err == nil && begin != nil {
+			s.err = begin(s.first())
+		}
 		found = true
 	})
 	return s.err
@@ -92,21 +98,16 @@ func (j *job) leave() {
 // place finds a place for the job's request, unless one of its other choices has
 // done so.
 func (j *job) place(ctx context.Context) error {
-	err := j.booking.place(func() (*router.Plan, *router.Booking, error) {
-		j.p.flow.route.Add(1)
-		defer j.p.flow.route.Add(-1)
-		plan, booking, err := j.route(ctx, j.routed(nil), j.request.Chat.Sampling.Choices(), nil)
-		if err != nil {
-			return nil, nil, err
-		}
-		j.booking.plan, j.booking.booking = plan, booking // given back whatever follows
-		j.request.placed(plan, booking)
-		j.works(begins(plan, booking))
-		j.p.fetched.hint(j.request, begins(plan, booking).Worker().Card())
-		j.onTerms(begins(plan, booking))
-		j.request.Notes.Degraded, err = j.enter(ctx, begins(plan, booking))
-		j.hold(begins(plan, booking))
-		return plan, booking, err
+	err := j.booking.place(&j.p.flow, func() (*router.Plan, *router.Booking, error) {
+		return j.route(ctx, j.routed(nil), j.request.Chat.Sampling.Choices(), nil)
+	}, func(first *router.Booking) (err error) {
+		j.request.placed(j.booking.plan, j.booking.booking)
+		j.works(first)
+		j.p.fetched.hint(j.request, first.Worker().Card())
+		j.onTerms(first)
+		j.request.Notes.Degraded, err = j.enter(ctx, first)
+		j.hold(first)
+		return err
 	})
 	if err == nil {
 		j.here = j.booking.first()
@@ -116,12 +117,7 @@ func (j *job) place(ctx context.Context) error {
 
 // first returns where the request begins. Where it has another leg, that may just be
 // placed for another choice.
-func (s *shared) first() *router.Booking {
-	if s.plan.Prefill != nil {
-		return s.plan.Prefill
-	}
-	return s.booking
-}
+func (s *shared) first() *router.Booking { return begins(s.plan, s.booking) }
 
 // begins returns the booking of the first leg.
 func begins(plan *router.Plan, answer *router.Booking) *router.Booking {

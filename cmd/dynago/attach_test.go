@@ -309,8 +309,8 @@ func TestAttachFailover(t *testing.T) {
 				serving = append(serving, s)
 			}
 		}
+		killed = len(serving)
 		for _, s := range serving {
-			killed++
 			s.Listener.Close()
 			s.CloseClientConnections()
 		}
