@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/dynago/dynago/chat"
@@ -128,6 +130,26 @@ func (p *Pipeline) EndSession(e *router.SessionEnd) { p.endings.end(e) }
 
 // MostPrefetches is how many prefetches can be asked about.
 const MostPrefetches = mostPrefetches
+
+// Late lets the second choice of a request come to its place when the first one is
+// about to place the leg that answers. It returns where each of them begins.
+func (p *Pipeline) Late(ctx context.Context, r *Request) (a, b *router.Booking, err error) {
+	jobs, err := p.prepareAll([]*Request{r})
+	defer jobs.release()
+	if err == nil {
+		err = jobs.begin(ctx)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	answered := make(chan error)
+	go func() {
+		_, err := jobs[0].booking.answer(ctx, func(*router.Booking) {})
+		answered <- err
+	}()
+	err = jobs[1].place(ctx)
+	return jobs[0].here, jobs[1].here, errors.Join(err, <-answered)
+}
 
 // Settle returns when all is done that requests have left behind.
 func (p *Pipeline) Settle() { p.behind.running.Wait() }

@@ -400,6 +400,22 @@ func TestChoicesInTwoLegs(t *testing.T) {
 	}
 }
 
+// A choice that comes late begins where the others have, also when one of them just
+// finds a place for its second leg.
+func TestLateChoice(t *testing.T) {
+	p := newPair(t, pipeline.Config{}, 1, 1, false)
+	r := long(10)
+	r.Chat.Sampling.N = 2
+	a, b, err := p.Late(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a != b || a.Worker().Card().Role != engine.Prefill {
+		t.Errorf("they begin at %+v and %+v", a.Decision(), b.Decision())
+	}
+	p.settled(t)
+}
+
 // Prompts whose own probabilities are wanted, and those of clients that ask for it,
 // are computed where the answer is.
 func TestOneLegOnly(t *testing.T) {

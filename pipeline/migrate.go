@@ -318,7 +318,7 @@ func (c *carry) again(ctx context.Context, ids []uint32) error {
 	if err != nil {
 		return err
 	}
-	c.here = c.booking.first()
+	c.here = c.booking.first
 	if c.alone {
 		c.request.placed(c.booking.plan, c.booking.booking)
 	}

@@ -14,9 +14,10 @@ import (
 // first of them, and given back when the last has left. Where the prompt is computed
 // elsewhere, that place is given back as soon as the last prompt is.
 type shared struct {
-	once sync.Once
-	plan *router.Plan // nil until it is made
-	err  error        // why there is none
+	once  sync.Once
+	plan  *router.Plan    // nil until it is made
+	first *router.Booking // of the leg that begins
+	err   error           // why there is none
 
 	second  sync.Once
 	booking *router.Booking // of the leg that answers; nil until that is placed
@@ -47,8 +48,11 @@ func (s *shared) place(f *Flow, find func() (*router.Plan, *router.Booking, erro
 				s.err = engine.Errorf(engine.Internal, "the request was not placed")
 			}
 		}()
-		if s.plan, s.booking, s.err = find(); s.err == nil && begin != nil {
-			s.err = begin(s.first())
+		if s.plan, s.booking, s.err = find(); s.err == nil {
+			s.first = begins(s.plan, s.booking)
+			if begin != nil {
+				s.err = begin(s.first)
+			}
 		}
 		found = true
 	})
@@ -110,14 +114,10 @@ func (j *job) place(ctx context.Context) error {
 		return err
 	})
 	if err == nil {
-		j.here = j.booking.first()
+		j.here = j.booking.first
 	}
 	return err
 }
-
-// first returns where the request begins. Where it has another leg, that may just be
-// placed for another choice.
-func (s *shared) first() *router.Booking { return begins(s.plan, s.booking) }
 
 // begins returns the booking of the first leg.
 func begins(plan *router.Plan, answer *router.Booking) *router.Booking {
