@@ -206,6 +206,7 @@ const (
 	FeatureSessions       Feature = "sessions"
 	FeatureWantsChat      Feature = "wants_chat" // Request.Chat is filled beside the ids
 	FeatureHandoff        Feature = "handoff"
+	FeatureContinues      Feature = "continues" // Request.Answered is heeded: an answer goes on as it began, its form too
 )
 
 // Features is a set of names.

@@ -12,10 +12,13 @@ import (
 // Request is one generation of one choice. It is read-only for the engine and
 // may be shared with a later attempt.
 type Request struct {
-	ID       string        // "<uuid>-<attempt>"; "<uuid>.<choice>-<attempt>" for further choices
-	Model    string        // the name the engine serves it under
-	Epoch    uint64        // life of the worker that the prompt was made for; 0: any
-	TokenIDs []uint32      // whole prompt, special tokens included
+	ID       string   // "<uuid>-<attempt>"; "<uuid>.<choice>-<attempt>" for further choices
+	Model    string   // the name the engine serves it under
+	Epoch    uint64   // life of the worker that the prompt was made for; 0: any
+	TokenIDs []uint32 // whole prompt, special tokens included
+	// Answered is how many of the last TokenIDs are the beginning of this answer, which
+	// others have given: what is counted over an answer counts them, Stop alone does not.
+	Answered int
 	Prompt   string        // InputText only
 	Chat     *chat.Request // InputChat, or FeatureWantsChat
 	Sampling Sampling
@@ -44,6 +47,12 @@ type Request struct {
 	Annotations []string
 	Meta        map[string]string // what the client says to workers beside the prompt
 	Extra       json.RawMessage   // object for the engine alone, or nil
+}
+
+// Divide returns the prompt as it was at first, and what of the answer stands behind it.
+func (r *Request) Divide() (prompt, answered []uint32) {
+	n := len(r.TokenIDs) - min(max(r.Answered, 0), len(r.TokenIDs))
+	return r.TokenIDs[:n:n], r.TokenIDs[n:]
 }
 
 // Disagg says which leg of a request that two workers share this one is.

@@ -32,3 +32,14 @@ func TestNamedBias(t *testing.T) {
 		t.Errorf("%v, want none at all", got)
 	}
 }
+
+// Whatever a request says of them, no more of its ids are of the answer than there are.
+func TestDivide(t *testing.T) {
+	for answered, want := range map[int]int{-1: 4, 0: 4, 1: 3, 4: 0, 5: 0} {
+		r := engine.Request{TokenIDs: []uint32{1, 2, 3, 4}, Answered: answered}
+		prompt, answer := r.Divide()
+		if len(prompt) != want || !slices.Equal(append(prompt, answer...), r.TokenIDs) || !slices.Equal(r.TokenIDs, []uint32{1, 2, 3, 4}) {
+			t.Errorf("%d answered: %v and %v", answered, prompt, answer)
+		}
+	}
+}

@@ -41,7 +41,7 @@ func requestMessage(r *engine.Request) (*workerpb.GenerateRequest, error) {
 		Sampling: samplingMessage(&r.Sampling), Stop: stopMessage(r), Guided: guidedMessage(r.Format),
 		Priority: r.Priority, DpRank: r.DPRank, Phase: phases.wire[r.Disagg.Phase], Handoff: r.Disagg.Handoff,
 		Kv: directivesMessage(&r.KV), ExpectedOutput: r.Expected, RequestTimestampMs: r.RequestTimestampMS, Meta: r.Meta, Extra: r.Extra,
-		Annotations: r.Annotations,
+		Annotations: r.Annotations, Answered: natural(r.Answered),
 	}
 	if r.Logprobs != nil || r.PromptLogprobs != nil || r.RoutedExperts {
 		m.Output = &workerpb.Output{Logprobs: unsigned(r.Logprobs), PromptLogprobs: unsigned(r.PromptLogprobs), RoutedExperts: r.RoutedExperts}
@@ -63,7 +63,7 @@ func requestOf(m *workerpb.GenerateRequest) *engine.Request {
 		Priority: m.Priority, DPRank: m.DpRank,
 		Disagg: engine.Disagg{Phase: phases.word[m.Phase], Handoff: raw(m.Handoff)},
 		KV:     directivesOf(m.Kv), Expected: m.ExpectedOutput, RequestTimestampMS: m.RequestTimestampMs, Meta: m.Meta, Extra: raw(m.Extra),
-		Annotations: m.Annotations,
+		Annotations: m.Annotations, Answered: int(m.Answered),
 	}
 	if m.Output != nil {
 		r.RoutedExperts = m.Output.RoutedExperts

@@ -1410,8 +1410,13 @@ type GenerateRequest struct {
 	Extra              []byte                 `protobuf:"bytes,19,opt,name=extra,proto3" json:"extra,omitempty"`                                                               // a JSON object for the engine alone
 	RequestTimestampMs *float64               `protobuf:"fixed64,20,opt,name=request_timestamp_ms,json=requestTimestampMs,proto3,oneof" json:"request_timestamp_ms,omitempty"` // when a gateway got it, since 1970
 	Annotations        []string               `protobuf:"bytes,21,rep,name=annotations,proto3" json:"annotations,omitempty"`                                                   // a client's own, without a meaning to frontends
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// How many of the last token_ids are the beginning of this answer, which others have
+	// given. A worker with the feature "continues" goes on as if it had given them itself:
+	// penalties, draws and the form of the answer know of them; max_tokens and min_tokens
+	// are what is left.
+	Answered      uint32 `protobuf:"varint,22,opt,name=answered,proto3" json:"answered,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GenerateRequest) Reset() {
@@ -1589,6 +1594,13 @@ func (x *GenerateRequest) GetAnnotations() []string {
 		return x.Annotations
 	}
 	return nil
+}
+
+func (x *GenerateRequest) GetAnswered() uint32 {
+	if x != nil {
+		return x.Answered
+	}
+	return 0
 }
 
 // Sampling says how tokens are chosen; absent means the engine's own default.
@@ -7225,7 +7237,7 @@ const file_dynago_worker_v1_worker_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\"\x1f\n" +
 	"\tFileChunk\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data\"\xa7\a\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"\xc3\a\n" +
 	"\x0fGenerateRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x14\n" +
@@ -7248,7 +7260,8 @@ const file_dynago_worker_v1_worker_proto_rawDesc = "" +
 	"\x04meta\x18\x12 \x03(\v2+.dynago.worker.v1.GenerateRequest.MetaEntryR\x04meta\x12\x14\n" +
 	"\x05extra\x18\x13 \x01(\fR\x05extra\x125\n" +
 	"\x14request_timestamp_ms\x18\x14 \x01(\x01H\x02R\x12requestTimestampMs\x88\x01\x01\x12 \n" +
-	"\vannotations\x18\x15 \x03(\tR\vannotations\x1a7\n" +
+	"\vannotations\x18\x15 \x03(\tR\vannotations\x12\x1a\n" +
+	"\banswered\x18\x16 \x01(\rR\banswered\x1a7\n" +
 	"\tMetaEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
