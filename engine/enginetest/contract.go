@@ -15,6 +15,7 @@ var tests = []test{
 	{name: "04-drain", hook: "slow drain", run: drain},
 	{name: "05-one-end", run: oneEnd},
 	{name: "06-same-every-time", run: sameEveryTime},
+	{name: "06-goes-on", rare: true, needs: engine.Features{engine.FeatureContinues}, run: goesOn},
 	{name: "07-logprobs", needs: engine.Features{engine.FeatureLogprobs}, run: logprobs},
 	{name: "07-prompt-logprobs", needs: engine.Features{engine.FeaturePromptLogprobs}, run: promptLogprobs},
 	{name: "08-limits", run: limits},

@@ -44,6 +44,31 @@ func sameEveryTime(t *testing.T, s *Subject) {
 	}
 }
 
+// What others have given of an answer counts as its beginning, wherever it goes on.
+func goesOn(t *testing.T, s *Subject) {
+	one, other := s.New(t), s.New(t)
+	ready(t, one)
+	ready(t, other)
+	const most, least = 40, 25
+	for _, temperature := range []float64{0, 1} {
+		r := s.request(5, 30, most)
+		r.Stop.MinTokens = least
+		r.Sampling = engine.Sampling{
+			Temperature: &temperature, Seed: new(int64(11)),
+			FrequencyPenalty: new(1.5), PresencePenalty: new(-0.5), RepetitionPenalty: new(1.3),
+		}
+		want := generate(t, one, r).ids
+		for _, given := range []int{0, 1, 17, least, most - 1} {
+			rest := *r
+			rest.TokenIDs, rest.Answered = slices.Concat(r.TokenIDs, want[:given]), given
+			rest.Stop.MaxTokens, rest.Stop.MinTokens = most-given, max(0, least-given)
+			if got := generate(t, other, &rest).ids; !slices.Equal(got, want[given:]) {
+				t.Errorf("temperature %v: behind %d tokens another engine gave %v, want %v", temperature, given, got, want[given:])
+			}
+		}
+	}
+}
+
 func logprobs(t *testing.T, s *Subject) {
 	e := s.New(t)
 	ready(t, e)

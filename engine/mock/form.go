@@ -59,14 +59,20 @@ func badForm(r *engine.Request, what string, err error) error {
 // sample makes a request give a text of its form. What a form leaves open is
 // decided by what decides on prose, too.
 func (e *Engine) sample(r *engine.Request) (Generator, error) {
+	prompt, answered := r.Divide()
 	d := e.origin(r)
-	for _, id := range r.TokenIDs {
+	for _, id := range prompt {
 		d = d.add(id)
 	}
 	text, err := guided.Sample(r.Format, uint64(d))
 	if err != nil {
 		return nil, badForm(r, "the mock engine makes no answer of this form", err)
 	}
-	end := e.ending(r)
-	return &scriptTokens{ids: e.cfg.Encode(nil, text), end: end, after: func() Generator { return e.generator(r) }}, nil
+	ids, end := e.cfg.Encode(nil, text), e.ending(r)
+	end.min += len(answered)
+	return &scriptTokens{ids: ids, given: len(answered), end: end, after: func() Generator {
+		whole := *r
+		whole.TokenIDs, whole.Answered, whole.Stop.MinTokens = prompt, 0, end.min-len(ids)
+		return e.generator(&whole)
+	}}, nil
 }

@@ -21,9 +21,10 @@ import (
 )
 
 // An answer is the same however it is cut into attempts: whoever sends prompt
-// and delivered tokens gets the rest, and its end where it was.
+// and delivered tokens gets the rest, and its end where it was. An echo, and what has a
+// form, must be told which are which.
 func TestAnswersGoOn(t *testing.T) {
-	for _, source := range []mock.Source{mock.SourceText, mock.SourceRandom} {
+	for _, source := range []mock.Source{mock.SourceText, mock.SourceRandom, mock.SourceEcho} {
 		t.Run(string(source), func(t *testing.T) {
 			e := open(t, mock.Config{Source: source, Encode: encodeBytes, EOS: []uint32{eos}, Seed: 3})
 			rapid.Check(t, func(t *rapid.T) {
@@ -44,11 +45,18 @@ func TestAnswersGoOn(t *testing.T) {
 				if rapid.Bool().Draw(t, "ends") {
 					r.Stop.Hidden = []uint32{eos}
 				}
+				told := source == mock.SourceEcho || rapid.Bool().Draw(t, "told")
+				if told && rapid.Bool().Draw(t, "formed") {
+					r.Format = forms[rapid.SampledFrom([]engine.Feature{engine.FeatureGuidedObject, engine.FeatureGuidedJSON, engine.FeatureGuidedRegex, engine.FeatureGuidedChoice}).Draw(t, "form")]
+				}
 				whole := run(t, e, r)
 				for k := 0; k+1 < len(whole); k += rapid.IntRange(1, 60).Draw(t, "tokens") {
 					rest := *r
 					rest.ID = strings.TrimSuffix(r.ID, "1") + "2"
 					rest.TokenIDs = append(slices.Clone(r.TokenIDs), whole[:k]...)
+					if told {
+						rest.Answered = k
+					}
 					rest.Stop.MaxTokens -= k
 					rest.Stop.MinTokens = max(0, r.Stop.MinTokens-k)
 					if got := run(t, e, &rest); !slices.Equal(got, whole[k:]) {

@@ -29,6 +29,7 @@ func (a *Args) Card(model string) *engine.Card {
 		Features: engine.Features{
 			engine.FeatureSeed, engine.FeatureMinTokens, engine.FeatureStopIDs, engine.FeatureLogprobs, engine.FeaturePromptLogprobs,
 			engine.FeatureCachedTokens, engine.FeatureDPRank, engine.FeatureCacheSalt, engine.FeatureLoRA, engine.FeaturePriority,
+			engine.FeatureContinues,
 		},
 	}
 	if a.EnablePrefixCaching {

@@ -19,8 +19,8 @@ const (
 	SourceText Source = "text"
 	// SourceRandom gives ids in [1000, 2000), up to the limit.
 	SourceRandom Source = "random"
-	// SourceEcho gives the prompt back, and ends. It alone cannot be carried
-	// on: it would begin again with the longer prompt.
+	// SourceEcho gives the prompt back, and ends. It alone has to be told what is
+	// prompt, and what another engine has answered.
 	SourceEcho Source = "echo"
 	// SourceScript gives what a script says.
 	SourceScript Source = "script"
@@ -83,7 +83,10 @@ func (e *Engine) generator(r *engine.Request) Generator {
 	case SourceRandom:
 		return e.random(r)
 	case SourceEcho:
-		return &echoTokens{prompt: r.TokenIDs, end: e.ending(r)}
+		prompt, answered := r.Divide()
+		end := e.ending(r)
+		end.min += len(answered)
+		return &echoTokens{prompt: prompt, given: len(answered), end: end}
 	}
 	// A model whose vocabulary cannot spell plain words has random ids for them.
 	if len(e.prose().opening) == 0 {
@@ -158,10 +161,13 @@ func (t *scriptTokens) Next() uint32 {
 	switch {
 	case at < len(t.ids):
 		return t.ids[at]
-	case t.rest == nil && t.end.may && at >= t.end.min:
+	case at == len(t.ids) && t.end.may && at >= t.end.min:
 		return t.end.id
 	case t.rest == nil:
 		t.rest = t.after()
+		for range at - len(t.ids) { // which another engine has given
+			t.rest.Next()
+		}
 	}
 	return t.rest.Next()
 }
