@@ -129,11 +129,11 @@ func (e *ending) finish() {
 func (s *endings) bear(ctx context.Context, w *fleet.Worker, b *bearer) {
 	wait := firstCloseAgain
 	for {
-		e := s.next(w, b)
+		e, end := s.next(w, b)
 		if e == nil {
 			return
 		}
-		err := e.tell(ctx)
+		err := tellEnd(ctx, end)
 		if ctx.Err() != nil {
 			return
 		}
@@ -153,17 +153,18 @@ func (s *endings) bear(ctx context.Context, w *fleet.Worker, b *bearer) {
 	}
 }
 
-// next returns what is to be told next, or nil when all is.
-func (s *endings) next(w *fleet.Worker, b *bearer) *ending {
+// next returns what is to be told next, and the end of it that is known now: another
+// may come while that is told. Both are nil when all is told.
+func (s *endings) next(w *fleet.Worker, b *bearer) (*ending, *router.SessionEnd) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(b.queue) == 0 {
 		delete(s.of, w)
-		return nil
+		return nil, nil
 	}
 	b.now = b.queue[0]
 	b.queue = slices.Delete(b.queue, 0, 1)
-	return b.now
+	return b.now, b.now.SessionEnd
 }
 
 // settled puts an ending back that the engine has not heard of, and says whether it
@@ -180,8 +181,8 @@ func (s *endings) settled(b *bearer, e *ending, err error) bool {
 	return true
 }
 
-// tell tells the engine, unless there is none any more that would know.
-func (e *ending) tell(ctx context.Context) error {
+// tellEnd tells an engine of an end, unless there is none any more that would know.
+func tellEnd(ctx context.Context, e *router.SessionEnd) error {
 	keeper, ok := engine.As[engine.Sessioner](e.Worker.Engine())
 	card := e.Worker.Card()
 	if !ok || card == nil || !card.Features.Has(engine.FeatureSessions) || e.Life.Err() != nil {
