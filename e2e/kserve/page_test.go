@@ -3,12 +3,15 @@
 package kserve_test
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 const page = "../../docs/kserve.md"
@@ -42,6 +45,23 @@ func blocks(t *testing.T) (list []block) {
 	return list
 }
 
+// run runs the block's text, with more programs. One that hangs is one that fails.
+func (b *block) run(t *testing.T, text, tools string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var cmd *exec.Cmd
+	switch b.kind {
+	case "sh":
+		cmd = exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", text)
+	case "python":
+		cmd = exec.CommandContext(ctx, setting(t, "E2E_KSERVE_PYTHON"), "-c", text)
+	default:
+		return nil, fmt.Errorf("nobody runs %s", b.kind)
+	}
+	cmd.Env, cmd.WaitDelay = environment("PATH="+tools+":"+os.Getenv("PATH")), time.Second
+	return cmd.CombinedOutput()
+}
+
 // Each line of the page does what the page says.
 func TestPage(t *testing.T) {
 	var s *server
@@ -60,18 +80,7 @@ func TestPage(t *testing.T) {
 		}
 		text := strings.NewReplacer("http://127.0.0.1:8000", s.url, "127.0.0.1:8000", strings.TrimPrefix(s.url, "http://"),
 			"127.0.0.1:8001", s.grpc, "http://127.0.0.1:8788", s.side).Replace(b.text)
-		var cmd *exec.Cmd
-		switch b.kind {
-		case "sh":
-			cmd = exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", text)
-		case "python":
-			cmd = exec.CommandContext(t.Context(), setting(t, "E2E_KSERVE_PYTHON"), "-c", text)
-		default:
-			t.Errorf("line %d: nobody runs %s", b.line, b.kind)
-			continue
-		}
-		cmd.Env = environment("PATH=" + tools + ":" + os.Getenv("PATH"))
-		out, err := cmd.CombinedOutput()
+		out, err := b.run(t, text, tools)
 		if err != nil || len(b.want) == 0 {
 			t.Errorf("line %d: %v, and %d pieces to look for\n%s", b.line, err, len(b.want), out)
 			continue
