@@ -31,26 +31,21 @@ const (
 
 // cap returns the budget that is to be kept here, nil if there is none or the
 // worker keeps it, or nobody can: an answer that is held to a form goes on where
-// its form is, and text has no tokens to count.
-func (j *job) cap(card *engine.Card, thinking func() bool, spent func() int) *budget {
+// its form is, and text has no tokens to count. by says who sees to it.
+func (j *job) cap(card *engine.Card, thinking func() bool, spent func() int) (b *budget, by string) {
 	most := j.request.Chat.Thinking.Budget
 	if most == nil || j.request.Chat.Prompt != nil || !j.model.Family.Thinks() {
-		return nil
+		return nil, ""
 	}
-	by := ByNobody
-	var b *budget
-	switch {
-	case card.Features.Has(engine.FeatureThinkingBudget):
-		by = ByEngine
-	case j.held.format == nil && card.Accept(engine.InputTokens):
+	if card.Features.Has(engine.FeatureThinkingBudget) {
+		return nil, ByEngine
+	}
+	if j.held.format == nil && card.Accept(engine.InputTokens) {
 		if end, err := j.model.Encode(nil, j.model.Family.CutThought()); err == nil && len(end) > 0 {
-			by, b = ByUs, &budget{most: max(0, *most), thinking: thinking, spent: spent, end: end}
+			return &budget{most: max(0, *most), thinking: thinking, spent: spent, end: end}, ByUs
 		}
 	}
-	if j.index == 0 {
-		j.request.Notes.BudgetBy = by
-	}
-	return b
+	return nil, ByNobody
 }
 
 // over says whether an open thought has used its budget up.

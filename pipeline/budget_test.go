@@ -142,3 +142,32 @@ func TestThinkingBudgetElsewhere(t *testing.T) {
 		}
 	})
 }
+
+// Who sees to the form and to the budget of an answer is known with its first event,
+// whichever choice that is of.
+func TestNotedByAnyChoice(t *testing.T) {
+	tokens, conversations := &fake{}, newTalker()
+	for name, h := range map[string]*house{
+		"tokens":        newHouse(t, pipeline.Config{}, tokens),
+		"conversations": newRoom(t, pipeline.Config{}, conversations),
+	} {
+		t.Run(name, func(t *testing.T) {
+			tokens.generate = h.say("{}", 1, engine.FinishEOS)
+			conversations.chat = tells(nil, spoken("{", "}", chat.Usage{})...)
+			budgetBy := map[string]string{"tokens": pipeline.ByUs, "conversations": pipeline.ByNobody}[name]
+			for i := range 2 {
+				r := request("Hi")
+				r.Chat.Sampling.N, r.Chat.Thinking.Budget = 2, new(100)
+				r.Chat.Output.Kind = chat.FormatJSONObject
+				for _, err := range h.Choice(t.Context(), r, i) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					if n := r.Notes; n.FormBy != pipeline.ByUs || n.BudgetBy != budgetBy {
+						t.Fatalf("choice %d: form by %q, budget by %q", i, n.FormBy, n.BudgetBy)
+					}
+				}
+			}
+		})
+	}
+}

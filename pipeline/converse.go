@@ -43,12 +43,12 @@ func (p *Pipeline) prepareChat(r *Request, k int, card *engine.Card) (jobs, erro
 	}
 	n := s.Choices()
 	r.traces(nil, 0) // the worker alone knows the prompt's tokens
-	shared := share(n)
+	shared, noting := share(n), new(noting)
 	all := make(jobs, n)
 	for i := range all {
 		all[i] = &job{
 			p: p, request: r, names: view.names, model: model, prompt: &prompt.Prompt{Stop: stop},
-			choice: k*n + i, index: i, booking: shared, door: engine.InputChat, outline: outline,
+			choice: k*n + i, index: i, booking: shared, noting: noting, door: engine.InputChat, outline: outline,
 			asides: asidesOf(r, i),
 		}
 	}
@@ -194,10 +194,7 @@ func (j *job) conversation(ctx context.Context) iter.Seq2[chat.Event, error] {
 		if j.held, err = j.constrainText(card); err != nil {
 			return failed(err)
 		}
-		if j.index == 0 {
-			j.request.Notes.FormBy = j.held.by()
-			j.request.Notes.BudgetBy = budgetBy(j.request.Chat, card)
-		}
+		j.formed(budgetBy(j.request.Chat, card))
 	}
 	j.settled = func() bool { return false }
 	events := j.spoken(ctx)

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"iter"
 	"time"
 
 	"github.com/dynago/dynago/chat"
@@ -149,6 +150,22 @@ func (p *Pipeline) Late(ctx context.Context, r *Request) (a, b *router.Booking, 
 	}()
 	err = jobs[1].place(ctx)
 	return jobs[0].here, jobs[1].here, errors.Join(err, <-answered)
+}
+
+// Choice runs one choice of a request, before the others have begun.
+func (p *Pipeline) Choice(ctx context.Context, r *Request, i int) iter.Seq2[chat.Event, error] {
+	return func(yield func(chat.Event, error) bool) {
+		jobs, err := p.prepareAll([]*Request{r})
+		defer jobs.release()
+		if err == nil {
+			err = jobs[i].place(ctx)
+		}
+		if err != nil {
+			fail(yield, err)
+			return
+		}
+		merge(ctx, jobs[i:i+1])(yield)
+	}
 }
 
 // Settle returns when all is done that requests have left behind.

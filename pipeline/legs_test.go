@@ -416,6 +416,60 @@ func TestLateChoice(t *testing.T) {
 	p.settled(t)
 }
 
+// What is noted of a request stays from its first event on, also where that is of a
+// choice that has answered, or moved, before the others have a place for their second
+// leg.
+func TestNotesStay(t *testing.T) {
+	for name, tc := range map[string]struct {
+		moves bool
+		done  int64 // second legs
+	}{
+		"the first leg answers": {false, 1},
+		"the choice moves":      {true, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, pipeline.Config{MigrationLimit: 1}, 2, 1, false)
+			r := long(10)
+			r.Chat.Sampling.N = 2
+			if !tc.moves { // the first choice ends with the first token, which the other does not have
+				r.Chat.Sampling.StopIDs = undisturbed(t, r)[0].IDs[:1]
+			}
+			heard := make(chan struct{})
+			for _, e := range p.prefill {
+				e.failing = func(_ int, q *engine.Request) *failing {
+					switch {
+					case q.ID == r.ID+".1-1":
+						<-heard
+					case q.ID == r.ID+"-1" && tc.moves:
+						return &failing{kind: engine.Disconnected}
+					}
+					return nil
+				}
+			}
+			var first pipeline.Notes
+			for e, err := range p.Run(t.Context(), r) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if first.Model == "" {
+					if e.Choice != 0 {
+						t.Fatalf("choice %d has begun", e.Choice)
+					}
+					close(heard)
+					first = *r.Notes
+				}
+			}
+			if d := cmp.Diff(first, *r.Notes); d != "" {
+				t.Errorf("-with the first event +with the last\n%s", d)
+			}
+			if n := p.Handoffs().Done; n != tc.done {
+				t.Errorf("%d second legs, want %d", n, tc.done)
+			}
+			p.settled(t)
+		})
+	}
+}
+
 // Prompts whose own probabilities are wanted, and those of clients that ask for it,
 // are computed where the answer is.
 func TestOneLegOnly(t *testing.T) {

@@ -21,7 +21,8 @@ func merge(ctx context.Context, jobs []*job) iter.Seq2[chat.Event, error] {
 	return func(yield func(chat.Event, error) bool) {
 		ctx, cancel := context.WithCancelCause(ctx)
 		items := make(chan item, len(jobs))
-		send := func(it item) bool {
+		send := func(j *job, it item) bool {
+			j.noting.end()
 			select {
 			case items <- it:
 				return true
@@ -38,19 +39,19 @@ func merge(ctx context.Context, jobs []*job) iter.Seq2[chat.Event, error] {
 				defer func() {
 					if v := recover(); v != nil {
 						j.p.Logger.Error("a choice panicked", "request", j.request.ID, "panic", v, "stack", string(debug.Stack()))
-						send(item{err: engine.Errorf(engine.Internal, "a choice panicked")})
+						send(j, item{err: engine.Errorf(engine.Internal, "a choice panicked")})
 					}
 				}()
 				if err := j.place(ctx); err != nil {
-					send(item{err: err})
+					send(j, item{err: err})
 					return
 				}
 				for e, err := range j.events(ctx) {
-					if !send(item{event: e, err: err}) {
+					if !send(j, item{event: e, err: err}) {
 						return
 					}
 				}
-				send(item{done: true})
+				send(j, item{done: true})
 			})
 		}
 		for left := len(jobs); left > 0; {

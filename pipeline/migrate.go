@@ -329,8 +329,11 @@ func (c *carry) again(ctx context.Context, ids []uint32) error {
 // notes that it has moved.
 func (c *carry) noteAnswer(b *router.Booking) {
 	c.selected(b)
-	if c.alone || c.attempts == 1 {
+	switch {
+	case c.alone:
 		c.request.Notes.booked(b)
+	case c.attempts == 1:
+		c.noting.answer.Do(func() { c.request.Notes.booked(b) })
 	}
 }
 

@@ -278,6 +278,8 @@ type job struct {
 	booking  *shared
 	here     *router.Booking
 	computed bool
+	// noting is shared by the choices of a request as well, and stays so.
+	noting *noting
 	// held is what the answer is held to.
 	held constraint
 	// budget caps its thinking; nil if nothing does here.
@@ -352,10 +354,10 @@ func (p *Pipeline) prepare(r *Request, k int) (jobs, error) {
 
 	n := r.Chat.Sampling.Choices()
 	r.traces(built.IDs, card.BlockSize)
-	shared := share(n)
+	shared, noting := share(n), new(noting)
 	all := make(jobs, n)
 	for i := range all {
-		all[i] = &job{p: p, request: r, names: view.names, model: model, prompt: built, choice: k*n + i, index: i, booking: shared, door: door, pinnedBy: wishes.by, asides: asidesOf(r, i)}
+		all[i] = &job{p: p, request: r, names: view.names, model: model, prompt: built, choice: k*n + i, index: i, booking: shared, noting: noting, door: door, pinnedBy: wishes.by, asides: asidesOf(r, i)}
 	}
 	all[0].told = p.reuse(r, model, built, len(asked.Turns))
 	all[0].outlook = p.outlook(r, asked, name, built.Stop.MaxTokens)
@@ -403,9 +405,6 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 		if j.held, err = j.constrain(card); err != nil {
 			return failed(err)
 		}
-		if j.index == 0 {
-			j.request.Notes.FormBy = j.held.by()
-		}
 	}
 	var family parser.Family // plain text
 	if r.Prompt == nil {
@@ -440,7 +439,9 @@ func (j *job) events(ctx context.Context) iter.Seq2[chat.Event, error] {
 	}
 	j.settled = a.settled
 	if card != nil {
-		j.budget = j.cap(card, a.parser.Thinking, a.parser.ReasoningTokens)
+		var by string
+		j.budget, by = j.cap(card, a.parser.Thinking, a.parser.ReasoningTokens)
+		j.formed(by)
 	}
 	if j.echoes() {
 		var err error

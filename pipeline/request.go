@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"sync"
 	"time"
 
 	"github.com/dynago/dynago/chat"
@@ -48,8 +49,10 @@ type Request struct {
 
 // Notes are what the stages tell about one request, for metrics, traces and
 // response metadata. They are complete when the first event of the request has
-// come; only one with a single choice, alone in its call, adds to them later, when
-// it moves.
+// come, but for Capped and the blocks of Granted, which are with the last; only one
+// with a single choice, alone in its call, adds to them later, when it moves. Where
+// one of several choices has answered before there was a place for the leg that
+// answers the others, that place is not among them.
 type Notes struct {
 	Model        string // primary name, also where an alias was asked for
 	PromptTokens int
@@ -99,6 +102,23 @@ func (n *Notes) placed(plan *router.Plan, answer *router.Booking) {
 	if answer != nil {
 		n.booked(answer)
 	}
+}
+
+// noting is what the choices of a request have yet to note of it. Whoever comes first
+// does so for all.
+type noting struct {
+	form   sync.Once // who sees to the form of the answer
+	answer sync.Once // where the leg that answers is
+}
+
+// end lets nothing more be noted of places: who hears of the answer reads the notes.
+func (n *noting) end() { n.answer.Do(func() {}) }
+
+// formed notes who sees to the form of the answer, and who to its thinking budget.
+func (j *job) formed(budgetBy string) {
+	j.noting.form.Do(func() {
+		j.request.Notes.FormBy, j.request.Notes.BudgetBy = j.held.by(), budgetBy
+	})
 }
 
 // booked notes one place. What is cached counts where the prompt is computed.
