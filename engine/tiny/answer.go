@@ -44,11 +44,28 @@ func (e computer) Begin(r *engine.Request) (mock.Answer, error) {
 		return nil, err
 	}
 	a := &answer{r: r, form: form, params: p, ends: r.Stop.Ends()}
+	if err := a.resume(); err != nil {
+		return nil, err
+	}
 	if r.PromptLogprobs != nil && len(r.TokenIDs) > 0 {
 		a.prompt = make([]engine.Logprob, len(r.TokenIDs))
 		a.prompt[0] = engine.Logprob{ID: r.TokenIDs[0], Logprob: math.NaN()}
 	}
 	return a, nil
+}
+
+// resume reads what others have given of the answer, so that the form goes on from there.
+func (a *answer) resume() error {
+	_, answered := a.r.Divide()
+	for i, id := range answered {
+		if a.next = id; a.form.ended() {
+			continue // as behind an end that is not heeded
+		}
+		if err := a.form.accept(id); err != nil {
+			return engine.Errorf(engine.Unsupported, "the answer cannot go on here: its token %d has not the form that is asked for: %v", i, err)
+		}
+	}
+	return nil
 }
 
 // seedOf makes a seed for a request without one, of its name: the choices of a prompt
@@ -90,11 +107,15 @@ func (a *answer) choose(position int, logits []float32) error {
 // pick chooses the next token. Behind the end that a form has come to, where the
 // request does not take that for an end, it comes again.
 func (a *answer) pick(position int, logits []float32) (err error) {
+	if a.sampler == nil {
+		prompt, answered := a.r.Divide()
+		a.sampler = sample.New(a.params, prompt, len(logits))
+		for _, id := range answered {
+			a.sampler.Accept(id)
+		}
+	}
 	if a.form.ended() {
 		return nil
-	}
-	if a.sampler == nil {
-		a.sampler = sample.New(a.params, a.r.TokenIDs, len(logits))
 	}
 	step := sample.Step{Logits: logits, Position: position}
 	if a.given < a.r.Stop.MinTokens {
@@ -119,7 +140,8 @@ func (a *answer) fault(err error) error {
 	case errors.Is(err, mask.ErrStuck), errors.Is(err, mask.ErrTooMuch):
 		kind, field = engine.InvalidArgument, a.r.Format.Field()
 	}
-	e := engine.Errorf(kind, "token %d of the answer: %v", a.given, err)
+	_, answered := a.r.Divide()
+	e := engine.Errorf(kind, "token %d of the answer: %v", len(answered)+a.given, err)
 	e.Param = field
 	return e
 }

@@ -32,8 +32,9 @@ import (
 // TestReuseChangesNothing holds the one promise of this package: whatever engines have
 // cached, evicted, moved to other tiers and back, lost, found again after a restart,
 // pinned, fetched ahead, preempted, cut off, carried on elsewhere or pulled from each
-// other, the tokens of a greedy answer and how likely each token of the vocabulary was
-// at every step are those of a plain loop with a cold cache, bit for bit.
+// other, the tokens of an answer, however they are chosen, and how likely each token of
+// the vocabulary was at every step are those of a plain loop with a cold cache, bit for
+// bit.
 //
 // It has been seen to fail for each of these changes to the code, one at a time:
 //
@@ -49,6 +50,8 @@ import (
 //	the core takes the last token of a prompt for found, too
 //	blocks are pulled without a look at their checksum, their place in the prompt or the layout
 //	a block that was pulled is put into the slot of the next one
+//	penalties take what another engine has answered for prompt
+//	draws are counted from where an attempt begins
 //
 // Time is made up, and passes only where that is drawn: whoever would wait for it to
 // pass has been forgotten, or waits for what will not come.
@@ -167,8 +170,9 @@ var reuseModels = sync.OnceValue(func() (m [2]*llama.Model) {
 // step is a token, and how likely it and all others were.
 type step = engine.Logprob
 
-// cold computes n tokens after a prompt with nothing cached, the prompt at once.
-func cold(m *llama.Model, prompt []uint32, n int) []step {
+// cold computes n tokens after a prompt with nothing cached, the prompt at once, and
+// whatever they are, they are chosen by one sampler.
+func cold(m *llama.Model, prompt []uint32, n int, by *engine.Sampling) []step {
 	const size = 8
 	blocks := make([]int32, reuseContext/size)
 	for i := range blocks {
@@ -176,6 +180,11 @@ func cold(m *llama.Model, prompt []uint32, n int) []step {
 	}
 	cache := m.NewCache(len(blocks), size)
 	logits := make([]float32, reuseVocab)
+	params, err := sample.Default().With(by, reuseVocab)
+	if err != nil {
+		panic(err)
+	}
+	sampler := sample.New(params, prompt, reuseVocab)
 	next, at := prompt, 0
 	var steps []step
 	for range n {
@@ -183,14 +192,13 @@ func cold(m *llama.Model, prompt []uint32, n int) []step {
 			panic(err)
 		}
 		at += len(next)
-		best := uint32(0)
-		for id, l := range logits {
-			if l > logits[best] {
-				best = uint32(id)
-			}
+		id, err := sampler.Next(sample.Step{Logits: logits, Position: at})
+		if err != nil {
+			panic(err)
 		}
-		steps = append(steps, sample.Logprob(logits, best, reuseVocab))
-		next = []uint32{best}
+		sampler.Accept(id)
+		steps = append(steps, sample.Logprob(logits, id, reuseVocab))
+		next = []uint32{id}
 	}
 	return steps
 }
@@ -429,8 +437,8 @@ func (w *world) job(t *rapid.T) *job {
 	if rapid.Bool().Draw(t, "goes on elsewhere") {
 		j.then = w.worker(t)
 	}
-	zero, all := 0.0, reuseVocab
-	j.request = engine.Request{ID: "u-1", Sampling: engine.Sampling{Temperature: &zero}, Logprobs: &all}
+	all := reuseVocab
+	j.request = engine.Request{ID: "u-1", Sampling: reuseSampling(t), Logprobs: &all}
 	if rapid.Bool().Draw(t, "of a priority") {
 		p := int32(rapid.IntRange(-2, 2).Draw(t, "priority"))
 		j.request.Priority = &p
@@ -456,13 +464,25 @@ func (w *world) job(t *rapid.T) *job {
 	return j
 }
 
+// reuseSampling draws how the tokens of an answer are chosen: of few ways, so that
+// answers come again. Seed and penalties tell them apart.
+func reuseSampling(t *rapid.T) engine.Sampling {
+	zero, one, seed := 0.0, 1.0, int64(7)
+	return rapid.SampledFrom([]engine.Sampling{
+		{Temperature: &zero},
+		{Temperature: &zero, FrequencyPenalty: new(0.7), PresencePenalty: new(0.9), RepetitionPenalty: new(1.2)},
+		{Temperature: &one, Seed: &seed},
+		{Temperature: &one, Seed: &seed, FrequencyPenalty: new(-0.5), PresencePenalty: new(1.5), TopP: new(0.9), BadWords: [][]uint32{{3, 4}, {5}}},
+	}).Draw(t, "chosen by")
+}
+
 // want returns what a cold cache gives for a job.
-func (w *world) want(model int, prompt []uint32, n int) []step {
-	key := fmt.Sprint(model, n, prompt)
+func (w *world) want(model int, prompt []uint32, n int, by *engine.Sampling) []step {
+	key := fmt.Sprint(model, n, prompt, by.Seed != nil, by.FrequencyPenalty != nil)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.known[key] == nil {
-		w.known[key] = cold(reuseModels()[model], prompt, n)
+		w.known[key] = cold(reuseModels()[model], prompt, n, by)
 	}
 	return w.known[key]
 }
@@ -497,7 +517,7 @@ func (w *world) crowd(t *rapid.T) {
 // carryOut gets an answer, piece by piece where its worker fails or is left, and
 // compares it.
 func (w *world) carryOut(j *job) error {
-	want := w.want(j.model, j.prompt, j.n)
+	want := w.want(j.model, j.prompt, j.n, &j.request.Sampling)
 	var got []step
 	at, until := j.at, j.leave
 	for attempt := 0; ; attempt++ {
@@ -540,7 +560,7 @@ func ids(steps []step) []uint32 {
 // attempt gets tokens of an answer that has some already, until there are so many.
 func (w *world) attempt(at *member, j *job, have []step, until int) (got []step, err error) {
 	r := j.request
-	r.TokenIDs = slices.Concat(j.prompt, ids(have))
+	r.TokenIDs, r.Answered = slices.Concat(j.prompt, ids(have)), len(have)
 	r.Stop.MaxTokens = j.n - len(have)
 	e := engine.Engine(at.engine())
 	if at.role == "prefill" || at.role == "decode" {

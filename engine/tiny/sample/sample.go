@@ -33,7 +33,8 @@ type Sampler struct {
 }
 
 // New returns a sampler for an answer to a prompt, with a vocabulary of so many
-// ids. The prompt is not kept.
+// ids. What others have given of the answer is no prompt: it is accepted. The prompt
+// is not kept.
 func New(p Params, prompt []uint32, vocab int) *Sampler {
 	s := &Sampler{params: p, vocab: vocab, logits: make([]float64, vocab)}
 	if p.penalizes() {
