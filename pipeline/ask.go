@@ -13,7 +13,7 @@ import (
 func (j *job) engineRequest(attempt int, delivered []uint32, card *engine.Card, target kv.Target) *engine.Request {
 	r, s := j.request.Chat, &j.request.Chat.Sampling
 	out := &engine.Request{
-		ID: attemptID(j.request.ID, j.choice, attempt), Model: card.Model, TokenIDs: j.ids(delivered),
+		ID: attemptID(j.request.ID, j.choice, attempt), Model: card.Model, TokenIDs: j.ids(delivered), Answered: len(delivered),
 		Sampling: engine.Sampling{
 			Temperature: s.Temperature, TopP: s.TopP, MinP: s.MinP, TopK: s.TopK,
 			FrequencyPenalty: s.FrequencyPenalty, PresencePenalty: s.PresencePenalty,

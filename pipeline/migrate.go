@@ -368,9 +368,8 @@ func (c *carry) movable(kind engine.ErrorKind, ongoing bool) bool {
 			return false
 		}
 	}
-	// A constraint's state cannot be carried over, nor can the position of one
-	// choice among several.
-	return !ongoing || c.held.format == nil && c.request.Chat.Sampling.Choices() == 1
+	// The position of one choice among several cannot be carried over.
+	return !ongoing || c.request.Chat.Sampling.Choices() == 1 && c.resumable()
 }
 
 func attemptID(id string, choice, attempt int) string {

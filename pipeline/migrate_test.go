@@ -65,6 +65,8 @@ func TestMigration(t *testing.T) {
 		"a new life costs no attempt":       {limit: 0, workers: fails(0, engine.Stale), once: true, attempts: 2, counters: pipeline.Counters{MigratedNew: 1}},
 		"the second does":                   {limit: 0, workers: fails(0, engine.Stale), attempts: 2, want: engine.Stale, counters: pipeline.Counters{MigratedNew: 1}},
 		"guided moves before the first":     {limit: 3, workers: fails(0, engine.Disconnected, 0, ""), change: guide, features: engine.Features{engine.FeatureGuidedObject}, attempts: 2, counters: pipeline.Counters{MigratedNew: 1}},
+		"guided moves to who goes on":       {limit: 3, workers: fails(3, engine.Disconnected, 0, ""), change: guide, features: engine.Features{engine.FeatureGuidedObject, engine.FeatureContinues}, attempts: 2, counters: pipeline.Counters{MigratedOngoing: 1}},
+		"guided stays where nobody is left": {limit: 3, workers: fails(3, engine.Disconnected), change: guide, features: engine.Features{engine.FeatureGuidedObject, engine.FeatureContinues}, attempts: 1, want: engine.Disconnected},
 		"guided stays after the first item": {limit: 3, workers: fails(1, engine.Disconnected, 0, ""), change: guide, features: engine.Features{engine.FeatureGuidedObject}, attempts: 1, want: engine.Disconnected},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -159,6 +161,7 @@ var movesOf = map[string][]pipeline.MoveEnd{
 	"a new life costs no attempt":      {pipeline.MoveSuccess},
 	"the second does":                  {pipeline.MoveFailure},
 	"guided moves before the first":    {pipeline.MoveSuccess},
+	"guided moves to who goes on":      {pipeline.MoveSuccess},
 }
 
 // One choice among several moves before its first token, and not behind it.
@@ -248,7 +251,7 @@ func TestMigrationCountsTokens(t *testing.T) {
 			second = s
 		}
 	}
-	if second == nil || second.Stop.MaxTokens != 4 || second.Stop.MinTokens != 1 {
+	if second == nil || second.Stop.MaxTokens != 4 || second.Stop.MinTokens != 1 || second.Answered != 2 {
 		t.Fatalf("second attempt %+v", second)
 	}
 	if n := len(second.TokenIDs); !slices.Equal(second.TokenIDs[n-2:], h.ids(sentence)[:2]) {

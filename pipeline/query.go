@@ -57,6 +57,9 @@ func (j *job) query(ids []uint32, choices int, exclude []uint64) (*router.Query,
 	q := j.request.query(ids)
 	q.Choices, q.Exclude = choices, exclude
 	q.Allow = j.p.through(j.door, j.request.Notes.Model)
+	if j.held.format != nil && len(ids) > len(j.prompt.IDs) {
+		q.Allow = j.resume(nil)
+	}
 	legs := legsOf(j.request.Ext)
 	// What is said of a prompt is not handed over with its blocks.
 	legs.Whole = legs.Whole || j.door != engine.InputTokens || q.Recompute
