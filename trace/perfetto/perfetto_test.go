@@ -183,6 +183,20 @@ s [lane 1] tools: Tool error: bash, dynamo.agent.tool, 500000+1000
 s [lane 1] tools: Tool start: bash, dynamo.agent.tool.marker, 600000, it
 s [lane 1] tools: Tool: bash, dynamo.agent.tool, 750000+50000
 `},
+		{"ids that come twice", perfetto.Options{}, []*trace.Record{
+			request("a", "s", 0, 100, asks("call_0", "call_0")), tool(trace.ToolStart, "s", "call_0", 110, nil), tool(trace.ToolEnd, "s", "call_0", 150, nil),
+			request("b", "s", 200, 100, asks("call_0")), tool(trace.ToolStart, "s", "call_0", 310, nil), tool(trace.ToolEnd, "s", "call_0", 390, nil),
+			request("c", "s", 400, 100, asks("call_0")), request("d", "s", 600, 100, nil),
+		}, `
+s [lane 1]: LLM request: unknown-model, dynamo.llm, 0+100000
+s [lane 1] tools: Tool: grep, dynamo.agent.tool, 100000+100000
+s [lane 2] tools: Tool: bash, dynamo.agent.tool, 110000+40000
+s [lane 1]: LLM request: unknown-model, dynamo.llm, 200000+100000
+s [lane 1] tools: Tool: bash, dynamo.agent.tool, 310000+80000
+s [lane 1]: LLM request: unknown-model, dynamo.llm, 400000+100000
+s [lane 1] tools: Tool: grep, dynamo.agent.tool, 500000+100000
+s [lane 1]: LLM request: unknown-model, dynamo.llm, 600000+100000
+`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if diff := gocmp.Diff(strings.TrimPrefix(tc.want, "\n"), lines(timeline(t, tc.options, tc.records...))); diff != "" {

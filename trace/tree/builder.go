@@ -24,10 +24,24 @@ type Builder struct {
 	duplicates int
 }
 
-// event is what makes the record of a tool another one.
+// event is what makes the record of a tool another one. An id alone does not, since two
+// calls may have the same.
 type event struct {
-	chain, id, kind string
-	at              uint64
+	chain, id, class, kind string
+	at, started, ended     uint64
+	took                   time.Duration
+}
+
+func eventOf(r *trace.Record, chain string) event {
+	e := event{chain: chain, id: r.Tool.ID, class: r.Tool.Class, kind: r.EventType, at: r.EventTime}
+	e.took, _ = span(r.Tool.Duration)
+	if r.Tool.Started != nil {
+		e.started = *r.Tool.Started
+	}
+	if r.Tool.Ended != nil {
+		e.ended = *r.Tool.Ended
+	}
+	return e
 }
 
 // Add takes a record, which the builder then owns.
@@ -68,7 +82,7 @@ func (b *Builder) addTurn(r *trace.Record, id string) {
 
 func (b *Builder) addTool(r *trace.Record, id string) {
 	if r.Tool.ID != "" {
-		e := event{id, r.Tool.ID, r.EventType, r.EventTime}
+		e := eventOf(r, id)
 		if b.events[e] {
 			b.duplicates++
 			return
@@ -179,8 +193,10 @@ func (c *Chain) top() *Chain {
 // the order in which requests end, and durations that begin at a rounded time say less.
 func (c *Chain) sortTurns() {
 	slices.SortStableFunc(c.Turns, func(a, b *Turn) int { return a.Start.Compare(b.Start) })
-	for i := range c.Turns[:max(0, len(c.Turns)-1)] {
-		c.Turns[i].Next = c.Turns[i+1]
+	for i, t := range c.Turns {
+		if t.number = i; i > 0 {
+			c.Turns[i-1].Next = t
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -84,7 +85,8 @@ type Stats struct {
 
 	chains   map[string]*ChainTotals
 	requests map[uint64]struct{} // hashes of ids
-	begun    map[key]uint64      // when tools began that have not ended, in unix milliseconds
+	events   map[uint64]struct{} // hashes of what tools have told
+	begun    map[key][]uint64    // when tools began that have not ended, in unix milliseconds
 }
 
 // Add counts a record.
@@ -92,36 +94,56 @@ func (s *Stats) Add(r *trace.Record) {
 	switch {
 	case r.EventType == trace.RequestEnd && r.Request != nil:
 		s.addRequest(r)
-	case r.EventType == trace.ToolStart && r.Tool != nil && r.Agent != nil:
-		if s.begun == nil {
-			s.begun = map[key]uint64{}
+	case r.IsTool() && r.Tool != nil && r.Agent != nil:
+		s.addTool(r)
+	}
+}
+
+func (s *Stats) addTool(r *trace.Record) {
+	if s.events == nil {
+		s.events, s.begun = map[uint64]struct{}{}, map[key][]uint64{}
+	}
+	k := key{r.Agent.Chain(), r.Tool.ID}
+	if r.Tool.ID != "" {
+		e := xxh3.HashString(fmt.Sprintf("%#v", eventOf(r, k.chain)))
+		if _, twice := s.events[e]; twice {
+			s.Duplicates++
+			return
 		}
-		s.begun[key{r.Agent.Chain(), r.Tool.ID}] = r.EventTime
-	case (r.EventType == trace.ToolEnd || r.EventType == trace.ToolError) && r.Tool != nil && r.Agent != nil:
-		var u Tool
-		u.Record = r
-		u.measure(s.start(r))
-		for _, t := range []*Totals{&s.Totals, &s.chain(r.Agent).Totals} {
-			t.ToolEvents++
-			if u.Failed() {
-				t.ToolErrors++
-			}
-			if u.Duration > 0 {
-				t.Tool.Add(inMS(u.Duration))
-			}
+		s.events[e] = struct{}{}
+	}
+	if r.EventType == trace.ToolStart {
+		s.begun[k] = append(s.begun[k], r.EventTime)
+		return
+	}
+	var u Tool
+	u.Record = r
+	u.measure(s.start(k, r.Tool))
+	for _, t := range []*Totals{&s.Totals, &s.chain(r.Agent).Totals} {
+		t.ToolEvents++
+		if u.Failed() {
+			t.ToolErrors++
+		}
+		if u.Duration > 0 {
+			t.Tool.Add(inMS(u.Duration))
 		}
 	}
 }
 
-// start returns when the tool of which a record tells the end has begun, or nil where
-// nothing has told that before.
-func (s *Stats) start(r *trace.Record) *uint64 {
-	k := key{r.Agent.Chain(), r.Tool.ID}
-	at, told := s.begun[k]
-	if !told {
+// start returns when a tool that has ended has begun, or nil where nothing has told that
+// before.
+func (s *Stats) start(k key, t *trace.Tool) *uint64 {
+	open := s.begun[k]
+	if len(open) == 0 {
 		return nil
 	}
-	delete(s.begun, k)
+	i := startOf(t, len(open), func(i int) uint64 { return open[i] })
+	at := open[i]
+	if open = slices.Delete(open, i, i+1); len(open) > 0 {
+		s.begun[k] = open
+	} else {
+		delete(s.begun, k)
+	}
 	return &at
 }
 

@@ -64,6 +64,9 @@ type Turn struct {
 	// chain has asked.
 	Unasked []string
 	Next    *Turn // of its chain
+
+	number int // in its chain
+	asks   []*ask
 }
 
 // Tool is one use of a tool.
@@ -77,11 +80,13 @@ type Tool struct {
 	// Answered is the turn that brings its result; nil where no record says so.
 	Answered *Turn
 	// Record is what its harness has told of it when it ended, or, if it is not known to
-	// have ended, when it began. It is nil for a tool that nobody has told of: Call is
-	// then what the answer of Turn has asked for, and the tool is supposed to have run
-	// until Answered began, or else the next turn.
+	// have ended, when it began. It is nil for a tool that nobody has told of, which is
+	// supposed to have run until Answered began, or else the next turn.
 	Record *trace.Record
-	Call   *trace.ToolCall
+	// Call is what the answer of Turn has asked for; nil where none is known to have.
+	Call *trace.ToolCall
+
+	ask *ask
 }
 
 // Inferred says that no harness has told of the tool.

@@ -469,12 +469,6 @@ func agree(list []*trace.Record) bool {
 		at := int64(r.EventTime)
 		if r.Request != nil {
 			at = int64(*r.Request.Received)
-			for _, call := range finish(r).ToolCalls {
-				if ids["call"+id+call.ID] {
-					return false
-				}
-				ids["call"+id+call.ID] = true
-			}
 		}
 		if ids[key] || starts[at] {
 			return false
@@ -482,13 +476,6 @@ func agree(list []*trace.Record) bool {
 		ids[key], starts[at] = true, true
 	}
 	return true
-}
-
-func finish(r *trace.Record) trace.Finish {
-	if r.Request.Finish == nil {
-		return trace.Finish{}
-	}
-	return *r.Request.Finish
 }
 
 // A part of a trace is what the whole has of it.
