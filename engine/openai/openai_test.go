@@ -242,6 +242,18 @@ func TestStreams(t *testing.T) {
 			events: []string{delta(first), delta(`{"tool_calls":[{"index":0,"id":"c1","function":{"name":"f","arguments":"{"}}]}`), delta(`{"tool_calls":[{"index":0,"id":"c2","function":{"name":"f","arguments":"{}"}}]}`), done("tool_calls"), counts},
 			blocks: []chat.Block{use("c1", "{"), use("c2", "{}")}, finish: chat.Finish{Reason: chat.FinishToolUse}, usage: counted,
 		},
+		"an id, and then a name": {
+			events: []string{delta(`{"tool_calls":[{"index":0,"id":"c1","type":"function"}]}`), delta(`{"tool_calls":[{"index":0,"function":{"name":"f"}}]}`), delta(`{"tool_calls":[{"index":0,"function":{"arguments":"{}"}},{"index":1,"id":"c2"}]}`), delta(`{"tool_calls":[{"index":1,"id":"c2","function":{"name":"f"}}]}`), done("tool_calls"), counts},
+			blocks: []chat.Block{use("c1", "{}"), use("c2", "")}, finish: chat.Finish{Reason: chat.FinishToolUse}, usage: counted,
+		},
+		"a name, and then an id": {
+			events: []string{delta(`{"tool_calls":[{"index":0,"function":{"name":"f","arguments":""}}]}`), delta(`{"tool_calls":[{"index":0,"id":"c1"}]}`), delta(`{"tool_calls":[{"index":0,"function":{"arguments":"{}"}},{"index":1,"function":{"name":"f"}}]}`), delta(`{"tool_calls":[{"index":1,"id":"c2","function":{"name":"f","arguments":"{}"}}]}`), done("tool_calls"), counts},
+			blocks: []chat.Block{use("c1", "{}"), use("c2", "{}")}, finish: chat.Finish{Reason: chat.FinishToolUse}, usage: counted,
+		},
+		"a name, and no id": {
+			events: []string{delta(`{"tool_calls":[{"index":0,"function":{"name":"f"}}]}`), delta(`{"content":"A"}`), delta(`{"tool_calls":[{"index":1,"function":{"name":"f"}}]}`), delta(`{"tool_calls":[{"index":2,"function":{"name":"f"}}]}`), done("tool_calls"), counts},
+			blocks: []chat.Block{use("call_r-1_0", ""), text("A"), use("call_r-1_1", ""), use("call_r-1_2", "")}, finish: chat.Finish{Reason: chat.FinishToolUse}, usage: counted,
+		},
 		"a completion": {
 			events: []string{`{"choices":[{"index":0,"text":"Hel","finish_reason":null}]}`, `{"choices":[{"index":0,"text":"lo","finish_reason":"stop"}]}`, counts},
 			blocks: []chat.Block{text("Hello")}, finish: chat.Finish{Reason: chat.FinishStop}, usage: counted,
@@ -260,6 +272,8 @@ func TestStreams(t *testing.T) {
 		"an error as a word":   {events: []string{`{"error":"x"}`}, kind: engine.Internal},
 		"no JSON":              {events: []string{`x`}, kind: engine.Internal},
 		"a call without name":  {events: []string{delta(`{"tool_calls":[{"index":0,"function":{"arguments":"x"}}]}`)}, kind: engine.Internal},
+		"an id without name":   {events: []string{delta(`{"tool_calls":[{"index":0,"id":"c1"}]}`), done("tool_calls")}, kind: engine.Internal},
+		"an id before a text":  {events: []string{delta(`{"tool_calls":[{"index":0,"id":"c1"}]}`), delta(`{"content":"A"}`)}, kind: engine.Internal},
 		"a call that was over": {events: []string{delta(first), delta(`{"content":"A"}`), delta(`{"tool_calls":[{"index":0,"function":{"arguments":"x"}}]}`)}, kind: engine.Internal},
 	} {
 		answers, err := chat.Fold(attach(t, says(c.events...), nil).Chat(t.Context(), ask(hello())))

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"sync/atomic"
@@ -105,7 +106,8 @@ func without(err error, route string) error {
 // hearing is what was heard of an answer so far.
 type hearing struct {
 	out    *answer.Writer
-	call   call // the last one, by its first piece
+	call   call // the last one, by what it began with
+	held   bool // call is not told yet: its id or its name may still come
 	finish string
 	stop   string
 	usage  *chat.Usage
@@ -171,6 +173,11 @@ func (h *hearing) take(c *chunk) (goes bool, err error) {
 		if thought == "" {
 			thought = d.Reasoning
 		}
+		if h.held && thought+d.Content+choice.Text+d.Refusal != "" {
+			if goes, err := h.begin(); err != nil || !goes {
+				return false, err
+			}
+		}
 		if !h.out.Say(chat.Thought, thought) || !h.out.Say(chat.Text, d.Content+choice.Text) || !h.out.Say(chat.Refusal, d.Refusal) {
 			return false, nil
 		}
@@ -199,32 +206,56 @@ func within(n *int, all int) *int {
 
 // calling adds to a tool call. The calls of an answer come one after the other;
 // a piece of one that is over belongs nowhere. Some servers count none of them:
-// another id begins another call.
+// another id begins another call. Others say the id and the name one after the other.
 func (h *hearing) calling(c *call) (goes bool, err error) {
-	another := c.Index == h.call.Index && c.ID != "" && c.ID != h.call.ID && c.Function.Name != ""
+	known := !h.held || h.call.ID != ""
+	another := c.Index == h.call.Index && c.ID != "" && c.ID != h.call.ID && c.Function.Name != "" && known
 	switch {
-	case h.out.Calls() == 0 || c.Index > h.call.Index || another:
-		if c.Function.Name == "" {
-			return false, engine.Errorf(engine.Internal, "the server calls a tool and does not name it")
+	case h.out.Calls() == 0 && !h.held || c.Index > h.call.Index || another:
+		if goes, err := h.begin(); err != nil || !goes {
+			return false, err
 		}
-		if !h.out.Call(c.ID, c.Function.Name) {
-			return false, nil
-		}
-		h.call = *c
-	case c.Index < h.call.Index || !h.out.Calling():
+		h.call, h.held = *c, true
+	case c.Index < h.call.Index || !h.held && !h.out.Calling():
 		return false, engine.Errorf(engine.Internal, "the server adds to tool call %d, which is over", c.Index)
+	case h.held:
+		f := &h.call.Function
+		h.call.ID, f.Name, f.Args = cmp.Or(h.call.ID, c.ID), cmp.Or(f.Name, c.Function.Name), f.Args+c.Function.Args
+	default:
+		return h.out.Args(c.Function.Args), nil
 	}
-	return h.out.Args(c.Function.Args), nil
+	if f := &h.call.Function; f.Args != "" || f.Name != "" && h.call.ID != "" {
+		return h.begin()
+	}
+	return true, nil
+}
+
+// begin tells the call that is held, if one is.
+func (h *hearing) begin() (goes bool, err error) {
+	if !h.held {
+		return true, nil
+	}
+	h.held = false
+	f := &h.call.Function
+	if f.Name == "" {
+		return false, engine.Errorf(engine.Internal, "the server calls a tool and does not name it")
+	}
+	return h.out.Call(h.call.ID, f.Name) && h.out.Args(f.Args), nil
 }
 
 // end says the last word, if the server has one for an answer.
 func (h *hearing) end() error {
+	switch h.finish {
+	case "error":
+		return &engine.Error{Kind: engine.Internal, FromEngine: true, Message: "the server gave up and did not say why"}
+	case "abort":
+		return &engine.Error{Kind: engine.EngineShutdown, FromEngine: true, Message: "the server broke off"}
+	}
+	if goes, err := h.begin(); err != nil || !goes {
+		return err
+	}
 	f := chat.Finish{Reason: chat.FinishStop}
 	switch {
-	case h.finish == "error":
-		return &engine.Error{Kind: engine.Internal, FromEngine: true, Message: "the server gave up and did not say why"}
-	case h.finish == "abort":
-		return &engine.Error{Kind: engine.EngineShutdown, FromEngine: true, Message: "the server broke off"}
 	case h.finish == "length":
 		f.Reason = chat.FinishLength
 	case h.finish == "content_filter":
