@@ -176,6 +176,83 @@ func TestRows(t *testing.T) {
 	}
 }
 
+// However a call comes, the row has it once: by its place among those of its choice, without
+// arguments, and without an id or a name that nobody has given.
+func TestRowsOfCalls(t *testing.T) {
+	begin := func(choice int, id, name string) chat.Event {
+		return chat.Event{Kind: chat.BlockStart, Choice: choice, BlockKind: chat.ToolCall, Tool: &chat.ToolUse{ID: id, Name: name, Kind: chat.ToolFunction}}
+	}
+	args := func(choice int, text string) chat.Event {
+		return chat.Event{Kind: chat.ArgsDelta, Choice: choice, Text: text}
+	}
+	stop := func(choice int) chat.Event { return chat.Event{Kind: chat.BlockStop, Choice: choice} }
+	for _, tc := range []struct {
+		name    string
+		choices int
+		events  []chat.Event
+		want    string
+	}{
+		{"none", 1, nil, `"finish_reason":"tool_calls","backend_finish_reason":"eos"`},
+		{
+			"arguments in pieces", 1,
+			[]chat.Event{begin(0, "c1", "f"), args(0, `{"a"`), args(0, `:1}`), stop(0)},
+			`"finish_reason":"tool_calls","backend_finish_reason":"eos","tool_calls":[{"choice_index":0,"tool_call_index":0,"id":"c1","name":"f"}]`,
+		},
+		{
+			"the same id twice", 1,
+			[]chat.Event{begin(0, "c1", "f"), stop(0), begin(0, "c1", "g"), stop(0)},
+			`"finish_reason":"tool_calls","backend_finish_reason":"eos","tool_calls":[{"choice_index":0,"tool_call_index":0,"id":"c1","name":"f"},{"choice_index":0,"tool_call_index":1,"id":"c1","name":"g"}]`,
+		},
+		{
+			"no id, and no name", 1,
+			[]chat.Event{begin(0, "", "f"), stop(0), begin(0, "c2", ""), stop(0), begin(0, "", ""), stop(0)},
+			`"finish_reason":"tool_calls","backend_finish_reason":"eos","tool_calls":[{"choice_index":0,"tool_call_index":0,"name":"f"},{"choice_index":0,"tool_call_index":1,"id":"c2"},{"choice_index":0,"tool_call_index":2}]`,
+		},
+		{
+			"two choices at once", 2,
+			[]chat.Event{begin(0, "c1", "f"), begin(1, "c1", "g"), args(1, "{}"), args(0, "{}"), stop(0), stop(1), begin(1, "c2", "f"), stop(1)},
+			`"finish_reason":"tool_calls","backend_finish_reason":"eos","tool_calls":[{"choice_index":0,"tool_call_index":0,"id":"c1","name":"f"},{"choice_index":1,"tool_call_index":0,"id":"c1","name":"g"},{"choice_index":1,"tool_call_index":1,"id":"c2","name":"f"}]`,
+		},
+	} {
+		for _, stream := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, stream %v", tc.name, stream), func(t *testing.T) {
+				backend, told := newFake(), &rows{}
+				backend.run = func(_ context.Context, requests []*pipeline.Request) iter.Seq2[chat.Event, error] {
+					served(requests, func(*pipeline.Traced, *pipeline.Notes) {})
+					var events []chat.Event
+					for i := range tc.choices {
+						events = append(events, chat.Event{Kind: chat.Start, Choice: i})
+					}
+					blocks := map[int]int{}
+					for _, e := range tc.events {
+						e.Index = blocks[e.Choice]
+						if events = append(events, e); e.Kind == chat.BlockStop {
+							blocks[e.Choice]++
+						}
+					}
+					for i := range tc.choices {
+						events = append(events, chat.Event{Kind: chat.Finished, Choice: i, Finish: chat.Finish{Reason: chat.FinishToolUse}})
+					}
+					return then(events, func(func(chat.Event, error) bool) {})
+				}
+				s := start(t, backend, func(c *frontend.Config) {
+					c.Tracing = &frontend.Tracing{Publish: told.publish, RequestEnds: true}
+				})
+				body := fmt.Sprintf(`{"model":"demo","messages":[{"role":"user","content":"Hello"}],"n":%d,"stream":%v}`, tc.choices, stream)
+				if got := s.do("POST", "/v1/chat/completions", body); got.status != 200 {
+					t.Fatalf("%d %s", got.status, got.body)
+				}
+				finish := *told.only(t).Request.Finish
+				finish.Choices = nil
+				line, err := (&trace.Record{Schema: trace.Schema, Request: &trace.Request{Finish: &finish}}).Append(nil)
+				if want := `"finish_reason_metadata":{` + tc.want + `}`; err != nil || !strings.Contains(string(line), want) {
+					t.Errorf("%s, %v, want %s", line, err, want)
+				}
+			})
+		}
+	}
+}
+
 // lines is a sink that keeps what rows say, while others are made.
 type lines struct {
 	keeping
