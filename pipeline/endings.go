@@ -162,8 +162,8 @@ func (s *endings) next(w *fleet.Worker, b *bearer) (*ending, *router.SessionEnd)
 		delete(s.of, w)
 		return nil, nil
 	}
-	b.now = b.queue[0]
-	b.queue = slices.Delete(b.queue, 0, 1)
+	b.now, b.queue[0] = b.queue[0], nil
+	b.queue = b.queue[1:]
 	return b.now, b.now.SessionEnd
 }
 
