@@ -14,6 +14,7 @@ type traceCommand struct {
 	Stats    traceStats    `cmd:"" help:"Count a trace up: tokens, cache hits, times and tool pauses, of each chain and of all."`
 	Perfetto tracePerfetto `cmd:"" help:"Draw a trace as a timeline for ui.perfetto.dev."`
 	Mooncake traceMooncake `cmd:"" help:"Convert a trace into one that simulators take."`
+	SATF     traceSATF     `cmd:"" name:"satf" help:"Write a trace as graphs of sessions for simulators of agents (SATF 2.0)."`
 	Tail     traceTail     `cmd:"" help:"Show records as they are written, through all segments."`
 }
 

@@ -39,7 +39,7 @@ func (c *traceMooncake) Run(to outlet) error {
 		format = trace.AgenticMooncake
 	}
 	var told trace.Conversion
-	err = writeWhole(c.Output, func(out io.Writer) (err error) {
+	err = writeWhole("--output-file", c.Output, func(out io.Writer) (err error) {
 		told, err = trace.Convert(out, format, trace.ReadOptions{Strict: c.Strict}, sources...)
 		return err
 	})
@@ -81,29 +81,29 @@ func open(to outlet, paths []string) (sources []io.Reader, done func(), err erro
 }
 
 // writeWhole writes a file as a whole, or leaves what was there before: it is written in a
-// directory of its own beside its place.
-func writeWhole(path string, write func(io.Writer) error) error {
+// directory of its own beside its place. Flag is the setting that names it.
+func writeWhole(flag, path string, write func(io.Writer) error) error {
 	directory := filepath.Dir(path)
 	if err := os.MkdirAll(directory, 0o777); err != nil {
-		return fmt.Errorf("--output-file: %w", err)
+		return fmt.Errorf("%s: %w", flag, err)
 	}
 	beside, err := os.MkdirTemp(directory, ".dynago-*")
 	if err != nil {
-		return fmt.Errorf("--output-file: %w", err)
+		return fmt.Errorf("%s: %w", flag, err)
 	}
 	defer os.RemoveAll(beside) //nolint:errcheck // what stays is empty, or was told of
 	f, err := os.Create(filepath.Join(beside, filepath.Base(path)))
 	if err != nil {
-		return fmt.Errorf("--output-file: %w", err)
+		return fmt.Errorf("%s: %w", flag, err)
 	}
 	if err := write(f); err != nil {
 		return errors.Join(err, f.Close())
 	}
 	if err := f.Close(); err != nil {
-		return fmt.Errorf("--output-file: %w", err)
+		return fmt.Errorf("%s: %w", flag, err)
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
-		return fmt.Errorf("--output-file: %w", err)
+		return fmt.Errorf("%s: %w", flag, err)
 	}
 	return nil
 }

@@ -133,6 +133,7 @@ var plan = []room{
 	{name: "trace/files", floor: 5, sees: []string{"trace"}, never: noHTTP},
 	{name: "trace/tree", floor: 5, sees: []string{"trace"}, never: noHTTP},
 	{name: "trace/perfetto", floor: 5, sees: []string{"trace", "trace/tree"}, never: noHTTP},
+	{name: "trace/satf", floor: 5, sees: []string{"trace", "trace/tree"}, never: noHTTP},
 	{name: "trace/toolevents", floor: 5, sees: []string{"trace"}, never: noHTTP},
 	{name: "trace/otlp", floor: 5, sees: []string{"trace"}, seenBy: command},
 	{name: "trace/s3", floor: 5, sees: []string{"trace"}, seenBy: command},

@@ -15,6 +15,8 @@ type Builder struct {
 	// Only, if it is not nil, says which chains are wanted. Requests of no agent are
 	// those of chain "".
 	Only func(chain string) bool
+	// Prompts keeps the hashes of prompts, which are large.
+	Prompts bool
 
 	chains     map[string]*Chain
 	order      []*Chain // as they were first told of
@@ -75,7 +77,10 @@ func (b *Builder) addTurn(r *trace.Record, id string) {
 	c := b.chain(id)
 	c.tell(r.Agent)
 	t := &Turn{Chain: c, Request: r.Request, Agent: r.Agent, Ended: moment(r.EventTime)}
-	settle(t.Request)
+	replay := t.Request.Replay
+	if settle(t.Request); b.Prompts {
+		t.Request.Replay = replay
+	}
 	t.Start, t.End = times(r)
 	c.Turns = append(c.Turns, t)
 }

@@ -53,7 +53,7 @@ type Chain struct {
 // Turn is one request.
 type Turn struct {
 	Chain *Chain
-	// Request is without the hashes of its prompt.
+	// Request is without the hashes of its prompt, unless the builder was told to keep them.
 	Request    *trace.Request
 	Agent      *trace.AgentContext // nil for requests of no agent
 	Ended      time.Time           // as the record says
